@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import is_bf16_available
+from accelerate import PartialState
+from accelerate.utils import is_bf16_available, parse_flag_from_env
 from torch import Tensor
 
 # oneDNN and torch each cache compiled matrix products by shape, 1,024 of them by default.
@@ -28,6 +29,15 @@ _INSTRUCTIONS = {
     "bfloat16": ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"),
     "int8": ("avx512_vnni", "avx_vnni", "avx_vnni_int8", "amx_int8", "dot", "i8mm"),
 }
+
+
+def process_state() -> PartialState:
+    """Return Accelerate's state: process index, number of processes and device.
+
+    An existing `Accelerator` shares this state. Unlike an `Accelerator`, it also detects `torchrun` on a machine
+    without a GPU if `ACCELERATE_USE_CPU` is not set.
+    """
+    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available())
 
 
 def usable_cores() -> int:

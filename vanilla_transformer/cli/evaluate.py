@@ -3,7 +3,7 @@
 import json
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -29,13 +29,10 @@ from .flags import (
     request_settings,
     require_no_words,
     require_one_model,
-    without_terms,
 )
-from .lines import work_by_ray, write_shards
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.pair_scores import PairScorer
-    from vanilla_transformer.evaluation.significance import Report
 
 _EVALUATE_USAGE = (
     "evaluate MODEL --source FILE --target FILE [--flags], or evaluate --hypotheses FILE --target FILE [--flags]"
@@ -111,39 +108,39 @@ class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, _
 
 def evaluate_command(arguments: Sequence[str]) -> None:
     words, options = parse(EvaluateArguments, arguments, _EVALUATE_USAGE, MODEL, _EVALUATE_MAIN)
-    from vanilla_transformer.data.readers import read_lines
-    from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, load_metric
-    from vanilla_transformer.evaluation.pair_scores import PairScorer
-    from vanilla_transformer.evaluation.scores import measure_metrics, process_state
-    from vanilla_transformer.evaluation.significance import add_term_use, build_report, worst_translations
+    from vanilla_transformer.device_utils import process_state
+    from vanilla_transformer.evaluation.test_sets import evaluate_test_set
     from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
 
     _check_evaluate(words, options)
-    metrics = {name: load_metric(name) for name in options.metric or () if name not in OWN_METRICS}
-    settings = request_settings(options)
-    references = _read_references(options)
-    baseline = None if options.compare_with is None else _read_aligned(options.compare_with, references, options)
-    if options.hypotheses is not None:
-        hypotheses = _read_aligned(options.hypotheses, references, options)
-    else:
-        hypotheses = _translate(words[0], options, settings)
-        if options.glossary is not None and baseline is None:  # what the glossary changes
-            baseline = _translate(words[0], options, without_terms(settings))
-    sources = read_lines(options.source) if options.source is not None else []
-    values = measure_metrics(metrics, sources, hypotheses, references) if metrics else {}
-    if "loss" in (options.metric or ()):
-        languages, models = partial(language_settings, options=options), (options.ensemble, options.ensemble_weights)
-        values["loss"] = PairScorer(words[0], *models, languages).loss(zip(sources, references, strict=True))
-    if process_state().is_main_process:
-        found = build_report(hypotheses, references, baseline, options.paper_bleu, options.bootstrap_samples, values)
-        if options.source is not None and options.glossary is not None:
-            found = add_term_use(found, settings["glossary"], read_lines(options.source), hypotheses, baseline)
-        _write_results(hypotheses, found, options)
-        if options.source is not None and options.name is not None:
-            worst = worst_translations(read_lines(options.source), hypotheses, references)
-            save_record(words[0], EVALUATIONS, options.name, {**found.as_dict(), "worst": worst})
-        print("\n".join(found.lines()))
+    found = evaluate_test_set(
+        words[0] if words else None,
+        options.source,
+        options.target,
+        options.hypotheses,
+        options.compare_with,
+        options.metric or (),
+        options.paper_bleu,
+        options.bootstrap_samples,
+        partial(language_settings, options=options),
+        request_settings(options),
+        further_models(options),
+        options.precision,
+        parse_workers(options.workers),
+    )
+    if found is not None:  # on the main process
+        if options.output_file is not None:
+            write_text_atomically(options.output_file, "\n".join(found.hypotheses) + "\n")
+        if options.json is not None:
+            _write_json(options.json, found.report.as_dict())
+        if options.name is not None:
+            save_record(words[0], EVALUATIONS, options.name, found.as_record())
+        print("\n".join(found.report.lines()))
     process_state().destroy_process_group()
+
+
+def _write_json(path: str, values: Any) -> None:
+    write_text_atomically(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
@@ -153,7 +150,8 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         ValueError: the message names the option.
     """
     from vanilla_transformer.decoding.engine.precision import check_precision
-    from vanilla_transformer.evaluation.scores import corpus_metrics, process_state
+    from vanilla_transformer.device_utils import process_state
+    from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.publishing.run_records import check_record_name
 
     if options.hypotheses is None:
@@ -182,60 +180,6 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
     if parse_workers(options.workers) != 1 and process_state().num_processes > 1:
         raise ValueError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
     corpus_metrics(options.paper_bleu)
-
-
-def _read_references(options: EvaluateArguments) -> list[str]:
-    from vanilla_transformer.data.readers import read_lines, read_text_files
-
-    # Reading the pairs checks them, but drops pairs with a blank side, which would shift the lines against the other
-    # files. So the references are read again with blank lines, which count in no score.
-    if options.source is not None:
-        read_text_files(options.source, options.target)
-    return read_lines(options.target)
-
-
-def _read_aligned(path: str, references: Sequence[str], options: EvaluateArguments) -> list[str]:
-    """Read the lines of `path`.
-
-    Raises:
-        ValueError: the file has more or fewer lines than the references.
-    """
-    from vanilla_transformer.data.readers import read_lines
-
-    lines = read_lines(path)
-    if len(lines) != len(references):
-        raise ValueError(
-            f"{path} must have one translation for each line of {options.target}, got {len(lines)} for "
-            f"{len(references)}."
-        )
-    return lines
-
-
-def _translate(name: str, options: EvaluateArguments, settings: Mapping[str, Any]) -> list[str]:
-    from vanilla_transformer.data.readers import read_lines
-    from vanilla_transformer.decoding.engine_workers import open_pipeline
-    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-    from vanilla_transformer.evaluation.scores import process_state, translate_on_all_processes
-
-    assert options.source  # see `_check`
-    sentences, workers = read_lines(options.source), parse_workers(options.workers)
-    search, further = dict(settings), further_models(options)
-    if workers != 1:
-        with open_pipeline(name, workers, options.precision, options.num_beams, **further) as translate:
-            search |= language_settings(translate.tokenizer, options)
-            return [answer["translation_text"] for answer in translate(sentences, progress_bar=True, **search)]
-    model, tokenizer = load_seq2seq(name, "translates"), load_tokenizer(name)
-    model, search = model.to(process_state().device), search | language_settings(tokenizer, options)
-    return translate_on_all_processes(
-        model, tokenizer, sentences, progress_bar=True, precision=options.precision, further_models=further, **search
-    )
-
-
-def _write_results(hypotheses: Sequence[str], found: "Report", options: EvaluateArguments) -> None:
-    if options.output_file is not None:
-        write_text_atomically(options.output_file, "\n".join(hypotheses) + "\n")
-    if options.json is not None:
-        write_text_atomically(options.json, json.dumps(found.as_dict(), indent=2, ensure_ascii=False) + "\n")
 
 
 _DIRECTIONS_MAIN = ("text", "directions", "json", "precision", "num_beams")  # the flags that `--help` shows
@@ -275,13 +219,13 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
         raise ValueError(f"Scores must go to a file, but {options.json} is a folder.")
     from vanilla_transformer.decoding.engine.precision import check_precision
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+    from vanilla_transformer.device_utils import process_state
     from vanilla_transformer.evaluation.directions import (
         format_table,
         parse_directions,
         read_test_sets,
         score_directions,
     )
-    from vanilla_transformer.evaluation.scores import process_state
     from vanilla_transformer.text.languages import find_languages
 
     if options.precision is not None:
@@ -297,8 +241,7 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     results = score_directions(model, tokenizer, languages, directions, texts, **settings)
     if process_state().is_main_process:
         if options.json is not None:
-            rows = [result.as_dict() for result in results]
-            write_text_atomically(options.json, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+            _write_json(options.json, [result.as_dict() for result in results])
         print(format_table(results))
     process_state().destroy_process_group()
 
@@ -366,7 +309,7 @@ def score_command(arguments: Sequence[str]) -> None:
     if options.resume and options.engine is None:
         raise ValueError("--resume is for --engine ray. Leave it out.")
     from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.evaluation.scores import process_state
+    from vanilla_transformer.device_utils import process_state
 
     total = sum(1 for _ in stream_text_files(options.source, options.target))  # before an hour of work
     if options.engine == "ray" and options.output is not None:
@@ -400,7 +343,9 @@ def _open_scorer(name: str, options: ScoreArguments) -> "PairScorer":
 def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) -> None:
     """Write the scores by the workers of a cluster."""
     from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.decoding.pretrained import hash_model
+    from vanilla_transformer.decoding.ray_shards import work_by_ray
     from vanilla_transformer.evaluation.pair_scores import WINDOW
     from vanilla_transformer.file_utils import hash_file
 
@@ -409,7 +354,8 @@ def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) 
     origin = {"input": [hash_file(Path(each)) for each in (options.source, options.target)], "model": models}
     origin["options"] = chosen | {"target_language": options.target_language}
     lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
-    work = partial(work_by_ray, build=partial(_open_scorer, name, options), total=total, options=options)
+    build, workers = partial(_open_scorer, name, options), options.ray_workers
+    work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
     write_shards(output, lines, total, origin, WINDOW, options.resume, work)
 
 

@@ -359,11 +359,6 @@ def request_settings(options: Any) -> dict[str, Any]:
     return settings
 
 
-def without_terms(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments of the pipeline without the glossary."""
-    return {name: value for name, value in settings.items() if name not in _TERMS}
-
-
 def check_sentences(options: SentenceArguments, format: str) -> None:
     """Check that flags of sentences are given for text, and each prefix once.
 

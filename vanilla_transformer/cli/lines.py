@@ -1,4 +1,4 @@
-"""Read lines as they are typed, piped or stored, and write the results of each line, with progress and resumption."""
+"""Read lines as they are typed, piped or stored, and write the translations of each line, with progress."""
 
 import json
 import os
@@ -10,16 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from vanilla_transformer.file_utils import write_text_atomically
+from typing import Any, NamedTuple
 
 from .flags import split_constraints
-
-if TYPE_CHECKING:
-    from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard
-
-_PATIENCE = 2  # seconds of work before a progress bar is shown
 
 
 def print_until_reader_ends(texts: Iterable[str]) -> None:
@@ -31,20 +24,12 @@ def print_until_reader_ends(texts: Iterable[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail to flush at its end
 
 
-def open_bar(total: int | None, done: int, hidden: bool) -> Any:
-    """Return a progress bar on standard error that counts sentences, shown on a terminal if work takes seconds."""
-    from transformers.utils import logging
-
-    options = {"unit": "sentence", "desc": "Translating", "delay": _PATIENCE, "dynamic_ncols": True}
-    return logging.tqdm(total=total, initial=done, disable=True if hidden else None, **options)
-
-
 class BlockProgress:
     """
     Move a bar that counts the lines of a text while a block of them is translated.
 
     Args:
-        bar: See [`open_bar`].
+        bar: See [`progress_bar`].
         lines: Of the block. Each has no sentence, one or several.
     """
 
@@ -221,103 +206,6 @@ def _count_lines(descriptor: int) -> int | None:
     while piece := os.pread(descriptor, _PIECE, position):
         total, last, position = total + piece.count(b"\n"), piece[-1:], position + len(piece)
     return total + (last != b"\n")
-
-
-Work = Callable[[Iterator["Shard"], int], Iterable[tuple["Shard", list[str]]]]
-
-
-def write_shards(
-    output: Path,
-    lines: Iterable[str],
-    total: int,
-    origin: dict[str, Any],
-    shard_lines: int,
-    resume: bool,
-    work: Work,
-) -> None:
-    """
-    Write a file with the result of each line, and keep finished shards beside it until it is complete.
-
-    Several processes that a launcher has started divide the shards among them.
-
-    Args:
-        total: The number of lines.
-        origin, shard_lines: See [`CorpusShards`].
-        resume: Continue a run that was killed.
-        work: Yields shards with their results, given those without, and how many lines are finished.
-    """
-    from vanilla_transformer.decoding.corpus_shards import CorpusShards
-
-    shards = CorpusShards.beside(output, origin, shard_lines)
-    if is_distributed():
-        _share_shards(shards, lines, resume, work)
-    else:
-        shards.open(resume)
-        _write_unfinished(shards, shards.unfinished(lines), work)
-    if _is_main_process():
-        write_text_atomically(output, shards.results(total))
-        shards.delete()
-    _end_process_group()
-
-
-def is_distributed() -> bool:
-    """Tell whether a launcher, such as `accelerate launch`, has started several processes."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
-def _share_shards(shards: "CorpusShards", lines: Iterable[str], resume: bool, work: Work) -> None:
-    """Work on the shards k, k + n, k + 2n, … in process k of n, and wait for the other processes."""
-    from accelerate.utils import broadcast_object_list
-
-    from vanilla_transformer.evaluation.scores import process_state
-
-    state = process_state()
-    if state.is_main_process:
-        shards.open(resume)
-    (shards.shard_lines,) = broadcast_object_list([shards.shard_lines])
-    own = (each for each in shards.unfinished(lines) if each.number % state.num_processes == state.process_index)
-    _write_unfinished(shards, own, work)
-    state.wait_for_everyone()
-
-
-def _write_unfinished(shards: "CorpusShards", unfinished: Iterator["Shard"], work: Work) -> None:
-    try:
-        for shard, results in work(unfinished, shards.finished_lines):
-            shards.write(shard, results)
-    except KeyboardInterrupt as interruption:
-        done = shards.finished_lines
-        hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
-        raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
-    finally:
-        if not is_distributed():
-            shards.delete_if_empty()
-
-
-def _is_main_process() -> bool:
-    return os.environ.get("RANK", "0") == "0"
-
-
-def _end_process_group() -> None:
-    if is_distributed():
-        from vanilla_transformer.evaluation.scores import process_state
-
-        process_state().destroy_process_group()
-
-
-def work_by_ray(
-    shards: Iterable["Shard"], done: int, build: Callable, total: int, options: Any, hidden: bool = False
-) -> Iterator[tuple["Shard", list[str]]]:
-    """Yield each shard with its results, and show how many of all lines are done.
-
-    Args:
-        build: See [`map_shards`].
-    """
-    from vanilla_transformer.decoding.ray_shards import map_shards
-
-    with open_bar(total, done, hidden) as bar:
-        for shard, results in map_shards(shards, build, options.ray_workers, options.ray_threads):
-            yield shard, results
-            bar.update(len(shard.lines))
 
 
 def answer_lines(

@@ -1,5 +1,6 @@
 """Translate sentences, files, documents or piped lines; compile the steps of a model; explain a translation."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -35,16 +36,12 @@ from .lines import (
     answer_lines,
     file_source,
     given_source,
-    is_distributed,
     is_interactive,
-    open_bar,
     print_until_reader_ends,
     quiet,
     shard_lines,
     stdin_source,
     typed_lines,
-    work_by_ray,
-    write_shards,
 )
 
 if TYPE_CHECKING:
@@ -186,7 +183,7 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.engine == "ray" and source is not None and options.output is not None:
         _write_by_ray(Path(options.output), model, source, options, decoding)
         return
-    if is_distributed() and options.device is None:
+    if _is_distributed() and options.device is None:
         options.device = _own_device()
     with open_model(model, options, options.num_beams) as translate:
         settings = decoding | _returned(options, translate.model) | language_settings(translate.tokenizer, options)
@@ -217,7 +214,7 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
         rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
         raise ValueError(f"With `--format {options.format}` there is {rule}.")
     check_engine(options)
-    if is_distributed() and (options.input is None or options.output is None or options.samples):
+    if _is_distributed() and (options.input is None or options.output is None or options.samples):
         raise ValueError("Several processes divide the lines of an --input with an --output, and draw no samples.")
     if options.engine == "ray" and (options.input is None or options.samples or options.format != "text"):
         raise ValueError("--engine ray is for searches of the lines of an --input, without samples and --format.")
@@ -230,9 +227,14 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
         _check_output(Path(options.output), options)
 
 
+def _is_distributed() -> bool:
+    """Tell whether a launcher, such as `accelerate launch`, has started several processes."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
 def _own_device() -> str:
     """Return the device of this process, of several that a launcher has started."""
-    from vanilla_transformer.evaluation.scores import process_state
+    from vanilla_transformer.device_utils import process_state
 
     device = process_state().device
     return device.type if device.type == "cpu" else str(device)
@@ -310,9 +312,12 @@ def _write_file(
 
 def _write_by_ray(output: Path, model: str, source: Source, options: TranslateArguments, settings: Mapping) -> None:
     """Write the translations of a file by the workers of a cluster."""
+    from vanilla_transformer.decoding.ray_shards import work_by_ray
+
     assert source.total is not None  # which is known of files
     build = partial(ShardTranslator, model, options, source.total)
-    work = partial(work_by_ray, build=build, total=source.total, options=options, hidden=options.quiet)
+    cluster = partial(work_by_ray, workers=options.ray_workers, threads=options.ray_threads, hidden=options.quiet)
+    work = partial(cluster, build=build, total=source.total)
     _write_shards(output, model, source.total, options, settings, work)
 
 
@@ -325,6 +330,7 @@ def _write_shards(
     work: Callable,
 ) -> None:
     from vanilla_transformer.data.readers import stream_lines
+    from vanilla_transformer.decoding.corpus_shards import write_shards
 
     assert options.input is not None
     origin = _origin(options.input, model, options, settings)
@@ -397,10 +403,11 @@ def _translate(
         done: The number of lines that are in no shard.
         warned: See [`answer_lines`].
     """
+    from vanilla_transformer.decoding.corpus_shards import progress_bar
     from vanilla_transformer.decoding.engine.requests import share_seed
 
     settings, prefixes = share_seed(settings), read_prefixes(options, total)
-    with open_bar(total, done, hidden=options.quiet) as bar:
+    with progress_bar(total, done, hidden=options.quiet) as bar:
         for shard in shards:
             own = {"progress": (progress := BlockProgress(bar, len(shard.lines))), **_own_prefixes(prefixes, shard)}
             texts = answer_lines(translate, shard.lines, options, {**settings, **own}, warned)

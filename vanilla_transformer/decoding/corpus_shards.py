@@ -19,14 +19,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from accelerate.utils import broadcast_object_list
 from transformers.utils import logging
 
+from vanilla_transformer.device_utils import process_state
 from vanilla_transformer.file_utils import hash_file, write_text_atomically
 
 logger = logging.get_logger(__name__)
 
 SHARD_LINES = 2048  # enough for batches of similar lengths; a killed run loses at most the work on so many lines
 _MANIFEST = "manifest.json"
+_PATIENCE = 2  # seconds of work before a progress bar is shown
 
 
 class Shard(NamedTuple):
@@ -218,6 +221,65 @@ class CorpusShards:
                 raise ValueError(f"{rule}, but {_difference(name, before.get(name), value)}. {self._again}")
 
 
+Work = Callable[[Iterator[Shard], int], Iterable[tuple[Shard, list[str]]]]
+
+
+def write_shards(
+    output: Path,
+    lines: Iterable[str],
+    total: int,
+    origin: Mapping[str, Any],
+    shard_lines: int,
+    resume: bool,
+    work: Work,
+) -> None:
+    """
+    Write a file with the result of each line, and keep finished shards beside it until it is complete.
+
+    Of n processes that a launcher has started, process k works on the shards k, k + n, k + 2n, …
+
+    Args:
+        total: The number of lines.
+        origin, shard_lines: See [`CorpusShards`].
+        resume: Continue a run that was killed.
+        work: Yields shards with their results, given those without, and how many lines are finished.
+
+    Raises:
+        ValueError, OSError: As [`CorpusShards.open`] and [`CorpusShards.unfinished`] raise them.
+        KeyboardInterrupt: Ctrl-C; the message says how to continue.
+    """
+    state = process_state()
+    is_alone = state.num_processes == 1
+    shards = CorpusShards.beside(output, origin, shard_lines)
+    if state.is_main_process:
+        shards.open(resume)
+    if not is_alone:
+        (shards.shard_lines,) = broadcast_object_list([shards.shard_lines])
+    unfinished = shards.unfinished(lines)
+    own = (shard for shard in unfinished if shard.number % state.num_processes == state.process_index)
+    try:
+        for shard, results in work(own, shards.finished_lines):
+            shards.write(shard, results)
+    except KeyboardInterrupt as interruption:
+        done = shards.finished_lines
+        hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
+        raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
+    finally:
+        if is_alone:
+            shards.delete_if_empty()
+    state.wait_for_everyone()
+    if state.is_main_process:
+        write_text_atomically(output, shards.results(total))
+        shards.delete()
+    state.destroy_process_group()
+
+
+def progress_bar(total: int | None, done: int, hidden: bool) -> Any:
+    """Return a progress bar on standard error that counts sentences, shown on a terminal if work takes seconds."""
+    options = {"unit": "sentence", "desc": "Translating", "delay": _PATIENCE, "dynamic_ncols": True}
+    return logging.tqdm(total=total, initial=done, disable=True if hidden else None, **options)
+
+
 def split_lines(lines: Iterable[str], shard_lines: int) -> Iterator[Shard]:
     """Yield the shards of a corpus."""
     rest = iter(lines)
@@ -259,4 +321,4 @@ def _read_object(path: Path, kinds: Mapping[str, type]) -> dict[str, Any] | None
     return content
 
 
-__all__ = ["SHARD_LINES", "CorpusShards", "Shard", "number_shards", "split_lines"]
+__all__ = ["SHARD_LINES", "CorpusShards", "Shard", "number_shards", "progress_bar", "split_lines", "write_shards"]

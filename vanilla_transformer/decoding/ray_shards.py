@@ -11,14 +11,14 @@ from typing import Any
 
 from vanilla_transformer.import_utils import requires_extra
 
-from .corpus_shards import Shard
+from .corpus_shards import Shard, progress_bar
 
-Work = Callable[[Shard], list[str]]  # returns one result for each line
+ShardWork = Callable[[Shard], list[str]]  # returns one result for each line
 _SHARDS_PER_ACTOR = 2  # one that it works on, and one that waits
 
 
 def map_shards(
-    shards: Iterable[Shard], build: Callable[[], Work], workers: int | None = None, threads: int = 1
+    shards: Iterable[Shard], build: Callable[[], ShardWork], workers: int | None = None, threads: int = 1
 ) -> Iterator[tuple[Shard, list[str]]]:
     """
     Yield each shard with its results, in the order in which they are done.
@@ -70,12 +70,34 @@ def map_shards(
             ray.shutdown()
 
 
+def work_by_ray(
+    shards: Iterable[Shard],
+    done: int,
+    build: Callable[[], ShardWork],
+    total: int,
+    workers: int | None = None,
+    threads: int = 1,
+    hidden: bool = False,
+) -> Iterator[tuple[Shard, list[str]]]:
+    """
+    Yield each shard with its results as [`map_shards`] does, and show how many of all lines are done.
+
+    Args:
+        done: The number of lines that are in no shard.
+        hidden: Show no progress bar.
+    """
+    with progress_bar(total, done, hidden) as bar:
+        for shard, results in map_shards(shards, build, workers, threads):
+            yield shard, results
+            bar.update(len(shard.lines))
+
+
 class _Actor:
     """Work on shards, one after the other."""
 
-    def __init__(self, build: Callable[[], Work]):
+    def __init__(self, build: Callable[[], ShardWork]):
         self._build = build
-        self._work: Work | None = None
+        self._work: ShardWork | None = None
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a shard with its results, or with the mistake of the user that prevents them."""

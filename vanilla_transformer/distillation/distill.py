@@ -22,7 +22,7 @@ from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards
 from vanilla_transformer.decoding.engine.precision import check_precision
 from vanilla_transformer.decoding.forced_decoding import dual_scores
 from vanilla_transformer.decoding.pretrained import hash_model, load_config, load_seq2seq, load_tokenizer
-from vanilla_transformer.evaluation.scores import process_state
+from vanilla_transformer.device_utils import process_state
 from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits

@@ -7,14 +7,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import sacrebleu
-import torch
-from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather_object, parse_flag_from_env
+from accelerate.utils import broadcast_object_list, gather_object
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.device_utils import process_state
 from vanilla_transformer.import_utils import requires_extra
 
 from .named_metrics import OWN_METRICS, Metric, load_metric
@@ -49,15 +48,6 @@ def translate_on_all_processes(
     )
     # `gather_object` concatenates the lists of all processes, so each one passes a list of its share.
     return interleave(gather_object([[answer["translation_text"] for answer in answers]]))
-
-
-def process_state() -> PartialState:
-    """Return Accelerate's state: process index, number of processes and device.
-
-    An existing `Accelerator` shares this state. Unlike an `Accelerator`, it also detects `torchrun` on a machine
-    without a GPU if `ACCELERATE_USE_CPU` is not set.
-    """
-    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available())
 
 
 def interleave(shares: Sequence[Sequence[Item]]) -> list[Item]:

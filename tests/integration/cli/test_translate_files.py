@@ -151,9 +151,9 @@ def test_translate_n_best_prints_scores(run, capsys):
 
 def test_translate_bar_counts_the_sentences_of_the_whole_input(run, interruption, monkeypatch):
     bars = []
-    open_bar = translate.open_bar
+    progress_bar = corpus_shards.progress_bar
     monkeypatch.setattr(
-        translate, "open_bar", lambda *given, **more: bars.append(open_bar(*given, **more)) or bars[-1]
+        corpus_shards, "progress_bar", lambda *given, **more: bars.append(progress_bar(*given, **more)) or bars[-1]
     )
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     interruption(1)

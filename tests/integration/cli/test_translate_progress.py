@@ -4,7 +4,8 @@ import pytest
 
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.cli import main, translate
+from vanilla_transformer.cli import main
+from vanilla_transformer.decoding import corpus_shards
 from vanilla_transformer.file_utils import save_model_folder
 
 LINES = ["A man.", "", "Two dogs. Two dogs run. A man is sleeping.", "Two dogs.", "A man. Two dogs.", "Dogs."]
@@ -14,10 +15,10 @@ LINES = ["A man.", "", "Two dogs. Two dogs run. A man is sleeping.", "Two dogs."
 def places(monkeypatch):
     """Return the places that the bar shows, in order."""
     shown = []
-    open_bar = translate.open_bar
+    progress_bar = corpus_shards.progress_bar
 
     def open_recorded(total, done, hidden):
-        bar = open_bar(total, done, hidden)
+        bar = progress_bar(total, done, hidden)
         update = bar.update
 
         def record(count):
@@ -27,7 +28,7 @@ def places(monkeypatch):
         bar.update = record
         return bar
 
-    monkeypatch.setattr(translate, "open_bar", open_recorded)
+    monkeypatch.setattr(corpus_shards, "progress_bar", open_recorded)
     return shown
 
 

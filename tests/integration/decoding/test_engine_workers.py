@@ -124,9 +124,7 @@ def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):
 
 
 def test_evaluate_refuses_workers_beside_other_processes(executors, folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(
-        "vanilla_transformer.evaluation.scores.process_state", lambda: SimpleNamespace(num_processes=2)
-    )
+    monkeypatch.setattr("vanilla_transformer.device_utils.process_state", lambda: SimpleNamespace(num_processes=2))
     (tmp_path / "a").write_text("a\n")
     files = ["--source", f"{tmp_path}/a", "--target", f"{tmp_path}/a"]
     assert main(["evaluate", folder, *files, "--workers", "2"]) == 2

@@ -19,7 +19,8 @@ import json, sys
 from pathlib import Path
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.evaluation.scores import process_state, translate_on_all_processes
+from vanilla_transformer.device_utils import process_state
+from vanilla_transformer.evaluation.scores import translate_on_all_processes
 from vanilla_transformer.evaluation.scores import translate_and_score
 
 translate, shares = TranslationPipeline.__call__, []

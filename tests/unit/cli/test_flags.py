@@ -9,7 +9,7 @@ import torch
 from vanilla_transformer import device_utils
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.evaluate import EvaluateArguments
-from vanilla_transformer.cli.flags import SearchArguments, TermArguments, request_settings, without_terms
+from vanilla_transformer.cli.flags import SearchArguments, TermArguments, request_settings
 from vanilla_transformer.cli.train import use_all_cores
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.options import declared_options
@@ -31,7 +31,6 @@ def test_request_settings_have_the_terms_of_a_glossary(tmp_path):
     options = TranslateArguments(glossary=str(tmp_path / "terms.tsv"), term_mode="exact", num_beams=3)
     settings = request_settings(options)
     assert len(settings["glossary"]) == 1 and settings["term_mode"] == "exact"
-    assert without_terms(settings) == {"num_beams": 3, "protect": True}
 
 
 @pytest.mark.parametrize(

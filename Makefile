@@ -71,13 +71,12 @@ test-oldest: $(OLDEST)/.ready ## Unit and integration tests with the oldest rele
 test-newest: $(NEWEST)/.ready ## The same with the newest releases on the package index (downloads 3 GB)
 	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit tests/integration
 
-check: $(READY_DEV) ## Check style, types, prose, spelling and bytecode without changing a file
+check: $(READY_DEV) ## Check style, types, prose and spelling without changing a file
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_prose.py
 	$(BIN)/codespell
-	$(BIN)/python tools/check_bytecode.py
 
 style: $(READY_DEV) ## Format the code
 	$(BIN)/ruff check --fix .

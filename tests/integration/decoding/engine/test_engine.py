@@ -149,7 +149,7 @@ def test_engine_with_enough_beams_matches_exhaustive_search(kind, alpha):
 STOPS = itertools.product(["wu", "power"], [-0.5, 0.6, 2.0], [True, False, "never"])
 
 
-@pytest.mark.parametrize(("kind", "alpha", "early_stopping"), sample(STOPS, 2, 3, 7, 9, 14, 16))
+@pytest.mark.parametrize(("kind", "alpha", "early_stopping"), sample(STOPS, 2, 9, 16))
 def test_engine_stops_when_the_library_stops(kind, alpha, early_stopping):
     model = partly_trained_model()  # long and short hypotheses compete
     options = {"num_beams": 4, "early_stopping": early_stopping, "max_new_tokens_beyond_source": 9}

@@ -86,7 +86,7 @@ docs: $(READY_DEV) ## Build the site into site/: a missing page, link or name is
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 benchmark: $(READY_DEV) ## Speed and memory beside other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
-	set -e; for each in decoding training service long_sequences startup; do \
+	set -e; for each in decoding training service startup; do \
 	    $(BIN)/python -m benchmarks.bench_$$each $(if $(SHORT),--short); \
 	done
 

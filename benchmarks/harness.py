@@ -4,33 +4,24 @@ Shared by all benchmarks: their arguments, turns, worker processes, memory, and 
 It imports the standard library only, so that workers in other toolkits' environments can import it.
 """
 
-import ctypes
 import json
-import math
 import os
 import platform
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import linear_regression, quantiles
-from threading import Event, Thread
+from statistics import quantiles
 from typing import Any, ClassVar, TypeVar
 
 ROOT = Path(__file__).parents[1]
-# For workers that measure memory: glibc allocates each larger tensor on separate pages, which it returns to the
-# system when the tensor is freed. Otherwise free blocks between live tensors count as resident memory.
-RELEASE_FREED_PAGES = {"MALLOC_MMAP_THRESHOLD_": "32768"}
 _INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
 _SETTLE_SECONDS = 0.5  # lets the other system's threads stop waiting for work
-_CLEAR_REFS = Path("/proc/self/clear_refs")
-_SAMPLING_SECONDS = 0.005
 
 Row = Mapping[str, Any]
 
@@ -168,12 +159,6 @@ def is_worker() -> bool:
     return sys.argv[1:2] == ["--worker"]
 
 
-def growth_exponent(points: Iterable[tuple[float, float]]) -> float:
-    """Return the exponent a of the power law `y = b * x**a`, fitted by least squares to the logarithms of x and y."""
-    logs = [(math.log(x), math.log(y)) for x, y in points]
-    return linear_regression(*zip(*logs, strict=True)).slope
-
-
 def describe_machine() -> str:
     """Return the date, the commit, the processor with its load, and the versions of Python and the libraries."""
     load = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
@@ -219,57 +204,3 @@ def peak_bytes() -> int:
     if status.exists():
         return next(int(line.split()[1]) * 1024 for line in status.open() if line.startswith("VmHWM"))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def peak_increase_of(step: Callable[[], None]) -> int:
-    """Call `step` and return the most bytes of resident memory that it added."""
-    _return_freed_memory()
-    with _kernel_peak_increase() as increases:
-        step()
-    return max(increases)
-
-
-@contextmanager
-def _kernel_peak_increase() -> Iterator[list[int]]:
-    """Yield a list that gets the kernel's own peak, which misses nothing; sample where it cannot be reset."""
-    try:
-        _CLEAR_REFS.write_text("5")  # resets VmHWM, see proc(5)
-    except OSError:
-        with _sampled_increase() as increases:
-            yield increases
-        return
-    before = _resident_bytes()
-    increases = [0]
-    yield increases
-    increases.append(peak_bytes() - before)
-
-
-@contextmanager
-def _sampled_increase() -> Iterator[list[int]]:
-    """Yield a list that collects the increase of resident memory, in bytes, every few milliseconds."""
-    stop, increases, before = Event(), [0], _resident_bytes()
-
-    def sample() -> None:
-        while not stop.wait(_SAMPLING_SECONDS):
-            increases.append(_resident_bytes() - before)
-
-    thread = Thread(target=sample)
-    thread.start()
-    try:
-        yield increases
-    finally:
-        stop.set()
-        thread.join()
-
-
-def _resident_bytes() -> int:
-    import psutil
-
-    return psutil.Process().memory_info().rss
-
-
-def _return_freed_memory() -> None:
-    """Return glibc's free memory to the system; a step that reused it would not be seen to allocate."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -63,10 +62,6 @@ def test_write_report_names_command_and_machine(tmp_path, capsys, monkeypatch):
     assert report["options"]["rounds"] == 5
 
 
-def test_growth_exponent_fits_a_power_law():
-    assert harness.growth_exponent([(1, 1), (2, 4), (4, 16)]) == pytest.approx(2.0)
-
-
 def test_in_turns_alternates_after_a_warm_up(monkeypatch):
     monkeypatch.setattr(harness, "_SETTLE_SECONDS", 0.0)
     called = []
@@ -85,19 +80,3 @@ def test_peak_bytes_excludes_the_parent_process():
     command = [sys.executable, "-c", parent, "-c", child, str(harness.ROOT)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert [int(peak) < 2**30 for peak in said] == [True, True]
-
-
-@pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "sampling"])
-def test_peak_increase_covers_the_step_only(kernel, monkeypatch, tmp_path):
-    if not kernel:
-        monkeypatch.setattr(harness, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
-
-    def held(size):
-        taken = bytearray(b"1") * size
-        time.sleep(0.05)
-        assert len(taken) == size
-
-    before = bytearray(b"1") * 2**27  # held before the step
-    peaks = [harness.peak_increase_of(lambda size=size: held(size)) for size in (2**27, 2**20)]
-    assert len(before) == 2**27
-    assert peaks[0] == pytest.approx(2**27, rel=0.1) and peaks[1] < 2**26

@@ -10,7 +10,7 @@ from typing import Any
 from vanilla_transformer.evaluation.plots import new_figure, save_figure
 from vanilla_transformer.file_utils import write_text_atomically
 
-from . import attention_figures, layer_costs, positions, softmax_scaling, table2, table3
+from . import attention_figures, layer_costs, long_sequences, positions, softmax_scaling, table2, table3
 from .markdown import markdown_table
 
 _IDENTITY, _RESULTS, _TABLE, _PICTURE = "experiment.json", "results.json", "table.md", "figure.png"
@@ -117,6 +117,15 @@ EXPERIMENTS: dict[str, Experiment] = {
         table3.draw,
         table3.identity,
         table3.plan,
+    ),
+    "long-sequences": Experiment(
+        "Linear, LSH and Transformer-XL attention and reversible layers: time, memory, and a task at equal time",
+        300,
+        "seconds of processor time for each training",
+        long_sequences.runs,
+        long_sequences.rows,
+        long_sequences.draw,
+        plan=long_sequences.plan,
     ),
 }
 

@@ -39,7 +39,7 @@ REQUIREMENTS = ("torch", "transformers", "accelerate", "tokenizers", "safetensor
 # Decoding and the pipeline take at most 12 minutes.
 PARTS = {"correctness": 150, "decoding": 525, "pipeline": 180, "training": 330, "recipe": 270, "corpus": 300}
 _ON_TRAINING = ("training", "recipe", "corpus")  # which share their seconds
-MODULES = "benchmarks.gpu"  # with the name of the part
+MODULES = {part: f"benchmarks.gpu_{'decoding' if part == 'pipeline' else part}" for part in PARTS}
 _GRACE = 5  # seconds until a process that was interrupted is killed
 
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
     if options.multi30k is not None and not Path(options.multi30k).is_dir():
         raise ValueError(f"`multi30k` must be a folder with train.en, train.de and so on, got {options.multi30k}.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a part does not outlive this command
-    from benchmarks.gpu_rows import ON_GPU
+    from benchmarks.gpu_report import ON_GPU
 
     folder = options.output_dir or ("docs" if ON_GPU else None)
     names = names or ([*PARTS] if ON_GPU else ["correctness"])
@@ -78,8 +78,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def run_parts(names: Sequence[str], folder: Path | None, multi30k: str | None = None) -> list[str]:
     """Run parts, write each result to `folder`, and return the names of those that failed."""
-    from benchmarks.gpu_report import FAILED, FINISHED, Results, markdown
-    from benchmarks.gpu_rows import ON_GPU, describe_device
+    from benchmarks.gpu_report import FAILED, FINISHED, ON_GPU, Results, describe_device, markdown
 
     results, machine = None if folder is None else Results(folder), describe_device()
     if results is not None:
@@ -124,8 +123,7 @@ def run_part(name: str, seconds: float, words: Sequence[str] = ()) -> dict[str, 
     Args:
         words: Further arguments of its module.
     """
-    from benchmarks.gpu_report import FAILED, FINISHED, OUT_OF_TIME
-    from benchmarks.gpu_rows import read_rows
+    from benchmarks.gpu_report import FAILED, FINISHED, OUT_OF_TIME, read_rows
 
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
@@ -133,7 +131,7 @@ def run_part(name: str, seconds: float, words: Sequence[str] = ()) -> dict[str, 
     with tempfile.TemporaryDirectory() as temporary:
         rows, started = Path(temporary) / "rows.jsonl", time.monotonic()
         rows.touch()
-        command = [sys.executable, "-m", f"{MODULES}_{name}", str(rows), str(seconds), *words]
+        command = [sys.executable, "-m", MODULES[name], name, str(rows), str(seconds), *words]
         process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=sys.stderr)
         try:
             status = FINISHED if process.wait(seconds) == 0 else FAILED

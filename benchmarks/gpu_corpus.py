@@ -1,7 +1,7 @@
 """
 The part `corpus` of `bench_gpu`: the command `train` on a generated text of the size and the lengths of WMT14.
 
-    python -m benchmarks.gpu_corpus ROWS SECONDS
+    python -m benchmarks.gpu_corpus corpus ROWS SECONDS
 
 The recipe is wmt14_en_de_base with another text, a tokenizer of 32,000 words, and a checkpoint every two minutes. The
 run begins with empty caches, and takes the time that is left, up to ten minutes from its first logged steps. Its rate,
@@ -15,11 +15,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import yaml
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from benchmarks.gpu_command import (
+from benchmarks.gpu_recipe import (
     FIRST_START,
     SECOND_START,
     Entries,
@@ -29,9 +31,9 @@ from benchmarks.gpu_command import (
     end_of_measurements,
     rates,
 )
-from benchmarks.gpu_corpus_text import build_tokenizer, write_text
-from benchmarks.gpu_rows import ON_GPU, Rows, release_memory
+from benchmarks.gpu_report import ON_GPU, Rows, release_memory
 from benchmarks.gpu_training import OURS, SETTING, TINY_MODELS, TINY_SETTING, Setting, measure_ours, mfu_cells
+from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.metrics import read_entries
 
@@ -145,5 +147,79 @@ def main(rows_file: str, seconds: float) -> int:
     return int(rows.failed > 0)
 
 
+_SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+_LETTERS = np.frombuffer(b"adeilnorst", np.uint8)
+# The logarithms of WMT14's lengths in words: their mean, and the standard deviations of the part that both sides have
+# in common and of the part that each has for itself.
+_MEAN, _COMMON_DEVIATION, _OWN_DEVIATION = 3.07, 0.6, 0.15
+_LONGEST = 249
+_PAIRS_AT_A_TIME = 100_000
+
+
+class TextFiles(NamedTuple):
+    """The files of both sides."""
+
+    source: Path
+    target: Path
+
+
+def write_text(folder: Path, name: str, pairs: int, vocab_size: int, seed: int) -> TextFiles:
+    """Write lines of random words, as frequent as Zipf's law says.
+
+    Each target word translates the source word at about the same place, so that a model learns when a line ends.
+
+    Args:
+        name: Begins the names of the files.
+        vocab_size: Entries of the vocabulary, with special tokens.
+        seed: Of the lines. The words and their translations are always the same.
+    """
+    words, random = _spell_words(vocab_size), np.random.default_rng(seed)
+    translations = np.random.default_rng(0).permutation(len(words))
+    common = random.normal(_MEAN, _COMMON_DEVIATION, pairs)
+    sources, targets = (
+        np.exp(common + random.normal(0.0, _OWN_DEVIATION, pairs)).round().clip(1, _LONGEST).astype(int)
+        for _ in range(2)
+    )
+    files = TextFiles(folder / f"{name}.source", folder / f"{name}.target")
+    with files.source.open("wb") as source_file, files.target.open("wb") as target_file:
+        for first in range(0, pairs, _PAIRS_AT_A_TIME):
+            source, target = (side[first : first + _PAIRS_AT_A_TIME] for side in (sources, targets))
+            # With probability ∝ 1 / rank, the logarithm of a rank is uniform.
+            ranks = np.exp(random.random(source.sum(), np.float32) * np.float32(np.log(len(words))))
+            ids = np.minimum(ranks.astype(np.int32), len(words)) - 1
+            _write_lines(source_file, words[ids], source)
+            _write_lines(target_file, words[translations[ids[_aligned(source, target)]]], target)
+    return files
+
+
+def build_tokenizer(vocab_size: int) -> VanillaTransformerTokenizer:
+    """Build a tokenizer whose tokens are the words."""
+    words = [bytes(word[:-1]).decode() for word in _spell_words(vocab_size)]
+    vocabulary = {word: number for number, word in enumerate([*_SPECIAL_TOKENS.values(), *words])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_SPECIAL_TOKENS["bos_token"]))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    return VanillaTransformerTokenizer(tokenizer_object=tokenizer, **_SPECIAL_TOKENS)
+
+
+def _spell_words(vocab_size: int) -> np.ndarray:
+    """Return the words as bytes, each with a space after it, `(words, letters + 1)`."""
+    numbers = np.arange(vocab_size - len(_SPECIAL_TOKENS))[:, None]
+    letters = _LETTERS[numbers // len(_LETTERS) ** np.arange(5) % len(_LETTERS)]
+    return np.pad(letters, ((0, 0), (0, 1)), constant_values=ord(" "))
+
+
+def _aligned(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return the index of the source word of each target word, given the words of each line."""
+    begins, own_begins = (np.cumsum(side) - side for side in (source, target))
+    places = np.arange(target.sum()) - np.repeat(own_begins, target)  # in their lines
+    return np.repeat(begins, target) + places * np.repeat(source, target) // np.repeat(target, target)
+
+
+def _write_lines(file: BinaryIO, words: np.ndarray, lengths: np.ndarray) -> None:
+    words[np.cumsum(lengths) - 1, -1] = ord("\n")
+    file.write(words.tobytes())
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], float(sys.argv[2])))
+    sys.exit(main(sys.argv[2], float(sys.argv[3])))

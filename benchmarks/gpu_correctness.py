@@ -1,7 +1,7 @@
 """
 The part `correctness` of `bench_gpu`: run the tests in `tests/gpu` in this process.
 
-    python -m benchmarks.gpu_correctness ROWS
+    python -m benchmarks.gpu_correctness correctness ROWS
 
 `ROWS` gets a JSON line for each test: its name, its outcome, and the first line of its failure.
 """
@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from benchmarks.gpu_rows import Rows
+from benchmarks.gpu_report import Rows
 from benchmarks.harness import ROOT
 
 TESTS = ROOT / "tests" / "gpu"
@@ -46,4 +46,4 @@ def main(rows_file: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[2]))

@@ -1,12 +1,12 @@
 """
 The part `training` of `bench_gpu`: target tokens a second, MFU, memory and idle time of updates on synthetic batches.
 
-    python -m benchmarks.gpu_training ROWS
+    python -m benchmarks.gpu_training training ROWS
 
 The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the paper) in bf16, as a
 recipe does by default: compiled, with packed batches. Updates have 25,000 tokens on each side, and as many as fit. At
 25,000 tokens they also train with padded batches, compiled and not, with `varlen` attention and, where the packages
-are installed, with the fused loss of liger-kernel and in fp8. `Seq2SeqTrainer` trains a MarianMTModel of the same size
+are installed, in fp8. `Seq2SeqTrainer` trains a MarianMTModel of the same size
 on padded batches, and each row has the ratio to its rate. The exit status is 1 if the package's own training failed.
 """
 
@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from importlib.util import find_spec
 from itertools import cycle
 from types import SimpleNamespace
@@ -33,7 +32,7 @@ from transformers import (
     TrainerCallback,
 )
 
-from benchmarks.gpu_rows import (
+from benchmarks.gpu_report import (
     ON_GPU,
     Rows,
     describe_device,
@@ -45,7 +44,6 @@ from benchmarks.gpu_rows import (
     release_memory,
     synchronize,
 )
-from benchmarks.liger_loss import loss_of_liger_kernel
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts, plan_batches, round_up
 from vanilla_transformer.data.packing import pack_sentences, packed_shape, plan_packed_batches
@@ -56,18 +54,16 @@ from vanilla_transformer.training.train_step import compile_step, train_step
 
 OURS, PEER = "train_step", "Seq2SeqTrainer with MarianMTModel"
 PADDED, EAGER = "train_step, padded", "train_step, padded, not compiled"
-VARLEN, LIGER = "train_step, varlen, not compiled", "train_step, loss of liger-kernel, not compiled"
-FP8 = "train_step, fp8"
+VARLEN, FP8 = "train_step, varlen, not compiled", "train_step, fp8"
 # The recipe keys in which each system differs from the first.
 _CHANGES: dict[str, dict[str, str]] = {
     OURS: {},
     PADDED: {"packing": "False"},
     EAGER: {"compile": "False"},
     VARLEN: {"compile": "False", "attn_implementation": "varlen"},
-    LIGER: {"compile": "False"},
     FP8: {"mixed_precision": "fp8"},
 }
-_PACKAGES = {LIGER: "liger_kernel", FP8: "torchao"}
+_PACKAGES = {FP8: "torchao"}
 # Of updates of 25,000 tokens by the first system.
 GOALS = {
     "base": {"tokens_per_second": 700_000, "mfu": 0.27, "ratio": 2.5},
@@ -258,8 +254,7 @@ def measure_ours(fields: dict[str, Any], tokens: int, system: str, setting: Sett
     state = create_state(fields, **_CHANGES[system])
     vocabulary, unit = fields["vocab_size"], state.recipe.data.pad_to_multiple_of or 1
     batches = packed_batches(tokens, vocabulary) if state.packing else synthetic_batches(tokens, vocabulary, unit)
-    with loss_of_liger_kernel() if system == LIGER else nullcontext():
-        return measure_updates(state, batches, setting)
+    return measure_updates(state, batches, setting)
 
 
 class _Clock(TrainerCallback):
@@ -332,7 +327,7 @@ class Cells:
             self._add(OURS, size, tokens)
         variants = self._variants()
         for size in models:
-            for system in (EAGER, PADDED, VARLEN, LIGER, FP8):
+            for system in (EAGER, PADDED, VARLEN, FP8):
                 if system in variants:
                     self._add(system, size, tokens)
         for size in models:
@@ -381,4 +376,4 @@ def main(rows_file: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[2]))

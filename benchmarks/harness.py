@@ -103,7 +103,7 @@ def cell(value: Any) -> str:
         return f"{cell(middle)} [{cell(first)}, {cell(third)}]"
     if isinstance(value, float):
         return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "¦")
 
 
 def in_turns(sides: Mapping[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, Any], dict[str, list[float]]]:

@@ -11,7 +11,7 @@ from benchmarks.harness import ROOT
 
 SCRIPT = """
 import json, pathlib, sys, time
-with open(sys.argv[1], "a") as file:
+with open(sys.argv[2], "a") as file:
     file.write('{"row": 1}\\n')
     file.flush()
     pathlib.Path(__file__).with_suffix(".started").touch()
@@ -25,7 +25,7 @@ def run_script(tmp_path, monkeypatch):
 
     def run(line, seconds=30):
         (tmp_path / "part_decoding.py").write_text(SCRIPT % line)
-        monkeypatch.setattr(bench_gpu, "MODULES", "part")
+        monkeypatch.setitem(bench_gpu.MODULES, "decoding", "part_decoding")
         monkeypatch.setattr(bench_gpu, "_GRACE", 0.2)
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         return run_part("decoding", seconds)

@@ -5,14 +5,17 @@ import json
 import pytest
 import torch
 
-from benchmarks import bench_gpu, gpu_decoding, gpu_pipeline, gpu_rows
+from benchmarks import bench_gpu, gpu_decoding, gpu_report
 from benchmarks.bench_gpu import main, run_parts, seconds_of_part
-from benchmarks.gpu_report import FAILED, FINISHED, OUT_OF_TIME, markdown
-from benchmarks.gpu_rows import (
+from benchmarks.gpu_report import (
+    FAILED,
+    FINISHED,
+    OUT_OF_TIME,
     Rows,
     describe_utilization,
     is_out_of_memory,
     judge,
+    markdown,
     median_seconds,
     model_flops_utilization,
     read_rows,
@@ -68,14 +71,14 @@ def parts(monkeypatch):
 @pytest.fixture
 def gpu(monkeypatch):
     """Let the runner believe that there is a GPU."""
-    monkeypatch.setattr(gpu_rows, "ON_GPU", True)
-    monkeypatch.setattr(gpu_rows, "describe_device", lambda: {"device": "NVIDIA H200", "torch": "2"})
+    monkeypatch.setattr(gpu_report, "ON_GPU", True)
+    monkeypatch.setattr(gpu_report, "describe_device", lambda: {"device": "NVIDIA H200", "torch": "2"})
 
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(gpu_rows, "ON_GPU", False)
-    monkeypatch.setattr(gpu_rows, "describe_device", lambda: {"device": "no GPU", "torch": "2"})
+    monkeypatch.setattr(gpu_report, "ON_GPU", False)
+    monkeypatch.setattr(gpu_report, "describe_device", lambda: {"device": "no GPU", "torch": "2"})
 
 
 def parts_in(folder):
@@ -194,21 +197,21 @@ def test_main_refuses_a_folder_of_text_that_does_not_exist():
 
 @pytest.mark.parametrize(
     ("part", "systems", "count"),
-    [(gpu_decoding, {"engine", "generate()", "MarianMTModel"}, 12), (gpu_pipeline, {"pipeline"}, 4)],
+    [("decoding", {"engine", "generate()", "MarianMTModel"}, 12), ("pipeline", {"pipeline"}, 4)],
 )
 def test_part_skips_the_cells_for_which_no_time_is_left(part, systems, count, tmp_path, monkeypatch):
-    monkeypatch.setattr(part, "find_spec", lambda name: None)
+    monkeypatch.setattr(gpu_decoding, "find_spec", lambda name: None)
     path = tmp_path / "rows.jsonl"
-    assert part.main(str(path), 0.0) == 0
+    assert gpu_decoding.main(part, str(path), 0.0) == 0
     rows = read_rows(path)
     assert {row["system"] for row in rows} == systems and len(rows) == count
     assert {row["error"] for row in rows} == {"skipped: no time was left"}
 
 
 def test_pipeline_measures_each_cell(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_pipeline, "find_spec", lambda name: None)
-    monkeypatch.setattr(gpu_pipeline, "CAPTIONS", (1, 3))
-    assert gpu_pipeline.main(str(tmp_path / "rows.jsonl")) == 0
+    monkeypatch.setattr(gpu_decoding, "find_spec", lambda name: None)
+    monkeypatch.setattr(gpu_decoding, "CAPTIONS", gpu_decoding.CAPTIONS._replace(batches=(1, 3)))
+    assert gpu_decoding.main("pipeline", str(tmp_path / "rows.jsonl")) == 0
     rows = read_rows(tmp_path / "rows.jsonl")
     assert [(row["captions"], row["beams"]) for row in rows] == [(1, 1), (1, 4), (3, 1), (3, 4)]
     assert all(row.get("milliseconds", 0) > 0 or row["captions_per_second"] > 0 for row in rows)
@@ -227,10 +230,10 @@ def test_markdown_has_each_cell_with_its_machine():
         "| system | greedy, one | beam 4, 1,000 |",
         "| pipeline | 3.21 ms | 4,321/s |",
         "| CTranslate2 float16 |  | skipped |",
-        "| big | train_step | 25,000 | 352,000 | 45.1% | 2.1 | 40.1 GiB | 2.0% |  | "
+        "| big | train_step | 25,000 | 352,000 | 45.1% | 2.10 | 40.1 GiB | 2.0% |  | "
         "tokens/s ≥ 320,000, MFU ≥ 0.42 | yes |",
         "| multi30k_en_de | all | skipped: no network |  |  |  |  |  |  |  |  |",
-        "| generated text | training | 650,000 tokens/s |  | 15600 |  | 0.94 | 3 | 5 | ratio ≥ 0.95 | no |",
+        "| generated text | training | 650,000 tokens/s |  | 15,600 |  | 0.94 | 3 | 5 | ratio ≥ 0.95 | no |",
         "| generated text | second start | 31.5 s | 7.5 s |  |  |  |  |  | compiling ≤ 10 | yes |",
     ):
         assert line in page.splitlines()

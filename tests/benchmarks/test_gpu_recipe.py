@@ -5,8 +5,8 @@ import time
 import pytest
 
 from benchmarks import gpu_corpus, gpu_recipe
-from benchmarks.gpu_command import FIRST_START, SECOND_START, RunRows, TrainCommand
-from benchmarks.gpu_rows import Rows, read_rows
+from benchmarks.gpu_recipe import FIRST_START, SECOND_START, RunRows, TrainCommand
+from benchmarks.gpu_report import Rows, read_rows
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 
 _LATER = 600.0  # seconds, more than any of these runs takes

@@ -2,10 +2,10 @@
 
 import pytest
 
-from benchmarks import gpu_command, gpu_corpus, gpu_recipe
-from benchmarks.gpu_command import RunRows, rates, steady_entries
-from benchmarks.gpu_corpus_text import build_tokenizer, write_text
-from benchmarks.gpu_rows import Rows, read_rows
+from benchmarks import gpu_corpus, gpu_recipe
+from benchmarks.gpu_corpus import build_tokenizer, write_text
+from benchmarks.gpu_recipe import RunRows, rates, steady_entries
+from benchmarks.gpu_report import Rows, read_rows
 from vanilla_transformer.data.readers import read_text_files
 
 
@@ -72,7 +72,7 @@ def test_recipe_uses_text_that_was_downloaded_before(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("part", [gpu_recipe, gpu_corpus])
 def test_a_part_says_that_it_is_skipped_without_packages(part, tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_command, "find_spec", lambda name: None if name == "datasets" else name)
+    monkeypatch.setattr(gpu_recipe, "find_spec", lambda name: None if name == "datasets" else name)
     assert part.main(str(tmp_path / "rows"), 1.0) == 0
     (row,) = read_rows(tmp_path / "rows")
     assert row["error"].startswith("skipped: `train` needs datasets, which ")

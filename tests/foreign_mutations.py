@@ -4,7 +4,8 @@ import argparse
 import json
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +33,35 @@ def mutate_file(path: Path, draw: random.Random) -> None:
         path.write_bytes(_mutate_bytes(path.read_bytes(), draw))
 
 
-def check_mutations(numbers: range, form: str, text_folder: Path, tmp_path: Path, capsys: Any) -> None:
-    """Check that mutations of a model are converted or refused in one line that names it, and that nothing is left."""
+def check_mutations(
+    numbers: range,
+    form: str,
+    text_folder: Path,
+    tmp_path: Path,
+    capsys: Any,
+    call: Callable[[Callable[[], None]], None] = lambda check: check(),
+) -> None:
+    """
+    Check that mutations of a model are converted or refused in one line that names it, and that nothing is left.
+
+    Args:
+        call: Calls the check of a mutation, for example with limits.
+    """
     model = tmp_path / "model"
     weights = MAKERS[form](model, text_folder)
     for number in numbers:
         work = tmp_path / str(number)
         work.mkdir()
-        status, message = _convert_mutation(model, form, weights, number, work, capsys)
-        assert status in (0, 2), number
-        if status == 2:
-            assert str(work / "theirs") in message, (number, message)
-            assert not (work / "ours").exists(), number
+        call(partial(_check_mutation, model, form, weights, number, work, capsys))
+
+
+def _check_mutation(*mutation: Any) -> None:
+    *_, number, work, _ = mutation
+    status, message = _convert_mutation(*mutation)
+    assert status in (0, 2), number
+    if status == 2:
+        assert str(work / "theirs") in message, (number, message)
+        assert not (work / "ours").exists(), number
 
 
 def _convert_mutation(model: Path, form: str, weights: Path, number: int, work: Path, capsys: Any) -> tuple[int, str]:

@@ -47,12 +47,14 @@ def draw_learning_curve(metrics_file: str | Path) -> Any:
         curve = [entry for entry in found if "model" not in entry]
         axes.plot(*_points(curve, name), label=label, color=color, marker=None if name == "loss" else "o")
         if found and found[-1] not in curve:
-            axes.plot(*_points(found[-1:], name), "*", label="final model, its own search", color=color, markersize=13)
+            final = "final model, its own search" if name == "bleu" else "final model"
+            axes.plot(*_points(found[-1:], name), "*", label=final, color=color, markersize=15, fillstyle="none")
     loss_axes.set(ylabel="nats per target token", title="Cross-entropy")
     bleu_axes.set(ylabel="BLEU", title="BLEU of the validation text")
     for axes in (loss_axes, bleu_axes):
         axes.margins(0.05)
-        axes.set(xlabel="minutes", xlim=(0, None), ylim=(0, None))
+        # No star touches the upper edge.
+        axes.set(xlabel="minutes", xlim=(0, None), ylim=(0, 1.05 * axes.get_ylim()[1]))
         axes.grid(alpha=0.3)
         axes.legend()
     return figure
@@ -140,9 +142,10 @@ def draw_attention(
         titles: Of the panels; by default the numbers of heads.
         sides: Labels of the columns and the rows.
     """
-    columns = min(len(heads), _PANELS_IN_A_ROW)
-    rows = -(-len(heads) // columns)
-    figure = new_figure(1.0 + (0.6 + 0.36 * len(source)) * columns, 0.6 + (1.0 + 0.3 * len(target)) * rows)
+    width = 0.6 + 0.2 * len(source)
+    rows = -(-len(heads) // max(1, min(_PANELS_IN_A_ROW, int(_ROW_WIDTH / width))))
+    columns = -(-len(heads) // rows)
+    figure = new_figure(1.5 + width * columns, 0.6 + (1.0 + 0.2 * len(target)) * rows)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for number, panel in enumerate(panels.flat):
         if number >= len(heads):
@@ -153,14 +156,14 @@ def draw_attention(
         panel.set_yticks(range(len(target)), target)
         panel.tick_params(labelbottom=number + columns >= len(heads))  # a panel with none below it
         panel.set_title(f"head {number + 1}" if titles is None else titles[number])
-    figure.colorbar(image, ax=panels, label="attention weight", pad=0.01)
+    figure.colorbar(image, ax=panels, label="attention weight", pad=0.01, aspect=20 * rows)
     figure.suptitle(title)
     figure.supxlabel(sides[0])
     figure.supylabel(sides[1])
     return figure
 
 
-_PANELS_IN_A_ROW = 4  # of attention heads
+_PANELS_IN_A_ROW, _ROW_WIDTH = 4, 12.0  # the most heads and inches, so that a page shows labels in a readable size
 _PANELS = {
     "source": (LENGTH_EDGES, "characters of the source"),
     "target": (LENGTH_EDGES, "characters of the target"),

@@ -241,7 +241,8 @@ def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metric
         )
     checkpoints = list_checkpoints(run.path)[-run.options.average_checkpoints :]
     if not checkpoints:
-        raise ValueError("Training ended before its first step, so there is no model to save.")
+        hint = "Raise `max_minutes` or `max_steps`."
+        raise ValueError(f"Training ended before its first step, so there is no model to save. {hint}")
     model = state.gather_model()
     _load_final_weights(run, state, validation, metrics, model, checkpoints)
     run.save_model(state, model)

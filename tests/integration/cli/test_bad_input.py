@@ -240,6 +240,7 @@ FLAGS = {
             (["translate", "model", "A", "--max_new_tokens=1000000000"], "`max_new_tokens` must be at most 10,000"),
             (["translate", "model", "A", "--no_repeat_ngram_size=1000000000"], "_ngram_size` must be at most 1,000"),
             (["translate", "model", "A", "--length_penalty=1000000000"], "`length_penalty` must be at most 100"),
+            (["translate", "model", "A", "--coverage_penalty=1000000000"], "`coverage_penalty` must be at most 100"),
             (["translate", "model", "A", "--length_penalty=-1000000000"], "`length_penalty` must be at least -100"),
             (["evaluate", "--hypotheses", "a.en", "--target", "a.de", "--bootstrap_samples=1000000000"],
              "`bootstrap_samples` must be at most 100,000"),

@@ -42,6 +42,8 @@ def test_learning_curve_joins_no_points_of_different_searches(tmp_path):
     assert [[*line.get_ydata()] for line in bleu.lines] == [[10, 11], [13]]
     names = [text.get_text() for text in bleu.get_legend().get_texts()]
     assert names == ["during training, greedy", "final model, its own search"]
+    assert [text.get_text() for text in loss.get_legend().get_texts()] == ["training", "validation", "final model"]
+    assert bleu.get_ylim()[1] > 13.5, "the star of the final model is within the axes"
     assert all(axes.get_xlim()[0] == axes.get_ylim()[0] == 0 for axes in (loss, bleu))
 
 
@@ -64,6 +66,14 @@ def test_attention_has_a_panel_for_each_head_and_one_colorbar(heads):
     assert [panel.xaxis.get_tick_params()["labelbottom"] for panel in shown] == [
         number + 4 >= heads for number in range(heads)
     ]
+
+
+@pytest.mark.parametrize(("length", "columns"), [(3, 4), (11, 4), (26, 2), (60, 1)])
+def test_attention_fits_a_page_with_readable_labels(length, columns):
+    figure = draw_attention(["x"] * length, ["y"] * length, torch.rand(8, length, length))
+    *panels, _ = figure.axes
+    assert len({panel.get_position().x0 for panel in panels}) == columns
+    assert figure.get_size_inches()[0] < 15 and figure.get_size_inches()[0] / columns / length > 0.17  # of a label
 
 
 def test_attention_marks_subwords_that_continue_a_word(tiny_model):

@@ -2,11 +2,12 @@
 
 import dataclasses
 import shutil
-import signal
 import typing
+from functools import partial
 
 import pytest
 
+from tests.limits import run_limited
 from vanilla_transformer.cli import find_command, main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training import trainer
@@ -32,15 +33,11 @@ COMMANDS = {
     "write-corpus": ["--output_dir", "out"],
 }
 OUTPUTS = ("out", "back.tsv", "back.tsv.partial", "page.html")
-SECONDS = 10
+SECONDS, MEBIBYTES = 10, 2048
 
 
 class Stopped(BaseException):
     """Stand for the first step of training."""
-
-
-class Hanging(BaseException):
-    """Stand for a command that does not end."""
 
 
 def numeric_fields(command):
@@ -59,31 +56,28 @@ def test_commands_answer_any_number(command, tiny_model, tiny_tokenizer, tmp_pat
     def stop(*_):
         raise Stopped
 
-    def hang(*_):
-        raise Hanging
+    def answer(flag):
+        try:
+            status = main([command, *COMMANDS[command], *filter(None, [flag])])
+        except Stopped:
+            status = 0
+        errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert status in ((0, 2) if flag else (0,)) and len(errors) == (status == 2), errors
+        name = flag and flag.removeprefix("--").partition("=")[0]
+        assert not errors or name in errors[0], f"no word about {name}: {errors[0]}"
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trainer, "train_step", stop)
     save_model_folder(tiny_model, tiny_tokenizer, "model")
     for language in ("en", "de"):
         (tmp_path / f"a.{language}").write_text("a b c\nb c d e\nc d\n" * 4)
-    signal.signal(signal.SIGALRM, hang)
     wrong = []
     flags = sorted({f"--{name}={value}" for name in numeric_fields(command) for value in VALUES})
     for flag in [None, *flags]:  # without one first, which must succeed, or every number would be refused unread
         for path in (tmp_path / name for name in OUTPUTS):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-        signal.alarm(SECONDS)
         try:
-            status = main([command, *COMMANDS[command], *filter(None, [flag])])
-        except Stopped:
-            status = 0
-        except BaseException as error:  # a traceback of any kind is what this test looks for
-            wrong.append((flag, error))
-        else:
-            errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-            if status not in ((0, 2) if flag else (0,)) or len(errors) != (status == 2):
-                wrong.append((flag, errors))
-        finally:
-            signal.alarm(0)
-    assert not wrong
+            run_limited(partial(answer, flag), SECONDS, MEBIBYTES)
+        except AssertionError as error:
+            wrong.append(f"{flag}: {error}")
+    assert not wrong, "\n".join(wrong)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 import yaml
+from huggingface_hub.errors import StrictDataclassError
 from transformers import MarianTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -28,7 +29,7 @@ HEAD_WIDTHS = "its heads have separate widths (`attention_key_dim`, `attention_v
 SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
 _ERRORS_OF_PARSERS = (
     *(LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError),
-    *(yaml.YAMLError, MemoryError),
+    *(yaml.YAMLError, MemoryError, StrictDataclassError),
 )
 _MAX_POSITIONS = 2**16
 _MAX_NAMES_OF_A_TENSOR = 4  # tied weights: embeddings of source and target, and the output projection

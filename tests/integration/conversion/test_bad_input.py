@@ -106,6 +106,10 @@ FOREIGN = {
     "Marian's vocabulary has text for an id": ("marian-npz", change_lines("model.vocab.yml", ": 3$", ": three")),
     "JoeyNMT's configuration is empty": ("joeynmt", lambda folder: (folder / "config.yaml").write_text("")),
     "JoeyNMT's configuration has no data": ("joeynmt", change_lines("config.yaml", "^data:", "date:")),
+    "JoeyNMT's number of heads is a mapping": (
+        "joeynmt",
+        change_lines("config.yaml", "num_heads: .*", "num_heads: {}"),
+    ),
     "fairseq's model is a number": ("fairseq", number_for_model),
     "eole's vocabulary has no source": ("eole", lambda folder: (folder / "vocab.json").write_text("{}")),
     "eole's SentencePiece model is damaged": ("eole", lambda folder: cut_off(folder / "sp.model")),

@@ -5,9 +5,10 @@ from functools import partial
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sweeps import examples
 from tests.tiny_corpora import FreshCorpus
 from tests.tiny_corpora import LengthsCorpus as Pairs
 from vanilla_transformer.data import batch_sampler
@@ -32,7 +33,7 @@ def pairs_of(many_updates):
 
 
 @given(lengths, st.integers(0, 3))
-@settings(max_examples=30, deadline=None)
+@examples(60)
 def test_token_budget_batch_sampler_has_each_pair_once_per_epoch(lengths, seed):
     order = TokenBudgetBatchSampler(Pairs(lengths), 40, seed, accumulation=2)
     first = updates(order, order.position.steps_per_epoch)
@@ -43,7 +44,7 @@ def test_token_budget_batch_sampler_has_each_pair_once_per_epoch(lengths, seed):
 
 
 @given(lengths)
-@settings(max_examples=30, deadline=None)
+@examples(60)
 def test_token_budget_batch_sampler_counts_the_tokens_of_its_batches_and_of_the_step(lengths):
     ranks = [TokenBudgetBatchSampler(Pairs(lengths), 40, 0, accumulation=2, num_replicas=2, rank=r) for r in (0, 1)]
     step = [batch for rank in ranks for batch in next(walk(rank))]
@@ -55,7 +56,7 @@ def test_token_budget_batch_sampler_counts_the_tokens_of_its_batches_and_of_the_
 
 
 @given(lengths, st.integers(0, 30))
-@settings(max_examples=30, deadline=None)
+@examples(60)
 def test_token_budget_batch_sampler_resumes_from_its_state(lengths, done):
     straight, stopped = (TokenBudgetBatchSampler(Pairs(lengths), 40, seed=1) for _ in range(2))
     expected = updates(straight, done + 5)[done:]
@@ -74,7 +75,7 @@ def test_token_budget_batch_sampler_gives_two_processes_what_one_accumulates():
 
 
 @given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@examples(100)
 def test_token_budget_batch_sampler_keeps_all_pairs_when_processes_change(lengths, done, replicas, more):
     before = TokenBudgetBatchSampler(Pairs(lengths), 40, seed=0, accumulation=3)
     done = min(done, before.position.steps_per_epoch - 1)
@@ -115,7 +116,7 @@ def test_token_budget_batch_sampler_refuses_a_pair_beyond_the_budget():
 
 
 @given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]))
-@settings(max_examples=60, deadline=None)
+@examples(100)
 def test_token_budget_batch_sampler_keeps_all_pairs_when_batches_change_their_size(lengths, done, accumulation):
     before = TokenBudgetBatchSampler(Pairs(lengths), 160, seed=0)
     done = min(done, before.position.steps_per_epoch - 1)
@@ -138,7 +139,7 @@ def test_token_budget_batch_sampler_reads_states_without_the_size_of_batches():
 
 
 @given(lengths, st.integers(0, 8), st.sampled_from([1, 2]), st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(60)
 def test_token_budget_batch_sampler_iterates_over_the_batches_of_its_steps(lengths, done, replicas, packing):
     """Without a corpus and with one, from any step of an epoch, in all processes."""
     for rank in range(replicas):

@@ -4,10 +4,11 @@ from itertools import chain, combinations, islice
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
+from tests.sweeps import examples
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 from vanilla_transformer.data.batches import BatchPlan, plan_batches
 
@@ -48,7 +49,7 @@ def generated_lengths(pairs):
     return tuple(np.clip(np.exp(random.normal(common, 0.2)), 1, 250).astype(np.int32) for _ in range(2))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(LENGTHS, BUDGETS, SEEDS, EPOCHS, REPLICAS, ACCUMULATIONS)
 def test_plan_batches_has_each_pair_once_within_the_budget(lengths, max_tokens, seed, epoch, replicas, accumulation):
     per_step = replicas * accumulation if can_be_shared(lengths, max_tokens, replicas * accumulation) else 1
@@ -62,7 +63,7 @@ def test_plan_batches_has_each_pair_once_within_the_budget(lengths, max_tokens, 
             assert len(batch) * target[batch].max() <= max_tokens
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(LENGTHS, st.integers(200, 1000), SEEDS, REPLICAS, ACCUMULATIONS)
 def test_token_budget_batch_sampler_gives_replicas_equally_many_batches(
     lengths, max_tokens, seed, replicas, accumulation
@@ -79,7 +80,7 @@ def test_token_budget_batch_sampler_gives_replicas_equally_many_batches(
     assert sorted(chain.from_iterable(chain.from_iterable(epochs))) == list(range(len(lengths)))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(LENGTHS, BUDGETS, SEEDS, EPOCHS)
 def test_plan_batches_has_equally_many_steps_for_each_seed_and_epoch(lengths, max_tokens, seed, epoch):
     plan = plan_batches(*sides(lengths), max_tokens, seed, epoch)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sweeps import examples
 from tests.tiny_corpora import LengthsCorpus
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.batches import BatchShape
@@ -27,7 +28,7 @@ def check_plan(plan, shape, source, target):
     return 1 - (source.sum() + target.sum()) / tokens
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(LENGTHS, st.integers(40, 1000), st.integers(0, 2**32), st.integers(0, 3), st.integers(1, 15))
 def test_plan_packed_batches_has_each_pair_once_within_rows(lengths, max_tokens, seed, epoch, batches_per_step):
     source, target = np.array(lengths).T

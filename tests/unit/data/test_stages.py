@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sweeps import examples
 from tests.tiny_corpora import LengthsCorpus
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.corpus import sample_epoch, share_weights
@@ -86,7 +87,7 @@ STAGE = st.dictionaries(st.sampled_from(["corpora", *ENDS]) | SCALARS, SCALARS |
 
 
 @given(st.lists(STAGE | st.just(CLEAN) | st.just(BACK | {"until_step": 5}) | SCALARS, max_size=3) | SCALARS)
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_read_stages_raises_mistakes_only(section):
     try:
         found = read_stages(section, [*NAMES, "1"], 100)

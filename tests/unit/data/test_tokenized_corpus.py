@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DataCollatorForSeq2Seq
 
+from tests.sweeps import examples
 from tests.tiny_corpora import LengthsCorpus, encoded_pairs
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.tokenized_corpus import EncodedPair
@@ -26,7 +27,7 @@ def pad_by_sentence(pairs):
 
 
 @given(PAIRS, st.integers(1, 6), st.data())
-@settings(max_examples=60, deadline=None)
+@examples(100)
 def test_token_table_pads_any_rows_as_a_loop_does(pairs, chunks, data):
     encoded = encoded_pairs(pairs, chunks).select(
         data.draw(st.permutations(range(len(pairs))).map(lambda order: order[: 1 + len(order) // 2]))

@@ -10,7 +10,16 @@ from typing import Any
 from vanilla_transformer.evaluation.plots import new_figure, save_figure
 from vanilla_transformer.file_utils import write_text_atomically
 
-from . import attention_figures, layer_costs, long_sequences, positions, softmax_scaling, table2, table3
+from . import (
+    attention_figures,
+    layer_costs,
+    long_sequences,
+    positions,
+    recurrent_baseline,
+    softmax_scaling,
+    table2,
+    table3,
+)
 from .markdown import markdown_table
 
 _IDENTITY, _RESULTS, _TABLE, _PICTURE = "experiment.json", "results.json", "table.md", "figure.png"
@@ -117,6 +126,16 @@ EXPERIMENTS: dict[str, Experiment] = {
         table3.draw,
         table3.identity,
         table3.plan,
+    ),
+    "recurrent-baseline": Experiment(
+        "The Transformer beside an LSTM with attention: speed, BLEU and gradients over the length, on Multi30k",
+        1000,
+        "training steps",
+        recurrent_baseline.runs,
+        recurrent_baseline.rows,
+        recurrent_baseline.draw,
+        recurrent_baseline.identity,
+        recurrent_baseline.plan,
     ),
     "long-sequences": Experiment(
         "Linear, LSH and Transformer-XL attention and reversible layers: time, memory, and a task at equal time",

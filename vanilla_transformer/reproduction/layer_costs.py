@@ -122,14 +122,14 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     table = []
     for kind, formulas in FORMULAS.items():
         own = sorted((each for each in values.values() if each["layer"] == kind), key=lambda each: each["n"])
-        paths = [each for each in own if each["path"] is not None]
+        paths, lengths = [each for each in own if each["path"] is not None], [each["n"] for each in own]
         table.append(
             {
                 "layer": kind,
                 "operations": formulas[0],
-                "measured: n to the power of": _exponent(own, "operations"),
+                "measured: n to the power of": growth_exponent(lengths, [each["operations"] for each in own]),
                 "sequential": formulas[1],
-                "measured: n to the power of ": _exponent(own, "sequential"),
+                "measured: n to the power of ": growth_exponent(lengths, [each["sequential"] for each in own]),
                 "path": formulas[2],
                 f"measured at n = {paths[-1]['n']}": paths[-1]["path"],
                 f"milliseconds at n = {own[-1]['n']}": 1000 * own[-1]["seconds"],
@@ -139,9 +139,9 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def _exponent(points: Sequence[Mapping[str, Any]], name: str) -> float:
-    lengths, values = (np.log([each[key] for each in points]) for key in ("n", name))
-    return float(np.polyfit(lengths, values, 1)[0])
+def growth_exponent(lengths: Sequence[float], values: Sequence[float]) -> float:
+    """Return the power of n with which positive values grow; a negative one if they fall."""
+    return float(np.polyfit(np.log(lengths), np.log(values), 1)[0])
 
 
 def draw(table: Sequence[Mapping[str, Any]]) -> Any:

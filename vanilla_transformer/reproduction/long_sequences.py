@@ -13,12 +13,12 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.training.metrics import peak_memory_gib
 
+from .layer_costs import growth_exponent
 from .recall import ANSWERS, SEGMENT, build, draw_texts, read_text, set_length, train_recall
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -103,18 +103,14 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
         for what, unit in (("milliseconds", "ms"), ("mebibytes", "MiB")):
             curve = [cost[what] for cost in costs.values()]
             row |= {f"{unit} at n = {length:,}": curve[lengths.index(length)] for length in (lengths[0], lengths[-1])}
-            row[f"growth of {unit}"] = f"n^{_exponent(lengths[-_FITTED:], curve[-_FITTED:]):.1f}"
+            positive = [max(value, 1e-3) for value in curve[-_FITTED:]]
+            row[f"growth of {unit}"] = f"n^{growth_exponent(lengths[-_FITTED:], positive):.1f}"
             row[what] = [*zip(lengths, curve, strict=True)]
         for key, head in (("updates", "updates"), ("length", "length reached"), ("accuracy", "recall, %")):
             mean = sum(each[key] for each in trained) / len(trained)
             row[head] = 100 * mean if key == "accuracy" else round(mean)
         table.append(row)
     return table
-
-
-def _exponent(lengths: Sequence[int], curve: Sequence[float]) -> float:
-    """Return the power of n with which a curve grows."""
-    return float(np.polyfit(np.log(lengths), np.log(np.maximum(curve, 1e-3)), 1)[0])
 
 
 def draw(table: Sequence[Mapping[str, Any]]) -> Any:

@@ -51,7 +51,7 @@ def read_rows(path: str | None) -> dict[str, dict[str, Any]]:
 def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """Return a training run for each row and seed; all rows have a run before one has two."""
     table = read_rows(options.rows)
-    _files(options.data)
+    text_files(options.data)
     return {
         f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}-seed-{seed}": partial(
             _train, name, row, seed, budget, options.data
@@ -65,8 +65,13 @@ def identity(options: Any) -> dict[str, Any]:
     """Return the rows and the hashes of the text, which all runs of a folder share."""
     return {
         "rows": read_rows(options.rows),
-        "text": {name: hash_file(path) for name, path in _files(options.data).items()},
+        "text": hash_files(options.data),
     }
+
+
+def hash_files(data: str) -> dict[str, str]:
+    """Return the hash of each file of the text."""
+    return {name: hash_file(path) for name, path in text_files(data).items()}
 
 
 def plan(options: Any, budget: int) -> list[str]:
@@ -81,8 +86,11 @@ def plan(options: Any, budget: int) -> list[str]:
     return [f"{steps:,} steps, about {hours:.1f} hours here without validation, at most {peak:.1f} GiB of memory."]
 
 
-def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: Path) -> Recipe:
+def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: Path, **changes: Any) -> Recipe:
     """Return the recipe of a row. It validates at its end alone.
+
+    Args:
+        changes: Values that differ; None leaves a key out.
 
     Raises:
         ValueError: a setting is unknown or wrong.
@@ -91,11 +99,16 @@ def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: 
     for name in [name for name in _OF_BOTH_SIDES if name in values]:
         values |= dict.fromkeys((f"encoder_{name}", f"decoder_{name}"), values.pop(name))
     values |= {"max_steps": steps, "eval_steps": steps, "save_steps": max(1, steps // 20), "seed": seed}
-    values |= {"keep_best": 1, **_files(data), "output_dir": folder}
-    return parse_recipe([f"--{name}={value}" for name, value in values.items()])
+    values |= {"keep_best": 1, **text_files(data), "output_dir": folder, **changes}
+    return parse_recipe([f"--{name}={value}" for name, value in values.items() if value is not None])
 
 
-def _files(data: str) -> dict[str, Path]:
+def text_files(data: str) -> dict[str, Path]:
+    """Return the files of the text, by the keys of a recipe.
+
+    Raises:
+        FileNotFoundError: one is missing.
+    """
     files = {f"{part}_{side}": Path(data) / f"{name}.{end}" for part, name in _FILES.items() for side, end in _SIDES}
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
@@ -139,9 +152,9 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "row": name,
                 "parameters": own[0]["parameters"],
                 "perplexity": statistics.fmean(perplexities),
-                "±": _spread(perplexities),
+                "±": spread(perplexities),
                 "BLEU": statistics.fmean(each["bleu"] for each in own),
-                "± ": _spread([each["bleu"] for each in own]),
+                "± ": spread([each["bleu"] for each in own]),
                 "paper: perplexity": (paper.get(name) or [None, None])[0],
                 "paper: BLEU": (paper.get(name) or [None, None])[1],
                 "seeds": len(own),
@@ -151,7 +164,8 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def _spread(values: Sequence[float]) -> float | None:
+def spread(values: Sequence[float]) -> float | None:
+    """Return half of the range, or None for a single value."""
     return (max(values) - min(values)) / 2 if len(values) > 1 else None
 
 

@@ -9,12 +9,14 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
 
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
 from .initialization import ModelLoader, load_own_model
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
 from .recipe import Recipe, flatten
 from .run_folder import RunFolder
-from .setup import BYTES_PER_PARAMETER
+from .setup import BYTES_PER_PARAMETER, ModelClass
 from .train_state import TrainState
 from .train_step import train_step
 from .trainer import PreparedRun, prepare_run
@@ -23,8 +25,16 @@ _WARM_UP = 2  # the first steps allocate memory and are slower
 _BYTES = 4  # of a number of a checkpoint
 
 
-def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = load_own_model) -> dict[str, Any]:
+def plan_run(
+    recipe: Recipe,
+    timed_steps: int = 5,
+    load_model: ModelLoader = load_own_model,
+    model_class: ModelClass = VanillaTransformerForConditionalGeneration,
+) -> dict[str, Any]:
     """Read the data, create the model, make a few steps on the device that training would use, and write nothing.
+
+    Args:
+        load_model, model_class: See [`train`].
 
     Returns:
         Values by name; sizes in GiB, times in seconds or hours as the names say; "advice" is lines of text. On a CPU
@@ -33,7 +43,7 @@ def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = loa
     Raises:
         ValueError, OSError: what `train` would raise before its first step.
     """
-    run = prepare_run(recipe, RunFolder(recipe), load_model=load_model)
+    run = prepare_run(recipe, RunFolder(recipe), load_model=load_model, model_class=model_class)
     state, batches = run.state, run.batches
     parameters = sum(parameter.numel() for parameter in state.unwrapped_model.parameters())
     pairs = batches.corpus.epoch(batches.position.epoch)

@@ -12,7 +12,6 @@ from accelerate.utils import DistributedDataParallelKwargs, patch_environment, s
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.device_utils import total_memory
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.user_input import least_parameters
@@ -27,6 +26,7 @@ from .recipe import Recipe
 from .run_arguments import LongArguments
 from .varlen_attention import VARLEN, check_varlen
 
+ModelClass = type[VanillaTransformerForConditionalGeneration]
 BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
 # Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
 _LONGEST_EAGER_SOURCE = 512
@@ -83,6 +83,7 @@ def create_model(
     checkpoint: Path | None = None,
     initial: VanillaTransformerForConditionalGeneration | None = None,
     mixed_precision: str | None = None,
+    model_class: ModelClass = VanillaTransformerForConditionalGeneration,
 ) -> VanillaTransformerForConditionalGeneration:
     """Create the recipe's model.
 
@@ -92,13 +93,14 @@ def create_model(
         initial: The model that `init_from` names. Otherwise a model for the vocabulary of `tokenizer`, with the
             paper's decoding, has weights that are drawn from the recipe's seed.
         mixed_precision: The accelerator's, by which the fastest attention is chosen.
+        model_class: Class of a new model without fields of long models.
     """
     set_seed(recipe.optimization.seed)
     try:
         if initial is not None:
             model = prepare_initial_model(initial, recipe, max_source_length)
         else:
-            model = _create_random_model(recipe, tokenizer, max_source_length)
+            model = _create_random_model(recipe, tokenizer, max_source_length, model_class)
     except RuntimeError as error:  # torch has no other type for a CPU without memory
         raise ValueError(
             f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers of layers or "
@@ -147,7 +149,7 @@ def _default_attention(mixed_precision: str | None, max_source_length: int) -> s
 
 
 def _create_random_model(
-    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int
+    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int, model_class: ModelClass
 ) -> VanillaTransformerForConditionalGeneration:
     """Create the recipe's model with random weights, for the vocabulary of `tokenizer`."""
     from vanilla_transformer.data.tokenizer_training import special_token_ids
@@ -156,7 +158,7 @@ def _create_random_model(
     fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
     if not recipe.optimization.fsdp:  # which divides the state by the number of processes
         _check_memory(least_parameters(SimpleNamespace(**fields)))
-    return _create_model(fields, recipe.long)
+    return _create_model(fields, recipe.long, model_class)
 
 
 def _check_memory(parameters: int) -> None:
@@ -173,9 +175,11 @@ def _check_memory(parameters: int) -> None:
         )
 
 
-def _create_model(fields: dict[str, Any], long: Any) -> VanillaTransformerForConditionalGeneration:
+def _create_model(
+    fields: dict[str, Any], long: Any, model_class: ModelClass
+) -> VanillaTransformerForConditionalGeneration:
     if long == LongArguments():
-        return VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
+        return model_class(model_class.config_class(**fields))
     fields |= asdict(long)
     from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
     from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForConditionalGeneration

@@ -30,7 +30,7 @@ from .process_group import report_lost_processes
 from .recipe import Recipe
 from .run_folder import RunFolder, is_main_process, lock_output_dir
 from .schedule import plan_schedule
-from .setup import create_accelerator, create_model
+from .setup import ModelClass, create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
 from .token_alignments import load_alignments
 from .train_state import TrainState
@@ -43,7 +43,12 @@ _MOVING_AVERAGE = "moving average"
 _FEWEST_LINES = 5  # of losses in the log of a run
 
 
-def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoader = load_own_model) -> Path:
+def train(
+    recipe: Recipe,
+    evaluate: Evaluator = loss_only,
+    load_model: ModelLoader = load_own_model,
+    model_class: ModelClass = VanillaTransformerForConditionalGeneration,
+) -> Path:
     """Train a model as `recipe` describes and return its folder.
 
     The final model is the mean of the last checkpoints (section 6.1), or the last one or the moving average if that
@@ -53,6 +58,7 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoad
     Args:
         evaluate: Scores the model on the validation pairs, at every validation and at the end.
         load_model: Loads the model that `init_from` names; by default one of this package.
+        model_class: Class of a new model, whose `config_class` takes the recipe's fields.
 
     Raises:
         ValueError, OSError: the recipe or its files cannot work; nothing has been written.
@@ -71,7 +77,7 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoad
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
             return run.path
         with closing(run):
-            return _train(prepare_run(recipe, run, evaluate, load_model))
+            return _train(prepare_run(recipe, run, evaluate, load_model, model_class))
 
 
 def _train(prepared: "PreparedRun") -> Path:
@@ -135,9 +141,13 @@ class PreparedRun(NamedTuple):
 
 
 def prepare_run(
-    recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only, load_model: ModelLoader = load_own_model
+    recipe: Recipe,
+    run: RunFolder,
+    evaluate: Evaluator = loss_only,
+    load_model: ModelLoader = load_own_model,
+    model_class: ModelClass = VanillaTransformerForConditionalGeneration,
 ) -> PreparedRun:
-    """Read the data and create the model of a recipe, and restore the run that its folder holds."""
+    """Read the data and create the model of a recipe, and restore the run that its folder holds; see [`train`]."""
     limit_onednn_cache()
     accelerator = create_accelerator(recipe)
     texts = load_texts(recipe.data, score=dual_scores)
@@ -153,6 +163,7 @@ def prepare_run(
         run.checkpoint,
         None if initial is None else initial[0],
         accelerator.mixed_precision,
+        model_class,
     )
     measure = partial(
         Validation, tokenizer=tokenizer, evaluate=evaluate, accelerator=accelerator, max_tokens=recipe.data.max_tokens

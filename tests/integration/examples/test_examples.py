@@ -12,9 +12,11 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.training.recipe import parse_recipe
 
 ROOT = Path(__file__).parents[3]
-OTHERS = {ROOT / "examples" / name for name in ("train_on_hf_jobs.py", "ray_serve.py")}  # which have their own tests
+# They have their own tests.
+OTHERS = {ROOT / "examples" / name for name in ("train_on_hf_jobs.py", "ray_serve.py", "recurrent_baseline.py")}
 EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - OTHERS)
 SHORT = ["--max_steps", "3", "--save_strategy", "no", "--report_to", "none", "--use_cpu", "--logging_steps", "1"]
 
@@ -99,6 +101,18 @@ def test_lora_refuses_tied_weights(run, model, corpus, tmp_path, target):
     with pytest.raises(ValueError, match=f"cannot be merged into tied weights, got .*{target}"):
         run("lora.py", [*arguments, "--target_modules", "q_proj", target])
     assert not (tmp_path / "out").exists()
+
+
+def test_recurrent_baseline_trains_by_a_recipe(run, corpus, tmp_path):
+    names = runpy.run_path(str(ROOT / "examples" / "recurrent_baseline.py"))
+    shown = re.findall(r"--(\w+) (\S+)", names["__doc__"])
+    assert parse_recipe([word for name, value in shown for word in (f"--{name}", value)]).model.d_model == 320
+    sizes = {"vocab_size": 300, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "max_steps": 2}
+    words = [word for name, value in sizes.items() for word in (f"--{name}", value)]
+    folder = tmp_path / "out"
+    said = run("recurrent_baseline.py", [*files(corpus, "train", "validation"), *words, "--output_dir", folder])
+    assert f"The model is in {folder}." in said and "bleu" in (folder / "metrics.jsonl").read_text()
+    assert translate_with(folder).shape[1] > 1
 
 
 def test_image_classification_learns_directions(run, tmp_path):

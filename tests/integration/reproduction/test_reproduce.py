@@ -9,12 +9,14 @@ import pytest
 import yaml
 
 from tests.tiny import tiny_model
+from tests.tiny_runs import no_scores
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.reproduction import EXPERIMENTS, ReproductionOptions, reproduce, table3
+from vanilla_transformer.reproduction import EXPERIMENTS, ReproductionOptions, recurrent_baseline, reproduce, table3
 from vanilla_transformer.reproduction.table3 import count_parameters, read_rows, recipe_of
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
+from vanilla_transformer.training.train_state import TrainState
 
 ROWS = {
     "recipe": {"vocab_size": 280, "max_tokens": 64, "average_checkpoints": 1},
@@ -66,11 +68,41 @@ def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys):
     assert "Results, table and picture are in results/table3." in capsys.readouterr().out
 
 
-def test_dry_run_writes_nothing(words, capsys):
-    assert main(["reproduce", "table3", *words, "--dry_run"]) == 0
+@pytest.mark.parametrize(("name", "steps"), [("table3", "6 steps, about"), ("recurrent-baseline", "4 steps, then")])
+def test_dry_run_writes_nothing(words, capsys, name, steps):
+    assert main(["reproduce", name, *words, "--dry_run"]) == 0
     shown = capsys.readouterr().out
-    assert "3 runs, 0 of them finished" in shown and "6 steps, about 0.0 hours here" in shown
+    assert "3 runs, 0 of them finished" in shown and steps in shown and "about 0.0 hours here" in shown
     assert not Path("results").exists()
+
+
+def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(words, monkeypatch):
+    trained, train = [], recurrent_baseline.train
+
+    def train_one(recipe, evaluate, model_class):
+        if len(trained) == 1:
+            raise TrainingInterrupted("Interrupted after step 1.")
+        return train_all(recipe, evaluate, model_class)
+
+    def train_all(recipe, evaluate, model_class):
+        trained.append((recipe.optimization.max_steps, recipe.optimization.max_minutes, model_class.__name__))
+        return train(recipe, evaluate=evaluate, model_class=model_class)
+
+    monkeypatch.setattr(recurrent_baseline, "validation_scores", no_scores)  # another test translates
+    monkeypatch.setattr(TrainState, "minutes", lambda state: state.step / 1000)
+    monkeypatch.setattr(recurrent_baseline, "train", train_one)
+    assert main(["reproduce", "recurrent-baseline", *words]) == 75 and len(trained) == 1
+    monkeypatch.setattr(recurrent_baseline, "train", train_all)
+    assert main(["reproduce", "recurrent-baseline", *words]) == 0
+    folder = Path("results/recurrent-baseline")
+    found = json.loads((folder / "results.json").read_text())
+    lstm = "RecurrentForConditionalGeneration"
+    assert trained == [(2, None, "VanillaTransformerForConditionalGeneration"), (2, None, lstm), (None, 0.002, lstm)]
+    transformer, steps, same_minutes = found["rows"]
+    assert transformer["steps"] == steps["steps"] == 2 and transformer["minutes"] == same_minutes["minutes"] == 0.002
+    assert all(row["target tokens/s"] > 0 and len(row["gradients end"]) == 3 for row in found["rows"])
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["reproduce", "recurrent-baseline", *words]) == 0 and len(trained) == 3
 
 
 def test_list_names_all_experiments(capsys):
@@ -91,6 +123,8 @@ def test_list_names_all_experiments(capsys):
         (["table3", "--rows", "list.yaml"], "`rows` in list.yaml must be mappings of settings, got"),
         (["table3", "--rows", "none.yaml"], "none.yaml"),
         (["table3", "--data", "nowhere"], "There is no file nowhere/train.en. Get the text by"),
+        (["recurrent-baseline", "--data", "nowhere"], "There is no file nowhere/train.en. Get the text by"),
+        (["recurrent-baseline", "--rows", "wrong.yaml"], "wrong.yaml must have the mappings base, recipe, rows"),
     ],
 )
 def test_mistakes_take_one_line(words, capsys, changed, message):

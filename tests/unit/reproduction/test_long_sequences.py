@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from vanilla_transformer.reproduction import long_sequences, recall
+from vanilla_transformer.reproduction.layer_costs import growth_exponent
 from vanilla_transformer.reproduction.recall import accuracy, build, draw_texts, read_text, set_length
 
 
@@ -56,4 +57,4 @@ def test_costs_and_training_fill_the_table(monkeypatch):
 
 
 def test_growth_is_the_power_of_the_length():
-    assert long_sequences._exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2.0)
+    assert growth_exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2.0)

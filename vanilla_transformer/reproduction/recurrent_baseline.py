@@ -1,0 +1,217 @@
+"""
+The Transformer beside an LSTM with attention: equal steps, then equal minutes; and gradients over the length.
+
+The LSTM has as many parameters as the base row of table 3, and its tokenizer, batches, loss and search.
+"""
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
+from vanilla_transformer.evaluation.plots import new_figure
+from vanilla_transformer.evaluation.scores import validation_scores
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.training.dry_run import plan_run
+from vanilla_transformer.training.metrics import read_entries
+from vanilla_transformer.training.recipe import Recipe
+from vanilla_transformer.training.trainer import train
+
+from .layer_costs import growth_exponent
+from .recurrent_model import RecurrentForConditionalGeneration
+from .table3 import hash_files, read_rows, recipe_of, spread, text_files
+
+TRANSFORMER, EQUAL_STEPS, EQUAL_MINUTES = "Transformer", "LSTM, equal steps", "LSTM, equal minutes"
+_CLASSES = {TRANSFORMER: VanillaTransformerForConditionalGeneration}
+_WIDER = 5 / 4  # an LSTM of this width has as many parameters as the base row
+_MAX_GRAD_NORM = 5.0  # of the LSTM, as Wu et al. (2016) clip
+_JOINED = (1, 2, 4, 8)  # captions that are one source, one after another
+_TEXTS = 16  # of each length
+_NEVER = 10**9
+_CHECKPOINTS, _LOGGING_STEPS, _TIMED_STEPS = 20, 50, 2
+
+
+def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
+    """Return the runs of each seed. The last one is as long as the first one was."""
+    text_files(options.data)
+    settings(options)
+    return {
+        f"{name.lower().replace(',', '').replace(' ', '-')}-seed-{seed}": partial(_train, name, seed, budget, options)
+        for seed in range(options.seeds)
+        for name in (TRANSFORMER, EQUAL_STEPS, EQUAL_MINUTES)
+    }
+
+
+def settings(options: Any) -> dict[str, dict[str, Any]]:
+    """Return the settings of both models: the first row of table 3, and what differs for the LSTM."""
+    base = next(iter(read_rows(options.rows).values()))
+    lstm = base | {"d_model": int(_WIDER * base["d_model"]), "max_grad_norm": _MAX_GRAD_NORM, "compile": False}
+    return {TRANSFORMER: base, EQUAL_STEPS: lstm, EQUAL_MINUTES: lstm}
+
+
+def identity(options: Any) -> dict[str, Any]:
+    """Return the settings and the hashes of the text, which all runs of a folder share."""
+    return {"rows": settings(options), "text": hash_files(options.data)}
+
+
+def plan(options: Any, budget: int) -> list[str]:
+    """Return the steps, and the hours and the memory on this machine."""
+    hours, peak = 0.0, 0.0
+    for name, factor in ((TRANSFORMER, 2), (EQUAL_STEPS, 1)):  # the third run is as long as the first one
+        recipe = _recipe(name, 0, budget, options, Path(options.output_dir) / "planned", None)
+        found = plan_run(recipe, _TIMED_STEPS, model_class=_model_class(name))
+        hours, peak = hours + factor * found["hours_without_validation"], max(peak, found["peak_memory_gib"])
+    steps, hours = 2 * options.seeds * budget, options.seeds * hours
+    return [
+        f"{steps:,} steps, then an LSTM for the minutes of the Transformer: about {hours:.1f} hours here without "
+        f"validation, at most {peak:.1f} GiB of memory."
+    ]
+
+
+def _model_class(name: str) -> type[VanillaTransformerForConditionalGeneration]:
+    return _CLASSES.get(name, RecurrentForConditionalGeneration)
+
+
+def _recipe(name: str, seed: int, steps: int, options: Any, folder: Path, minutes: float | None) -> Recipe:
+    """Return the recipe of a run, of `steps` or of `minutes`, which validates after its end alone."""
+    limits: dict[str, Any] = {"eval_steps": _NEVER}
+    if minutes is not None:
+        limits |= {
+            "max_steps": None,
+            "max_minutes": minutes,
+            "logging_steps": max(1, min(_LOGGING_STEPS, steps // 20)),
+        }
+        limits |= {"save_steps": None, "save_minutes": minutes / _CHECKPOINTS}
+    return recipe_of(settings(options)[name], seed, steps, options.data, folder, **limits)
+
+
+def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict[str, Any]:
+    """Train a model, and return its scores, its speed and its gradients. A run that was interrupted resumes."""
+    minutes = None
+    if name == EQUAL_MINUTES:
+        first = folder.parent / f"{TRANSFORMER.lower()}-seed-{seed}.json"
+        minutes = json.loads(first.read_text(encoding="utf-8"))["minutes"]
+    recipe, model_class = _recipe(name, seed, steps, options, folder, minutes), _model_class(name)
+    train(recipe, evaluate=validation_scores, model_class=model_class)
+    entries = read_entries(folder)
+    final, speeds = entries[-1], [entry["tokens_per_second"] for entry in entries if "tokens_per_second" in entry]
+    if not speeds:
+        raise ValueError(f"{name} made {final['step']} steps, too few to measure its speed. Raise --budget.")
+    model, tokenizer = load_pretrained(model_class, folder), load_tokenizer(folder)
+    torch.manual_seed(seed)
+    untrained = model_class(model.config).eval()
+    pairs = _read_pairs(options.data)
+    return {
+        "row": name,
+        "seed": seed,
+        "parameters": model.num_parameters(),
+        "tokens_per_second": statistics.median(speeds),
+        **{each: final[each] for each in ("validation_loss", "bleu", "chrf", "minutes", "step")},
+        "gradients": gradient_norms(model, tokenizer, pairs),
+        "untrained_gradients": gradient_norms(untrained, tokenizer, pairs),
+    }
+
+
+def _read_pairs(data: str) -> list[tuple[str, str]]:
+    sides = [text_files(data)[f"validation_{side}"].read_text(encoding="utf-8") for side in ("source", "target")]
+    return [*zip(*(side.splitlines() for side in sides), strict=True)]
+
+
+def gradient_norms(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> list[dict[str, float]]:
+    """
+    Return for each number of joined captions the mean tokens of a source, and the mean norms of two gradients.
+
+    A gradient is that of a loss, in nats, with respect to the embedding of the first source token: `first` of the loss
+    of all target tokens, and `end` of the loss of the last quarter of the target tokens.
+    """
+    found = []
+    for joined in _JOINED:
+        measured = [(len(text[0]), *_first_token_gradients(model, *text)) for text in _join(tokenizer, pairs, joined)]
+        if measured:
+            means = map(statistics.fmean, zip(*measured, strict=True))
+            found.append(dict(zip(("tokens", "first", "end"), means, strict=True)))
+    return found
+
+
+def _join(tokenizer: Any, pairs: Sequence[tuple[str, str]], count: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Yield the source and target ids of `count` pairs in a row as one text, with one EOS."""
+    for first in range(0, min(len(pairs) - count + 1, _TEXTS * count), count):
+        sources, targets = (list(side) for side in zip(*pairs[first : first + count], strict=True))
+        yield (
+            _concatenate(encode_sentences(tokenizer, sources)),
+            _concatenate(encode_sentences(tokenizer, targets, as_target=True)),
+        )
+
+
+def _concatenate(sentences: Sequence[list[int]]) -> list[int]:
+    return [*chain.from_iterable(sentence[:-1] for sentence in sentences), sentences[-1][-1]]
+
+
+def _first_token_gradients(model: Any, source: list[int], target: list[int]) -> tuple[float, float]:
+    """Return the norms for the first source token, of the loss of all target tokens and of their last quarter."""
+    embeds = model.get_encoder().embed_tokens(torch.tensor([source])).detach().requires_grad_()
+    logits = model(inputs_embeds=embeds, labels=torch.tensor([target])).logits
+    losses = nn.functional.cross_entropy(logits[0], torch.tensor(target), reduction="none")  # (T,)
+    ends = losses[-max(1, len(losses) // 4) :]
+    gradients = (torch.autograd.grad(each.sum(), embeds, retain_graph=True)[0] for each in (losses, ends))
+    whole, end = (float(gradient[0, 0].norm()) for gradient in gradients)
+    return whole, end
+
+
+def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each model: means over the seeds, with half of the range as the spread of BLEU."""
+    table = []
+    for name in dict.fromkeys(each["row"] for each in values.values()):
+        own = [each for each in values.values() if each["row"] == name]
+        row: dict[str, Any] = {"model": name, "parameters": own[0]["parameters"]}
+        means = {"steps": "step", "minutes": "minutes", "target tokens/s": "tokens_per_second"}
+        row |= {head: statistics.fmean(each[key] for each in own) for head, key in means.items()}
+        row["perplexity"] = statistics.fmean(math.exp(each["validation_loss"]) for each in own)
+        scores = [each["bleu"] for each in own]
+        row |= {"BLEU": statistics.fmean(scores), "±": spread(scores)}
+        for key, head in (("gradients", "gradient"), ("untrained_gradients", "untrained: gradient")):
+            for what, loss in (("first", ""), ("end", " of the end")):
+                curve = _mean_curve([each[key] for each in own], what)
+                row |= {
+                    f"{head}{loss}": f"∝ n^{growth_exponent(*zip(*curve, strict=True)):.2f}",
+                    f"{key} {what}": curve,
+                }
+        table.append(row)
+    return table
+
+
+def _mean_curve(seeds: Sequence[Sequence[Mapping[str, float]]], what: str) -> list[tuple[float, float]]:
+    """Return the points (tokens, norm), means over the seeds."""
+    return [
+        (statistics.fmean(each["tokens"] for each in points), statistics.fmean(each[what] for each in points))
+        for points in zip(*seeds, strict=True)
+    ]
+
+
+def draw(table: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a figure with BLEU, speed, and the gradients over the length."""
+    figure = new_figure(13, 4)
+    quality, first, end = figure.subplots(1, 3)
+    for index, row in enumerate(table):
+        quality.plot(row["minutes"], row["BLEU"], "o", color=f"C{index}", label=row["model"])
+        for axes, what in ((first, "first"), (end, "end")):
+            axes.plot(*zip(*row[f"gradients {what}"], strict=True), "o-", color=f"C{index}", label=row["model"])
+            axes.plot(*zip(*row[f"untrained_gradients {what}"], strict=True), "o:", color=f"C{index}", alpha=0.6)
+    quality.set(xlabel="minutes of training", ylabel="BLEU")
+    quality.grid(alpha=0.3)
+    quality.legend(fontsize="small")
+    for axes, what in ((first, "all target tokens"), (end, "the last quarter of the target")):
+        axes.set(xlabel="source tokens n (dotted: untrained)", ylabel="gradient for the first token", title=what)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.grid(alpha=0.3)
+    return figure

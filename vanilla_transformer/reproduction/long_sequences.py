@@ -5,11 +5,12 @@ Linear attention (Katharopoulos et al., 2020), LSH attention and reversible laye
 with a memory (Dai et al., 2019), beside the paper's attention. The steps are on the CPU, in float32.
 """
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 LENGTHS = (256, 512, 1024, 2048, 4096)
 _TASK_LENGTH = 1024
 _ROUND_SECONDS, _FITTED = 0.3, 3
+_MEASUREMENT = f"import json, sys; from {__name__} import measure_costs; print(json.dumps(measure_costs(sys.argv[1])))"
 
 
 def runs(options: Any, budget: int) -> Mapping[str, Callable[[Path], dict[str, Any]]]:
@@ -72,9 +74,18 @@ def measure_costs(name: str, lengths: Sequence[int] = LENGTHS) -> dict[str, Any]
 
 
 def _measure_alone(name: str, folder: Path | None = None) -> dict[str, Any]:
-    """Measure in a new process, whose peak of memory is its own."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(measure_costs, name).result()
+    """
+    Measure in a new interpreter, whose peak of memory is its own. In its own session, Ctrl-C ends it quietly.
+
+    Raises:
+        OSError: It failed, for example for lack of memory.
+    """
+    command = [sys.executable, "-c", _MEASUREMENT, name]
+    ended = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
+    if ended.returncode:
+        reason = ended.stderr.strip().splitlines()[-1:] or [f"status {ended.returncode}"]
+        raise OSError(f"The measurement of {name} failed: {reason[0]}")
+    return json.loads(ended.stdout)
 
 
 def _train_step(model: Any, ids: torch.Tensor, labels: torch.Tensor) -> None:

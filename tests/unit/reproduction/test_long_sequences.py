@@ -1,5 +1,7 @@
 """`reproduce long-sequences`: the texts of the task, how models read them, costs, and the table."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -58,3 +60,10 @@ def test_costs_and_training_fill_the_table(monkeypatch):
 
 def test_growth_is_the_power_of_the_length():
     assert growth_exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2.0)
+
+
+def test_measurement_that_fails_says_why(monkeypatch):
+    ended = SimpleNamespace(returncode=1, stdout="", stderr="Traceback …\nMemoryError: no room\n")
+    monkeypatch.setattr(long_sequences.subprocess, "run", lambda *command, **options: ended)
+    with pytest.raises(OSError, match="The measurement of linear attention failed: MemoryError: no room"):
+        long_sequences._measure_alone("linear attention")

@@ -7,7 +7,9 @@ The LSTM has as many parameters as the base row of table 3, and its tokenizer, b
 import json
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -24,27 +26,31 @@ from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.metrics import read_entries
 from vanilla_transformer.training.recipe import Recipe
-from vanilla_transformer.training.trainer import train
+from vanilla_transformer.training.run_folder import RunFolder
+from vanilla_transformer.training.train_step import train_step
+from vanilla_transformer.training.trainer import prepare_run, train
 
 from .layer_costs import growth_exponent
 from .recurrent_model import RecurrentForConditionalGeneration
 from .table3 import hash_files, read_rows, recipe_of, spread, text_files
 
 TRANSFORMER, EQUAL_STEPS, EQUAL_MINUTES = "Transformer", "LSTM, equal steps", "LSTM, equal minutes"
+_MEANS = {"steps": "step", "minutes": "minutes"}
 _CLASSES = {TRANSFORMER: VanillaTransformerForConditionalGeneration}
 _WIDER = 5 / 4  # an LSTM of this width has as many parameters as the base row
 _MAX_GRAD_NORM = 5.0  # of the LSTM, as Wu et al. (2016) clip
 _JOINED = (1, 2, 4, 8)  # captions that are one source, one after another
 _TEXTS = 16  # of each length
 _NEVER = 10**9
-_CHECKPOINTS, _LOGGING_STEPS, _TIMED_STEPS = 20, 50, 2
+_CHECKPOINTS, _PLANNED_STEPS = 20, 2
+_UNTIMED_STEPS, _TIMED_STEPS = 3, 15  # the first ones allocate memory
 
 
 def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
-    """Return the runs of each seed. The last one is as long as the first one was."""
+    """Return the measurement of speed and the runs of each seed, whose last one is as long as the first one was."""
     text_files(options.data)
     settings(options)
-    return {
+    return {"speed": partial(_measure_speeds, budget, options)} | {
         f"{name.lower().replace(',', '').replace(' ', '-')}-seed-{seed}": partial(_train, name, seed, budget, options)
         for seed in range(options.seeds)
         for name in (TRANSFORMER, EQUAL_STEPS, EQUAL_MINUTES)
@@ -68,7 +74,7 @@ def plan(options: Any, budget: int) -> list[str]:
     hours, peak = 0.0, 0.0
     for name, factor in ((TRANSFORMER, 2), (EQUAL_STEPS, 1)):  # the third run is as long as the first one
         recipe = _recipe(name, 0, budget, options, Path(options.output_dir) / "planned", None)
-        found = plan_run(recipe, _TIMED_STEPS, model_class=_model_class(name))
+        found = plan_run(recipe, _PLANNED_STEPS, model_class=_model_class(name))
         hours, peak = hours + factor * found["hours_without_validation"], max(peak, found["peak_memory_gib"])
     steps, hours = 2 * options.seeds * budget, options.seeds * hours
     return [
@@ -85,27 +91,43 @@ def _recipe(name: str, seed: int, steps: int, options: Any, folder: Path, minute
     """Return the recipe of a run, of `steps` or of `minutes`, which validates after its end alone."""
     limits: dict[str, Any] = {"eval_steps": _NEVER}
     if minutes is not None:
-        limits |= {
-            "max_steps": None,
-            "max_minutes": minutes,
-            "logging_steps": max(1, min(_LOGGING_STEPS, steps // 20)),
-        }
+        limits |= {"max_steps": None, "max_minutes": minutes}
         limits |= {"save_steps": None, "save_minutes": minutes / _CHECKPOINTS}
     return recipe_of(settings(options)[name], seed, steps, options.data, folder, **limits)
 
 
+def _measure_speeds(steps: int, options: Any, folder: Path) -> dict[str, Any]:
+    """
+    Return the target tokens per second of both models, in training steps that they make in turn.
+
+    On a CPU the seconds are of the processor, which other programs affect less.
+    """
+    with ExitStack() as stack:
+        started: dict[str, tuple[Any, Any, list[float]]] = {}
+        for name in (TRANSFORMER, EQUAL_STEPS):
+            recipe = _recipe(name, 0, steps, options, folder / name, None)
+            run = prepare_run(recipe, RunFolder(recipe), model_class=_model_class(name))
+            started[name] = run.state, stack.enter_context(closing(iter(run.batches))), []
+        for _ in range(_UNTIMED_STEPS + _TIMED_STEPS):
+            for state, batches, speeds in started.values():
+                step = next(batches)
+                clock = time.process_time if state.accelerator.device.type == "cpu" else time.perf_counter
+                begun = clock()
+                train_step(state, step)
+                state.read_steps()  # waits for the device
+                speeds.append(sum(batch.counts[1] for batch in step) / (clock() - begun))
+    return {"speeds": {name: statistics.median(each[2][_UNTIMED_STEPS:]) for name, each in started.items()}}
+
+
 def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict[str, Any]:
-    """Train a model, and return its scores, its speed and its gradients. A run that was interrupted resumes."""
+    """Train a model, and return its scores and its gradients. A run that was interrupted resumes."""
     minutes = None
     if name == EQUAL_MINUTES:
         first = folder.parent / f"{TRANSFORMER.lower()}-seed-{seed}.json"
         minutes = json.loads(first.read_text(encoding="utf-8"))["minutes"]
     recipe, model_class = _recipe(name, seed, steps, options, folder, minutes), _model_class(name)
     train(recipe, evaluate=validation_scores, model_class=model_class)
-    entries = read_entries(folder)
-    final, speeds = entries[-1], [entry["tokens_per_second"] for entry in entries if "tokens_per_second" in entry]
-    if not speeds:
-        raise ValueError(f"{name} made {final['step']} steps, too few to measure its speed. Raise --budget.")
+    final = read_entries(folder)[-1]
     model, tokenizer = load_pretrained(model_class, folder), load_tokenizer(folder)
     torch.manual_seed(seed)
     untrained = model_class(model.config).eval()
@@ -114,7 +136,6 @@ def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict
         "row": name,
         "seed": seed,
         "parameters": model.num_parameters(),
-        "tokens_per_second": statistics.median(speeds),
         **{each: final[each] for each in ("validation_loss", "bleu", "chrf", "minutes", "step")},
         "gradients": gradient_norms(model, tokenizer, pairs),
         "untrained_gradients": gradient_norms(untrained, tokenizer, pairs),
@@ -169,12 +190,12 @@ def _first_token_gradients(model: Any, source: list[int], target: list[int]) -> 
 
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each model: means over the seeds, with half of the range as the spread of BLEU."""
-    table = []
-    for name in dict.fromkeys(each["row"] for each in values.values()):
-        own = [each for each in values.values() if each["row"] == name]
+    table, speeds = [], values["speed"]["speeds"]
+    for name in (TRANSFORMER, EQUAL_STEPS, EQUAL_MINUTES):
+        own = [each for each in values.values() if each.get("row") == name]
         row: dict[str, Any] = {"model": name, "parameters": own[0]["parameters"]}
-        means = {"steps": "step", "minutes": "minutes", "target tokens/s": "tokens_per_second"}
-        row |= {head: statistics.fmean(each[key] for each in own) for head, key in means.items()}
+        row |= {"target tokens/s": speeds.get(name, speeds[EQUAL_STEPS])}
+        row |= {head: statistics.fmean(each[key] for each in own) for head, key in _MEANS.items()}
         row["perplexity"] = statistics.fmean(math.exp(each["validation_loss"]) for each in own)
         scores = [each["bleu"] for each in own]
         row |= {"BLEU": statistics.fmean(scores), "±": spread(scores)}

@@ -68,11 +68,13 @@ def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys):
     assert "Results, table and picture are in results/table3." in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "steps"), [("table3", "6 steps, about"), ("recurrent-baseline", "4 steps, then")])
-def test_dry_run_writes_nothing(words, capsys, name, steps):
+@pytest.mark.parametrize(
+    ("name", "runs", "steps"), [("table3", 3, "6 steps, about"), ("recurrent-baseline", 4, "4 steps, then")]
+)
+def test_dry_run_writes_nothing(words, capsys, name, runs, steps):
     assert main(["reproduce", name, *words, "--dry_run"]) == 0
     shown = capsys.readouterr().out
-    assert "3 runs, 0 of them finished" in shown and steps in shown and "about 0.0 hours here" in shown
+    assert f"{runs} runs, 0 of them finished" in shown and steps in shown and "about 0.0 hours here" in shown
     assert not Path("results").exists()
 
 
@@ -101,6 +103,8 @@ def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(w
     transformer, steps, same_minutes = found["rows"]
     assert transformer["steps"] == steps["steps"] == 2 and transformer["minutes"] == same_minutes["minutes"] == 0.002
     assert all(row["target tokens/s"] > 0 and len(row["gradients end"]) == 3 for row in found["rows"])
+    assert steps["target tokens/s"] == same_minutes["target tokens/s"] != transformer["target tokens/s"]
+    assert not (folder / "runs" / "speed").exists()
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert main(["reproduce", "recurrent-baseline", *words]) == 0 and len(trained) == 3
 

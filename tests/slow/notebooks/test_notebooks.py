@@ -40,12 +40,12 @@ def test_annotated_transformer_equals_the_package(tmp_path, monkeypatch):
 
 
 def test_notebook_from_text_files_to_a_hub_model(tmp_path, monkeypatch):
-    outputs = run(
-        "from_text_files_to_a_hub_model.ipynb", tmp_path, monkeypatch, **{"--max_steps 2500": "--max_steps 30"}
-    )
-    assert pictures(outputs) == 2
+    fewer = {"--max_steps 2500": "--max_steps 30", "--budget 200": "--budget 20"}
+    outputs = run("from_text_files_to_a_hub_model.ipynb", tmp_path, monkeypatch, **fewer)
+    assert pictures(outputs) == 3
     shown = printed(outputs)
     assert "error:" not in shown and "BLEU" in shown and "Nothing has been written." in shown
+    assert "| LSTM, equal minutes |" in shown
 
 
 def test_notebook_that_fine_tunes_opus_mt(tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ def eager_steps_for_compiled_ones():
 
 def have_compiled_steps(name, precision=None):
     """Tell, in a worker process, whether its pipeline decoded by engines with compiled steps."""
-    engines = engine_workers._load(name, precision)._engines._engines.values()
+    engines = engine_workers._load(name, precision, ())._engines._engines.values()
     return len(engines) > 0 and all(engine is not None and engine.steps.are_cached() for engine in engines)
 
 

@@ -29,14 +29,14 @@ def test_compile_makes_the_pipeline_decode_by_compiled_steps(folder, tmp_path, m
     assert main(["compile", str(folder), "--num_beams", "2"]) == 0
     assert "float32, beam size 2, 1 threads: ready after" in capsys.readouterr().out
     packages = sorted(cache_folder().glob("*/step.pt2"))
-    assert len(packages) == 1
+    assert len(packages) == 2, "for few rows and for many"
     translate = load_pipeline(folder)
     assert translate(TEXTS, num_beams=2, max_new_tokens=8) == before
     (engine,) = translate._engines._engines.values()
     assert engine is not None and engine.steps.are_cached()
-    changed = packages[0].stat().st_mtime_ns
+    changed = [each.stat().st_mtime_ns for each in packages]
     assert main(["compile", str(folder), "--num_beams", "2"]) == 0
-    assert packages[0].stat().st_mtime_ns == changed  # nothing is compiled twice
+    assert [each.stat().st_mtime_ns for each in packages] == changed  # nothing is compiled twice
 
 
 def test_compile_gives_the_engine_steps_of_a_decoder_only_model(tmp_path, monkeypatch, capsys):
@@ -104,7 +104,9 @@ def test_compile_chooses_the_workers_that_auto_means(folder, tmp_path, monkeypat
         assert translate(TEXTS, num_beams=1) == before
         if faster == 2:
             assert translate.workers == 2 and translate.threads == 1
-            assert translate._executor.submit(have_compiled_steps, str(folder)).result()
+            # Each of two jobs at a time goes to a worker, and one worker may have translated all texts.
+            jobs = [translate._executor.submit(have_compiled_steps, str(folder)) for _ in range(8)]
+            assert any(job.result() for job in jobs)
 
 
 def test_compile_measures_numbers_of_workers(folder, tmp_path, monkeypatch, capsys, caplog, two_threads):

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAMS = {
     "python": [],
     "accelerate": ["-m", "accelerate.commands.accelerate_cli"],
+    "torchrun": ["-m", "torch.distributed.run"],
     "vanilla-transformer": ["-m", "vanilla_transformer"],
 }
 # Settings with which each recipe of this repository trains within seconds on the corpus of `write_workspace`.

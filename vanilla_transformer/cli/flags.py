@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from vanilla_transformer.decoding.options import TranslationOptions, flags_of, given_flags
+from vanilla_transformer.decoding.options import TERMS, TranslationOptions, flags_of, given_flags
 from vanilla_transformer.import_utils import collection_paused, freeze_modules
 from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.user_input import check_numbers
@@ -274,7 +274,6 @@ def check_engine(options: Any) -> None:
         raise ValueError("--engine ray writes a file, of which finished parts are kept. Give its --output.")
 
 
-_TERMS = ("glossary", "term_mode")
 # Options of what `translate` alone has: its lines, and several translations of each.
 _SENTENCES = (
     "num_return_sequences",
@@ -298,12 +297,12 @@ _NOT_OF_DOCUMENTS = (
 _SAMPLING = ("do_sample", "temperature", "top_k", "top_p", "epsilon_cutoff", "seed")
 _CHOICE = ("mbr", "mbr_samples", "rerank_reverse_weight", "rerank_length_weight")
 
-_TermFlags: Any = flags_of(*_TERMS, title="Flags of a glossary.")
+_TermFlags: Any = flags_of(*TERMS, title="Flags of a glossary.")
 _SentenceFlags: Any = flags_of(*_SENTENCES, title="Flags of single sentences.")
 _SamplingFlags: Any = flags_of(*_SAMPLING, title="Flags of sampling.")
 _ChoiceFlags: Any = flags_of(*_CHOICE, title="Flags of the choice among candidates.")
 _SearchFlags: Any = flags_of(
-    without=(*_TERMS, *_SENTENCES, *_SAMPLING, *_CHOICE), title="Flags of the search. The checkpoint has the defaults."
+    without=(*TERMS, *_SENTENCES, *_SAMPLING, *_CHOICE), title="Flags of the search. The checkpoint has the defaults."
 )
 
 

@@ -513,6 +513,7 @@ class TranslationOptions:
 RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
 ENGINE_ONLY = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
 FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
+TERMS = ("glossary", "term_mode")
 
 
 @cache
@@ -668,6 +669,6 @@ def _flag(each: Option) -> tuple[str, Any, Any]:
     return each.flag_name, kind, field(default=default, metadata=keywords)
 
 
-__all__ = ["ENGINE_ONLY", "FILTERS", "RETURNED", "TERM_MODES", "UTILITIES", "Option", "OptionError", "Rule"]
+__all__ = ["ENGINE_ONLY", "FILTERS", "RETURNED", "TERMS", "TERM_MODES", "UTILITIES", "Option", "OptionError", "Rule"]
 __all__ += ["TranslationOptions", "check_filters", "check_option", "declared_options", "flags_of", "given_flags"]
 __all__ += ["json_options", "option", "request_model"]

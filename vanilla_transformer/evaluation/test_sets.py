@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import read_lines, read_text_files
 from vanilla_transformer.decoding.engine_workers import open_pipeline
+from vanilla_transformer.decoding.options import TERMS
 from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
 from vanilla_transformer.device_utils import process_state
 
@@ -14,7 +15,6 @@ from .scores import measure_metrics, translate_on_all_processes
 from .significance import Report, add_term_use, build_report, worst_translations
 
 Languages = Callable[[Any], Mapping[str, str]]  # returns `src_lang` and `tgt_lang` for a tokenizer that has several
-_TERMS = ("glossary", "term_mode")  # keyword arguments of the pipeline
 
 
 class Evaluation(NamedTuple):
@@ -85,7 +85,7 @@ def evaluate_test_set(
         model = (name, sources, languages, further_models, precision, workers)
         translations = _translate(*model, search)
         if search.get("glossary") is not None and others is None:
-            others = _translate(*model, {key: value for key, value in search.items() if key not in _TERMS})
+            others = _translate(*model, {key: value for key, value in search.items() if key not in TERMS})
     values = measure_metrics(functions, sources, translations, references) if functions else {}
     if "loss" in metrics:
         assert name is not None

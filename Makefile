@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 test test-unit test-slow test-benchmarks test-oldest test-newest: export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test tests test-unit test-slow test-benchmarks test-oldest test-newest check style docs benchmark gpu resume-table dist clean
+.PHONY: help demo test tests test-unit test-slow test-benchmarks test-oldest test-newest check style docs benchmark gpu dist clean
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -53,13 +53,13 @@ test: $(READY_DEV) ## Style and types beside unit, integration and golden tests 
 	$(MAKE) --no-print-directory --jobs 2 tests check
 
 tests: $(READY_DEV)
-	$(PYTEST) tests/unit tests/integration tests/gpu tests/golden
+	$(PYTEST) tests/unit tests/integration tests/golden
 
 test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less than a minute on two cores)
 	$(PYTEST) tests/unit
 
 test-slow: $(READY_DEV) ## The tests that take minutes, transformers' common model tests, all similar cases, new random examples
-	$(BIN)/python -m pytest tests/slow
+	$(BIN)/python -m pytest tests/slow tests/gpu
 	$(PYTEST) -m "hypothesis or sweep" --hypothesis-profile random
 
 test-benchmarks: $(READY_DEV) ## The tests of benchmarks and tools, which `make test` leaves out
@@ -86,7 +86,7 @@ docs: $(READY_DEV) ## Build the site into site/: a missing page, link or name is
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 benchmark: $(READY_DEV) ## Speed and memory beside other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
-	set -e; for each in decoding training service startup; do \
+	set -e; for each in decoding training service; do \
 	    $(BIN)/python -m benchmarks.bench_$$each $(if $(SHORT),--short); \
 	done
 
@@ -99,9 +99,6 @@ GPU_PYTHON := $(PYTHON)
 endif
 gpu: ## Test and measure on one GPU in 30 minutes (`make gpu PYTHON=python3`: no environment; PARTS=corpus)
 	$(GPU_PYTHON) -m benchmarks.bench_gpu $(PARTS)
-
-resume-table: $(READY) ## Kill training runs, resume them and compare the results with uninterrupted runs
-	$(BIN)/python -m benchmarks.bench_resume
 
 dist: $(READY) ## Build the wheel and the source distribution, and check both
 	$(INSTALL) build twine check-wheel-contents

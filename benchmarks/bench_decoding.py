@@ -29,8 +29,7 @@ from transformers import AutoTokenizer
 
 from benchmarks.harness import BenchmarkArguments, in_turns, read_arguments, write_report
 from benchmarks.peers import PEERS, Peer, Translate
-from benchmarks.random_models import SIZES, random_model
-from benchmarks.revision_worker import build_tokenizer, random_texts
+from benchmarks.revision_worker import build_model, build_tokenizer, random_texts
 from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import run
 from vanilla_transformer.conversion.marian import model_to_marian
@@ -41,6 +40,7 @@ from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.file_utils import save_model_folder
 
 COMPILE = True
+VOCAB_SIZES = {"tiny": 100, "small": 8000, "base": 32_000}
 SENTENCES, SOURCE_WORDS, TARGET_WORDS = 32, 24, 32
 _MOST_TOKENS = 128  # of a translation of a text
 _SINGLE_SENTENCES = 40  # that are translated one at a time
@@ -89,7 +89,7 @@ class DecodingArguments(BenchmarkArguments):
     SHORT: ClassVar[dict[str, Any]] = {"sizes": "small", "rounds": 2, "count": 200}
 
     sizes: str = field(
-        default="small,base", metadata={"help": f"Sizes of models, separated by commas: {', '.join(SIZES)}."}
+        default="small,base", metadata={"help": f"Sizes of models, separated by commas: {', '.join(VOCAB_SIZES)}."}
     )
     rounds: int = field(default=5, metadata={"help": "Rounds per system."})
     folder: str | None = field(
@@ -124,7 +124,9 @@ def all_systems() -> list[Peer]:
 
 def translate_random_words(systems: Sequence[Peer], size: str, options: DecodingArguments) -> list[dict[str, Any]]:
     """Measure one size with random weights; every system generates the same number of words."""
-    model, tokenizer = random_model(size), build_tokenizer(SIZES[size]["vocab_size"])
+    vocab_size = VOCAB_SIZES[size]
+    # MarianMTModel has this ε.
+    model, tokenizer = build_model(size, vocab_size, layer_norm_eps=1e-5), build_tokenizer(vocab_size)
     with torch.no_grad():
         model.lm_head.bias[model.config.decoder_start_token_id] = -1e4  # which is no word
     torch.manual_seed(1)

@@ -39,7 +39,13 @@ REQUIREMENTS = ("torch", "transformers", "accelerate", "tokenizers", "safetensor
 # Decoding and the pipeline take at most 12 minutes.
 PARTS = {"correctness": 150, "decoding": 525, "pipeline": 180, "training": 330, "recipe": 270, "corpus": 300}
 _ON_TRAINING = ("training", "recipe", "corpus")  # which share their seconds
-MODULES = {part: f"benchmarks.gpu_{'decoding' if part == 'pipeline' else part}" for part in PARTS}
+# The command of each part, after `python -m`; its arguments are the part, the file of its rows, and its seconds.
+MODULES = {"training": "benchmarks.gpu_training"}
+MODULES |= dict.fromkeys(("decoding", "pipeline"), "benchmarks.gpu_decoding")
+MODULES |= dict.fromkeys(("recipe", "corpus"), "benchmarks.gpu_train_command")
+TESTS = "tests/gpu"
+# Without the fixtures of the other tests, which need more packages.
+PYTEST_FLAGS = ["--confcutdir", TESTS, "--rootdir", ".", "-p", "no:cacheprovider", "--quiet"]
 _GRACE = 5  # seconds until a process that was interrupted is killed
 
 
@@ -131,8 +137,23 @@ def run_part(name: str, seconds: float, words: Sequence[str] = ()) -> dict[str, 
     with tempfile.TemporaryDirectory() as temporary:
         rows, started = Path(temporary) / "rows.jsonl", time.monotonic()
         rows.touch()
-        command = [sys.executable, "-m", MODULES[name], name, str(rows), str(seconds), *words]
-        process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=sys.stderr)
+        # The tests of the other folders need more packages.
+        command = [
+            "pytest",
+            "--confcutdir",
+            TESTS,
+            "--rootdir",
+            ".",
+            "-p",
+            "no:cacheprovider",
+            "-q",
+            TESTS,
+            "--rows",
+            str(rows),
+        ]
+        if name != "correctness":
+            command = [MODULES[name], name, str(rows), str(seconds), *words]
+        process = subprocess.Popen([sys.executable, "-m", *command], env=environment, cwd=ROOT, stdout=sys.stderr)
         try:
             status = FINISHED if process.wait(seconds) == 0 else FAILED
         except subprocess.TimeoutExpired:

@@ -36,7 +36,7 @@ from transformers import (
 
 from benchmarks import peers
 from benchmarks.harness import BenchmarkArguments, is_worker, progress, read_arguments, write_report
-from benchmarks.peers import Peer, ThroughputMeter, TimeLimitReached, work_as_named
+from benchmarks.peers import Peer, ThroughputMeter, work_as_named
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
@@ -102,24 +102,13 @@ class StockTrainer(Peer):
             data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
             processing_class=tokenizer,
         )
-        try:
-            trainer.train()
-        except TimeLimitReached:
-            model.save_pretrained(options["output"])
+        trainer.train()
 
     def trainer_and_arguments(self, shared: dict[str, Any], options: Mapping[str, Any]) -> tuple[Any, Any]:
         """Return the class of the trainer and its arguments."""
         shared |= {"per_device_train_batch_size": options["sentences"], "train_sampling_strategy": self.sampling}
         peak = (options["d_model"] * options["warmup_steps"]) ** -0.5  # the peak of equation 3
         return Seq2SeqTrainer, Seq2SeqTrainingArguments(lr_scheduler_type="inverse_sqrt", learning_rate=peak, **shared)
-
-    def translate_file(self, folder: Path, output: Path, source: str) -> list[str]:
-        from benchmarks.bench_decoding import translate_in_file_order
-
-        model = MarianMTModel.from_pretrained(output).eval()
-        tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
-        texts = (folder / source).read_text(encoding="utf-8").splitlines()
-        return translate_in_file_order(model, tokenizer, texts, 4, 128)
 
 
 class OurTrainer(StockTrainer):

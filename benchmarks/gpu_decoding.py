@@ -11,6 +11,7 @@ text to text, and the time of one; its weights have the shape of the Multi30k re
 it is measured, and cells that time does not suffice for are skipped. The exit status is 1 if this package failed.
 """
 
+import copy
 import random
 import sys
 import tempfile
@@ -19,13 +20,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from itertools import product
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from benchmarks.gpu_report import DEVICE, ON_GPU, Rows, first_line, median_seconds, release_memory
-from benchmarks.random_models import SIZES, random_model, save_for_ctranslate2
+from benchmarks.revision_worker import build_model
 from vanilla_transformer import Engine, TranslationPipeline, VanillaTransformerTokenizer
 from vanilla_transformer.conversion.marian import model_to_marian
 
@@ -43,16 +45,19 @@ Cell = tuple[str, int, int]  # system, sentences and beams
 
 
 class Setting(NamedTuple):
-    """Size of the model, numbers of sentences, and tokens of each source, if it is fixed, and target."""
+    """Size of the model and its vocabulary, numbers of sentences, and tokens of each source, if fixed, and target."""
 
     size: str
+    vocab_size: int
     batches: tuple[int, ...]
     source_tokens: int | None
     target_tokens: int
 
 
-DECODING = Setting("base", (1, 8, 128, 512, 1024, 4096), 32, 64) if ON_GPU else Setting("tiny", (1, 3), 6, 8)
-CAPTIONS = Setting("small", (1, 1_000, 10_000), None, 14) if ON_GPU else Setting("tiny", (1, 20), None, 14)
+DECODING = (
+    Setting("base", 32_000, (1, 8, 128, 512, 1024, 4096), 32, 64) if ON_GPU else Setting("tiny", 100, (1, 3), 6, 8)
+)
+CAPTIONS = Setting("small", 8000, (1, 1_000, 10_000), None, 14) if ON_GPU else Setting("tiny", 600, (1, 20), None, 14)
 
 
 class Systems(Protocol):
@@ -68,13 +73,30 @@ class Systems(Protocol):
         """Return the measurement of a cell."""
 
 
+def marian_like_model(setting: Setting) -> Any:
+    """Build a random model that MarianMTModel can represent, which has another ε."""
+    return build_model(setting.size, setting.vocab_size, layer_norm_eps=1e-5)
+
+
 def load_ctranslate2(model: Any, folder: str) -> Any:
-    """Return the translator of a model; None if the package is not installed."""
+    """Return the translator with the weights of a model; None if the package is not installed."""
     if find_spec("ctranslate2") is None:
         return None
     import ctranslate2
 
-    save_for_ctranslate2(model, f"{folder}/ctranslate2", KIND)
+    from vanilla_transformer.conversion.ctranslate2 import VanillaTransformerLoader
+
+    spec = VanillaTransformerLoader().get_model_spec(copy.deepcopy(model))  # it rounds weights in place
+    names = [str(index) for index in range(model.config.vocab_size)]  # ids as the names of tokens
+    for token, index in (("bos", 1), ("eos", 2), ("decoder_start", 1), ("unk", 0)):
+        setattr(spec.config, f"{token}_token", str(index))
+    spec.config.layer_norm_epsilon = model.config.layer_norm_eps
+    spec.register_source_vocabulary(names)
+    spec.register_target_vocabulary(names)
+    spec.validate()
+    spec.optimize(quantization=None if KIND == "float32" else KIND)
+    Path(folder, "ctranslate2").mkdir()
+    spec.save(f"{folder}/ctranslate2")
     return ctranslate2.Translator(f"{folder}/ctranslate2", device=DEVICE.type, compute_type=KIND)
 
 
@@ -83,7 +105,7 @@ class TokenSystems:
 
     def __init__(self, setting: Setting, folder: str):
         self._setting = setting
-        model = random_model(setting.size)
+        model = marian_like_model(setting)
         self._ctranslate2 = load_ctranslate2(model, folder)
         dtype = getattr(torch, PRECISION)
         self._marian = model_to_marian(model).to(DEVICE, dtype)
@@ -149,9 +171,8 @@ class TextSystems:
 
     def __init__(self, setting: Setting, folder: str):
         self._setting, self._captions = setting, random_captions(max(setting.batches))
-        vocabulary = max(600, SIZES[setting.size]["vocab_size"])
-        model = random_model(setting.size, vocab_size=vocabulary)
-        self._tokenizer = VanillaTransformerTokenizer.train_from_iterator(self._captions[:2000], vocabulary)
+        model = marian_like_model(setting)
+        self._tokenizer = VanillaTransformerTokenizer.train_from_iterator(self._captions[:2000], setting.vocab_size)
         self._ctranslate2 = load_ctranslate2(model, folder)  # before the pipeline moves the model
         self._pipeline = TranslationPipeline(model, self._tokenizer, device=DEVICE, precision=PRECISION)
         self._translators = {PIPELINE: self._translate}

@@ -3,8 +3,8 @@ The systems that benchmarks compare: `Peer`, and the toolkits, each with a separ
 
     python -m benchmarks.peers [NAME ...]
 
-installs the named toolkits, by default all, into `.venv-peers/`. A subclass of `Peer` says how a system trains and how
-it translates. All get the same text in the same subwords, the same model size, optimizer and learning rate. This
+installs the named toolkits, by default all, into `.venv-peers/`. A subclass of `Peer` says how a system trains or
+translates. All get the same text in the same subwords, the same model size, optimizer and learning rate. This
 package's systems and transformers' are in `bench_training` and `bench_decoding`.
 
 Training runs in a process of the system's own environment, so this module imports the standard library only; the
@@ -26,7 +26,7 @@ from shutil import rmtree
 from types import ModuleType
 from typing import Any, ClassVar
 
-from benchmarks.harness import ROOT, is_worker, peak_bytes, progress, run_command, run_worker
+from benchmarks.harness import ROOT, is_worker, peak_bytes, progress, run_worker
 
 ENVIRONMENTS = ROOT / ".venv-peers"
 SPECIAL = ["<unk>", "<pad>", "<s>", "</s>"]
@@ -107,18 +107,14 @@ class Peer:
 
         Args:
             folder: With `train.en`, `train.de` and their encoded forms, see `bench_training.prepare`.
-            options: `seconds`, `warm_up`, `updates`, the sizes of the model, and `output`, the folder of its model.
+            options: `seconds`, `warm_up`, `updates`, the sizes of the model, and `output`, the folder of the run.
         """
         request = {"peer": self.name, "folder": str(folder), "options": {**options}}
         return run_worker(self.worker, request, self.name, environment, self.python())
 
     def train(self, folder: Path, options: Mapping[str, Any], meter: "ThroughputMeter") -> None:
-        """Train in this process until the meter stops it, and save the model."""
+        """Train in this process until the meter stops it."""
         raise NotImplementedError(f"{self.name} does not train.")
-
-    def translate_file(self, folder: Path, output: Path, source: str) -> list[str]:
-        """Translate the text `source` in `folder` by the model that it trained into `output`, with beam 4."""
-        raise NotImplementedError(f"{self.name} does not translate files.")
 
     def load(self, folder: Path) -> Any:
         """Return a context that yields a function `Translate` with the model of a folder."""
@@ -202,15 +198,6 @@ class Toolkit(Peer):
         content = self.configuration(folder / "subwords", output, options)
         output.with_suffix(".yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
         return super().measure_training(folder, options, environment)
-
-    def translate_file(self, folder: Path, output: Path, source: str) -> list[str]:
-        """Translate by the toolkit's own command."""
-        write_subwords(folder, [source])
-        return as_text(folder, self.translate_subwords(output, folder / "subwords" / source))
-
-    def translate_subwords(self, output: Path, source: Path) -> list[str]:
-        """Translate a file of subwords and return lines of subwords."""
-        raise NotImplementedError
 
 
 class JoeyNMT(Toolkit):
@@ -301,12 +288,7 @@ class JoeyNMT(Toolkit):
 
         TrainManager._train_step = counted
         sys.argv = ["joeynmt", "train", str(Path(options["output"]).with_suffix(".yaml")), "--skip-test"]
-        with suppress(TimeLimitReached):  # JoeyNMT still writes its checkpoint
-            command.main()
-
-    def translate_subwords(self, output: Path, source: Path) -> list[str]:
-        command = [str(self.python()), "-m", "joeynmt", "translate", str(output.with_suffix(".yaml"))]
-        return run_command(command, self.name, {}, source.read_text(encoding="utf-8")).splitlines()
+        command.main()
 
 
 class Eole(Toolkit):
@@ -381,10 +363,8 @@ class Eole(Toolkit):
         from eole.trainer import Trainer
 
         plain_step = Trainer._train_step
-        trainers: list[Any] = []
 
         def counted(trainer: Any, batches: Any, *arguments: Any, **others: Any) -> Any:
-            trainers[:] = [trainer]
             for batch in batches:
                 target = batch["tgt"][:, 1:]
                 meter.count(trainer.model, int(target.ne(trainer.train_loss.padding_idx).sum()), target.numel())
@@ -392,18 +372,7 @@ class Eole(Toolkit):
 
         Trainer._train_step = counted
         sys.argv = ["eole", "train", "-config", str(Path(options["output"]).with_suffix(".yaml"))]
-        try:
-            main()
-        except TimeLimitReached:
-            trainers[0].model_saver.save(meter.updates)
-
-    def translate_subwords(self, output: Path, source: Path) -> list[str]:
-        answers = output.with_suffix(".answers")
-        without_spacy = "import sys, types; sys.modules['spacy'] = types.ModuleType('spacy'); "
-        command = [str(self.python()), "-c", without_spacy + "from eole.bin.main import main; main()", "predict"]
-        command += ["-model_path", str(output), "-src", str(source), "-output", str(answers), "-beam_size", "4"]
-        run_command([*command, "-batch_size", "64", "-world_size", "0"], self.name, {})
-        return answers.read_text(encoding="utf-8").splitlines()
+        main()
 
 
 PEERS: dict[str, Peer] = {peer.name: peer for peer in (CTranslate2("float32"), CTranslate2("int8"), JoeyNMT(), Eole())}
@@ -492,16 +461,6 @@ def write_subwords(folder: Path, names: Iterable[str]) -> None:
         encoded = tokenizer(lines, add_special_tokens=False)["input_ids"]
         text = "\n".join(" ".join(tokenizer.convert_ids_to_tokens(ids)) for ids in encoded)
         (subwords / name).write_text(text + "\n", encoding="utf-8")
-
-
-def as_text(folder: Path, lines: Sequence[str]) -> list[str]:
-    """Decode lines of subwords separated by spaces."""
-    from transformers import AutoTokenizer
-
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
-    words = [[token for token in line.split() if token not in SPECIAL] for line in lines]
-    ids = [tokenizer.convert_tokens_to_ids(tokens) for tokens in words]
-    return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
 
 
 def work(peer: Peer, folder: str, options: dict[str, Any]) -> None:

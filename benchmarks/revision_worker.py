@@ -29,6 +29,7 @@ from transformers import PreTrainedTokenizerFast
 import vanilla_transformer
 
 SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"d_model": 16, "layers": 1, "attention_heads": 2, "ffn_dim": 32},
     "demo": {"d_model": 128, "layers": 2, "attention_heads": 4, "ffn_dim": 512},
     "small": {"d_model": 256, "layers": 3, "attention_heads": 4, "ffn_dim": 1024},
     "base": {"d_model": 512, "layers": 6, "attention_heads": 8, "ffn_dim": 2048},
@@ -49,15 +50,15 @@ def model_fields(size: str) -> dict[str, int]:
     return fields | {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in shape.items()}
 
 
-def build_model(size: str) -> Any:
+def build_model(size: str, vocab_size: int = VOCAB_SIZE, **changes: Any) -> Any:
     """
     Build a model whose weights depend on their names and shapes only, so that two revisions get equal ones.
 
-    It never ends a sentence by itself: the bias of EOS and padding is low.
+    It never ends a sentence by itself, so that every system decodes the same number of tokens: the bias of EOS and
+    padding is low.
     """
-    config = vanilla_transformer.VanillaTransformerConfig(
-        vocab_size=VOCAB_SIZE, lm_head_bias=True, dropout=0.1, **model_fields(size)
-    )
+    fields = model_fields(size) | {"vocab_size": vocab_size, "lm_head_bias": True, "dropout": 0.1} | changes
+    config = vanilla_transformer.VanillaTransformerConfig(**fields)
     model = vanilla_transformer.VanillaTransformerForConditionalGeneration(config).eval()
     torch.manual_seed(0)
     with torch.no_grad():

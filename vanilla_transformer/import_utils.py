@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 # How often a thread of OpenMP looks for work before it sleeps. By libgomp's default, 300,000 times, threads take the
-# cores of those that they wait for if other processes take cores, too; `benchmarks.bench_waiting` compares numbers.
+# cores of those that they wait for if other processes take cores, too.
 _SPIN_COUNT = "1000"
 # What other packages log about themselves when they are imported, by the names of their loggers.
 _OWN_MATTERS = {

@@ -13,7 +13,6 @@ from vanilla_transformer.file_utils import save_model_folder
 ENGINES = ["engine, not compiled", "engine", "engine, bfloat16"]
 ENGINES += ["engine, int8"] * (find_spec("torchao") is not None)
 SYSTEMS = ["Marian", *ENGINES, "CTranslate2", "CTranslate2, int8"]
-TINY = {"vocab_size": 64, "d_model": 16, "of each side": {"layers": 1, "attention_heads": 2, "ffn_dim": 16}}
 
 
 @pytest.fixture(autouse=True)
@@ -21,16 +20,16 @@ def _tiny(monkeypatch):
     """Take a tiny model and eager steps, and run every toolkit in this environment."""
     monkeypatch.setattr(bench_decoding, "COMPILE", False)
     monkeypatch.setattr(bench_decoding.Peer, "python", lambda self: Path(sys.executable))
-    monkeypatch.setitem(bench_decoding.SIZES, "small", TINY)
+    monkeypatch.setitem(bench_decoding.VOCAB_SIZES, "tiny", 64)
 
 
 def test_bench_decoding_systems_have_the_same_weights(tmp_path, capsys):
-    bench_decoding.main(["--sizes", "small", "--rounds", "1", "--output_dir", str(tmp_path)])
+    bench_decoding.main(["--sizes", "tiny", "--rounds", "1", "--output_dir", str(tmp_path)])
     text = capsys.readouterr().out
     assert ("no int8 without torchao" in text) == ("engine, int8" not in ENGINES)
     rows = json.loads((tmp_path / "decoding.json").read_text())["rows"]
     assert [row["system"] for row in rows] == 2 * SYSTEMS
-    assert [row["what"] for row in rows] == [f"small, {what}" for what in ("greedy", "beam 4") for _ in SYSTEMS]
+    assert [row["what"] for row in rows] == [f"tiny, {what}" for what in ("greedy", "beam 4") for _ in SYSTEMS]
     exact = [row for row in rows if row["system"] in ("Marian", "engine, not compiled", "engine", "CTranslate2")]
     assert [row["outputs as Marian's"] for row in exact] == 8 * ["32 of 32"]
     assert rows[0]["speedup over Marian"] == rows[len(SYSTEMS)]["speedup over Marian"] == 1.0

@@ -1,82 +1,308 @@
-"""Parts of `make gpu` as processes: their rows, their limit of time, and Ctrl-C. The parts are small scripts."""
+"""The runner of `make gpu` with ready results: the order of parts, files, and the exit status."""
 
-import sys
+import json
 
 import pytest
+import torch
 
-from benchmarks import bench_gpu
-from benchmarks.bench_gpu import run_part
-from benchmarks.gpu_report import FAILED, FINISHED, OUT_OF_TIME
-from benchmarks.harness import ROOT
+from benchmarks import bench_gpu, gpu_decoding, gpu_report
+from benchmarks.bench_gpu import main, run_parts, seconds_of_part
+from benchmarks.gpu_report import (
+    FAILED,
+    FINISHED,
+    OUT_OF_TIME,
+    Rows,
+    describe_utilization,
+    is_out_of_memory,
+    judge,
+    markdown,
+    median_seconds,
+    model_flops_utilization,
+    read_rows,
+)
+from benchmarks.gpu_training import covered_time, packed_batches, synthetic_batches
 
-SCRIPT = """
-import json, pathlib, sys, time
-with open(sys.argv[2], "a") as file:
-    file.write('{"row": 1}\\n')
-    file.flush()
-    pathlib.Path(__file__).with_suffix(".started").touch()
-    %s
-"""
+ROWS = {
+    "correctness": [
+        {"test": "test_a", "outcome": "passed"},
+        {"test": "test_b", "outcome": "failed", "reason": "1 | 2"},
+    ],
+    "decoding": [
+        {"size": "base", "system": "engine", "batch": 1, "beams": 1, "tokens_per_second": 1500},
+        {"size": "base", "system": "engine", "batch": 128, "beams": 4, "tokens_per_second": 61234},
+        {"size": "base", "system": "MarianMTModel", "batch": 1, "beams": 1, "error": "RuntimeError: no"},
+    ],
+    "pipeline": [
+        {"size": "small", "system": "pipeline", "captions": 1, "beams": 1, "milliseconds": 3.21},
+        {"size": "small", "system": "pipeline", "captions": 1000, "beams": 4, "captions_per_second": 4321},
+        {"size": "small", "system": "CTranslate2 float16", "captions": 1000, "beams": 4, "error": "skipped"},
+    ],
+    "training": [
+        {"size": "big", "system": "train_step", "max_tokens": 25000, "tokens_per_second": 352000}
+        | {"mfu": 0.4512, "peak_gib": 40.1, "idle": 0.02, "parameters": 1, "ratio": 2.1, "met": True}
+        | {"at_least": {"tokens_per_second": 320000, "mfu": 0.42}},
+    ],
+    "recipe": [{"run": "multi30k_en_de", "measured": "all", "error": "skipped: no network"}],
+    "corpus": [
+        {"run": "generated text", "measured": "training", "value": 650000, "unit": "tokens/s", "ratio": 0.94}
+        | {"steps": 15600, "validations": 3, "checkpoints": 5, "at_least": {"ratio": 0.95}, "met": False},
+        {"run": "generated text", "measured": "second start", "value": 31.5, "unit": "s", "compile_seconds": 7.5}
+        | {"at_most": {"compile_seconds": 10}, "met": True},
+    ],
+}
 
 
 @pytest.fixture
-def run_script(tmp_path, monkeypatch):
-    """Return a function that runs a part of one line of Python, after a row."""
+def parts(monkeypatch):
+    """Replace the parts by ready results; return how each one ends, and the names of those that were run."""
+    ends, ran = dict.fromkeys(bench_gpu.PARTS, FINISHED), []
 
-    def run(line, seconds=30):
-        (tmp_path / "part_decoding.py").write_text(SCRIPT % line)
-        monkeypatch.setitem(bench_gpu.MODULES, "decoding", "part_decoding")
-        monkeypatch.setattr(bench_gpu, "_GRACE", 0.2)
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        return run_part("decoding", seconds)
+    def run_part(name, seconds, words):
+        ran.append(name)
+        if isinstance(ends[name], BaseException):
+            raise ends[name]
+        return {"status": ends[name], "seconds": 1.0, "rows": ROWS[name]}
 
-    return run
+    monkeypatch.setattr(bench_gpu, "run_part", run_part)
+    monkeypatch.setattr(bench_gpu.signal, "signal", lambda *_: None)
+    return ends, ran
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Let the runner believe that there is a GPU."""
+    monkeypatch.setattr(gpu_report, "ON_GPU", True)
+    monkeypatch.setattr(gpu_report, "describe_device", lambda: {"device": "NVIDIA H200", "torch": "2"})
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(gpu_report, "ON_GPU", False)
+    monkeypatch.setattr(gpu_report, "describe_device", lambda: {"device": "no GPU", "torch": "2"})
+
+
+def parts_in(folder):
+    return json.loads((folder / "gpu.json").read_text())["parts"]
+
+
+def test_run_parts_writes_each_part_in_order(parts, gpu, tmp_path):
+    assert run_parts([*bench_gpu.PARTS], tmp_path) == []
+    assert parts[1] == [*ROWS] == [*parts_in(tmp_path)]
+    assert all(record["rows"] == ROWS[name] for name, record in parts_in(tmp_path).items())
+    assert (tmp_path / "gpu.md").read_text() == markdown(parts_in(tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == {"gpu.json", "gpu.md"}
+
+
+def test_run_parts_keeps_finished_parts_when_it_is_interrupted(parts, gpu, tmp_path):
+    parts[0]["training"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run_parts([*bench_gpu.PARTS], tmp_path)
+    assert [*parts_in(tmp_path)] == ["correctness", "decoding", "pipeline"]
+    parts[0]["training"] = FINISHED
+    run_parts(["training", "recipe", "corpus"], tmp_path)
+    assert [*parts_in(tmp_path)] == [*ROWS]
 
 
 @pytest.mark.parametrize(
-    ("line", "seconds", "status"),
+    ("name", "status", "failed"),
     [
-        ("pass", 30, FINISHED),
-        ("sys.exit(1)", 30, FAILED),
-        ("time.sleep(60)", 0.7, OUT_OF_TIME),
-        ("import signal; signal.signal(2, signal.SIG_IGN); time.sleep(60)", 0.7, OUT_OF_TIME),
+        ("correctness", FAILED, ["correctness"]),
+        ("correctness", OUT_OF_TIME, ["correctness"]),
+        ("decoding", FAILED, ["decoding"]),
+        ("training", OUT_OF_TIME, []),
     ],
 )
-def test_run_part_keeps_the_rows_of_a_process(line, seconds, status, run_script):
-    record = run_script(line, seconds)
-    assert (record["status"], record["rows"]) == (status, [{"row": 1}])
-    assert record["seconds"] < 10
+def test_run_parts_continues_after_a_part_that_does_not_finish(name, status, failed, parts, gpu, tmp_path):
+    parts[0][name] = status
+    assert run_parts([*bench_gpu.PARTS], tmp_path) == failed
+    assert len(parts[1]) == 6 and parts_in(tmp_path)[name]["status"] == status
 
 
-def test_run_part_stops_the_process_at_ctrl_c(run_script, tmp_path, monkeypatch):
-    processes = []
-
-    class Interrupted(bench_gpu.subprocess.Popen):
-        def wait(self, timeout=None):
-            processes.append(self)
-            if len(processes) == 1:
-                raise KeyboardInterrupt
-            return super().wait(timeout)
-
-    monkeypatch.setattr(bench_gpu.subprocess, "Popen", Interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_script("time.sleep(60)")
-    assert processes[0].returncode not in (None, 0)
+def test_main_exits_with_1_if_a_part_failed(parts, gpu, tmp_path, capsys):
+    parts[0]["correctness"] = FAILED
+    with pytest.raises(SystemExit, match="1"):
+        main(["--output_dir", str(tmp_path)])
+    assert capsys.readouterr().err.endswith("error: correctness failed.\n")
 
 
-def test_bench_gpu_names_missing_packages(tmp_path):
-    hidden = "import importlib.util as util; find = util.find_spec"
-    hidden += "; util.find_spec = lambda name: None if name == 'pytest' else find(name)"
-    command = f"{hidden}; import runpy; runpy.run_module('benchmarks.bench_gpu', run_name='__main__')"
-    ended = bench_gpu.subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 1
-    assert ended.stderr.endswith("but pytest is missing.\n") and ended.stderr.count("\n") == 1
+def test_main_without_a_gpu_runs_the_tests_and_writes_nothing(parts, no_gpu, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main([])
+    assert parts[1] == ["correctness"] and not [*tmp_path.iterdir()]
+    assert "1 passed, 1 failed, 0 skipped." in capsys.readouterr().out
 
 
-def test_bench_gpu_names_a_release_that_is_too_old():
-    older = "import importlib.metadata as data; true = data.version"
-    older += "; data.version = lambda name: '4.57.1' if name == 'transformers' else true(name)"
-    command = f"{older}; import runpy; runpy.run_module('benchmarks.bench_gpu', run_name='__main__')"
-    ended = bench_gpu.subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 1 and ended.stderr.count("\n") == 1
-    assert "must have transformers>=5.23,<6, but has transformers 4.57.1. Install it" in ended.stderr
+def test_main_writes_to_docs_on_a_gpu(parts, gpu, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    main([])
+    assert len(parts_in(tmp_path / "docs")) == 6
+
+
+def test_run_parts_without_a_gpu_does_not_replace_results_of_one(parts, no_gpu, tmp_path):
+    record = {"machine": {"device": "NVIDIA H200"}, "on_gpu": True, "rows": []}
+    (tmp_path / "gpu.json").write_text(json.dumps({"parts": {"decoding": record}}))
+    before = (tmp_path / "gpu.json").read_text()
+    with pytest.raises(ValueError, match="must keep the results of NVIDIA H200, but this machine has no GPU"):
+        run_parts(["correctness"], tmp_path)
+    assert (tmp_path / "gpu.json").read_text() == before and parts[1] == []
+
+
+def test_run_parts_refuses_a_damaged_file(parts, gpu, tmp_path):
+    (tmp_path / "gpu.json").write_text("{")
+    with pytest.raises(ValueError, match="gpu.json must be a file that `make gpu` wrote"):
+        run_parts(["correctness"], tmp_path)
+
+
+def test_main_refuses_an_unknown_part():
+    with pytest.raises(
+        ValueError, match="no part 'decode'. The parts are correctness, decoding, pipeline, training, recipe"
+    ):
+        main(["decode"])
+
+
+def test_parts_take_at_most_30_minutes():
+    start = 15  # seconds, to import torch and write the results
+    assert start + sum(bench_gpu.PARTS.values()) + len(bench_gpu.PARTS) * bench_gpu._GRACE <= 30 * 60
+    assert sum(bench_gpu.PARTS[name] for name in ("training", "recipe", "corpus")) <= 15 * 60
+
+
+@pytest.mark.parametrize(
+    ("name", "later", "taken", "seconds"),
+    [
+        ("decoding", ["training"], {"correctness": 100}, 525),
+        ("corpus", [], {}, 900),
+        ("training", ["recipe", "corpus"], {"decoding": 525}, 330),
+        ("training", [], {}, 900),
+        ("recipe", ["corpus"], {"training": 200.5}, 399.5),
+        ("corpus", [], {"pipeline": 180, "training": 200, "recipe": 150}, 550),
+    ],
+)
+def test_a_part_on_training_takes_the_seconds_that_the_others_leave(name, later, taken, seconds):
+    assert seconds_of_part(name, later, taken) == seconds
+
+
+def test_recipe_gets_the_folder_of_the_text(parts, gpu, tmp_path, monkeypatch):
+    ran = {}
+    record = {"status": FINISHED, "seconds": 1.0}
+    monkeypatch.setattr(bench_gpu, "run_part", lambda name, *rest: ran.update({name: rest}) or record | {"rows": []})
+    main(["recipe", "corpus", "--output_dir", str(tmp_path), "--multi30k", str(tmp_path)])
+    assert ran == {"recipe": (600, [str(tmp_path)]), "corpus": (899.0, [])}
+
+
+def test_main_refuses_a_folder_of_text_that_does_not_exist():
+    with pytest.raises(ValueError, match="`multi30k` must be a folder with train.en, .*, got none.$"):
+        main(["recipe", "--multi30k", "none"])
+
+
+@pytest.mark.parametrize(
+    ("part", "systems", "count"),
+    [("decoding", {"engine", "generate()", "MarianMTModel"}, 12), ("pipeline", {"pipeline"}, 4)],
+)
+def test_part_skips_the_cells_for_which_no_time_is_left(part, systems, count, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_decoding, "find_spec", lambda name: None)
+    path = tmp_path / "rows.jsonl"
+    assert gpu_decoding.main(part, str(path), 0.0) == 0
+    rows = read_rows(path)
+    assert {row["system"] for row in rows} == systems and len(rows) == count
+    assert {row["error"] for row in rows} == {"skipped: no time was left"}
+
+
+def test_pipeline_measures_each_cell(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_decoding, "find_spec", lambda name: None)
+    monkeypatch.setattr(gpu_decoding, "CAPTIONS", gpu_decoding.CAPTIONS._replace(batches=(1, 3)))
+    assert gpu_decoding.main("pipeline", str(tmp_path / "rows.jsonl")) == 0
+    rows = read_rows(tmp_path / "rows.jsonl")
+    assert [(row["captions"], row["beams"]) for row in rows] == [(1, 1), (1, 4), (3, 1), (3, 4)]
+    assert all(row.get("milliseconds", 0) > 0 or row["captions_per_second"] > 0 for row in rows)
+
+
+def test_markdown_has_each_cell_with_its_machine():
+    about = {"machine": {"device": "NVIDIA H200", "torch": "2.11"}, "date": "2026-11-22", "seconds": 71.2}
+    page = markdown({name: about | {"rows": rows, "status": FINISHED} for name, rows in ROWS.items()})
+    for line in (
+        "NVIDIA H200; torch 2.11; 2026-11-22; 71 s, finished.",
+        "1 passed, 1 failed, 0 skipped.",
+        "| test_b | 1 ¦ 2 |",
+        "| system (base) | greedy, batch 1 | beam 4, batch 128 |",
+        "| engine | 1,500 | 61,234 |",
+        "| MarianMTModel | RuntimeError: no |  |",
+        "| system | greedy, one | beam 4, 1,000 |",
+        "| pipeline | 3.21 ms | 4,321/s |",
+        "| CTranslate2 float16 |  | skipped |",
+        "| big | train_step | 25,000 | 352,000 | 45.1% | 2.10 | 40.1 GiB | 2.0% |  | "
+        "tokens/s ≥ 320,000, MFU ≥ 0.42 | yes |",
+        "| multi30k_en_de | all | skipped: no network |  |  |  |  |  |  |  |  |",
+        "| generated text | training | 650,000 tokens/s |  | 15,600 |  | 0.94 | 3 | 5 | ratio ≥ 0.95 | no |",
+        "| generated text | second start | 31.5 s | 7.5 s |  |  |  |  |  | compiling ≤ 10 | yes |",
+    ):
+        assert line in page.splitlines()
+
+
+def test_read_rows_drops_the_row_that_a_kill_truncated(tmp_path):
+    rows = Rows(tmp_path / "rows", "part")
+    rows.add(system="engine", seconds=1.5)
+    with (tmp_path / "rows").open("a") as file:
+        file.write('{"system": "eng')
+    assert read_rows(tmp_path / "rows") == [{"system": "engine", "seconds": 1.5}]
+
+
+def test_model_flops_utilization_counts_six_operations_for_each_parameter_and_pair():
+    assert model_flops_utilization(210_700_000, 352_000, "NVIDIA H200") == pytest.approx(0.45, abs=0.001)
+    assert describe_utilization(210_700_000, 352_000, "NVIDIA H200") == "6 × 210,700,000 × 352,000 / 9.89e+14"
+    assert model_flops_utilization(1, 1, "NVIDIA A100") is describe_utilization(1, 1, "NVIDIA A100") is None
+
+
+@pytest.mark.parametrize(
+    ("row", "met"),
+    [
+        ({"rate": 700, "mfu": 0.3, "seconds": 60}, True),
+        ({"rate": 699, "mfu": 0.3, "seconds": 60}, False),
+        ({"rate": 700, "mfu": 0.3, "seconds": 61}, False),
+        ({"rate": 700, "mfu": None, "seconds": 60}, True),  # of a device whose peak is not known
+        ({"error": "RuntimeError: no"}, False),
+    ],
+)
+def test_judge_compares_a_row_with_its_goals(row, met):
+    goals = {"at_least": {"rate": 700, "mfu": 0.27}, "at_most": {"seconds": 60}}
+    assert judge(row, **goals) == row | goals | {"met": met}
+    assert judge(row) == row
+
+
+def test_median_seconds_calls_the_warm_ups_before():
+    calls = []
+    assert median_seconds(lambda: calls.append(1), warm_ups=2, least=3, most=4) < 1
+    assert len(calls) == 2 + 4
+
+
+def test_is_out_of_memory_looks_at_the_cause():
+    try:
+        raise ValueError("lower `max_tokens`") from torch.OutOfMemoryError("CUDA out of memory")
+    except ValueError as error:
+        assert is_out_of_memory(error)
+    assert not is_out_of_memory(ValueError("other"))
+
+
+def test_covered_time_counts_overlapping_spans_once():
+    assert covered_time([(0, 4), (2, 6), (8, 10)]) == 8
+    assert covered_time([(5, 9), (6, 7)]) == 4
+
+
+def test_packed_batches_have_one_shape_and_little_padding():
+    batches = packed_batches(4000, 50)
+    assert len(batches) == 8 and len({batch.tensors["labels"].shape for batch in batches}) == 1
+    for batch in batches:
+        tokens = int((batch.tensors["labels"] != -100).sum())
+        assert batch.counts[:2] == (tokens, tokens) and batch.step_target_tokens == tokens
+        assert 0.9 * batch.counts.padded_tokens < 2 * tokens <= 8000
+
+
+@pytest.mark.parametrize("unit", [1, 8])
+def test_synthetic_batches_fill_the_tokens_of_each_update(unit):
+    batches = synthetic_batches(1000, 50, unit)
+    assert len(batches) == 8
+    for batch in batches:
+        seen, labels = batch.tensors["attention_mask"].bool(), batch.tensors["labels"]
+        assert seen.shape[1] % unit == 0 and 500 < seen.numel() <= 1000
+        assert (batch.tensors["input_ids"] >= 3).equal(seen) and (labels != -100).equal(seen)
+        assert batch.counts == (seen.sum(), seen.sum(), 2 * seen.numel()) and batch.step_target_tokens == seen.sum()

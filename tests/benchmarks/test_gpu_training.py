@@ -1,6 +1,57 @@
-"""`benchmarks.gpu_training` with a tiny model on the CPU."""
+"""`benchmarks.gpu_training`: the systems without measuring, and a tiny model on the CPU."""
 
-from benchmarks.gpu_training import TINY_MODELS, Setting, measure_peer
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import gpu_training
+from benchmarks.gpu_training import EAGER, FP8, OURS, PADDED, PEER, TINY_MODELS, VARLEN, Cells, Setting, measure_peer
+
+
+@pytest.fixture(autouse=True)
+def _keep_garbage(monkeypatch):
+    monkeypatch.setattr(gpu_training, "release_memory", lambda: None)  # slow among the objects of many tests
+
+
+def test_cells_continue_if_the_largest_update_cannot_be_found(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("CUDA error: invalid configuration argument\nmore")
+
+    monkeypatch.setattr(gpu_training, "largest_update", fail)
+    monkeypatch.setattr(gpu_training, "measure_ours", lambda *_: {"tokens_per_second": 800_000, "mfu": 0.3})
+    monkeypatch.setattr(gpu_training, "measure_peer", lambda *_: {"tokens_per_second": 300_000})
+    added = []
+    setting = Setting({"base": {}, "big": {}}, 25, 1, 1, 0.0)
+    cells = Cells(SimpleNamespace(add=lambda **row: added.append(row)), setting)
+    cells.run()
+    assert cells.failed == 2
+    errors = [row["error"] for row in added if "error" in row]
+    assert errors == ["RuntimeError: CUDA error: invalid configuration argument"] * 2
+    assert [row["size"] for row in added if row["system"] == PADDED] == ["base", "big"]
+    assert all(row["ratio"] == 2.67 for row in added if row["system"] != PEER and "error" not in row)
+    # 0.3 is at least the goal of the base model, but not of the big one.
+    assert [row["met"] for row in added if "met" in row] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("installed", "variants", "expected"),
+    [
+        ((), False, {OURS, PEER}),
+        ((), True, {OURS, PEER, VARLEN, PADDED, EAGER}),
+        (("torchao",), True, {OURS, PEER, VARLEN, PADDED, EAGER, FP8}),
+    ],
+)
+def test_cells_measure_variants_whose_packages_are_installed(monkeypatch, installed, variants, expected):
+    monkeypatch.setattr(gpu_training, "find_spec", lambda name: name in installed or None)
+    monkeypatch.setattr(gpu_training, "largest_update", lambda *_: 600)
+    for name in ("measure_ours", "measure_peer"):
+        monkeypatch.setattr(gpu_training, name, lambda *_: {"tokens_per_second": 1})
+    rows = []
+    cells = Cells(
+        SimpleNamespace(add=lambda **row: rows.append(row["system"])), Setting({"tiny": {}}, 300, 1, 2, 0.0, variants)
+    )
+    cells.run()
+    assert set(rows) == expected and not cells.failed
 
 
 def test_measure_peer_leaves_no_folder(tmp_path, monkeypatch):

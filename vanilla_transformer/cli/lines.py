@@ -82,7 +82,7 @@ def given_source(sentences: Sequence[str], batch_size: int) -> Source:
 
 def file_source(path: str | Path, batch_size: int) -> Source:
     """
-    Return the lines of a UTF-8 file. Its name may end in `.gz` or `.xz`.
+    Return the lines of a UTF-8 file. Its name may end in `.gz`, `.xz` or `.zst`.
 
     Raises:
         OSError: There is no such file.

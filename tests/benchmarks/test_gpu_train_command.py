@@ -1,12 +1,25 @@
-"""The parts `recipe` and `corpus` of `make gpu` without the command: rates, rows, and the generated text."""
+"""The parts `recipe` and `corpus` of `make gpu`: rates, rows, the generated text, and the command with tiny models."""
+
+import time
 
 import pytest
 
-from benchmarks import gpu_corpus, gpu_recipe
-from benchmarks.gpu_corpus import build_tokenizer, write_text
-from benchmarks.gpu_recipe import RunRows, rates, steady_entries
+from benchmarks import gpu_train_command
 from benchmarks.gpu_report import Rows, read_rows
+from benchmarks.gpu_train_command import (
+    FIRST_START,
+    SECOND_START,
+    RunRows,
+    TrainCommand,
+    build_tokenizer,
+    rates,
+    steady_entries,
+    write_text,
+)
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.readers import read_text_files
+
+_LATER = 600.0  # seconds, more than any of these runs takes
 
 
 def entry(step, seconds, tokens_per_second=100.0):
@@ -55,25 +68,25 @@ def test_recipe_says_that_it_is_skipped_without_a_network(tmp_path, monkeypatch)
     def fail(name, folder):
         raise OSError("Cannot download train.en.gz: no route. Nothing was written.")
 
-    monkeypatch.setattr(gpu_recipe, "ROOT", tmp_path)
-    monkeypatch.setattr(gpu_recipe, "download_corpus", fail)
-    assert gpu_recipe.main(str(tmp_path / "rows"), 1.0) == 0
+    monkeypatch.setattr(gpu_train_command, "ROOT", tmp_path)
+    monkeypatch.setattr(gpu_train_command, "download_corpus", fail)
+    assert gpu_train_command.main("recipe", str(tmp_path / "rows"), 1.0) == 0
     reason = "skipped: Cannot download train.en.gz: no route. Nothing was written."
     assert read_rows(tmp_path / "rows") == [{"run": "multi30k_en_de", "measured": "all", "error": reason}]
 
 
 def test_recipe_uses_text_that_was_downloaded_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_recipe, "ROOT", tmp_path)
-    monkeypatch.setattr(gpu_recipe, "download_corpus", lambda name, folder: folder / name)
-    assert gpu_recipe.find_text(None) == tmp_path / "data" / "multi30k" / "multi30k"
+    monkeypatch.setattr(gpu_train_command, "ROOT", tmp_path)
+    monkeypatch.setattr(gpu_train_command, "download_corpus", lambda name, folder: folder / name)
+    assert gpu_train_command.find_text(None) == tmp_path / "data" / "multi30k" / "multi30k"
     (tmp_path / "data" / "multi30k").mkdir(parents=True)
-    assert gpu_recipe.find_text(None) == tmp_path / "data" / "multi30k"
+    assert gpu_train_command.find_text(None) == tmp_path / "data" / "multi30k"
 
 
-@pytest.mark.parametrize("part", [gpu_recipe, gpu_corpus])
+@pytest.mark.parametrize("part", ["recipe", "corpus"])
 def test_a_part_says_that_it_is_skipped_without_packages(part, tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_recipe, "find_spec", lambda name: None if name == "datasets" else name)
-    assert part.main(str(tmp_path / "rows"), 1.0) == 0
+    monkeypatch.setattr(gpu_train_command, "find_spec", lambda name: None if name == "datasets" else name)
+    assert gpu_train_command.main(part, str(tmp_path / "rows"), 1.0) == 0
     (row,) = read_rows(tmp_path / "rows")
     assert row["error"].startswith("skipped: `train` needs datasets, which ")
 
@@ -100,3 +113,45 @@ def test_generated_text_is_the_same_for_a_seed(tmp_path):
         write_text(tmp_path, name, 5, 50, seed)
     first, same, other = ((tmp_path / f"{name}.target").read_text() for name in "abc")
     assert first == same != other
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Return a folder with files of the names of Multi30k."""
+    folder = tmp_path_factory.mktemp("multi30k")
+    for split, name, count in (("train", "train", 60), ("validation", "val", 3), ("test", "test_2016_flickr", 2)):
+        sides = zip(*read_demo_corpus(split, count), strict=True)
+        for ending, side in zip(("en", "de"), sides, strict=True):
+            (folder / f"{name}.{ending}").write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    return folder
+
+
+def test_recipe_measures_a_whole_run_and_a_second_start(text, tmp_path):
+    rows = RunRows(Rows(tmp_path / "rows", "recipe"), "tiny", {})
+    gpu_train_command.measure_run(rows, text, tmp_path, time.monotonic() + _LATER, gpu_train_command.TINY_RECIPE)
+    found = {row["measured"]: row for row in read_rows(tmp_path / "rows")}
+    assert [*found] == [FIRST_START, "whole run", "training", SECOND_START, "validation"]
+    assert not rows.failed and all(row["value"] > 0 for row in found.values())
+    assert 0 <= found[FIRST_START]["compile_seconds"] < found[FIRST_START]["value"] < found["whole run"]["value"]
+    assert found[FIRST_START]["step"] == 2 and found["training"]["steps"] == 10
+    assert found["validation"]["pairs"] == 3
+
+
+def test_corpus_compares_the_command_with_ready_batches(tmp_path):
+    rows = RunRows(Rows(tmp_path / "rows", "corpus"), "tiny", {"training": {"at_least": {"ratio": 0.0}}})
+    assert gpu_train_command.Cells(
+        rows, tmp_path, time.monotonic() + _LATER, gpu_train_command.TINY_CORPUS
+    ).measure_run()
+    found = {row["measured"]: row for row in read_rows(tmp_path / "rows")}
+    assert [*found] == [gpu_train_command.TEXT, gpu_train_command.READY, FIRST_START, "training"]
+    assert not rows.failed and found["training"]["met"]
+    trained, ready = found["training"], found[gpu_train_command.READY]
+    assert trained["ratio"] == pytest.approx(trained["value"] / ready["value"], rel=0.01)
+    assert trained["seconds"] >= 1.0 and trained["validations"] > 0 and trained["checkpoints"] > 0
+
+
+def test_train_command_reports_its_last_line_and_the_end_of_time(tmp_path):
+    with TrainCommand(["nothing"], tmp_path / "run", tmp_path / "caches") as command:
+        assert not command.wait(time.monotonic())
+        with pytest.raises(RuntimeError, match="^error: There is no recipe 'nothing'"):
+            command.measure_start(time.monotonic() + _LATER)

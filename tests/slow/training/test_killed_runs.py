@@ -1,4 +1,4 @@
-"""Tests of `bench_resume`: its comparison detects every difference, and its command finds none."""
+"""A resumed run equals an uninterrupted one bit for bit, and the comparison detects every difference."""
 
 import copy
 import json
@@ -9,9 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from benchmarks import bench_resume
 from benchmarks.harness import ROOT
-from tests.tiny import TINY_SIZES
+from tests import killed_runs
 
 FILES = ["model.safetensors", "ema/model.safetensors"]
 FILES += [f"checkpoint-{step}/{part}.safetensors" for step in (9, 10) for part in ("model", "optimizer", "ema")]
@@ -37,7 +36,7 @@ def write_run(folder, records):
     for step in (9, 10):
         (folder / f"checkpoint-{step}" / "training_state.json").write_text(json.dumps(state))
     write_log(folder, ENTRIES)
-    return bench_resume.FinishedRun(folder, copy.deepcopy(records))
+    return killed_runs.FinishedRun(folder, copy.deepcopy(records))
 
 
 def write_log(folder, entries):
@@ -45,7 +44,7 @@ def write_log(folder, entries):
 
 
 def differing(uninterrupted, resumed):
-    return {item for item, same in bench_resume.compare(uninterrupted, resumed).items() if not same}
+    return {item for item, same in killed_runs.compare(uninterrupted, resumed).items() if not same}
 
 
 @pytest.fixture
@@ -83,8 +82,8 @@ def test_compare_detects_one_bit_of_one_tensor(uninterrupted, resumed, file, ite
 def test_same_tensors_detects_the_sign_of_zero(tmp_path):
     for name, zero in (("a", 0.0), ("b", -0.0)):
         save_file({"weight": torch.tensor([zero])}, tmp_path / name)
-    assert bench_resume.same_tensors(tmp_path / "a", tmp_path / "a")
-    assert not bench_resume.same_tensors(tmp_path / "a", tmp_path / "b")
+    assert killed_runs.same_tensors(tmp_path / "a", tmp_path / "a")
+    assert not killed_runs.same_tensors(tmp_path / "a", tmp_path / "b")
 
 
 @pytest.mark.parametrize(
@@ -126,33 +125,19 @@ def test_compare_detects_different_metrics(uninterrupted, resumed):
     assert "logged steps" in differing(uninterrupted, resumed)
 
 
-def test_bench_resume_finds_every_item_equal_at_exact_places(tmp_path):
-    report = run_bench_resume(tmp_path, "--processes", "2")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_resumed_run_equals_an_uninterrupted_one_after_kills_at_exact_places(tmp_path, processes):
+    rows = killed_runs.compare_places(tmp_path, processes)
     # Before update 2, inside update 4 and while checkpoint 3 was written. A thread may still write the one before.
-    resumed = [report[index]["resumed from update"] for index in (0, 1, 3)]
+    resumed = [rows[index]["resumed from update"] for index in (0, 1, 3)]
     assert resumed[0] in (0, 1) and resumed[1] in (2, 3) and resumed[2] == 2
-    compared = [value for row in report for value in row.values() if isinstance(value, bool)]
+    compared = [value for row in rows for value in row.values() if isinstance(value, bool)]
     assert len(compared) == 4 * 9 and all(compared)
 
 
-def test_bench_resume_finds_equal_weights_after_random_kills(tmp_path):
-    report = run_bench_resume(tmp_path, "--processes", "1", "2", "--random_kills", "4")
-    expected = [{"killed": "at random", "runs": 2, "status": 0, "weights": True} | {"processes": n} for n in (1, 2)]
-    assert report == expected
-
-
-def run_bench_resume(folder, *flags):
-    """Run the command and return the rows of its table."""
-    command = [sys.executable, "-m", "benchmarks.bench_resume", *flags, "--output_dir", str(folder)]
+def test_resumed_run_has_equal_weights_after_kills_at_random_moments():
+    command = [sys.executable, "-m", "tests.killed_runs", "4"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)
     assert ended.returncode == 0, ended.stderr
-    return json.loads((folder / "resume.json").read_text())["rows"]
-
-
-def test_measure_checkpoints_counts_waiting_and_the_thread(tmp_path):
-    recipe = str(ROOT / "recipes" / "small.yaml")
-    sizes = TINY_SIZES | {"vocab_size": 300, "max_tokens": 200, "mixed_precision": "no"}
-    row = bench_resume.measure_checkpoints(recipe, tmp_path, steps=4, save_steps=2, pairs=120, **sizes)
-    assert (row["recipe"], row["steps"], row["checkpoints"]) == ("small", 4, 2)
-    assert row["CPU time of the thread, s"] > 0.0 and 0.0 < row["waiting, s"] <= row["seconds"]
-    assert row["share, %"] > 0.0
+    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert rows == [{"processes": n, "runs": 2, "status": 0, "weights": True} for n in (1, 2)]

@@ -1,23 +1,21 @@
-"""
-The part `correctness` of `bench_gpu`: run the tests in `tests/gpu` in this process.
-
-    python -m benchmarks.gpu_correctness correctness ROWS
-
-`ROWS` gets a JSON line for each test: its name, its outcome, and the first line of its failure.
-"""
-
-import sys
+"""The order of the tests of a GPU, and a file of their outcomes, which `make gpu` reads."""
 
 import pytest
 
 from benchmarks.gpu_report import Rows
-from benchmarks.harness import ROOT
 
-TESTS = ROOT / "tests" / "gpu"
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rows", help="File that gets a JSON line for each test of tests/gpu as soon as it ends.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--rows"):
+        config.pluginmanager.register(Recorder(Rows(config.getoption("--rows"), "correctness")))
 
 
 class Recorder:
-    """A plugin of pytest that orders the tests, and writes the outcome of each one as soon as it ends."""
+    """Order the tests, and write name, outcome and first line of the failure of each one."""
 
     def __init__(self, rows: Rows):
         self._rows = rows
@@ -36,14 +34,3 @@ class Recorder:
 def _last_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.startswith("E ")] or text.splitlines() or [""]
     return lines[0].removeprefix("E").strip()[:120]
-
-
-def main(rows_file: str) -> int:
-    """Return pytest's exit status."""
-    # Without the fixtures of the other tests, which need more packages.
-    flags = ["--confcutdir", str(TESTS), "--rootdir", str(ROOT), "-p", "no:cacheprovider", "--quiet"]
-    return int(pytest.main([*flags, str(TESTS)], plugins=[Recorder(Rows(rows_file, "correctness"))]))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[2]))

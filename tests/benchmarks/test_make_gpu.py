@@ -47,6 +47,14 @@ def test_make_gpu_runs_the_tests_with_few_packages(tmp_path):
     assert sorted((ROOT / "docs").iterdir()) == before
 
 
+def test_make_gpu_runs_tests_that_compile_last(tmp_path):
+    ended = make_gpu(tmp_path, "correctness", "--output_dir", str(tmp_path / "results"))
+    assert ended.returncode == 0, ended.stderr
+    rows = json.loads((tmp_path / "results" / "gpu.json").read_text())["parts"]["correctness"]["rows"]
+    compiling = ["inductor" in row["test"] for row in rows]
+    assert True in compiling and compiling == sorted(compiling)
+
+
 @pytest.mark.parametrize("part", ["decoding", "training"])
 def test_make_gpu_measures_a_tiny_model_without_a_gpu(part, tmp_path):
     ended = make_gpu(tmp_path, part, "--output_dir", str(tmp_path / "results"))

@@ -1,22 +1,19 @@
 """
-Test that a resumed run equals an uninterrupted one: kill runs, resume them, and compare bit for bit.
+Kill training runs, resume them, and compare them bit for bit with an uninterrupted one.
 
-    python -m benchmarks.bench_resume
-    python -m benchmarks.bench_resume --processes 1 2 4
-    python -m benchmarks.bench_resume --random_kills 200 --seed 7
-    python -m benchmarks.bench_resume --checkpoints_of recipes/multi30k_en_de.yaml --steps 600
+    python -m tests.killed_runs 200 [--seed 7] [--processes 1 2]
 
-Trains a tiny model on generated text with dropout, BPE-dropout, gradient accumulation and EMA. The first commands kill
-runs at exact places, in separate processes, and compare all that a run consists of. The third one kills each run by
-SIGKILL anywhere between its first and its last instant, starts it again by the same arguments, and compares the
-weights; its runs are forked from one process that has imported everything, so that a kill takes about a second. The
-exit status is 1 if a run fails or differs. `--checkpoints_of` measures instead which share of a run's time goes to
-checkpoints.
+kills so many runs by SIGKILL anywhere between their first and their last instant, starts each again by the same
+arguments, compares the weights, and prints a line of JSON for each outcome. All runs are forked from one process that
+has imported everything, so that a kill takes about a second. The exit status is 1 if a run fails or differs.
 
-As a worker, this module records each batch of a run and kills it at one exact place. The package is not changed for
-this: the worker observes the order of updates, the model's `forward`, torch's dropout, and opened files.
+The runs train a tiny model on demo text with dropout, BPE-dropout, gradient accumulation and EMA. [`compare_places`]
+kills runs at exact places, in separate processes, and compares all that a run consists of. As a worker, this module
+records each batch of a run and kills it at one exact place. The package is not changed for this: the worker observes
+the order of updates, the model's `forward`, torch's dropout, and opened files.
 """
 
+import argparse
 import functools
 import hashlib
 import inspect
@@ -31,28 +28,23 @@ import tempfile
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
-from unittest import mock
+from typing import Any
 
 import numpy as np
 import psutil
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.harness import ROOT, BenchmarkArguments, is_worker, progress, read_arguments, write_report
+from benchmarks.harness import ROOT
 from vanilla_transformer import VanillaTransformerModel
-from vanilla_transformer.cli import run
 from vanilla_transformer.data.batches import MicroBatch
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.file_utils import HASHES_FILE
-from vanilla_transformer.training import checkpoint_writer, trainer
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.run_folder import RunFolder
 from vanilla_transformer.training.trainer import train
 
 _SIDES = {"source": "en", "target": "de"}
@@ -87,25 +79,6 @@ _MODELS = ("model.safetensors", "ema/model.safetensors")
 
 
 @dataclass
-class ResumeArguments(BenchmarkArguments):
-    """Numbers of processes, and how many runs to kill at random moments."""
-
-    SHORT: ClassVar[dict[str, Any]] = {"processes": [1]}
-
-    processes: list[int] = field(default_factory=lambda: [1, 2], metadata={"help": "Numbers of processes to test."})
-    random_kills: int = field(
-        default=0, metadata={"help": "Kill so many runs at random moments, instead of some at exact places."}
-    )
-    seed: int = field(default=0, metadata={"help": "Seed of the random moments."})
-    checkpoints_of: str | None = field(
-        default=None,
-        metadata={"help": "A recipe, of whose time on the demo corpus the share of checkpoints is measured."},
-    )
-    steps: int = field(default=600, metadata={"help": "With --checkpoints_of: steps to train."})
-    save_steps: int = field(default=300, metadata={"help": "With --checkpoints_of: steps between two checkpoints."})
-
-
-@dataclass
 class FinishedRun:
     """The folder of a run and the records of its processes, before and after the kill."""
 
@@ -117,95 +90,22 @@ class FinishedRun:
         return [[[[line[name] for name in names] for line in process] for process in part] for part in self.records]
 
 
-def main(arguments: Sequence[str]) -> None:
-    _, options = read_arguments(ResumeArguments, arguments, "bench_resume")
-    if min(options.processes) < 1:
-        raise ValueError(f"`processes` must be at least 1, got {min(options.processes)}.")
-    rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="resuming-") as folder:
-        if options.checkpoints_of is not None:
-            row = measure_checkpoints(options.checkpoints_of, Path(folder), options.steps, options.save_steps)
-            write_report("checkpoints", options, [row])
-            return
-        write_demo_corpus(Path(folder) / "corpus", train=120, validation=8, test=1)
-        for processes in options.processes:
-            if options.random_kills:
-                rows += kill_at_random(Path(folder), processes, options)
-            else:
-                rows += compare_places(Path(folder), processes)
-    write_report("resume", options, rows)
-    if any(value is False for row in rows for value in row.values()):
-        sys.exit(1)
-
-
-def measure_checkpoints(
-    recipe: str, folder: Path, steps: int, save_steps: int, pairs: int = 25_000, **changes: Any
-) -> dict[str, Any]:
-    """Train with a recipe on the demo corpus, and return the time of training and how much of it is for checkpoints.
-
-    Training waits while tensors are copied, and for the last checkpoint. The thread that writes them takes CPU time
-    from training, as if there were no other core. The share is the sum of both, of the time and of the CPU time, so
-    that other work on the machine changes it little.
-
-    Args:
-        pairs: Of the demo corpus.
-        changes: Other values of the recipe.
-    """
-    write_demo_corpus(folder / "corpus", train=pairs, validation=8, test=1)
-    options = {"output_dir": folder / "run", "cache_dir": folder / "cache", "max_steps": steps, "eval_steps": steps}
-    options |= {"save_steps": save_steps, "save_minutes": None, "dataset": None, "corpora": None} | changes
-    for split in ("train", "validation", "test"):
-        options |= {f"{split}_{side}": folder / "corpus" / f"{split}.{end}" for side, end in _SIDES.items()}
-    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
-    seconds: dict[str, list[float]] = {"step": [], "cpu": [], "wait": [], "write": []}
-    with ExitStack() as stack:
-        for place, name, kind, clock in (
-            (trainer, "train_step", "step", time.monotonic),
-            (trainer, "train_step", "cpu", time.process_time),
-            (RunFolder, "save_checkpoint", "wait", time.monotonic),
-            (RunFolder, "finish_saving", "wait", time.monotonic),
-            (checkpoint_writer, "save_checkpoint", "write", time.thread_time),
-        ):
-            timed = _timed(getattr(place, name), seconds[kind], clock)
-            stack.enter_context(mock.patch.object(place, name, timed))
-        trainer.train(parse_recipe([recipe, *words]))
-    waiting, writing = sum(seconds["wait"]), sum(seconds["write"])
-    total = sum(seconds["step"]) + waiting
-    return {
-        "recipe": Path(recipe).stem,
-        "steps": len(seconds["step"]),
-        "checkpoints": len(seconds["write"]),
-        "seconds": round(total, 1),
-        "waiting, s": round(waiting, 2),
-        "CPU time of the thread, s": round(writing, 2),
-        "share, %": round(100.0 * (waiting / total + writing / sum(seconds["cpu"])), 2),
-    }
-
-
-def _timed(function: Callable[..., Any], seconds: list[float], clock: Callable[[], float]) -> Callable[..., Any]:
-    """Return a function that adds the time of each call to `seconds`."""
-
-    def timed(*arguments: Any, **options: Any) -> Any:
-        started = clock()
-        try:
-            return function(*arguments, **options)
-        finally:
-            seconds.append(clock() - started)
-
-    return timed
-
-
 def compare_places(folder: Path, processes: int) -> list[dict[str, Any]]:
     """Kill and resume a run at each place; return a row for each."""
+    write_corpus(folder)
     uninterrupted_folder = folder / f"uninterrupted-{processes}"
     uninterrupted = FinishedRun(uninterrupted_folder, [train_and_record(uninterrupted_folder, processes, "never")])
     rows = []
     for number, (name, place) in enumerate(places(uninterrupted).items()):
-        progress(f"Processes: {processes}. Killed {name} ...")
         resumed_folder = folder / f"killed-{processes}-{number}"
         parts = [train_and_record(resumed_folder, processes, each) for each in (place, "never")]
         rows.append(describe_row(name, uninterrupted, FinishedRun(resumed_folder, parts)))
     return rows
+
+
+def write_corpus(folder: Path) -> None:
+    """Write the text of the runs in a folder."""
+    write_demo_corpus(folder / "corpus", train=120, validation=8, test=1)
 
 
 def places(uninterrupted: FinishedRun) -> dict[str, str]:
@@ -227,7 +127,7 @@ def train_and_record(folder: Path, processes: int, place: str) -> list[list[dict
     record = folder.with_name(f"{folder.name}.{place}.record")
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     command = [sys.executable, *(launcher if processes > 1 else [])]
-    command += ["-m", "benchmarks.bench_resume", "--worker", str(record), place, *run_flags(folder)]
+    command += ["-m", "tests.killed_runs", "--worker", str(record), place, *run_flags(folder)]
     ended = subprocess.run(command, env=_environment(folder.parent), capture_output=True, text=True)
     expected = 0 if place == "never" else -9
     if ended.returncode != expected:
@@ -341,22 +241,22 @@ def _equal(pair: Sequence[dict[str, Any]], name: str) -> bool:
     return pair[0][name] == pair[1][name]
 
 
-def kill_at_random(folder: Path, processes: int, options: ResumeArguments) -> list[dict[str, Any]]:
+def kill_at_random(folder: Path, processes: int, runs: int, seed: int) -> list[dict[str, Any]]:
     """Kill runs at random moments; return a row for each outcome, with the number of runs that had it."""
+    write_corpus(folder)
     os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     torch.set_num_threads(1)
-    moments = random.Random(options.seed + processes)
+    moments = random.Random(seed + processes)
     run_uninterrupted(folder / f"first-{processes}", processes)  # fills the cache
     expected = folder / f"uninterrupted-{processes}"
     seconds = run_uninterrupted(expected, processes)
     outcomes: Counter[tuple[int, bool]] = Counter()
-    for number in range(options.random_kills // len(options.processes)):
+    for number in range(runs):
         moment = moments.uniform(0.0, 1.05 * seconds)
-        progress(f"Processes: {processes}. Kill {number + 1} after {moment:.2f} s of {seconds:.2f} s ...")
         outcomes[kill_and_resume(folder / f"killed-{processes}-{number}", processes, moment, expected)] += 1
     return [
-        {"killed": "at random", "processes": processes, "runs": runs, "status": status, "weights": same}
-        for (status, same), runs in outcomes.items()
+        {"processes": processes, "runs": count, "status": status, "weights": same}
+        for (status, same), count in outcomes.items()
     ]
 
 
@@ -377,7 +277,7 @@ def kill_and_resume(folder: Path, processes: int, moment: float, expected: Path)
     wait(pids)
     status = wait(start(folder, processes))
     if status != 0:
-        print(log_of(folder), file=sys.stderr)
+        sys.stderr.write(log_of(folder))
         return status, False
     return 0, all(same_tensors(expected / name, folder / name) for name in _MODELS)
 
@@ -518,8 +418,24 @@ def kill_all_processes() -> None:
         process.kill()
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Kill training runs at random moments and resume them.")
+    parser.add_argument("runs", type=int, help="number of runs to kill")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="numbers of processes of the runs")
+    options = parser.parse_args()
+    equal = True
+    with tempfile.TemporaryDirectory(prefix="killed-runs-") as folder:
+        for processes in options.processes:
+            for row in kill_at_random(Path(folder), processes, options.runs // len(options.processes), options.seed):
+                sys.stdout.write(f"{json.dumps(row)}\n")
+                sys.stdout.flush()
+                equal = equal and row["weights"]
+    return 0 if equal else 1
+
+
 if __name__ == "__main__":
-    if is_worker():
+    if sys.argv[1:2] == ["--worker"]:
         work(sys.argv[2:])
     else:
-        sys.exit(run(main))
+        sys.exit(main())

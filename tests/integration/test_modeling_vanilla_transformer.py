@@ -597,11 +597,12 @@ def test_is_causal_only_in_decoder_self_attention():
 # ------------------------------------------------------------------------------------------------- compile and export
 
 
-@pytest.mark.parametrize("implementation", sample(["sdpa", "eager"], 0))
+@pytest.mark.parametrize("implementation", sample(["sdpa", "eager"]))
 def test_torch_compile_takes_training_step_as_one_graph(implementation):
     assert_training_step_compiles_to_one_graph(implementation, "aot_eager")
 
 
+@pytest.mark.sweep
 def test_torch_compile_needs_two_graphs_for_any_lengths():
     torch.compiler.reset()
     model, graphs = uneven_model(**SHALLOW), []
@@ -720,7 +721,7 @@ def stored_names(folder):
 
 
 @pytest.mark.parametrize("shard_size", ["5GB", "4KB"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", sample([torch.float32, torch.bfloat16, torch.float16], 0))
 @every_layout
 def test_save_pretrained_stores_tied_weights_once(tmp_path, changes, dtype, shard_size):
     model = uneven_model(**changes).to(dtype)
@@ -994,7 +995,7 @@ def tied_matrices(model):
     return encoder is decoder, decoder is head
 
 
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("bias", sample([False, True], 1))
 @pytest.mark.parametrize("new_size", [VOCABULARY + 5, VOCABULARY - 5])
 @every_layout
 def test_resize_token_embeddings_resizes_every_source_weight(tmp_path, changes, new_size, bias):

@@ -18,7 +18,7 @@ from vanilla_transformer.conversion.marian_npz import from_marian_npz, model_fro
 TIED_OPTIONS = {"target": "", "src": "-src", "all": "-all"}
 
 
-@pytest.mark.parametrize("changes", sample(MARIAN_VARIANTS.values(), 0, 2, 4, 6), ids=MARIAN_VARIANTS.keys())
+@pytest.mark.parametrize("changes", sample(MARIAN_VARIANTS.values(), 2, 4), ids=MARIAN_VARIANTS.keys())
 def test_from_marian_npz_generates_the_tokens_of_ctranslate2(changes, tmp_path):
     folder = marian_folder(tmp_path / "marian", **changes)
     comparison = from_marian_npz(folder, tmp_path / "ours", MARIAN_SENTENCES)
@@ -99,7 +99,7 @@ def test_from_marian_npz_writes_no_model_whose_outputs_differ(monkeypatch, tmp_p
     assert not (tmp_path / "ours").exists()
 
 
-@pytest.mark.parametrize("tied", ["src", "target", "all", False])
+@pytest.mark.parametrize("tied", sample(["src", "target", "all", False], 0, 2, 3))
 def test_from_marian_npz_ties_what_marian_ties(tied, tmp_path):
     options = {f"tied-embeddings{suffix}": tied == name for name, suffix in TIED_OPTIONS.items()}
     folder = marian_folder(tmp_path / "marian", tied=tied, **options)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.sweeps import sample
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import loading
 from vanilla_transformer.serving import server
@@ -110,7 +111,7 @@ def test_server_refuses_connections_beyond_requests_in_progress():
 
 @pytest.mark.parametrize(
     ("sent", "trickle"),
-    [(b"", b""), (b"POST /translate HT", b""), (b"GET / HTTP/1.1\r\n", b"a: b\r\n"), (REQUEST, b"")],
+    sample([(b"", b""), (b"POST /translate HT", b""), (b"GET / HTTP/1.1\r\n", b"a: b\r\n"), (REQUEST, b"")], 2, 3),
     ids=["silent", "half a line", "endless headers", "idle after an answer"],
 )
 def test_server_cuts_a_client_that_sends_no_request(sent, trickle):

@@ -50,7 +50,7 @@ def random_sources(number, longest=9, seed=0):
 
 
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
-@pytest.mark.parametrize("first", sample(range(0, 60, 10), 0, 3))
+@pytest.mark.parametrize("first", sample(range(0, 60, 10), 3))
 def test_engine_gives_hypotheses_of_library(first):
     for seed in range(first, first + 10):
         assert_engine_gives_hypotheses_of_library(random_case(seed))
@@ -70,7 +70,7 @@ def test_engine_gives_hypotheses_of_library_for_rows_of_table_3(changes, beams):
     assert_engine_gives_hypotheses_of_library(case)
 
 
-@pytest.mark.parametrize(("slots", "beams"), sample(itertools.product([1, 3, 20], [1, 4]), 1, 2, 5))
+@pytest.mark.parametrize(("slots", "beams"), sample(itertools.product([1, 3, 20], [1, 4]), 1, 2))
 def test_engine_gives_hypotheses_of_library_while_room_grows_and_shrinks(slots, beams):
     sources = [*random_sources(3), *random_sources(1, 150, seed=3), *random_sources(4, seed=1)]
     assert max(map(len, sources)) > 64
@@ -136,7 +136,7 @@ def test_engine_returns_long_sentences_once_they_could_fill_the_slots():
 
 
 @pytest.mark.parametrize("kind", ["wu", "power"])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -0.5])
+@pytest.mark.parametrize("alpha", sample([0.0, 0.6, 2.0, -0.5], 0, 1))
 def test_engine_with_enough_beams_matches_exhaustive_search(kind, alpha):
     model, source = build(vocab_size=5), [3, 4, EOS]
     engine = engine_of(model, num_beams=350, length_penalty=alpha, length_penalty_type=kind, max_new_tokens=4)

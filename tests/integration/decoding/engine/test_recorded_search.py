@@ -5,6 +5,7 @@ import torch
 
 from tests.engine_cases import EOS, hypotheses_of_library, random_case
 from tests.generation_models import SOURCES, partly_trained_model
+from tests.sweeps import sample
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.recorded_search import record_search
 from vanilla_transformer.decoding.forced_decoding import score_tokens
@@ -20,7 +21,7 @@ def assert_step_continues(step, before, beams):
     assert sum(each.state in ("kept", "unfinished") for each in step) <= beams
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", sample(range(25), 0, 7, 10, 14, 17, 18))
 def test_record_search_finds_the_hypotheses_of_the_library(seed):
     case = random_case(seed)
     for source in case.sources[:2]:

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,12 @@ HUB_MODULES = {path.stem for path in PACKAGE.glob("*.py")} - NOT_ON_THE_HUB
 CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_long_config, tiny_long_decoder_config]
 # The expression by which transformers finds the siblings of a module that travel with a checkpoint.
 RELATIVE_IMPORT = re.compile(r"^\s*from\s+\.(\S+)\s+import", re.MULTILINE)
+
+
+@cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
 
 # Who may import whom: cli → the six that do the work → data and decoding → text and Hub modules. The six meet in
 # files on disk and do not import each other. Distillation and reproduction are exceptions: they train and evaluate.
@@ -70,7 +77,7 @@ def imports(path: Path) -> set[str]:
     """Return the modules of this package that a file imports, as dotted names below it."""
     here = path.relative_to(PACKAGE).with_suffix("").parts[:-1]
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parse(path)):
         if isinstance(node, ast.ImportFrom) and node.level:
             found.add(".".join([*here[: len(here) - node.level + 1], *(node.module or "").split(".")]))
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("vanilla_transformer"):
@@ -106,7 +113,7 @@ def test_imports_point_one_way():
 
 def test_public_class_names_occur_once():
     """Except for the pipeline of the Hub files, which checkpoints name, and the package's, which takes its place."""
-    nodes = [node for path in PACKAGE.rglob("*.py") for node in ast.parse(path.read_text()).body]
+    nodes = [node for path in PACKAGE.rglob("*.py") for node in parse(path).body]
     names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name[0] != "_")
     assert {name for name, count in names.items() if count > 1} == {"TranslationPipeline"}
 
@@ -131,7 +138,7 @@ def test_hub_modules_import_each_other_only_as_siblings():
 
 def test_scripts_define_nothing():
     for path in (ROOT / "scripts").glob("*.py"):
-        kinds = {type(node) for node in ast.parse(path.read_text()).body}
+        kinds = {type(node) for node in parse(path).body}
         assert kinds <= {ast.Expr, ast.Import, ast.ImportFrom, ast.If}, path.name
 
 
@@ -160,7 +167,7 @@ def test_slow_tests_are_in_one_folder():
 def imported_with(path: Path) -> set[str]:
     """Return the modules that are imported with a file, outside of its functions, as dotted names."""
     here = path.relative_to(ROOT).with_suffix("").parts[:-1]
-    nodes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    nodes = [node for node in parse(path).body if isinstance(node, ast.Import | ast.ImportFrom)]
     found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     for node in nodes:
         if isinstance(node, ast.ImportFrom):

@@ -109,6 +109,7 @@ def test_gradient_norms_belong_to_the_first_embedding(build, tiny_tokenizer):
         assert two[name] == pytest.approx(float(gradient.norm()), rel=1e-4)
 
 
+@pytest.mark.sweep
 def test_training_resumes_bit_for_bit(corpus):
     def run(name, steps):
         recipe = parse_recipe(flags(corpus, corpus / name, max_steps=steps, dropout=0.1, encoder_layers=3))

@@ -115,6 +115,7 @@ def test_recurrent_baseline_trains_by_a_recipe(run, corpus, tmp_path):
     assert translate_with(folder).shape[1] > 1
 
 
+@pytest.mark.sweep
 def test_image_classification_learns_directions(run, tmp_path):
     said = run("image_classification.py", ["--output_dir", tmp_path, "--use_cpu", "--disable_tqdm", "true"])
     accuracy = float(re.search(r"Accuracy on 400 new images: ([\d.]+)%", said)[1])

@@ -78,7 +78,7 @@ def train_counting(corpus, folder, monkeypatch, **changes):
             {"train_alignments": "agreement"},
             {"normalize_before": True, "position_embedding_type": "learned"},
         ],
-        *(0, 1),
+        0,
     ),
     ids=str,
 )
@@ -142,6 +142,7 @@ def test_train_refuses_to_compile_layers_that_are_no_single_graph(corpus, tmp_pa
     assert not graphs and not (tmp_path / "run").exists()
 
 
+@pytest.mark.sweep
 def test_train_compiles_layers_with_adapters(corpus, tmp_path, monkeypatch, graphs):
     initial = train(parse_recipe(flags(corpus, tmp_path / "initial", max_steps=2)), evaluate=no_scores)
     changes = dict.fromkeys(TINY_SIZES) | {"vocab_size": None, "init_from": initial, "lora_rank": 2}

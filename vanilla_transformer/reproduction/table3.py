@@ -126,7 +126,8 @@ def _train(name: str, row: Mapping[str, Any], seed: int, steps: int, data: str, 
     final = read_entries(folder)[-1]
     model = recipe.model
     values = {each: final[each] for each in ("validation_loss", "bleu", "chrf", "minutes", "step")}
-    return {"row": name, "seed": seed, "parameters": count_parameters(model, recipe.data.vocab_size), **values}
+    parameters = count_parameters(model, recipe.data.vocab_size)
+    return {"row": name, "seed": seed, "parameters": parameters, "paper": row.get("paper"), **values}
 
 
 def count_parameters(model: Any, vocab_size: int) -> int:
@@ -142,11 +143,11 @@ def count_parameters(model: Any, vocab_size: int) -> int:
 
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a line for each row: means over the seeds, with half of the range as the spread."""
-    paper = {name: row.get("paper") for name, row in read_rows(None).items()}
     table = []
     for name in dict.fromkeys(each["row"] for each in values.values()):
         own = [each for each in values.values() if each["row"] == name]
         perplexities = [math.exp(each["validation_loss"]) for each in own]
+        paper = own[0]["paper"] or [None, None]
         table.append(
             {
                 "row": name,
@@ -155,8 +156,8 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "±": spread(perplexities),
                 "BLEU": statistics.fmean(each["bleu"] for each in own),
                 "± ": spread([each["bleu"] for each in own]),
-                "paper: perplexity": (paper.get(name) or [None, None])[0],
-                "paper: BLEU": (paper.get(name) or [None, None])[1],
+                "paper: perplexity": paper[0],
+                "paper: BLEU": paper[1],
                 "seeds": len(own),
                 "minutes": statistics.fmean(each["minutes"] for each in own),
             }
@@ -176,7 +177,8 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     base = table[0]
     for key, label, marker in (("BLEU", "here", "o"), ("paper: BLEU", "paper, newstest2013", "x")):
         known = [(place, row[key] - base[key]) for place, row in enumerate(table) if row[key] is not None]
-        axes.plot([value for _, value in known], [place for place, _ in known], marker, label=label)
+        if known:
+            axes.plot([value for _, value in known], [place for place, _ in known], marker, label=label)
     axes.set_yticks(range(len(table)), [row["row"] for row in table])
     axes.invert_yaxis()
     axes.axvline(0.0, color="gray", linewidth=0.8)

@@ -9,11 +9,11 @@ from vanilla_transformer.distillation import distill
 
 DISTILL = """
 from tests.tiny_runs import no_scores
-from vanilla_transformer.distillation import distillation
+from vanilla_transformer.distillation import distill
 from vanilla_transformer.distillation.distillation_arguments import parse_distillation
 
-distillation.SHARD_LINES = 16
-distillation.distill(*parse_distillation(words), evaluate=no_scores)
+distill.SHARD_LINES = 16
+distill.distill(*parse_distillation(words), evaluate=no_scores)
 """
 
 

@@ -81,15 +81,23 @@ def test_from_opennmt_py_lists_every_reason_and_writes_nothing(text_folder, tmp_
     assert not (tmp_path / "ours").exists()
 
 
+def without_norm_bias(path):
+    """Remove a tensor that, unlike the bias of a projection, every model has."""
+    content = torch.load(path, weights_only=False)
+    del content["model"]["encoder.layer_norm.bias"]
+    torch.save(content, path)
+
+
 @pytest.mark.parametrize(
     ("damage", "error", "message"),
     [
+        (without_norm_bias, ValueError, "encoder.layer_norm.bias"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1000]), ValueError, "cannot be read safely"),
         (lambda path: path.unlink(), OSError, "model.pt"),
         (lambda path: torch.save({"generator": {}, "model": {}, "opt": os.getcwd}, path), ValueError, "safely"),
         (lambda path: path.with_name("sp.model").unlink(), OSError, "elsewhere/sp.model"),
     ],
-    ids=["truncated", "missing", "pickled function", "no SentencePiece"],
+    ids=["no bias", "truncated", "missing", "pickled function", "no SentencePiece"],
 )
 def test_from_opennmt_py_names_a_damaged_checkpoint(damage, error, message, text_folder, tmp_path):
     path = opennmt_checkpoint(text_folder, tmp_path)

@@ -61,6 +61,7 @@ def recipe_keys_page() -> str:
     from vanilla_transformer.training import recipe as arguments
 
     text = [
+        "---\nsearch:\n  boost: 3\n---",  # a search for a key finds this page first
         "# Recipe keys",
         "Each key of a [recipe](../train_on_your_own_data.md#write-a-recipe) is a flag of `train`, too. In "
         "the YAML file it stands at the top level or in the section under which this page lists it. Lengths "

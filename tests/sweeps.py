@@ -14,7 +14,7 @@ def sample(cases: Iterable[Any], *kept: int) -> list[Any]:
 
 def examples(number: int) -> settings:
     """Return the settings of a property test that draws a fifth of `number` examples in `make test`."""
-    share = 1 if settings.get_current_profile_name() == "random" else 5
+    share = 1 if settings.default is settings.get_profile("random") else 5
     return settings(max_examples=number // share, deadline=None)
 
 

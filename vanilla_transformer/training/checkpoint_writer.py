@@ -20,12 +20,15 @@ from .distributed import broadcast_decision, wait_for_processes
 
 logger = logging.getLogger(__name__)
 
+# Before torch 2.13, a stager closes itself after its first use.
+_STAGERS_LAST = torch.__version__ >= "2.13"  # compares numbers
+
 
 class CheckpointWriter:
     """Write checkpoints from the main process, or sharded ones to which each process adds its shards.
 
-    `save` returns when the tensors are copied to memory of the CPU; a thread writes them. The next checkpoint uses the
-    same memory, which on a GPU is pinned. All processes must call the methods together.
+    `save` returns when the tensors are copied to memory of the CPU; a thread writes them. From torch 2.13 on,
+    the next checkpoint uses the same memory. For a GPU it is pinned. All processes must call the methods together.
 
     Args:
         sharded: Each process writes its shards of the optimizer and EMA tensors.
@@ -38,7 +41,8 @@ class CheckpointWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._unfinished: Future[None] | None = None
         on_gpu = accelerator.device.type == "cuda"
-        self._stager = DefaultStager(StagingOptions(on_gpu, False, False, False))
+        self._staging = StagingOptions(on_gpu, False, False, False)
+        self._stager = DefaultStager(self._staging)
         # The threads of all processes talk to each other while training does.
         self._group = (
             torch.distributed.new_group(backend="gloo") if sharded and torch.distributed.is_initialized() else None
@@ -72,6 +76,8 @@ class CheckpointWriter:
             tensors = {"model": model.state_dict(), "adapters": state.adapters}
         if self.accelerator.is_main_process or self.sharded:
             tensors |= {"optimizer": state.optimizer, "ema": state.ema}
+        if not _STAGERS_LAST:
+            self._stager = DefaultStager(self._staging)
         copied: Any = self._stager.stage(tensors)
         weights = copied.pop("model", None)
         self._unfinished = self._thread.submit(

@@ -165,6 +165,25 @@ def test_checkpoint_writer_finishes_one_before_the_next(writer, tiny_model, stat
         assert_equal(load_resume_state(folder, zeros_like(state)), expected)
 
 
+def test_checkpoint_writer_takes_a_stager_for_each_checkpoint_if_it_closes_itself(
+    writer, tiny_model, state, tmp_path, monkeypatch
+):
+    """As before torch 2.13."""
+
+    def stage(stager, tensors):
+        copied = stager._stage(tensors)
+        stager.close()
+        return copied
+
+    monkeypatch.setattr(checkpoint_writer, "_STAGERS_LAST", False)
+    monkeypatch.setattr(checkpoint_writer.DefaultStager, "stage", stage)
+    for step in (3, 4):
+        writer.save(tiny_model, state, tmp_path / f"checkpoint-{step}")
+        writer.wait()
+        assert_equal(load_resume_state(tmp_path / f"checkpoint-{step}", zeros_like(state)), state)
+
+
+@pytest.mark.skipif(not checkpoint_writer._STAGERS_LAST, reason="before torch 2.13, memory is used once")
 def test_checkpoint_writer_uses_its_memory_again(writer, tiny_model, state, tmp_path, monkeypatch):
     places, save = [], checkpoint_writer.save_checkpoint
 

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent
 REPOSITORY = "https://github.com/vanilla-transformer/vanilla-transformer"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "vanilla_transformer/__init__.py").read_text(), re.MULTILINE)
-PLOTS = ["matplotlib>=3.9"]
+PLOTS = ["matplotlib>=3.10"]
 EVALUATION = ["sacremoses>=0.1", "scipy>=1.12"]
 PEFT = ["peft>=0.21.2"]
 TRACKING = ["tensorboard>=2.18"]
@@ -63,7 +63,7 @@ setup(
     install_requires=[
         "torch>=2.11",
         "transformers>=5.23,<6",
-        "accelerate>=1.6",
+        "accelerate>=1.7",
         "tokenizers>=0.22",
         "datasets>=4.0",
         "filelock>=3.12",

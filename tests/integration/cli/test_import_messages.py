@@ -27,16 +27,17 @@ class Type:
 leaked = Type()
 """
 COMMAND = """
-import sys
-sys.path.append(sys.argv[1])
-import triton
-sys.path.pop()
-stand_in = sys.modules.pop("triton")  # which torch could not use
+import importlib.util, sys
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, f"{sys.argv[1]}/{name}/__init__.py")
+    stand_in = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(stand_in)
+    return stand_in
+triton = load("triton")
 from vanilla_transformer.cli import main
 status = main(["check-model", "nowhere"])
-sys.modules["triton"] = stand_in
-sys.path.append(sys.argv[1])
-import torchao
+sys.modules["triton"] = triton  # only now, since torch could not use it
+torchao = load("torchao")
 sys.exit(status)
 """
 

@@ -42,7 +42,7 @@ def wmt14(corpus, tmp_path, monkeypatch):
 DE, FR = "wmt14_en_de_base", "wmt14_en_fr_base"
 
 
-@pytest.mark.parametrize(("name", "stream"), sample([(DE, False), (FR, True), (DE, True), (FR, False)], 0, 1))
+@pytest.mark.parametrize(("name", "stream"), sample([(DE, False), (FR, True), (DE, True), (FR, False)], 1))
 def test_recipe_trains_on_a_copy_of_the_dataset(wmt14, tmp_path, name, stream):
     shipped = read_recipe(ROOT / "recipes" / f"{name}.yaml")
     changes = SIZES | {"stream": stream, "output_dir": "out", "report_to": None, "mixed_precision": "no"}

@@ -9,6 +9,7 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch.distributed.tensor import DTensor
 
+from tests.sweeps import sample
 from tests.tiny_runs import flags
 from tests.train_states import micro_batches, tiny_train_state
 from tests.two_processes import run_two_processes
@@ -101,7 +102,9 @@ def sharded(tmp_path_factory):
     return run_two_processes(learn_sharded, tmp_path_factory.mktemp("run"))
 
 
-@pytest.mark.parametrize(("precision", "dtype", "tolerance"), [("no", "float32", 1e-5), ("bf16", "bfloat16", 0.03)])
+@pytest.mark.parametrize(
+    ("precision", "dtype", "tolerance"), sample([("no", "float32", 1e-5), ("bf16", "bfloat16", 0.03)], 1)
+)
 def test_two_processes_gather_parameters_in_the_precision(sharded, tmp_path, precision, dtype, tolerance):
     """Shards, moments and moving average stay float32, and one process alone has the same losses and gradients."""
     (loss, norms), *_ = learn(tmp_path, precision)

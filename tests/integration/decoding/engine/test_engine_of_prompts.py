@@ -21,13 +21,13 @@ def engine_of(model=None, **options):
 
 
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
-@pytest.mark.parametrize("first", sample(range(0, 40, 10), 0, 2))
+@pytest.mark.parametrize("first", sample(range(0, 40, 10), 0))
 def test_engine_gives_hypotheses_of_library_for_prompts(first):
     for seed in range(first, first + 10):
         assert_engine_gives_hypotheses_of_library(random_prompt_case(seed))
 
 
-@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("beams", sample([1, 3], 1))
 def test_engine_continues_prompts_while_room_grows_and_shrinks(beams):
     torch.manual_seed(0)
     lengths = [9, 3, 100, 20, 5, 40, 2]

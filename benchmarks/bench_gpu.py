@@ -39,7 +39,7 @@ REQUIREMENTS = ("torch", "transformers", "accelerate", "tokenizers", "safetensor
 # Decoding and the pipeline take at most 12 minutes.
 PARTS = {"correctness": 150, "decoding": 525, "pipeline": 180, "training": 330, "recipe": 270, "corpus": 300}
 _ON_TRAINING = ("training", "recipe", "corpus")  # which share their seconds
-# The command of each part, after `python -m`; its arguments are the part, the file of its rows, and its seconds.
+# The module of each part but the tests; its arguments are the part, the file of its rows, and its seconds.
 MODULES = {"training": "benchmarks.gpu_training"}
 MODULES |= dict.fromkeys(("decoding", "pipeline"), "benchmarks.gpu_decoding")
 MODULES |= dict.fromkeys(("recipe", "corpus"), "benchmarks.gpu_train_command")
@@ -137,21 +137,9 @@ def run_part(name: str, seconds: float, words: Sequence[str] = ()) -> dict[str, 
     with tempfile.TemporaryDirectory() as temporary:
         rows, started = Path(temporary) / "rows.jsonl", time.monotonic()
         rows.touch()
-        # The tests of the other folders need more packages.
-        command = [
-            "pytest",
-            "--confcutdir",
-            TESTS,
-            "--rootdir",
-            ".",
-            "-p",
-            "no:cacheprovider",
-            "-q",
-            TESTS,
-            "--rows",
-            str(rows),
-        ]
-        if name != "correctness":
+        if name == "correctness":
+            command = ["pytest", *PYTEST_FLAGS, "--rows", str(rows), TESTS]
+        else:
             command = [MODULES[name], name, str(rows), str(seconds), *words]
         process = subprocess.Popen([sys.executable, "-m", *command], env=environment, cwd=ROOT, stdout=sys.stderr)
         try:

@@ -406,8 +406,6 @@ class ThroughputMeter:
             self.model = model
             self.resident_before = psutil.Process().memory_info().rss
             self.parameters = sum(each.numel() for each in model.parameters() if each.requires_grad)
-            if not self.warm_up:
-                self.begin = _clocks()
         self.tokens += tokens
         self.padded += padded
 

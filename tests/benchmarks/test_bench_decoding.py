@@ -16,11 +16,10 @@ SYSTEMS = ["Marian", *ENGINES, "CTranslate2", "CTranslate2, int8"]
 
 
 @pytest.fixture(autouse=True)
-def _tiny(monkeypatch):
-    """Take a tiny model and eager steps, and run every toolkit in this environment."""
+def _eager(monkeypatch):
+    """Take eager steps, and run every toolkit in this environment."""
     monkeypatch.setattr(bench_decoding, "COMPILE", False)
     monkeypatch.setattr(bench_decoding.Peer, "python", lambda self: Path(sys.executable))
-    monkeypatch.setitem(bench_decoding.VOCAB_SIZES, "tiny", 64)
 
 
 def test_bench_decoding_systems_have_the_same_weights(tmp_path, capsys):

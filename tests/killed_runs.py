@@ -91,8 +91,11 @@ class FinishedRun:
 
 
 def compare_places(folder: Path, processes: int) -> list[dict[str, Any]]:
-    """Kill and resume a run at each place; return a row for each."""
-    write_corpus(folder)
+    """Kill and resume a run at each place; return a row for each.
+
+    Args:
+        folder: With the text that [`write_corpus`] writes.
+    """
     uninterrupted_folder = folder / f"uninterrupted-{processes}"
     uninterrupted = FinishedRun(uninterrupted_folder, [train_and_record(uninterrupted_folder, processes, "never")])
     rows = []
@@ -242,8 +245,11 @@ def _equal(pair: Sequence[dict[str, Any]], name: str) -> bool:
 
 
 def kill_at_random(folder: Path, processes: int, runs: int, seed: int) -> list[dict[str, Any]]:
-    """Kill runs at random moments; return a row for each outcome, with the number of runs that had it."""
-    write_corpus(folder)
+    """Kill runs at random moments; return a row for each outcome, with the number of runs that had it.
+
+    Args:
+        folder: With the text that [`write_corpus`] writes.
+    """
     os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     torch.set_num_threads(1)
     moments = random.Random(seed + processes)
@@ -426,6 +432,7 @@ def main() -> int:
     options = parser.parse_args()
     equal = True
     with tempfile.TemporaryDirectory(prefix="killed-runs-") as folder:
+        write_corpus(Path(folder))
         for processes in options.processes:
             for row in kill_at_random(Path(folder), processes, options.runs // len(options.processes), options.seed):
                 sys.stdout.write(f"{json.dumps(row)}\n")

@@ -127,6 +127,7 @@ def test_compare_detects_different_metrics(uninterrupted, resumed):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_resumed_run_equals_an_uninterrupted_one_after_kills_at_exact_places(tmp_path, processes):
+    killed_runs.write_corpus(tmp_path)
     rows = killed_runs.compare_places(tmp_path, processes)
     # Before update 2, inside update 4 and while checkpoint 3 was written. A thread may still write the one before.
     resumed = [rows[index]["resumed from update"] for index in (0, 1, 3)]

@@ -50,7 +50,7 @@ from vanilla_transformer.data.packing import pack_sentences, packed_shape, plan_
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.setup import create_accelerator
 from vanilla_transformer.training.train_state import TrainState
-from vanilla_transformer.training.train_step import compile_step, train_step
+from vanilla_transformer.training.train_step import compile_train_step, train_step
 
 OURS, PEER = "train_step", "Seq2SeqTrainer with MarianMTModel"
 PADDED, EAGER = "train_step, padded", "train_step, padded, not compiled"
@@ -171,7 +171,7 @@ def measure_updates(state: TrainState, batches: Sequence[MicroBatch], setting: S
     """Return the speed of updates after a warm-up, the seconds to compile them, their memory, and the idle time."""
     updates, compiling = cycle(batches), time.perf_counter()
     if state.compiled:
-        compile_step(state, [[batch] for batch in batches])
+        compile_train_step(state, [[batch] for batch in batches])
     synchronize()
     compiled = round(time.perf_counter() - compiling, 1) if state.compiled else None
     for _ in batches:  # so that each shape has been compiled

@@ -22,8 +22,8 @@ from .flags import (
     require_no_words,
     require_one_model,
 )
-from .lines import print_until_reader_ends, quiet
-from .train import draw_lengths, draw_pictures, show_progress
+from .lines import print_until_reader_ends, silence_libraries
+from .train import draw_corpus_lengths, draw_pictures, show_progress
 
 if TYPE_CHECKING:
     from vanilla_transformer.data.readers import SentencePair
@@ -106,7 +106,7 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     files = write_corpus_files(texts, recipe.output.output_dir)
     print(texts.training.report)
     print(f"The text is in {', '.join(map(str, files))}.")
-    draw_pictures(draw_lengths, Path(recipe.output.output_dir))
+    draw_pictures(draw_corpus_lengths, Path(recipe.output.output_dir))
 
 
 @dataclass
@@ -196,7 +196,7 @@ def back_translate_command(arguments: Sequence[str]) -> None:
         raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
     search = request_settings(options)
     if options.quiet:
-        quiet()
+        silence_libraries()
     from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.distillation.back_translation import back_translate, check_output
 

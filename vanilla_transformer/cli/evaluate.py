@@ -221,7 +221,7 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.device_utils import process_state
     from vanilla_transformer.evaluation.directions import (
-        format_table,
+        format_scores,
         parse_directions,
         read_test_sets,
         score_directions,
@@ -242,7 +242,7 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     if process_state().is_main_process:
         if options.json is not None:
             _write_json(options.json, [result.as_dict() for result in results])
-        print(format_table(results))
+        print(format_scores(results))
     process_state().destroy_process_group()
 
 

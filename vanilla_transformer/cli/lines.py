@@ -49,7 +49,7 @@ class BlockProgress:
         self._place = place
 
 
-def quiet() -> None:
+def silence_libraries() -> None:
     """Turn off the warnings and progress bars of the libraries."""
     from transformers.utils import logging
 

@@ -37,7 +37,7 @@ def train_command(arguments: Sequence[str]) -> None:
     folder = train(recipe, evaluate=evaluator_for(recipe.output.best_metric), load_model=load_converted)
     if PartialState().is_main_process:
         draw_pictures(_draw_learning_curve, folder)
-        draw_pictures(draw_lengths, folder)
+        draw_pictures(draw_corpus_lengths, folder)
         print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")
 
 
@@ -74,7 +74,7 @@ def _log_missing_pictures(reason: str) -> None:
     logger.warning("No pictures were drawn. %s", reason)
 
 
-def draw_lengths(folder: Path) -> None:
+def draw_corpus_lengths(folder: Path) -> None:
     """Plot the lengths of the pairs in a folder with a report on a corpus."""
     from vanilla_transformer.data.prepare_data import REPORT_FILE
     from vanilla_transformer.evaluation.plots import plot_lengths

@@ -38,8 +38,8 @@ from .lines import (
     given_source,
     is_interactive,
     print_until_reader_ends,
-    quiet,
     shard_lines,
+    silence_libraries,
     stdin_source,
     typed_lines,
 )
@@ -65,7 +65,7 @@ class DocumentArguments(LanguageArguments):
     )
 
 
-def translate_document(
+def translate_document_file(
     model: str,
     options: DocumentArguments,
     loading: ModelArguments,
@@ -171,10 +171,10 @@ def translate_command(arguments: Sequence[str]) -> None:
     decoding = _decoding(options)
     _check_translate(options, sentences)
     if options.quiet:
-        quiet()
+        silence_libraries()
     if options.format != "text":
         settings = decoding | {"batch_size": options.batch_size}
-        translate_document(model, options, options, (options.input, options.output), settings)
+        translate_document_file(model, options, options, (options.input, options.output), settings)
         return
     is_typed = not sentences and options.input is None and options.output is None and is_interactive()
     source = None if is_typed else _source(sentences, options)

@@ -251,7 +251,7 @@ def export_graphs(model: VanillaTransformerForConditionalGeneration) -> Exported
     `OnnxExporter.export_for_generation` is not used: it exports no encoder, and its decoder takes a cache of exactly
     one token.
     """
-    with torch.no_grad(), quiet():
+    with torch.no_grad(), silence_exporters():
         exporter = OnnxExporter()
         components = {
             name: exporter.export(module, inputs, OnnxConfig(dynamic=True)).components["model"]
@@ -278,7 +278,7 @@ def _example_inputs(model: VanillaTransformerForConditionalGeneration) -> dict[s
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence_exporters() -> Iterator[None]:
     """Silence the exporters, which print their progress and warn about operators that these graphs do not use."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)

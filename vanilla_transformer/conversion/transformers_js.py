@@ -44,8 +44,8 @@ from .onnx import (
     export_graphs,
     greedy_search,
     merge_decoders,
-    quiet,
     repeat_eos,
+    silence_exporters,
     to_float16,
     to_int8,
     to_optimum_decoder,
@@ -136,7 +136,7 @@ def _write_graphs(model: VanillaTransformerForConditionalGeneration, folder: Pat
     assert isinstance(model.config.eos_token_id, int)
     further = repeat_eos(further, model.config.eos_token_id)
     folder.mkdir()
-    with quiet():
+    with silence_exporters():
         for suffix, convert in DTYPES.values():
             onnx.save(convert(encoder), folder / f"{ENCODER}{suffix}.onnx")
             onnx.save(merge_decoders(convert(first), convert(further)), folder / f"{MERGED_DECODER}{suffix}.onnx")

@@ -119,7 +119,7 @@ class CorpusShards:
         Raises:
             ValueError: A finished shard was made from other lines.
         """
-        for shard in split_lines(lines, self.shard_lines):
+        for shard in split_shards(lines, self.shard_lines):
             record = self._read_record(self._place(shard.number, "json"))
             if record is None:
                 yield shard
@@ -280,7 +280,7 @@ def progress_bar(total: int | None, done: int, hidden: bool) -> Any:
     return logging.tqdm(total=total, initial=done, disable=True if hidden else None, **options)
 
 
-def split_lines(lines: Iterable[str], shard_lines: int) -> Iterator[Shard]:
+def split_shards(lines: Iterable[str], shard_lines: int) -> Iterator[Shard]:
     """Yield the shards of a corpus."""
     rest = iter(lines)
     return number_shards(iter(lambda: list(islice(rest, shard_lines)), []))
@@ -321,4 +321,4 @@ def _read_object(path: Path, kinds: Mapping[str, type]) -> dict[str, Any] | None
     return content
 
 
-__all__ = ["SHARD_LINES", "CorpusShards", "Shard", "number_shards", "progress_bar", "split_lines", "write_shards"]
+__all__ = ["SHARD_LINES", "CorpusShards", "Shard", "number_shards", "progress_bar", "split_shards", "write_shards"]

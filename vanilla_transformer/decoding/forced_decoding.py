@@ -50,7 +50,7 @@ def score_tokens(
     _check_positions(model.config, [*sources, *targets])
     results = dict[int, list[float]]()
     sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    for batch in plan_batches(sizes, max_tokens, same_source_length=reads_padding(model)):
+    for batch in plan_scoring_batches(sizes, max_tokens, same_source_length=reads_padding(model)):
         ids, labels = _pad([sources[index] for index in batch]), _pad([targets[index] for index in batch])
         seen = torch.arange(ids.shape[1]) < torch.tensor([sizes[index][0] for index in batch])[:, None]
         inputs = (to_device(each, model.device) for each in (ids, seen, labels))
@@ -129,7 +129,7 @@ def next_tokens(
         raise OptionError(f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}.")
     found = dict[int, list[int]]()
     sizes = [(len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)]
-    for batch in plan_batches(sizes, _MOST_TOKENS, reads_padding(model)):
+    for batch in plan_scoring_batches(sizes, _MOST_TOKENS, reads_padding(model)):
         ids, seen = _padded([sources[index] for index in batch], device)
         previous, written = _padded([[start, *prefixes[index]] for index in batch], device)
         logits = decoder_logits(model, ids, seen, previous).float()
@@ -139,7 +139,7 @@ def next_tokens(
     return [found[index] for index in range(len(sizes))]
 
 
-def plan_batches(
+def plan_scoring_batches(
     sizes: Sequence[tuple[int, int]], max_tokens: int, same_source_length: bool = False
 ) -> Iterator[list[int]]:
     """

@@ -98,7 +98,7 @@ def score_directions(
     return results
 
 
-def format_table(results: Sequence[DirectionScores]) -> str:
+def format_scores(results: Sequence[DirectionScores]) -> str:
     """Return a table in Markdown with a line for each direction."""
     lines = ["| direction | sentences | BLEU | chrF | |", "|---|---|---|---|---|"]
     for result in results:
@@ -107,4 +107,4 @@ def format_table(results: Sequence[DirectionScores]) -> str:
     return "\n".join(lines)
 
 
-__all__ = ["DirectionScores", "format_table", "parse_directions", "read_test_sets", "score_directions"]
+__all__ = ["DirectionScores", "format_scores", "parse_directions", "read_test_sets", "score_directions"]

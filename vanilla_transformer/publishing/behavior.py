@@ -64,7 +64,7 @@ def find_task(architectures: Sequence[str] | None) -> tuple[str, str]:
     raise CheckFailed(f"`architectures` must name a model that ends with one of {', '.join(TASKS)}, got {name!r}")
 
 
-def check_names(task: str) -> tuple[str, ...]:
+def names_of_checks(task: str) -> tuple[str, ...]:
     """Return the names of the checks of a model for `task`."""
     absent = set() if task in ("translation", "text-generation") else {"causal mask", "cache", "generation"}
     return tuple(name for name in _CHECKS if name not in absent)
@@ -79,7 +79,7 @@ def check_behavior(model: Any, tokenizer: Any) -> list[dict[str, Any]]:
     """
     model.eval()
     task, _ = find_task([type(model).__name__])
-    return [run_check(name, _CHECKS[name], model, tokenizer) for name in check_names(task)]
+    return [run_check(name, _CHECKS[name], model, tokenizer) for name in names_of_checks(task)]
 
 
 @torch.no_grad()

@@ -20,7 +20,6 @@ from . import (
     table2,
     table3,
 )
-from .markdown import markdown_table
 
 _IDENTITY, _RESULTS, _TABLE, _PICTURE = "experiment.json", "results.json", "table.md", "figure.png"
 Values = dict[str, Any]
@@ -250,3 +249,18 @@ def _short(value: Any) -> str:
 
 def _write_json(folder: Path, name: str, value: Any) -> None:
     write_text_atomically(folder / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows with the same keys as a table; None is an empty cell, and a list has no column."""
+    heads = [head for head, value in rows[0].items() if not isinstance(value, list)]
+    lines = [heads, ["---"] * len(heads), *([_cell(row[head]) for head in heads] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 100 <= abs(value) < 1e7 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -27,7 +27,7 @@ _LACKING |= {"do_sample": "no sampling", "split_sentences": "no sentence splitte
 
 def known_options(translate: Any) -> list[str]:
     """Return the options of requests that a service accepts for a [`TranslationPipeline`]."""
-    names = engine_options(translate.model)
+    names = supported_options(translate.model)
     if names and translate.reranks:
         names = [name for name in names if name not in ("do_sample", "alternatives")] + [*RERANKING]
     elif names:
@@ -35,7 +35,7 @@ def known_options(translate: Any) -> list[str]:
     return [*names, "split_sentences", "protect", "format"]
 
 
-def engine_options(model: Any) -> list[str]:
+def supported_options(model: Any) -> list[str]:
     """Return the options of requests that an engine of a model follows."""
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
@@ -79,4 +79,4 @@ def find_term_mode(mode: str | None, known: Sequence[str]) -> str:
 
 
 __all__ = ["ENGINE_OPTIONS", "LANGUAGES", "RERANKING", "RETURNED", "RISK", "SAMPLING", "SEARCHES", "SOFT_TERMS"]
-__all__ += ["TERMS", "check_known", "engine_options", "find_term_mode", "known_options", "tokenizer_options"]
+__all__ += ["TERMS", "check_known", "supported_options", "find_term_mode", "known_options", "tokenizer_options"]

@@ -127,7 +127,7 @@ class TranslationRequest(_Entries):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            raise Refusal(422, explain(error.errors())) from error
+            raise Refusal(422, explain_refusal(error.errors())) from error
 
     def resolve(self, known: Sequence[str] = ()) -> ResolvedRequest:
         """Return the texts and the options for a model.
@@ -164,7 +164,7 @@ class TranslationRequest(_Entries):
 ENTRIES = tuple(TranslationRequest.model_fields)
 
 
-def explain(errors: Sequence[Any]) -> str:
+def explain_refusal(errors: Sequence[Any]) -> str:
     """Return why a body is refused, given the errors of its validation; in JSON each has the reason of a check."""
     first = errors[0]
     if first["loc"][-1] == "file":
@@ -463,4 +463,4 @@ METRICS: dict[str, Any] = {
 
 __all__ = ["DETECT", "DOWNLOAD_FILE", "ENTRIES", "EVENTS", "FORM", "HEALTH", "JSON", "LANGUAGE_LIST", "METRICS"]
 __all__ += ["MODEL", "QUESTIONS", "REQUESTS", "TRANSLATE", "TRANSLATE_FILE", "ResolvedRequest", "TranslationRequest"]
-__all__ += ["explain", "parse_json"]
+__all__ += ["explain_refusal", "parse_json"]

@@ -250,7 +250,7 @@ def _refuse_errors(service: FastAPI, api_keys: Sequence[str]) -> None:
     async def refuse_content(request: Request, error: RequestValidationError) -> Response:
         entries = error.body if request.url.path in _OF_LIBRETRANSLATE else None
         key = str(entries.get("api_key") or "") if isinstance(entries, Mapping) else ""
-        return await refuse_body(request, schema.explain(error.errors()), key)
+        return await refuse_body(request, schema.explain_refusal(error.errors()), key)
 
     async def refuse_nesting(request: Request, error: Exception) -> Response:  # a message would show a value
         return await refuse_body(request, "The body must not be nested so deeply.")

@@ -85,9 +85,9 @@ def _is_prepared(batch: Batch) -> bool:
     return "label_places" in batch or not is_plain
 
 
-def to_device(batch: Batch, prepare: BatchPreparation, device: torch.device) -> Batch:
+def batch_to_device(batch: Batch, prepare: BatchPreparation, device: torch.device) -> Batch:
     """Copy a batch to the device, without waiting for the device; prepare it first if no worker has done so."""
     return {name: copy_to_device(tensor, device) for name, tensor in prepare(batch).items()}
 
 
-__all__ = ["BatchPreparation", "to_device"]
+__all__ = ["BatchPreparation", "batch_to_device"]

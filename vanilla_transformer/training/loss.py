@@ -65,7 +65,7 @@ class ModelWithLoss(nn.Module):
         return None if self.guided_alignment is None else self.model.get_decoder().layers[self.guided_alignment.layer]
 
     def forward(self, batch: Batch) -> SummedLoss:
-        """Return the summed loss of a batch from [`to_device`]."""
+        """Return the summed loss of a batch from [`batch_to_device`]."""
         if self.guided_alignment is None or "link_places" not in batch:
             return self._label_loss(batch)
         attention = self.aligned_layer.encoder_attn

@@ -23,7 +23,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, StateDict, list_checkpoints
 from .compilation import compile_regions, should_compile
-from .device_batch import BatchPreparation, to_device
+from .device_batch import BatchPreparation, batch_to_device
 from .distributed import full_tensor, shard_like, shard_model
 from .fine_tuning import LoraAdapters
 from .guided_alignment import HEAD, create_guided_alignment
@@ -190,7 +190,7 @@ class TrainState:
 
     def to_device(self, batch: Batch) -> Batch:
         """Return a batch as the model to train gets it."""
-        return to_device(batch, self.batch_preparation, self.accelerator.device)
+        return batch_to_device(batch, self.batch_preparation, self.accelerator.device)
 
     def optimizer_step(self, finite: torch.Tensor) -> None:
         """Update parameters, learning rate and EMA from the accumulated gradient, and reset the gradient.

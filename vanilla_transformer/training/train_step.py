@@ -61,7 +61,7 @@ def compute_gradient(state: TrainState, micro_batches: Sequence[MicroBatch]) -> 
     return torch.stack(losses).sum(dim=0)
 
 
-def compile_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]]) -> None:
+def compile_train_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]]) -> None:
     """Compile forward and backward pass by the gradient of a batch. Parameters and gradients do not change.
 
     All processes must call it together.

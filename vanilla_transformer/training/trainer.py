@@ -34,7 +34,7 @@ from .setup import ModelClass, create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
 from .token_alignments import load_alignments
 from .train_state import TrainState
-from .train_step import compile_step, explain_out_of_memory, train_step
+from .train_step import compile_train_step, explain_out_of_memory, train_step
 from .validation import AnyValidation, Evaluator, Validation, create_validation, loss_only
 
 logger = logging.getLogger(__name__)
@@ -193,7 +193,7 @@ def prepare_run(
     state.wrapped_model.train()
     if state.compiled:
         with batches.preview() as steps:
-            compile_step(state, steps)
+            compile_train_step(state, steps)
     plan_schedule(state, batches, load_progress(run.checkpoint)["recipe"] if run.checkpoint is not None else {})
     run.restore(state, batches)
     return PreparedRun(run, state, batches, validation)

@@ -15,7 +15,7 @@ from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, 
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
-from .device_batch import BatchPreparation, to_device
+from .device_batch import BatchPreparation, batch_to_device
 from .distributed import sum_over_processes, wait_for_processes
 from .loss import ModelWithLoss
 from .varlen_attention import sdpa_for_varlen
@@ -82,7 +82,7 @@ class Validation:
         prepare, plain, tokens = BatchPreparation.for_model(model), 0.0, 0.0
         for batch, target_tokens in self.batches[self.accelerator.process_index :: self.accelerator.num_processes]:
             with self.accelerator.autocast():
-                plain += float(model_with_loss(to_device(batch, prepare, self.accelerator.device)).plain)
+                plain += float(model_with_loss(batch_to_device(batch, prepare, self.accelerator.device)).plain)
             tokens += target_tokens
         plain, tokens = sum_over_processes(self.accelerator, [plain, tokens]).tolist()
         return plain / tokens

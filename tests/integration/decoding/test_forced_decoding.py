@@ -9,7 +9,7 @@ from tests.long_engine_cases import random_long_case, random_long_prompt_case, r
 from tests.sweeps import sample
 from tests.tiny import TINY_SIZES, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.forced_decoding import plan_batches, score_tokens
+from vanilla_transformer.decoding.forced_decoding import plan_scoring_batches, score_tokens
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 pytestmark = pytest.mark.filterwarnings("ignore:Unfeasible length")
@@ -110,7 +110,7 @@ def test_score_tokens_is_finite_for_sources_without_tokens_to_attend_to():
 def test_plan_batches_keeps_the_budget_and_each_pair_once():
     sizes = [(draw % 7 + 1, draw * 3 % 11 + 1) for draw in range(50)]
     for same_length in (True, False):
-        batches = [*plan_batches(sizes, 24, same_length)]
+        batches = [*plan_scoring_batches(sizes, 24, same_length)]
         assert sorted(sum(batches, [])) == [*range(50)]
         for batch in batches:
             sources, targets = zip(*(sizes[index] for index in batch), strict=True)

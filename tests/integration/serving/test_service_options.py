@@ -11,7 +11,7 @@ from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.sentence_splitter import find_splitter
 from vanilla_transformer.documents import DocumentTranslator, parse_document, translate_documents, translator_by
-from vanilla_transformer.serving.features import SEARCHES, engine_options
+from vanilla_transformer.serving.features import SEARCHES, supported_options
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.serving.schema import ENTRIES
 from vanilla_transformer.serving.service import create_service, translate_with
@@ -151,6 +151,6 @@ def test_service_names_an_option_that_it_lacks(option, said, translate):
 def test_engine_options_need_an_engine_and_alignment_heads(translate):
     plain = ["return_scores", "return_tokens", "return_warnings", "do_sample", "glossary", "constraints"]
     plain += ["target_prefix", *SEARCHES]
-    assert engine_options(translate.model) == plain
-    assert "return_alignments" in engine_options(tiny_model(alignment_heads=[[0, 0]]))
-    assert engine_options(object()) == []
+    assert supported_options(translate.model) == plain
+    assert "return_alignments" in supported_options(tiny_model(alignment_heads=[[0, 0]]))
+    assert supported_options(object()) == []

@@ -20,7 +20,7 @@ from tests.train_states import micro_batches, tiny_train_state
 from vanilla_transformer.training import compilation, loss, trainer
 from vanilla_transformer.training.loss import cross_entropy_in_graph, projected_cross_entropy
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.train_step import compile_step, train_step
+from vanilla_transformer.training.train_step import compile_train_step, train_step
 from vanilla_transformer.training.trainer import train
 
 STEPS = {"max_steps": 16, "eval_steps": 8, "save_steps": 8, "max_tokens": 40}
@@ -158,7 +158,7 @@ def test_sharded_layers_share_two_graphs(tmp_path, graphs, precision):
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         state = tiny_train_state(tmp_path, Accelerator(cpu=True, mixed_precision=precision), compile=True, fsdp=True)
-        compile_step(state, [micro_batches([5, 3, 4, 2])])
+        compile_train_step(state, [micro_batches([5, 3, 4, 2])])
         for lengths in ([6, 3, 4, 2], [7, 7], [9, 3, 2, 2, 2]):
             train_step(state, micro_batches(lengths))
         state.read_steps()
@@ -189,7 +189,7 @@ def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch):
     state = tiny_train_state(tmp_path, compile=True)
     compiled = torch.compile(cross_entropy_in_graph, backend=compilation._BACKEND, fullgraph=True, dynamic=True)
     state.model_with_loss.loss_in_graph = compiled
-    compile_step(state, [micro_batches([5, 3, 4, 2])])
+    compile_train_step(state, [micro_batches([5, 3, 4, 2])])
     assert len(graphs) == 3
     losses = []
     for limit in (2**30, 0):

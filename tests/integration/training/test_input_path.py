@@ -18,7 +18,7 @@ from tests.train_states import accelerator_of_stand_in, tiny_train_state
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable
-from vanilla_transformer.training.device_batch import BatchPreparation, to_device
+from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
 from vanilla_transformer.training.train_step import train_step
 
 LENGTHS = [1 + number * 7 % 11 for number in range(40)]
@@ -98,7 +98,7 @@ def test_micro_batch_loader_gives_prepared_batches(state, attention, num_workers
     with closing(iter(expected)) as plain, closing(iter(found)) as prepared:
         for ours, theirs in zip(islice(prepared, 8), plain, strict=False):
             for one, other in zip(ours, theirs, strict=True):
-                batch = to_device(other.tensors, prepare, torch.device("cpu"))
+                batch = batch_to_device(other.tensors, prepare, torch.device("cpu"))
                 assert one.tensors.keys() == batch.keys() and np.array_equal(one.pairs, other.pairs)
                 for name, tensor in batch.items():
                     assert tensor.dtype == one.tensors[name].dtype and torch.equal(tensor, one.tensors[name])

@@ -42,7 +42,7 @@ import torch
 import torchao.float8
 from tests.tiny import tiny_model
 from tests.train_states import micro_batches
-from vanilla_transformer.training.device_batch import BatchPreparation, to_device
+from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
 from vanilla_transformer.training.mixed_precision import convert_linear_layers
 from vanilla_transformer.training.loss import ModelWithLoss
 
@@ -60,7 +60,7 @@ def gradient(name, batch):
     model = models[name]
     with torch.autocast("cpu", torch.bfloat16, enabled=name != "exact"):
         prepare = BatchPreparation.for_model(model.model, keep_mask=True)
-        loss = model(to_device(batch, prepare, torch.device("cpu"))).smoothed
+        loss = model(batch_to_device(batch, prepare, torch.device("cpu"))).smoothed
     return torch.cat([each.flatten() for each in torch.autograd.grad(loss, [*model.parameters()])])
 
 gradients = {name: torch.cat([gradient(name, batch) for batch in batches]) for name in models}

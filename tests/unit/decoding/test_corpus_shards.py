@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard, split_lines
+from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard, split_shards
 
 LINES = [f"line {number}" for number in range(7)]
 ORIGIN = {"input": "1", "model": "2", "options": {"num_beams": 4}}
@@ -34,8 +34,8 @@ def work(shards, lines=LINES, most=None):
 
 
 def test_split_lines_numbers_shards():
-    assert [*split_lines(LINES[:5], 3)] == [Shard(0, 0, LINES[:3]), Shard(1, 3, LINES[3:5])]
-    assert [*split_lines([], 3)] == []
+    assert [*split_shards(LINES[:5], 3)] == [Shard(0, 0, LINES[:3]), Shard(1, 3, LINES[3:5])]
+    assert [*split_shards([], 3)] == []
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, None])

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from vanilla_transformer.reproduction import layer_costs, positions, softmax_scaling
-from vanilla_transformer.reproduction.experiments import ReproductionOptions
-from vanilla_transformer.reproduction.markdown import markdown_table
+from vanilla_transformer.reproduction.experiments import ReproductionOptions, markdown_table
 
 
 def finish(module, budget, seeds=1):

@@ -47,7 +47,7 @@ def test_batch_preparation_lists_labels_that_count_only_for_loss_outside_graph(a
         prepared = prepare(batch)
         assert ("label_places" in prepared) != in_graph
         assert in_graph or batch["labels"].flatten()[prepared["label_places"]].min() >= 0
-        again = prepare(prepared)  # as `to_device` does for batches of workers
+        again = prepare(prepared)  # as `batch_to_device` does for batches of workers
         assert again.keys() == prepared.keys() and all(again[name] is prepared[name] for name in prepared)
 
 

@@ -6,7 +6,7 @@ import torch
 from tests.tiny import tiny_model
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.alignments import token_spans
-from vanilla_transformer.training.device_batch import BatchPreparation, to_device
+from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
 from vanilla_transformer.training.fine_tuning import LoraAdapters
 from vanilla_transformer.training.guided_alignment import (
     GuidedAlignment,
@@ -60,7 +60,7 @@ def test_model_with_loss_adds_the_cross_entropy_of_the_attention(attention):
     places = torch.tensor([(pair * 3 + target) * 4 + source for pair, target, source, _ in links])
     batch |= {"link_places": places, "link_weights": torch.tensor([link[3] for link in links])}
     model.set_attn_implementation(attention)
-    prepared = to_device(batch, BatchPreparation.for_model(model), torch.device("cpu"))
+    prepared = batch_to_device(batch, BatchPreparation.for_model(model), torch.device("cpu"))
     plain = ModelWithLoss(model, 0.1)(prepared)
     guided = ModelWithLoss(model, 0.1, GuidedAlignment(layer=1, weight=0.3))(prepared)
     guidance = -sum(weight * expected[pair, target, source] for pair, target, source, weight in links)

@@ -12,7 +12,7 @@ from tests.train_states import micro_batches, tiny_train_state
 from tests.varlen_reference import varlen_attn
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.training import varlen_attention as module
-from vanilla_transformer.training.device_batch import BatchPreparation, to_device
+from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
 from vanilla_transformer.training.loss import ModelWithLoss
 from vanilla_transformer.training.validation import Validation
 from vanilla_transformer.training.varlen_attention import VARLEN, check_varlen, pack_source
@@ -47,7 +47,7 @@ def batch_of(sources, targets):
 
 
 def loss_and_gradients(model, batch):
-    batch = to_device(batch, BatchPreparation.for_model(model), CPU)
+    batch = batch_to_device(batch, BatchPreparation.for_model(model), CPU)
     loss = ModelWithLoss(model, smoothing=0.1)(batch).smoothed / len(batch["label_places"])
     loss.backward()
     return [loss.detach(), *(weight.grad for weight in model.parameters())]

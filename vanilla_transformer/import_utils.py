@@ -37,6 +37,14 @@ def hide_own_matters_of_packages() -> None:
         logging.getLogger(name).addFilter(_concerns_users)
 
 
+def delay_progress_bars() -> None:
+    """Show a progress bar after a second of work, those of other packages too, unless the environment says when.
+
+    This must precede the import of tqdm.
+    """
+    os.environ.setdefault("TQDM_DELAY", "1")
+
+
 def _concerns_users(record: logging.LogRecord) -> bool:
     return not any(words in record.getMessage() for words in _OWN_MATTERS[record.name])
 

@@ -11,7 +11,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 
-from vanilla_transformer.import_utils import hide_own_matters_of_packages
+from vanilla_transformer.import_utils import delay_progress_bars, hide_own_matters_of_packages
 
 _LONGEST_MESSAGE = 900  # characters
 GROUPS = {
@@ -81,6 +81,7 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     """Run one command and return its exit status: 0, 2 for a user's mistake, 3 for a diverged loss, 130 for Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
     hide_own_matters_of_packages()
+    delay_progress_bars()
     try:
         _check_encoding(arguments)
         command(arguments)
@@ -125,7 +126,8 @@ def _on_one_line(error: Exception) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         text = f"{error.filename}: {error.strerror}."
-    return textwrap.shorten(text, _LONGEST_MESSAGE, placeholder=" …")
+    text = " ".join(filter(None, map(str.strip, text.splitlines())))
+    return text if len(text) <= _LONGEST_MESSAGE else textwrap.shorten(text, _LONGEST_MESSAGE, placeholder=" …")
 
 
 def _usage() -> str:

@@ -60,6 +60,22 @@ def test_a_command_prints_nothing_of_other_packages_about_themselves(tmp_path):
     assert said == ["Something for users", "freed"]  # nothing is left of triton at exit
 
 
+SHORT_WORK = """
+import sys
+sys.argv = sys.argv[1:]
+from vanilla_transformer.cli import main
+main(["--version"])
+import tqdm
+list(tqdm.tqdm("ab", "Loading weights"))
+"""
+
+
+def test_progress_bars_of_short_work_stay_hidden_unless_the_environment_says_otherwise():
+    program = ("-c", SHORT_WORK, "vanilla-transformer")
+    assert run(*program).stderr == ""
+    assert "Loading weights" in run(*program, TQDM_DELAY="0").stderr
+
+
 WAITING = """
 import os, sys
 class Torch:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import vanilla_transformer
-from vanilla_transformer.cli import COMMANDS, GROUPS, main, train
+from vanilla_transformer.cli import COMMANDS, GROUPS, main, run, train
 from vanilla_transformer.cli.flags import parse, register_models
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.import_utils import freeze_modules
@@ -187,6 +187,14 @@ def test_draw_pictures_logs_one_line_without_matplotlib(caplog):
     train.draw_pictures(draw, "A plot")
     train.draw_pictures(draw, "A plot")
     assert caplog.messages == ["No pictures were drawn. A plot needs matplotlib."]
+
+
+def test_an_error_is_one_line_that_keeps_its_spaces(capsys):
+    def fail(arguments):
+        raise ValueError("It must be 'a',\n  got 'a  b'.")
+
+    assert run(fail, []) == 2
+    assert capsys.readouterr().err == "error: It must be 'a', got 'a  b'.\n"
 
 
 def test_train_names_the_successor_of_a_renamed_flag(capsys):

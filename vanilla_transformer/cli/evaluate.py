@@ -30,6 +30,7 @@ from .flags import (
     require_no_words,
     require_one_model,
 )
+from .lines import print_until_reader_ends
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.pair_scores import PairScorer
@@ -321,8 +322,7 @@ def score_command(arguments: Sequence[str]) -> None:
     elif options.output is not None:
         write_text_atomically(options.output, lines)
     else:
-        for line in lines:
-            print(line, end="")
+        print_until_reader_ends(lines)
     process_state().destroy_process_group()
 
 

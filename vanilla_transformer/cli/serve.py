@@ -41,7 +41,6 @@ _MAIN = [
     "precision",
     "api_key_file",
     "page",
-    "docs",
     "metrics",
     "source_language",
     "target_language",
@@ -106,7 +105,7 @@ class ServeArguments(FurtherModelArguments, Limits):
         default=None,
         metadata={"help": "Languages of a model with one direction, such as en-de, for clients of LibreTranslate."},
     )
-    docs: bool = field(default=False, metadata={"help": "Describe the service at /docs and /openapi.json."})
+    docs: bool = field(default=True, metadata={"help": "Describe the service at /docs and /openapi.json."})
 
 
 def serve_command(arguments: Sequence[str]) -> None:

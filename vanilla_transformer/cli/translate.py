@@ -1,5 +1,6 @@
 """Translate sentences, files, documents or piped lines; compile the steps of a model; explain a translation."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,6 +47,8 @@ from .lines import (
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.corpus_shards import Shard
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -269,14 +272,28 @@ def _decoding(options: TranslateArguments) -> dict[str, Any]:
 
 
 def _returned(options: TranslateArguments, model: Any) -> dict[str, bool]:
-    """Return the keyword arguments of the pipeline for what it returns beside text."""
+    """
+    Return the keyword arguments of the pipeline for what it returns beside text.
+
+    Raises:
+        ValueError: `n_best` lists scores, but the engine does not decode the model.
+    """
+    from vanilla_transformer.decoding.engine.engine import Engine
+
+    is_scored = Engine.supports(model)  # a converted model, or one of another architecture, gives texts only
+    if options.n_best is not None and not is_scored:
+        rule = "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
+        raise ValueError(f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead.")
     has_heads, is_calibrated = (bool(getattr(model.config, name, None)) for name in ("alignment_heads", "confidence"))
+    as_objects = options.json and is_scored
+    if options.json and not (is_scored or options.quiet):
+        logger.warning("%s has no scores, tokens and warnings, so the objects have texts only.", type(model).__name__)
     returned = {
-        "return_scores": options.json or options.n_best is not None,
-        "return_tokens": options.json,
-        "return_alignments": options.alignments or (options.json and has_heads),
-        "return_confidence": options.json and is_calibrated,
-        "return_warnings": options.json,
+        "return_scores": as_objects or options.n_best is not None,
+        "return_tokens": as_objects,
+        "return_alignments": options.alignments or (as_objects and has_heads),
+        "return_confidence": as_objects and is_calibrated,
+        "return_warnings": as_objects,
     }
     return {name: value for name, value in returned.items() if value}
 

@@ -1,6 +1,8 @@
 """`score` prints the log-probability of each pair, in order, and one line for each mistake."""
 
 import json
+import os
+import sys
 
 import pytest
 
@@ -31,6 +33,15 @@ def files(tmp_path):
 def expected(tiny_model, tiny_tokenizer):
     sources, targets = (encode_sentences(tiny_tokenizer, texts) for texts in (SOURCE, TARGET))
     return score_tokens(tiny_model, sources, targets)
+
+
+def test_score_ends_quietly_with_its_reader(folder, files, tmp_path, monkeypatch, capfd):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert main(["score", folder, *files]) == 0
+    assert "error" not in capfd.readouterr().err
 
 
 def test_score_prints_log_probabilities_in_order(folder, files, expected, capsys, monkeypatch):

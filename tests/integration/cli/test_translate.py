@@ -32,11 +32,13 @@ def test_translate_json_has_sources_scores_and_tokens(folder, capsys, monkeypatc
         assert translation["log_probability"] == pytest.approx(total, rel=1e-5)
 
 
-def test_translate_json_names_a_model_without_scores(tiny_tokenizer, tmp_path, capsys):
+def test_translate_json_has_texts_and_a_warning_for_a_model_without_scores(tiny_tokenizer, tmp_path, capsys, caplog):
     folder = save_model_folder(tiny_long_model(layer_types="transfo_xl_attention"), tiny_tokenizer, tmp_path / "model")
-    assert main(["translate", str(folder), "A man.", "--json"]) == 2
-    output = capsys.readouterr()
-    assert output.out == "" and "error: With `return_scores`, the model must be" in output.err
+    assert main(["translate", str(folder), "A man.", "--json"]) == 0
+    (translation,) = json.loads(capsys.readouterr().out)["translations"]
+    assert translation.keys() == {"text"}
+    name = "VanillaTransformerLongForConditionalGeneration"
+    assert f"{name} has no scores, tokens and warnings, so the objects have texts only." in caplog.messages
 
 
 @pytest.mark.parametrize("flags", [("--json",), ("--n_best", "2")])

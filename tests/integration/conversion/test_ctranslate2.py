@@ -117,6 +117,14 @@ def test_translate_runs_a_folder_for_ctranslate2_by_its_runtime(converted, capsy
     assert "Workers translate with PyTorch, but `backend` is 'ctranslate2'" in capsys.readouterr().err
 
 
+def test_translate_writes_objects_without_scores_by_a_runtime(converted, capsys):
+    assert main(["translate", str(converted), "A man.", "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["translations"]
+    assert answer.keys() == {"text"}
+    assert main(["translate", str(converted), "A man.", "--n_best", "2"]) == 2
+    assert "`n_best` needs a model of this package that PyTorch decodes" in capsys.readouterr().err
+
+
 def test_ctranslate2_model_ranks_hypotheses_by_the_requested_length_penalty(converted, tiny_tokenizer):
     """CTranslate2 returns log-probability / length ** α; the paper divides by ((5 + length) / 6) ** α."""
     model = TranslationPipeline(converted, backend="ctranslate2").model

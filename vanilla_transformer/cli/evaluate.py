@@ -491,7 +491,7 @@ class ReproduceArguments:
         default=None, metadata={"help": "Size of the experiment, in the unit that --list shows; by default its own."}
     )
     seeds: int = field(default=1, metadata={"help": "Number of runs of each row that depends on chance."})
-    output_dir: str = field(
+    output: str = field(
         default="runs/reproduce", metadata={"help": "Folder; each experiment has a folder in it, and continues there."}
     )
     data: str = field(default="data/multi30k", metadata={"help": "Folder of the text, for experiments that train."})

@@ -31,6 +31,7 @@ class ReproductionOptions:
     Choices of a user.
 
     Attributes:
+        output: Folder, in which each experiment has a folder.
         budget: The size of the experiment, in its own unit; None for its default.
         seeds: Number of runs of each row that depends on chance.
         data: Folder of the text, for experiments that train.
@@ -39,7 +40,7 @@ class ReproductionOptions:
         sentence: Whose attention is drawn.
     """
 
-    output_dir: str = "runs/reproduce"
+    output: str = "runs/reproduce"
     budget: int | None = None
     seeds: int = 1
     data: str = "data/multi30k"
@@ -191,7 +192,7 @@ def check_options(name: str, options: ReproductionOptions) -> int:
             key = differing[0]
             raise ValueError(
                 f"{path.parent} has results of another {key}, {_short(found.get(key))} and not {_short(wanted[key])}. "
-                "Give another --output_dir, or delete the folder."
+                "Give another --output, or delete the folder."
             )
     return budget
 
@@ -235,7 +236,7 @@ def _finished(name: str, options: ReproductionOptions, runs: Mapping[str, Any]) 
 
 
 def _folder(name: str, options: ReproductionOptions) -> Path:
-    return Path(options.output_dir) / name
+    return Path(options.output) / name
 
 
 def _identity(name: str, options: ReproductionOptions, budget: int) -> Values:

@@ -73,7 +73,7 @@ def plan(options: Any, budget: int) -> list[str]:
     """Return the steps, and the hours and the memory on this machine."""
     hours, peak = 0.0, 0.0
     for name, factor in ((TRANSFORMER, 2), (EQUAL_STEPS, 1)):  # the third run is as long as the first one
-        recipe = _recipe(name, 0, budget, options, Path(options.output_dir) / "planned", None)
+        recipe = _recipe(name, 0, budget, options, Path(options.output) / "planned", None)
         found = plan_run(recipe, _PLANNED_STEPS, model_class=_model_class(name))
         hours, peak = hours + factor * found["hours_without_validation"], max(peak, found["peak_memory_gib"])
     steps, hours = 2 * options.seeds * budget, options.seeds * hours

@@ -79,7 +79,7 @@ def plan(options: Any, budget: int) -> list[str]:
     table = read_rows(options.rows)
     hours, peak = 0.0, 0.0
     for row in table.values():
-        recipe = recipe_of(row, 0, budget, options.data, Path(options.output_dir) / "planned")
+        recipe = recipe_of(row, 0, budget, options.data, Path(options.output) / "planned")
         found = plan_run(recipe, _TIMED_STEPS)
         hours, peak = hours + found["hours_without_validation"], max(peak, found["peak_memory_gib"])
     steps, hours = options.seeds * len(table) * budget, options.seeds * hours

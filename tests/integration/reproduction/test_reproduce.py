@@ -37,7 +37,7 @@ def words(corpus, tmp_path, monkeypatch):
             (corpus / f"{name}.{end}").write_text((corpus / f"{own}.{letters}").read_text())
     (tmp_path / "rows.yaml").write_text(yaml.safe_dump(ROWS, sort_keys=False))
     monkeypatch.chdir(tmp_path)
-    return ["--data", str(corpus), "--rows", "rows.yaml", "--budget", "2", "--output_dir", "results"]
+    return ["--data", str(corpus), "--rows", "rows.yaml", "--budget", "2", "--output", "results"]
 
 
 def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys):
@@ -184,7 +184,7 @@ def test_reproduce_returns_its_folder(tmp_path):
 
 def test_figures_show_the_heads_of_the_last_layers(tmp_path, tiny_tokenizer, capsys):
     folder = save_model_folder(tiny_model(encoder_layers=3), tiny_tokenizer, tmp_path / "model")
-    words = ["--model", str(folder), "--sentence", "Two dogs run.", "--output_dir", str(tmp_path)]
+    words = ["--model", str(folder), "--sentence", "Two dogs run.", "--output", str(tmp_path)]
     assert main(["reproduce", "figures", *words]) == 0
     found = json.loads((tmp_path / "figures" / "results.json").read_text())
     heads = tiny_model().config.encoder_attention_heads
@@ -195,14 +195,14 @@ def test_figures_show_the_heads_of_the_last_layers(tmp_path, tiny_tokenizer, cap
     size = len(found["runs"]["attention"]["tokens"])
     assert all(len(row) == size and sum(row) == pytest.approx(1.0, rel=1e-4) for row in weights[0][0])
     assert all(0 <= row["mean distance in tokens"] < size for row in found["rows"])
-    assert main(["reproduce", "figures", "--output_dir", str(tmp_path / "other")]) == 2
+    assert main(["reproduce", "figures", "--output", str(tmp_path / "other")]) == 2
     assert "Name a trained model by --model" in capsys.readouterr().err
 
 
 def test_table2_has_the_run_beside_the_rows_of_the_paper(tmp_path, capsys):
     run = tmp_path / "mine"
     run.mkdir()
-    words = ["reproduce", "table2", "--model", str(run), "--output_dir", str(tmp_path), "--budget", "1"]
+    words = ["reproduce", "table2", "--model", str(run), "--output", str(tmp_path), "--budget", "1"]
     assert main(words) == 2 and "Name the folder of a run of `train`" in capsys.readouterr().err
     (run / "metrics.jsonl").write_text('{"step": 1, "minutes": 3.0, "loss": 2.0}\n')
     assert main(words) == 2 and "must have validated BLEU" in capsys.readouterr().err
@@ -218,5 +218,5 @@ def test_table2_has_the_run_beside_the_rows_of_the_paper(tmp_path, capsys):
 
 def test_reproduce_needs_matplotlib_before_it_starts(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main(["reproduce", "positions", "--output_dir", str(tmp_path / "results")]) == 2
+    assert main(["reproduce", "positions", "--output", str(tmp_path / "results")]) == 2
     assert "vanilla-transformer[plots]" in capsys.readouterr().err and not (tmp_path / "results").exists()

@@ -430,6 +430,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="numbers of processes of the runs")
     options = parser.parse_args()
+    if options.runs < len(options.processes):
+        parser.error(f"runs must be {len(options.processes)} or more, one for each number of processes")
     equal = True
     with tempfile.TemporaryDirectory(prefix="killed-runs-") as folder:
         write_corpus(Path(folder))

@@ -79,4 +79,4 @@ def find_term_mode(mode: str | None, known: Sequence[str]) -> str:
 
 
 __all__ = ["ENGINE_OPTIONS", "LANGUAGES", "RERANKING", "RETURNED", "RISK", "SAMPLING", "SEARCHES", "SOFT_TERMS"]
-__all__ += ["TERMS", "check_known", "supported_options", "find_term_mode", "known_options", "tokenizer_options"]
+__all__ += ["check_known", "find_term_mode", "known_options", "supported_options", "tokenizer_options"]

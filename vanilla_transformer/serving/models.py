@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from vanilla_transformer.decoding.options import TERMS
 from vanilla_transformer.text.languages import Direction
 
-from .features import LANGUAGES, SOFT_TERMS, TERMS
+from .features import LANGUAGES, SOFT_TERMS
 from .limits import Limits, Refusal
 from .queue import Batcher, CountTokens, ModelFailure, Options, Translate, call_on_thread, count_bytes
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from vanilla_transformer.decoding.options import (
     BOOLEAN,
+    TERMS,
     OptionError,
     TranslationOptions,
     declared_options,
@@ -20,7 +21,7 @@ from vanilla_transformer.decoding.options import (
 )
 from vanilla_transformer.decoding.terms import SOFT
 
-from .features import LANGUAGES, SAMPLING, TERMS, check_known, find_term_mode
+from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
 from .limits import LONGEST_REASON, Refusal
 from .queue import Options
 

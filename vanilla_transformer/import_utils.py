@@ -38,7 +38,7 @@ def hide_own_matters_of_packages() -> None:
 
 
 def delay_progress_bars() -> None:
-    """Show a progress bar after a second of work, those of other packages too, unless the environment says when.
+    """Show progress bars, also of other packages, after a second of work, unless the environment says when.
 
     This must precede the import of tqdm.
     """

@@ -5,9 +5,9 @@ The part `training` of `bench_gpu`: target tokens a second, MFU, memory and idle
 
 The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the paper) in bf16, as a
 recipe does by default: compiled, with packed batches. Updates have 25,000 tokens on each side, and as many as fit. At
-25,000 tokens they also train with padded batches, compiled and not, with `varlen` attention and, where the packages
-are installed, in fp8. `Seq2SeqTrainer` trains a MarianMTModel of the same size
-on padded batches, and each row has the ratio to its rate. The exit status is 1 if the package's own training failed.
+25,000 tokens they also train with padded batches, compiled and not, and, where the packages are installed, in fp8.
+`Seq2SeqTrainer` trains a MarianMTModel of the same size on padded batches, and each row has the ratio to its rate. The
+exit status is 1 if the package's own training failed.
 """
 
 import sys
@@ -54,13 +54,12 @@ from vanilla_transformer.training.train_step import compile_train_step, train_st
 
 OURS, PEER = "train_step", "Seq2SeqTrainer with MarianMTModel"
 PADDED, EAGER = "train_step, padded", "train_step, padded, not compiled"
-VARLEN, FP8 = "train_step, varlen, not compiled", "train_step, fp8"
+FP8 = "train_step, fp8"
 # The recipe keys in which each system differs from the first.
 _CHANGES: dict[str, dict[str, str]] = {
     OURS: {},
     PADDED: {"packing": "False"},
     EAGER: {"compile": "False"},
-    VARLEN: {"compile": "False", "attn_implementation": "varlen"},
     FP8: {"mixed_precision": "fp8"},
 }
 _PACKAGES = {FP8: "torchao"}
@@ -327,7 +326,7 @@ class Cells:
             self._add(OURS, size, tokens)
         variants = self._variants()
         for size in models:
-            for system in (EAGER, PADDED, VARLEN, FP8):
+            for system in (EAGER, PADDED, FP8):
                 if system in variants:
                     self._add(system, size, tokens)
         for size in models:

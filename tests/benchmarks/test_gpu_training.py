@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import gpu_training
-from benchmarks.gpu_training import EAGER, FP8, OURS, PADDED, PEER, TINY_MODELS, VARLEN, Cells, Setting, measure_peer
+from benchmarks.gpu_training import EAGER, FP8, OURS, PADDED, PEER, TINY_MODELS, Cells, Setting, measure_peer
 
 
 @pytest.fixture(autouse=True)
@@ -37,8 +37,8 @@ def test_cells_continue_if_the_largest_update_cannot_be_found(monkeypatch):
     ("installed", "variants", "expected"),
     [
         ((), False, {OURS, PEER}),
-        ((), True, {OURS, PEER, VARLEN, PADDED, EAGER}),
-        (("torchao",), True, {OURS, PEER, VARLEN, PADDED, EAGER, FP8}),
+        ((), True, {OURS, PEER, PADDED, EAGER}),
+        (("torchao",), True, {OURS, PEER, PADDED, EAGER, FP8}),
     ],
 )
 def test_cells_measure_variants_whose_packages_are_installed(monkeypatch, installed, variants, expected):

@@ -11,7 +11,6 @@ from vanilla_transformer.generation_vanilla_transformer import source_mask
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
 
 from .loss import fits_in_graph
-from .varlen_attention import VARLEN, pack_source
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class BatchPreparation:
     def for_model(cls, model: Any, keep_mask: bool = False, loss_in_graph: bool = False) -> "BatchPreparation":
         """Return the preparation for a model, whose attention implementation does not change afterwards."""
         attention = model.config._attn_implementation
-        own = type(model.get_encoder()) is VanillaTransformerEncoder and attention in ("eager", "sdpa", VARLEN)
+        own = type(model.get_encoder()) is VanillaTransformerEncoder and attention in ("eager", "sdpa")
         return cls(model.config, attention if own else None, model.dtype, keep_mask, loss_in_graph)
 
     def __call__(self, batch: Batch) -> Batch:
@@ -51,7 +50,7 @@ class BatchPreparation:
 
         Returns:
             `input_ids`, `labels`, the links, and, unless there is no padding, `attention_mask` in the form that the
-            model's attention takes, or what it takes instead. Packed batches have `source_positions` and
+            model's attention takes. Packed batches have `source_positions` and
             `target_positions` instead. Unless the loss is computed in a graph, there are also `label_places`, the
             indices in `labels.flatten()` of the labels that count.
         """
@@ -73,8 +72,6 @@ class BatchPreparation:
         seen = source_mask(self.config, batch["input_ids"], mask)
         if seen is None or (seen.all() and not self.keep_mask):
             return {}
-        if self.attention == VARLEN:
-            return pack_source(seen)
         return {"attention_mask": expand_mask(seen, self.attention, self.dtype)}
 
 

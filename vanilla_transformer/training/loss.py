@@ -13,7 +13,6 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .guided_alignment import GuidedAlignment, alignment_loss, recorded_inputs
 from .packed_attention import packed_decoder_states
-from .varlen_attention import PACKING
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
 # many of those the softmax works on at a time, so that they stay in a CPU's cache.
@@ -93,7 +92,6 @@ class ModelWithLoss(nn.Module):
             attention_mask=mask,
             decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(batch["labels"]),
             use_cache=False,
-            **{name: batch[name] for name in PACKING if name in batch},
         )
         return outputs.last_hidden_state
 

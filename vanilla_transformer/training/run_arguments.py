@@ -167,9 +167,8 @@ class OptimizationArguments:
     attn_implementation: str | None = field(
         default=None,
         metadata={
-            "help": "Attention: sdpa, eager, varlen (flash attention without the source's padding, on a GPU), or "
-            "another implementation of transformers. Default: sdpa; in bf16 on a CPU eager, which is faster there, "
-            "unless sources are longer than 512 tokens."
+            "help": "Attention: sdpa, eager or another implementation of transformers. Default: sdpa; in bf16 on a "
+            "CPU eager, which is faster there, unless sources are longer than 512 tokens."
         },
     )
     dataloader_num_workers: int | None = field(

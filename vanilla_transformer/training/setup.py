@@ -24,7 +24,6 @@ from .mixed_precision import check_fp8, resolve_mixed_precision
 from .process_group import connect_processes
 from .recipe import Recipe
 from .run_arguments import LongArguments
-from .varlen_attention import VARLEN, check_varlen
 
 ModelClass = type[VanillaTransformerForConditionalGeneration]
 BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
@@ -108,7 +107,7 @@ def create_model(
         ) from error
     attention = recipe.optimization.attn_implementation or _default_attention(mixed_precision, max_source_length)
     if attention is not None:
-        _set_attention(model, attention, mixed_precision)
+        _set_attention(model, attention)
     if _on_cpu():
         replace_dropout(model)
     if checkpoint is not None and recipe.fine_tuning.lora_rank is None:  # whose checkpoints have merged weights
@@ -121,20 +120,16 @@ def _on_cpu() -> bool:
     return not torch.accelerator.is_available()
 
 
-def _set_attention(
-    model: VanillaTransformerForConditionalGeneration, attention: str, mixed_precision: str | None
-) -> None:
+def _set_attention(model: VanillaTransformerForConditionalGeneration, attention: str) -> None:
     """Choose the attention implementation.
 
     Raises:
-        ValueError: the implementation is unknown or not installed, or cannot train this model on this device.
+        ValueError: the implementation is unknown or not installed, or cannot train this model.
     """
-    if attention == VARLEN:
-        check_varlen(model, mixed_precision)
     if "flash" in attention:
         raise ValueError(
             f"`attn_implementation` {attention} cannot train an encoder-decoder: transformers removes the source's "
-            f"padding from the targets, too. Use {VARLEN} on a GPU, or sdpa."
+            "padding from the targets, too. Use sdpa."
         )
     try:
         model.set_attn_implementation(attention)

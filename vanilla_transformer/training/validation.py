@@ -18,7 +18,6 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_lan
 from .device_batch import BatchPreparation, batch_to_device
 from .distributed import sum_over_processes, wait_for_processes
 from .loss import ModelWithLoss
-from .varlen_attention import sdpa_for_varlen
 
 # Scores a model on validation pairs: (model, tokenizer, pairs, **generate_kwargs) -> {"bleu": 35.1, ...}
 Evaluator = Callable[..., dict[str, Any]]
@@ -65,9 +64,8 @@ class Validation:
     def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
         """Return loss and scores. `generate_kwargs` override the model's decoding, which is the paper's."""
         model.eval()
-        with sdpa_for_varlen(model):
-            entry = {"validation_loss": self.loss(model)}
-            entry |= self.evaluate(model, self.tokenizer, self.pairs, **self._languages, **generate_kwargs)
+        entry = {"validation_loss": self.loss(model)}
+        entry |= self.evaluate(model, self.tokenizer, self.pairs, **self._languages, **generate_kwargs)
         wait_for_processes(self.accelerator)
         model.train()
         if self.forgetting is not None:

@@ -90,7 +90,7 @@ def test_training_that_prepares_batches_itself_is_found(state):
     assert {"nonzero", "ne"} <= {*count_operations(state, loader(None, num_workers=1))}
 
 
-@pytest.mark.parametrize("attention", ["eager", "sdpa", "varlen", None])
+@pytest.mark.parametrize("attention", ["eager", "sdpa", None])
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_micro_batch_loader_gives_prepared_batches(state, attention, num_workers):
     prepare = BatchPreparation(state.unwrapped_model.config, attention, torch.float32)

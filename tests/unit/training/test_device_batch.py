@@ -39,7 +39,7 @@ def batches_of_both_kinds():
     return micro_batches(PADDED)[0].tensors, packed_micro_batch([[5, 3], [4]], length=9).tensors
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager", "varlen", None])
+@pytest.mark.parametrize("attention", ["sdpa", "eager", None])
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_batch_preparation_lists_labels_that_count_only_for_loss_outside_graph(attention, in_graph):
     prepare = BatchPreparation(tiny_config(), attention, torch.float32, keep_mask=True, loss_in_graph=in_graph)

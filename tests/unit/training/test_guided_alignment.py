@@ -102,8 +102,8 @@ def recipe_words(**changes):
         ({"train_alignments": "agreement", "bpe_dropout": 0.1}, "without `bpe_dropout`"),
         ({"train_alignments": "agreement", "stream": True}, "without `stream`"),
         (
-            {"attn_implementation": "varlen"},
-            "without attn_implementation: varlen, got both: the head .* needs the mask",
+            {"attn_implementation": "flex_attention"},
+            "without attn_implementation: flex_attention, got both: the head .* needs the mask",
         ),
         ({"layer_types": "linear_attention"}, "models for long sequences, got both: their attention .* no softmax"),
         ({"alignment_layer": 6}, "`alignment_layer` must be below `decoder_layers`=6, counted from 0, got 6"),

@@ -9,6 +9,7 @@ import textwrap
 import pytest
 
 from tests.docs_pages import ROOT, blocks
+from vanilla_transformer.reproduction.experiments import EXPERIMENTS
 
 PAPER = ROOT / "docs" / "paper_in_code.md"
 
@@ -44,6 +45,18 @@ def test_paper_in_code_shapes_are_the_ones_of_its_example():
     assert len(rows) == 9
     for expression, shape in rows:
         assert tuple(eval(expression, names).shape) == ast.literal_eval(shape), expression
+
+
+def test_paper_in_code_names_a_test_and_figures_for_each_claim():
+    claims = [line for line in PAPER.read_text().splitlines() if "[`test_" in line]
+    assert len(claims) > 12 and len({*claims}) == len(claims)
+    for line in claims:
+        name, path = re.search(r"\[`(test_\w+)`\]\(([^)]+)\)", line).groups()
+        assert f"def {name}(" in (PAPER.parent / path).read_text(), name
+    figures = [re.search(r"\(images/([^)]+)\)", line) for line in claims if "reproduce.md" in line]
+    assert all(figures), "each experiment has a figure"
+    experiments = {name for line in claims for name in re.findall(r"\[`([\w-]+)`\]\(reproduce", line)}
+    assert experiments == {*EXPERIMENTS} - {"long-sequences"}, "follow-up papers are in docs/long_sequences.md"
 
 
 def test_troubleshooting_headings_are_messages_of_the_package():

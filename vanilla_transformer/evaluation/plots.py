@@ -143,8 +143,10 @@ def draw_attention(
         sides: Labels of the columns and the rows.
     """
     width = 0.6 + 0.2 * len(source)
-    rows = -(-len(heads) // max(1, min(_PANELS_IN_A_ROW, int(_ROW_WIDTH / width))))
-    columns = -(-len(heads) // rows)
+    most = max(1, min(_PANELS_IN_A_ROW, int(_ROW_WIDTH / width)))
+    # Whole rows if more than half of the panels that fit make them.
+    columns = next((number for number in range(most, most // 2, -1) if len(heads) % number == 0), most)
+    rows = -(-len(heads) // columns)
     figure = new_figure(1.5 + width * columns, 0.6 + (1.0 + 0.2 * len(target)) * rows)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for number, panel in enumerate(panels.flat):

@@ -149,11 +149,12 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     figure = new_figure(15, 4)
     labels = {"operations": "multiplications", "sequential": "operations that wait", "path": "layers or updates"}
     for axes, (name, label) in zip(figure.subplots(1, 3), labels.items(), strict=True):
-        for row in table:
+        for row, marker in zip(table, "osD^", strict=True):  # of several sizes, since lines meet
             points = [each for each in row["points"] if each[name] is not None]
-            axes.plot([each["n"] for each in points], [each[name] for each in points], marker="o", label=row["layer"])
+            values = [each[name] for each in points]
+            axes.plot([each["n"] for each in points], values, marker, ls="-", fillstyle="none", label=row["layer"])
         axes.set_xscale("log", base=2)
         axes.set(xlabel="n", ylabel=label, yscale="log")
         axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(table))
     return figure

@@ -69,7 +69,7 @@ def test_attention_has_a_panel_for_each_head_and_one_colorbar(heads):
     ]
 
 
-@pytest.mark.parametrize(("length", "columns"), sample([(3, 4), (11, 4), (26, 2), (60, 1)], 0, 2))
+@pytest.mark.parametrize(("length", "columns"), sample([(3, 4), (11, 4), (15, 2), (26, 2), (60, 1)], 0, 2))
 def test_attention_fits_a_page_with_readable_labels(length, columns):
     figure = draw_attention(["x"] * length, ["y"] * length, torch.rand(8, length, length))
     *panels, _ = figure.axes

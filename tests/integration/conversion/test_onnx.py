@@ -31,7 +31,8 @@ def test_onnx_folder_translates_as_pytorch_does(tiny_config, tiny_tokenizer, tmp
         expected = capsys.readouterr().out
         assert main(["translate", onnx, *texts, *flags, "--quiet"]) == 0
         assert capsys.readouterr().out == expected != "\n\n\n"
-    assert main(["translate", onnx, "A man.", "--json", "--quiet"]) == 2
+    assert main(["translate", onnx, "A man.", "--json", "--quiet"]) == 0
+    assert json.loads(capsys.readouterr().out)["translations"][0].keys() == {"text"}
     assert main(["translate", onnx, "A man.", "--device", "cuda"]) == 2
 
     assert_graphs_translate_alike(model, tiny_tokenizer, tmp_path / "onnx")

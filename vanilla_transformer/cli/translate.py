@@ -287,7 +287,7 @@ def _returned(options: TranslateArguments, model: Any) -> dict[str, bool]:
     has_heads, is_calibrated = (bool(getattr(model.config, name, None)) for name in ("alignment_heads", "confidence"))
     as_objects = options.json and is_scored
     if options.json and not (is_scored or options.quiet):
-        logger.warning("%s has no scores, tokens and warnings, so the objects have texts only.", type(model).__name__)
+        logger.warning("%s has no scores, tokens or warnings, so the objects have texts only.", type(model).__name__)
     returned = {
         "return_scores": as_objects or options.n_best is not None,
         "return_tokens": as_objects,

@@ -149,7 +149,7 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     figure = new_figure(15, 4)
     labels = {"operations": "multiplications", "sequential": "operations that wait", "path": "layers or updates"}
     for axes, (name, label) in zip(figure.subplots(1, 3), labels.items(), strict=True):
-        for row, marker in zip(table, "osD^", strict=True):  # of several sizes, since lines meet
+        for row, marker in zip(table, "osD^", strict=True):  # markers differ, since lines meet
             points = [each for each in row["points"] if each[name] is not None]
             values = [each[name] for each in points]
             axes.plot([each["n"] for each in points], values, marker, ls="-", fillstyle="none", label=row["layer"])

@@ -38,7 +38,7 @@ def test_translate_json_has_texts_and_a_warning_for_a_model_without_scores(tiny_
     (translation,) = json.loads(capsys.readouterr().out)["translations"]
     assert translation.keys() == {"text"}
     name = "VanillaTransformerLongForConditionalGeneration"
-    assert f"{name} has no scores, tokens and warnings, so the objects have texts only." in caplog.messages
+    assert f"{name} has no scores, tokens or warnings, so the objects have texts only." in caplog.messages
 
 
 @pytest.mark.parametrize("flags", [("--json",), ("--n_best", "2")])

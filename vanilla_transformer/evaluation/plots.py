@@ -144,8 +144,9 @@ def draw_attention(
     """
     width = 0.6 + 0.2 * len(source)
     most = max(1, min(_PANELS_IN_A_ROW, int(_ROW_WIDTH / width)))
-    # Whole rows if more than half of the panels that fit make them.
-    columns = next((number for number in range(most, most // 2, -1) if len(heads) % number == 0), most)
+    balanced = -(-len(heads) // -(-len(heads) // most))  # columns of the fewest rows
+    # Whole rows, if more than half as many columns make them.
+    columns = next((number for number in range(balanced, balanced // 2, -1) if len(heads) % number == 0), balanced)
     rows = -(-len(heads) // columns)
     figure = new_figure(1.5 + width * columns, 0.6 + (1.0 + 0.2 * len(target)) * rows)
     panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)

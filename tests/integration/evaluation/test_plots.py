@@ -77,6 +77,12 @@ def test_attention_fits_a_page_with_readable_labels(length, columns):
     assert figure.get_size_inches()[0] < 15 and figure.get_size_inches()[0] / columns / length > 0.17  # of a label
 
 
+@pytest.mark.parametrize(("heads", "panels"), [(1, 1), (2, 2), (3, 3), (5, 6), (6, 6), (7, 8), (8, 8)])
+def test_attention_has_few_empty_panels(heads, panels):
+    figure = draw_attention(["x"] * 3, ["y"] * 3, torch.rand(heads, 3, 3))
+    assert len(figure.axes) == panels + 1  # the colorbar
+
+
 def test_attention_marks_subwords_that_continue_a_word(tiny_model):
     texts = ["ab ab ab, cd cd cd."] * 9
     tokenizer = train_tokenizer(texts, 262)

@@ -50,9 +50,9 @@ class BatchPreparation:
 
         Returns:
             `input_ids`, `labels`, the links, and, unless there is no padding, `attention_mask` in the form that the
-            model's attention takes. Packed batches have `source_positions` and
-            `target_positions` instead. Unless the loss is computed in a graph, there are also `label_places`, the
-            indices in `labels.flatten()` of the labels that count.
+            model's attention takes. Packed batches have `source_positions` and `target_positions` instead. Unless the
+            loss is computed in a graph, there are also `label_places`, the indices in `labels.flatten()` of the labels
+            that count.
         """
         if _is_prepared(batch):
             return batch

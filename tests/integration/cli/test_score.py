@@ -35,7 +35,7 @@ def expected(tiny_model, tiny_tokenizer):
     return score_tokens(tiny_model, sources, targets)
 
 
-def test_score_ends_quietly_with_its_reader(folder, files, tmp_path, monkeypatch, capfd):
+def test_score_ends_quietly_with_its_reader(folder, files, monkeypatch, capfd):
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as pipe:

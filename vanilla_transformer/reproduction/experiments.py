@@ -129,7 +129,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "recurrent-baseline": Experiment(
         "The Transformer beside an LSTM with attention: speed, BLEU and gradients over the length, on Multi30k",
-        1000,
+        2000,
         "training steps",
         recurrent_baseline.runs,
         recurrent_baseline.rows,

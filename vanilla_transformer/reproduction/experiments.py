@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from . import (
     table3,
 )
 
-_IDENTITY, _RESULTS, _TABLE, _PICTURE = "experiment.json", "results.json", "table.md", "figure.png"
+_RESULTS, _TABLE, _PICTURE = "results.json", "table.md", "figure.png"
 Values = dict[str, Any]
 
 
@@ -169,7 +168,8 @@ def plan_experiment(name: str, options: ReproductionOptions) -> list[str]:
     """Return lines about the runs, and their steps, hours and memory on this machine. Nothing is written."""
     experiment, budget = find_experiment(name), check_options(name, options)
     runs = experiment.runs(options, budget)
-    lines = [f"{experiment.title}: {len(runs)} runs, {_finished(name, options, runs)} of them finished."]
+    finished = _read_results(name, options)["runs"].keys() & runs.keys()
+    lines = [f"{experiment.title}: {len(runs)} runs, {len(finished)} of them finished."]
     return lines + ([] if experiment.plan is None else experiment.plan(options, budget))
 
 
@@ -184,16 +184,14 @@ def check_options(name: str, options: ReproductionOptions) -> int:
     for key, value in (("budget", budget), ("seeds", options.seeds)):
         if value < 1:
             raise ValueError(f"`{key}` must be 1 or more, got {value}.")
-    wanted, path = _identity(name, options, budget), _folder(name, options) / _IDENTITY
-    if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        differing = [key for key in wanted if found.get(key) != wanted[key]]
-        if differing:
-            key = differing[0]
-            raise ValueError(
-                f"{path.parent} has results of another {key}, {_short(found.get(key))} and not {_short(wanted[key])}. "
-                "Give another --output, or delete the folder."
-            )
+    wanted, found = experiment.identity(options) | {"budget": budget}, _read_results(name, options)["identity"]
+    differing = [key for key in wanted if found and found.get(key) != wanted[key]]
+    if differing:
+        key = differing[0]
+        raise ValueError(
+            f"{_folder(name, options)} has results of another {key}, {_short(found.get(key))} and not "
+            f"{_short(wanted[key])}. Give another --output, or delete the folder."
+        )
     return budget
 
 
@@ -213,17 +211,16 @@ def reproduce(name: str, options: ReproductionOptions, report: Callable[[str], A
     experiment, budget = find_experiment(name), check_options(name, options)
     folder, runs = _folder(name, options), experiment.runs(options, budget)
     new_figure(1, 1)  # which needs matplotlib: better now than after hours
-    write_json = partial(_write_json, folder)
-    write_json(_IDENTITY, _identity(name, options, budget))
-    values: dict[str, Values] = {}
+    identity = experiment.identity(options) | {"budget": budget}
+    results = _read_results(name, options) | {"identity": identity, "rows": []}
+    _write_results(folder, results)
     for number, (key, run) in enumerate(runs.items(), start=1):
-        path = folder / "runs" / f"{key}.json"
-        if not path.exists():
-            _write_json(path.parent, path.name, run(path.parent / key))
+        if key not in results["runs"]:
+            results["runs"][key] = run(folder / "runs" / key)
+            _write_results(folder, results)
             report(f"{number} of {len(runs)}: {key}")
-        values[key] = json.loads(path.read_text(encoding="utf-8"))
-    rows = experiment.rows(values)
-    write_json(_RESULTS, {"title": experiment.title, "budget": budget, "runs": values, "rows": rows})
+    rows = experiment.rows({key: results["runs"][key] for key in runs})
+    _write_results(folder, results | {"rows": rows})
     table = markdown_table(rows)
     write_text_atomically(folder / _TABLE, f"{experiment.title}\n\n{table}")
     save_figure(experiment.draw(rows), folder / _PICTURE)
@@ -231,25 +228,25 @@ def reproduce(name: str, options: ReproductionOptions, report: Callable[[str], A
     return folder
 
 
-def _finished(name: str, options: ReproductionOptions, runs: Mapping[str, Any]) -> int:
-    return sum((_folder(name, options) / "runs" / f"{key}.json").exists() for key in runs)
-
-
 def _folder(name: str, options: ReproductionOptions) -> Path:
     return Path(options.output) / name
 
 
-def _identity(name: str, options: ReproductionOptions, budget: int) -> Values:
-    return {"experiment": name, "budget": budget, **find_experiment(name).identity(options)}
+def _read_results(name: str, options: ReproductionOptions) -> Values:
+    """Return the results in the folder of an experiment, whose `runs` have finished; there may be none."""
+    path = _folder(name, options) / _RESULTS
+    if path.exists():
+        return json.loads(path.read_text(encoding="utf-8"))
+    return {"title": find_experiment(name).title, "identity": {}, "runs": {}}
+
+
+def _write_results(folder: Path, results: Values) -> None:
+    write_text_atomically(folder / _RESULTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
 
 
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 40 else f"{text[:36]} …"
-
-
-def _write_json(folder: Path, name: str, value: Any) -> None:
-    write_text_atomically(folder / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:

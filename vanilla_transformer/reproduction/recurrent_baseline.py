@@ -4,7 +4,6 @@ The Transformer beside an LSTM with attention: equal steps, then equal minutes; 
 The LSTM has as many parameters as the base row of table 3, and its tokenizer, batches, loss and search.
 """
 
-import json
 import math
 import statistics
 import time
@@ -123,8 +122,7 @@ def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict
     """Train a model, and return its scores and its gradients. A run that was interrupted resumes."""
     minutes = None
     if name == EQUAL_MINUTES:
-        first = folder.parent / f"{TRANSFORMER.lower()}-seed-{seed}.json"
-        minutes = json.loads(first.read_text(encoding="utf-8"))["minutes"]
+        minutes = read_entries(folder.with_name(f"{TRANSFORMER.lower()}-seed-{seed}"))[-1]["minutes"]
     recipe, model_class = _recipe(name, seed, steps, options, folder, minutes), _model_class(name)
     train(recipe, evaluate=validation_scores, model_class=model_class)
     final = read_entries(folder)[-1]

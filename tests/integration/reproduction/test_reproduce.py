@@ -51,6 +51,8 @@ def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys):
 
     monkeypatch.setattr(table3, "train", train_two)
     assert main(["reproduce", "table3", *words]) == 75
+    found = json.loads(Path("results/table3/results.json").read_text())
+    assert [*found["runs"]] == ["base-seed-0", "one-head-seed-0"] and found["rows"] == []
     monkeypatch.setattr(table3, "train", lambda recipe, evaluate: trained.append(recipe) or train(recipe, evaluate))
     assert main(["reproduce", "table3", *words]) == 0 and len(trained) == 3
     assert main(["reproduce", "table3", *words, "--seeds", "2"]) == 0 and len(trained) == 6
@@ -66,6 +68,16 @@ def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys):
     assert Path("results/table3/figure.png").read_bytes().startswith(b"\x89PNG")
     assert Path("results/table3/table.md").read_text().splitlines()[-1].startswith("| narrow keys | 7,808 | ")
     assert "Results, table and picture are in results/table3." in capsys.readouterr().out
+
+
+def test_a_first_run_that_was_interrupted_keeps_its_budget(words, monkeypatch, capsys):
+    def interrupt(recipe, evaluate):
+        raise TrainingInterrupted("Interrupted after step 1.")
+
+    monkeypatch.setattr(table3, "train", interrupt)
+    assert main(["reproduce", "table3", *words]) == 75
+    assert main(["reproduce", "table3", *words, "--budget", "3"]) == 2
+    assert "results/table3 has results of another budget, 2 and not 3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -134,8 +146,8 @@ def test_list_names_all_experiments(capsys):
 def test_mistakes_take_one_line(words, capsys, changed, message):
     Path("results/table3").mkdir(parents=True)
     options = ReproductionOptions("results", 2, 1, words[1], "rows.yaml")
-    identity = {"experiment": "table3", "budget": 2, **table3.identity(options)}
-    Path("results/table3/experiment.json").write_text(json.dumps(identity))
+    identity = {"budget": 2, **table3.identity(options)}
+    Path("results/table3/results.json").write_text(json.dumps({"identity": identity, "runs": {}}))
     for name, content in (
         ("other.yaml", ROWS | {"base": ROWS["base"] | {"dropout": 0.2}}),
         ("wrong.yaml", {"rows": {}}),

@@ -98,14 +98,14 @@ class OptimizationArguments:
         default=None,
         metadata={
             "help": "Steps of growing learning rate; 4,000 in the paper (section 5.3). Default: a tenth of the "
-            "planned steps, at most 4,000."
+            "planned steps, at most 4,000; with noam from scratch at least 2,000 or three tenths, whichever is less."
         },
     )
     learning_rate_scale: float | None = field(
         default=None,
         metadata={
             "help": "Factor of the learning rate of equation 3. Not in the paper. Default: 1, or less after a default "
-            "warm-up below 2,000 steps, for a peak that falls with a shorter warm-up."
+            "warm-up below 2,000 steps, for a peak that is not above that of 2,000 steps."
         },
     )
     learning_rate: float | None = field(

@@ -19,9 +19,8 @@ from .train_step import compute_gradient
 
 logger = logging.getLogger(__name__)
 
-_WARMUP_SHARE = 0.1  # of the planned steps
-# A shorter warm-up raises the peak of equation 3, at which training does not start: there it falls by the sixth root.
-_FULL_RATE_FROM, _SCALE_EXPONENT = 2000, 2 / 3
+_FULL_RATE_FROM = 2000  # A shorter warm-up raises the peak of equation 3, at which training does not start.
+_WARMUP_SHARE, _SHORT_WARMUP_SHARE = 0.1, 0.3  # of the planned steps
 _TIMED_STEPS, _UNTIMED_STEPS = 6, 2  # the first ones allocate memory
 
 
@@ -47,8 +46,9 @@ def derive_schedule(
 
     The paper's 100,000 steps are the most. Without `num_train_epochs` and `max_minutes`, the corpus decides: training
     from scratch has 20,000 steps, but at least 20 and at most 100 epochs; fine-tuning 2,000, and 3 to 20. The warm-up
-    is a tenth of the planned steps, at most the paper's 4,000. After a derived warm-up
-    below 2,000 steps, the peak of equation 3 falls by the sixth root of the warm-up instead of growing.
+    is a tenth of the planned steps, at most the paper's 4,000; with equation 3 from scratch at least 2,000 or three
+    tenths, whichever is less. After a derived warm-up below 2,000 steps, the peak of equation 3 is that of 2,000 steps
+    from scratch, and lower in fine-tuning.
 
     Args:
         seconds_per_step: With it, no more steps are planned than fit into `max_minutes`.
@@ -61,9 +61,19 @@ def derive_schedule(
         max_steps = planned
     warmup_steps, scale = known["warmup_steps"], known["learning_rate_scale"]
     if warmup_steps is None:
-        warmup_steps = min(PAPER_WARMUP_STEPS, max(1, round(_WARMUP_SHARE * planned)))
-        scale = min(1.0, (warmup_steps / _FULL_RATE_FROM) ** _SCALE_EXPONENT) if scale is None else scale
+        warmup_steps, derived_scale = _derive_warmup(recipe, planned)
+        scale = derived_scale if scale is None else scale
     return Schedule(max_steps, warmup_steps, 1.0 if scale is None else scale)
+
+
+def _derive_warmup(recipe: Recipe, planned: int) -> tuple[int, float]:
+    """Return the warm-up of a run with so many steps, and the scale of equation 3 that goes with it."""
+    steps, scale_exponent = _WARMUP_SHARE * planned, 2 / 3
+    if recipe.optimization.lr_scheduler == NOAM and recipe.fine_tuning.init_from is None:
+        steps = max(steps, min(_SHORT_WARMUP_SHARE * planned, _FULL_RATE_FROM))
+        scale_exponent = 1 / 2  # the peak of every shorter warm-up is that of 2,000 steps
+    warmup_steps = min(PAPER_WARMUP_STEPS, max(1, round(steps)))
+    return warmup_steps, min(1.0, (warmup_steps / _FULL_RATE_FROM) ** scale_exponent)
 
 
 def _known_schedule(recipe: Recipe, before: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,14 +33,14 @@ def test_train_keeps_the_derived_warm_up_when_it_resumes(corpus, tmp_path, monke
     given = UNSET | {"max_minutes": 60, "logging_steps": 1, "save_steps": 2}
     given |= {"validation_source": None, "validation_target": None}
     kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **given)), monkeypatch, 3)
-    assert "Training has at most 20 steps" in caplog.text and "warmup_steps 2, learning_rate_scale 0.0" in caplog.text
+    assert "Training has at most 20 steps" in caplog.text and "warmup_steps 6, learning_rate_scale 0.0" in caplog.text
     before = load_progress(tmp_path / "out" / "checkpoint-2")["recipe"]
     speed[0] = 60.0  # a faster machine
     recipe = parse_recipe(flags(corpus, tmp_path / "out", **given | {"max_steps": 6}))
     folder = train(recipe, evaluate=no_scores)
     after = json.loads((folder / "recipe.json").read_text())
     names = ("warmup_steps", "learning_rate_scale")
-    assert [before[name] for name in names] == [after[name] for name in names] == [2, 0.001 ** (2 / 3)]
+    assert [before[name] for name in names] == [after[name] for name in names] == [6, 0.003**0.5]
     assert (before["max_steps"], after["max_steps"]) == (100_000, 6)
     caplog.clear()
     assert train(recipe, evaluate=no_scores) == folder and "is finished" in caplog.text
@@ -84,8 +84,8 @@ def test_plan_run_measures_speed_and_advises(corpus, tmp_path):
     recipe = parse_recipe(flags(corpus, tmp_path / "out", **UNSET, max_minutes=0.5))
     plan = plan_run(recipe, timed_steps=1)
     assert plan["planned_steps"] * plan["seconds_per_step"] == pytest.approx(30, abs=plan["seconds_per_step"])
-    # A tenth of the steps of half a minute, timed twice.
-    assert 0.02 < plan["peak_at_step"] / plan["planned_steps"] < 0.5
+    # Three tenths of the steps of half a minute, timed twice.
+    assert 0.06 < plan["peak_at_step"] / plan["planned_steps"] < 1.5
     assert plan["advice"][0] == "Rules of thumb for training on 40 pairs:"
     assert not (tmp_path / "out").exists()
 

@@ -38,15 +38,16 @@ def record_of(recipe, *speed):
         ({}, 5300, None, (100_000, 4000, 1.0)),  # the paper's corpus and its base model
         ({}, 209, None, (20_000, 2000, 1.0)),
         ({}, 2000, None, (40_000, 4000, 1.0)),
-        ({}, 30, None, (3000, 300, 0.282)),
-        ({}, 1, None, (100, 10, 0.029)),
-        ({"max_steps": 5}, 209, None, (5, 1, 0.006)),
-        ({"learning_rate_scale": 0}, 30, None, (3000, 300, 0.0)),
-        ({"num_train_epochs": 2.5}, 209, None, (523, 52, 0.088)),
-        ({"num_train_epochs": 1, "max_steps": 300}, 209, None, (209, 21, 0.048)),
-        ({"max_minutes": 4}, 209, 0.4, (100_000, 60, 0.097)),
-        ({"max_minutes": 4, "max_steps": 300}, 209, 0.4, (300, 30, 0.061)),
-        ({"max_minutes": 4, "num_train_epochs": 1}, 209, 0.4, (209, 21, 0.048)),
+        ({}, 30, None, (3000, 900, 0.671)),
+        ({}, 1, None, (100, 30, 0.122)),
+        ({"max_steps": 2}, 209, None, (2, 1, 0.022)),
+        ({"max_steps": 8000}, 209, None, (8000, 2000, 1.0)),
+        ({"learning_rate_scale": 0}, 30, None, (3000, 900, 0.0)),
+        ({"num_train_epochs": 2.5}, 209, None, (523, 157, 0.28)),
+        ({"num_train_epochs": 1, "max_steps": 300}, 209, None, (209, 63, 0.177)),
+        ({"max_minutes": 4}, 209, 0.4, (100_000, 180, 0.3)),
+        ({"max_minutes": 4, "max_steps": 300}, 209, 0.4, (300, 90, 0.212)),
+        ({"max_minutes": 4, "num_train_epochs": 1}, 209, 0.4, (209, 63, 0.177)),
         ({"max_minutes": 4} | LINEAR, 209, 0.4, (600, 60, 0.097)),
         ({"init_from": "a"}, 36, None, (720, 72, 0.109)),
         ({"init_from": "a"}, 1500, None, (4500, 450, 0.37)),
@@ -75,7 +76,7 @@ def test_derive_schedule_keeps_the_values_of_the_run_to_resume(values, expected)
 
 def test_check_same_run_refuses_another_warm_up_than_was_derived():
     before = record_of(recipe_of(max_minutes=4), 209, 0.4)
-    with pytest.raises(ValueError, match="different values of warmup_steps was 60 and is 100"):
+    with pytest.raises(ValueError, match="different values of warmup_steps was 180 and is 100"):
         check_same_run(before, flatten(recipe_of(max_minutes=4, warmup_steps=100)))
 
 
@@ -99,8 +100,8 @@ def test_describe_schedule_names_derived_values():
     given = recipe_of(max_minutes=4)
     line = describe_schedule(given, derive_schedule(given, 209, 0.4), 209, 0.4)
     assert line == (
-        "Training has at most 600 steps (2.9 epochs) and 4 minutes, with a warm-up of 60 steps. "
-        "Derived: max_steps 100,000, warmup_steps 60, learning_rate_scale 0.0965."
+        "Training has at most 600 steps (2.9 epochs) and 4 minutes, with a warm-up of 180 steps. "
+        "Derived: max_steps 100,000, warmup_steps 180, learning_rate_scale 0.3."
     )
     given = recipe_of(**GIVEN, learning_rate_scale=1)
     assert "Derived" not in describe_schedule(given, derive_schedule(given, 209), 209, None)

@@ -1,5 +1,6 @@
 """Table 3 of the paper: one training run for each row and seed, with equal steps, on Multi30k English-German."""
 
+import json
 import math
 import re
 import statistics
@@ -126,6 +127,8 @@ def _train(name: str, row: Mapping[str, Any], seed: int, steps: int, data: str, 
     final = read_entries(folder)[-1]
     model = recipe.model
     values = {each: final[each] for each in ("validation_loss", "bleu", "chrf", "minutes", "step")}
+    machine = json.loads((folder / "machine.json").read_text(encoding="utf-8"))  # may differ within a table
+    values |= {each: machine[each] for each in ("hardware", "mixed_precision")}
     parameters = count_parameters(model, recipe.data.vocab_size)
     return {"row": name, "seed": seed, "parameters": parameters, "paper": row.get("paper"), **values}
 

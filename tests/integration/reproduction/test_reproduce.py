@@ -63,6 +63,7 @@ def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys):
     losses = [found["runs"][f"base-seed-{seed}"]["validation_loss"] for seed in (0, 1)]
     assert base["perplexity"] == pytest.approx(sum(map(math.exp, losses)) / 2) and base["seeds"] == 2
     assert base["±"] == pytest.approx(abs(math.exp(losses[0]) - math.exp(losses[1])) / 2) and one["step"] == 2
+    assert one["mixed_precision"] == "no" and "torch uses" in one["hardware"]
     assert (base["paper: perplexity"], base["paper: BLEU"]) == (4.5, 25.5)
     assert found["rows"][1]["paper: BLEU"] is None
     assert Path("results/table3/figure.png").read_bytes().startswith(b"\x89PNG")

@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from tests.tiny import tiny_model
-from tests.tiny_runs import no_scores
+from tests.tiny_runs import ROOT, no_scores
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.reproduction import EXPERIMENTS, ReproductionOptions, recurrent_baseline, reproduce, table3
+from vanilla_transformer.reproduction.experiments import markdown_table
 from vanilla_transformer.reproduction.table3 import count_parameters, read_rows, recipe_of
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
@@ -69,6 +70,12 @@ def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys):
     assert Path("results/table3/figure.png").read_bytes().startswith(b"\x89PNG")
     assert Path("results/table3/table.md").read_text().splitlines()[-1].startswith("| narrow keys | 7,808 | ")
     assert "Results, table and picture are in results/table3." in capsys.readouterr().out
+
+
+def test_docs_have_the_table_of_the_committed_runs():
+    found = json.loads((ROOT / "docs" / "results" / "table3" / "results.json").read_text())
+    assert found["identity"]["rows"] == read_rows(None)
+    assert markdown_table(table3.rows(found["runs"])) in (ROOT / "docs" / "reproduce.md").read_text()
 
 
 def test_a_first_run_that_was_interrupted_keeps_its_budget(words, monkeypatch, capsys):

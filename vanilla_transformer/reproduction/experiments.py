@@ -184,7 +184,7 @@ def check_options(name: str, options: ReproductionOptions) -> int:
     for key, value in (("budget", budget), ("seeds", options.seeds)):
         if value < 1:
             raise ValueError(f"`{key}` must be 1 or more, got {value}.")
-    wanted, found = experiment.identity(options) | {"budget": budget}, _read_results(name, options)["identity"]
+    wanted, found = _identity(experiment, options, budget), _read_results(name, options)["identity"]
     differing = [key for key in wanted if found and found.get(key) != wanted[key]]
     if differing:
         key = differing[0]
@@ -211,8 +211,7 @@ def reproduce(name: str, options: ReproductionOptions, report: Callable[[str], A
     experiment, budget = find_experiment(name), check_options(name, options)
     folder, runs = _folder(name, options), experiment.runs(options, budget)
     new_figure(1, 1)  # which needs matplotlib: better now than after hours
-    identity = experiment.identity(options) | {"budget": budget}
-    results = _read_results(name, options) | {"identity": identity, "rows": []}
+    results = _read_results(name, options) | {"identity": _identity(experiment, options, budget), "rows": []}
     _write_results(folder, results)
     for number, (key, run) in enumerate(runs.items(), start=1):
         if key not in results["runs"]:
@@ -230,6 +229,10 @@ def reproduce(name: str, options: ReproductionOptions, report: Callable[[str], A
 
 def _folder(name: str, options: ReproductionOptions) -> Path:
     return Path(options.output) / name
+
+
+def _identity(experiment: Experiment, options: ReproductionOptions, budget: int) -> Values:
+    return experiment.identity(options) | {"budget": budget}
 
 
 def _read_results(name: str, options: ReproductionOptions) -> Values:

@@ -16,7 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
+
 from .recipe import Recipe
+from .recipe_checks import check_alignment_layer
 
 HEAD = 0  # of the layer that is trained
 
@@ -35,18 +39,27 @@ class GuidedAlignment:
     weight: float
 
 
-def create_guided_alignment(recipe: Recipe) -> GuidedAlignment | None:
+def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) -> GuidedAlignment | None:
     """
     Return the guided alignment of a recipe, or None.
 
     By default, the layer is the last but one of the decoder (Garg et al., 2019), but not the first one of several: it
     would have to align the next word from the embeddings of the words before it.
+
+    Args:
+        config: Of the model that is trained.
+
+    Raises:
+        ValueError: the model has no such layer, or is a model for long sequences.
     """
     if recipe.data.train_alignments is None:
         return None
-    layer, layers = recipe.optimization.alignment_layer, recipe.model.decoder_layers
+    if isinstance(config, VanillaTransformerLongConfig):
+        raise ValueError("`train_alignments` must be given for models with full attention only. Leave it out.")
+    layer, layers = recipe.optimization.alignment_layer, config.decoder_layers
     if layer is None:
         layer = min(layers - 1, max(1, layers - 2))
+    check_alignment_layer(layer, layers)
     return GuidedAlignment(layer, recipe.optimization.alignment_weight)
 
 

@@ -161,9 +161,8 @@ def _check_guided_alignment(recipe: "Recipe") -> None:
         if options.alignment_layer is not None:
             raise ValueError("`alignment_layer` must be given with `train_alignments`, got it without. Leave it out.")
         return
-    if options.alignment_layer is not None and options.alignment_layer >= layers:
-        rule = f"below `decoder_layers`={layers}, counted from 0"
-        raise ValueError(f"`alignment_layer` must be {rule}, got {options.alignment_layer}.")
+    if options.alignment_layer is not None and recipe.fine_tuning.init_from is None:
+        check_alignment_layer(options.alignment_layer, layers)
     reasons = {}
     if options.attn_implementation not in (None, "sdpa", "eager"):
         name = f"attn_implementation: {options.attn_implementation}"
@@ -172,6 +171,12 @@ def _check_guided_alignment(recipe: "Recipe") -> None:
         reason = "their attention to the source may have no softmax, and reversible layers compute it twice"
         reasons["the keys of models for long sequences"] = reason
     _refuse_together("train_alignments", reasons)
+
+
+def check_alignment_layer(layer: int, layers: int) -> None:
+    """Refuse a layer that a decoder with so many layers does not have."""
+    if layer >= layers:
+        raise ValueError(f"`alignment_layer` must be below `decoder_layers`={layers}, counted from 0, got {layer}.")
 
 
 def _check_trackers(report_to: str | None) -> None:

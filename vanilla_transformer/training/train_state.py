@@ -141,7 +141,7 @@ class TrainState:
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
         # Without memory; with FSDP2 and fp8 only, whose models do not decode.
         self._skeleton: VanillaTransformerForConditionalGeneration | None = None
-        options, guided_alignment = self.recipe.optimization, create_guided_alignment(self.recipe)
+        options, guided_alignment = self.recipe.optimization, create_guided_alignment(self.recipe, model.config)
         if guided_alignment is not None:
             model.config.alignment_heads = [[guided_alignment.layer, HEAD]]
         if options.fsdp or options.mixed_precision == "fp8":

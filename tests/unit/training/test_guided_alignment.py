@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from tests.tiny import tiny_model
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.alignments import token_spans
 from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
@@ -125,6 +127,19 @@ def test_recipe_aligns_any_text_that_training_reads_at_once():
 
 @pytest.mark.parametrize(("layers", "layer"), [(1, 0), (2, 1), (3, 1), (6, 4)])
 def test_create_guided_alignment_trains_the_last_layer_but_one_and_never_the_first_of_several(layers, layer):
-    assert create_guided_alignment(parse_recipe(recipe_words(decoder_layers=layers))) == GuidedAlignment(layer, 0.3)
-    recipe = parse_recipe(recipe_words(decoder_layers=layers, alignment_layer=0, alignment_weight=0.05))
-    assert create_guided_alignment(recipe) == GuidedAlignment(0, 0.05)
+    config = VanillaTransformerConfig(decoder_layers=layers)
+    tuned = {"init_from": "x", "decoder_layers": None}  # the model's own layers count
+    for changes in ({"decoder_layers": layers}, tuned):
+        assert create_guided_alignment(parse_recipe(recipe_words(**changes)), config) == GuidedAlignment(layer, 0.3)
+        recipe = parse_recipe(recipe_words(**changes, alignment_layer=0, alignment_weight=0.05))
+        assert create_guided_alignment(recipe, config) == GuidedAlignment(0, 0.05)
+
+
+def test_create_guided_alignment_refuses_models_that_cannot_have_it():
+    recipe = parse_recipe(recipe_words(init_from="x", alignment_layer=7))
+    config = VanillaTransformerConfig(decoder_layers=8)
+    assert create_guided_alignment(recipe, config) == GuidedAlignment(7, 0.3)
+    with pytest.raises(ValueError, match="`alignment_layer` must be below `decoder_layers`=7, .* got 7"):
+        create_guided_alignment(recipe, VanillaTransformerConfig(decoder_layers=7))
+    with pytest.raises(ValueError, match="`train_alignments` must be given for models with full attention only"):
+        create_guided_alignment(recipe, VanillaTransformerLongConfig())

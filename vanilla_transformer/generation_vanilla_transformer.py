@@ -114,7 +114,8 @@ class PaperGenerationMixin(GenerationMixin):
         search = None
         if self.fast_search is not None:
             search = self.fast_search(self, [levels[0] | changes, *levels[1:]], ids, logits_processor, criteria)
-        beams_of_library = search is None and (closest(levels, "num_beams") or 1) > 1
+        by_library = search is None and kwargs.get("custom_generate") is None
+        beams_of_library = by_library and (closest(levels, "num_beams") or 1) > 1
         if beams_of_library:
             check_hooks()
         if search is not None:

@@ -517,6 +517,15 @@ def test_assisted_generation_stops_at_source_length_plus_margin():
     assert outputs.shape[1] - 1 == 3 + MARGIN
 
 
+def test_generate_returns_what_a_custom_function_decodes():
+    def decode(model, input_ids, logits_processor, stopping_criteria, generation_config, **model_kwargs):
+        assert not generation_config.return_dict_in_generate
+        return input_ids + EOS
+
+    outputs = partly_trained_model().generate(torch.tensor(SOURCES[:1]), num_beams=2, custom_generate=decode)
+    assert outputs.tolist() == [[START + EOS]] * 2
+
+
 def test_generate_beyond_max_position_embeddings_does_not_warn_for_sinusoids(transformers_warnings):
     model = without_eos(build(lm_head_bias=True, max_position_embeddings=5))
     model.generate(torch.tensor([[5, EOS]]), max_new_tokens=9, num_beams=1)

@@ -7,30 +7,45 @@ from typing import Any
 
 import torch
 
-from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+from vanilla_transformer.decoding.pretrained import hash_model, load_seq2seq, load_tokenizer
+from vanilla_transformer.decoding.segments import begin_with_languages
 from vanilla_transformer.evaluation.plots import draw_attention, token_labels
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.text.languages import NO_DIRECTION
+from vanilla_transformer.user_input import check_local_model
 
 
 def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """Return the one run."""
-    if options.model is None:
-        raise ValueError("Name a trained model by --model, such as runs/demo of `vanilla-transformer demo`.")
     return {"attention": partial(measure, options.model, options.sentence, budget)}
 
 
 def identity(options: Any) -> dict[str, Any]:
-    """Return the model and the sentence."""
-    return {"model": options.model, "sentence": options.sentence}
+    """Return the model, the hashes of a local one, and the sentence.
+
+    Raises:
+        ValueError: there is no model.
+    """
+    if options.model is None:
+        raise ValueError("Name a trained model by --model, such as runs/demo of `vanilla-transformer demo`.")
+    check_local_model(options.model)
+    files = hash_model(options.model) if Path(options.model).is_dir() else {}
+    return {"model": options.model, "files": files, "sentence": options.sentence}
 
 
 @torch.no_grad()
 def measure(name: str, sentence: str, most_layers: int, folder: Path | None = None) -> dict[str, Any]:
-    """Return the tokens, and the weights of each head of the last layers, `(layers, heads, length, length)`."""
+    """Return the tokens, and the weights of each head of the last layers, `(layers, heads, length, length)`.
+
+    Raises:
+        ValueError: a language is missing, or the encoder's attention has no weights.
+    """
     model, tokenizer = load_seq2seq(name, "can be looked into"), load_tokenizer(name)
     model.set_attn_implementation("eager")  # the only implementation that returns the weights
-    ids = torch.tensor(encode_sentences(tokenizer, [sentence]))
+    ids = torch.tensor(begin_with_languages(tokenizer, encode_sentences(tokenizer, [sentence]), NO_DIRECTION))
     attentions = model.get_encoder()(input_ids=ids, output_attentions=True).attentions
+    if not attentions:
+        raise ValueError(f"The encoder of {name} must have softmax attention, got {model.config.layer_type}.")
     first = max(0, len(attentions) - most_layers)
     weights = [attention[0].tolist() for attention in attentions[first:]]
     return {"tokens": token_labels(tokenizer, ids[0].tolist()), "first_layer": first + 1, "weights": weights}

@@ -185,12 +185,11 @@ def check_options(name: str, options: ReproductionOptions) -> int:
         if value < 1:
             raise ValueError(f"`{key}` must be 1 or more, got {value}.")
     wanted, found = _identity(experiment, options, budget), _read_results(name, options)["identity"]
-    differing = [key for key in wanted if found and found.get(key) != wanted[key]]
-    if differing:
-        key = differing[0]
+    if found and found != wanted:
+        key, before, now = _first_difference("settings", found, wanted)
         raise ValueError(
-            f"{_folder(name, options)} has results of another {key}, {_short(found.get(key))} and not "
-            f"{_short(wanted[key])}. Give another --output, or delete the folder."
+            f"{_folder(name, options)} has results of another {key}, {before!r} and not {now!r}. Give another "
+            "--output, or delete the folder."
         )
     return budget
 
@@ -231,6 +230,14 @@ def _folder(name: str, options: ReproductionOptions) -> Path:
     return Path(options.output) / name
 
 
+def _first_difference(name: str, before: Any, now: Any) -> tuple[str, Any, Any]:
+    """Return the name of the first value in which two mappings differ, at any depth, and both values."""
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        return name, before, now
+    key = next(key for key in [*now, *before] if before.get(key) != now.get(key))
+    return _first_difference(key, before.get(key), now.get(key))
+
+
 def _identity(experiment: Experiment, options: ReproductionOptions, budget: int) -> Values:
     return experiment.identity(options) | {"budget": budget}
 
@@ -245,11 +252,6 @@ def _read_results(name: str, options: ReproductionOptions) -> Values:
 
 def _write_results(folder: Path, results: Values) -> None:
     write_text_atomically(folder / _RESULTS, json.dumps(results, indent=2, ensure_ascii=False) + "\n")
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 40 else f"{text[:36]} …"
 
 
 def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -25,6 +25,7 @@ from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.metrics import read_entries
 from vanilla_transformer.training.recipe import Recipe
+from vanilla_transformer.training.run_arguments import ModelArguments
 from vanilla_transformer.training.run_folder import RunFolder
 from vanilla_transformer.training.train_step import train_step
 from vanilla_transformer.training.trainer import prepare_run, train
@@ -59,7 +60,8 @@ def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]
 def settings(options: Any) -> dict[str, dict[str, Any]]:
     """Return the settings of both models: the first row of table 3, and what differs for the LSTM."""
     base = next(iter(read_rows(options.rows).values()))
-    lstm = base | {"d_model": int(_WIDER * base["d_model"]), "max_grad_norm": _MAX_GRAD_NORM, "compile": False}
+    width = base.get("d_model", ModelArguments().d_model)
+    lstm = base | {"d_model": int(_WIDER * width), "max_grad_norm": _MAX_GRAD_NORM, "compile": False}
     return {TRANSFORMER: base, EQUAL_STEPS: lstm, EQUAL_MINUTES: lstm}
 
 
@@ -122,7 +124,10 @@ def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict
     """Train a model, and return its scores and its gradients. A run that was interrupted resumes."""
     minutes = None
     if name == EQUAL_MINUTES:
-        minutes = read_entries(folder.with_name(f"{TRANSFORMER.lower()}-seed-{seed}"))[-1]["minutes"]
+        first = folder.with_name(f"{TRANSFORMER.lower()}-seed-{seed}")
+        if not (entries := read_entries(first)):
+            raise ValueError(f"There is no run {first}, whose minutes count. Give another --output.")
+        minutes = entries[-1]["minutes"]
     recipe, model_class = _recipe(name, seed, steps, options, folder, minutes), _model_class(name)
     train(recipe, evaluate=validation_scores, model_class=model_class)
     final = read_entries(folder)[-1]

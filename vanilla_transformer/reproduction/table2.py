@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from vanilla_transformer.evaluation.plots import new_figure
-from vanilla_transformer.training.metrics import read_entries
+from vanilla_transformer.training.metrics import METRICS_FILE, read_entries
 
 # The paper's rows: BLEU on newstest2014 from English to German and to French, and operations of training for both.
 PAPER: tuple[tuple[str, float | None, float | None, float | None, float | None], ...] = (
@@ -30,14 +30,26 @@ _SIZE, _ROUNDS = 1024, 5  # of the matrices that measure this machine
 
 def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """Return the one run."""
-    if options.model is None or not (Path(options.model) / "metrics.jsonl").is_file():
-        raise ValueError(f"Name the folder of a run of `train` by --model, got {options.model}.")
     return {"run": partial(measure, options.model, budget)}
 
 
 def identity(options: Any) -> dict[str, Any]:
-    """Return the run."""
-    return {"model": options.model}
+    """Return the run and the scores of its final model."""
+    return {"model": options.model, "final": _final_entry(options.model)}
+
+
+def _final_entry(name: str | None) -> dict[str, Any]:
+    """Return the last entry with BLEU of a run.
+
+    Raises:
+        ValueError: it is not a run, or has no BLEU.
+    """
+    if name is None or not Path(name, METRICS_FILE).is_file():
+        raise ValueError(f"Name the folder of a run of `train` by --model, got {name}.")
+    scored = [entry for entry in read_entries(Path(name)) if "bleu" in entry]
+    if not scored:
+        raise ValueError(f"{name} must have validated BLEU, as `train` does with a validation text.")
+    return scored[-1]
 
 
 def measure(name: str, rounds: int, folder: Path | None = None) -> dict[str, Any]:
@@ -46,15 +58,12 @@ def measure(name: str, rounds: int, folder: Path | None = None) -> dict[str, Any
     The paper multiplies the training time, the number of GPUs and an estimate of the operations per second that each
     one sustains. Here these are measured, by products of matrices on the device that training would use.
     """
-    final = [entry for entry in read_entries(Path(name)) if "bleu" in entry][-1:]
-    if not final:
-        raise ValueError(f"{name} must have validated BLEU, as `train` does with a validation text.")
-    machine = Path(name, "machine.json")
+    final, machine = _final_entry(name), Path(name, "machine.json")
     processes = json.loads(machine.read_text(encoding="utf-8"))["processes"] if machine.is_file() else 1
-    seconds, speed = 60 * final[0]["minutes"], sustained(rounds)
+    seconds, speed = 60 * final["minutes"], sustained(rounds)
     return {
         "run": Path(name).name,
-        "bleu": final[0]["bleu"],
+        "bleu": final["bleu"],
         "hours": seconds / 3600,
         "processes": processes,
         "operations_per_second": speed,

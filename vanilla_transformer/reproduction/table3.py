@@ -46,17 +46,34 @@ def read_rows(path: str | None) -> dict[str, dict[str, Any]]:
     wrong = [name for name, row in found["rows"].items() if not isinstance(row, dict | None)]
     if wrong or not found["rows"]:
         raise ValueError(f"`rows` in {file} must be mappings of settings, got {wrong[:1] or 'none'}.")
-    return {str(name): found["recipe"] | found["base"] | (row or {}) for name, row in found["rows"].items()}
+    rows = {str(name): found["recipe"] | found["base"] | (row or {}) for name, row in found["rows"].items()}
+    for name, row in rows.items():
+        match row.get("paper"):
+            case None | [int() | float() | None, int() | float() | None]:
+                continue
+        raise ValueError(f"`paper` of the row {name} in {file} must be [perplexity, BLEU], got {row['paper']!r}.")
+    return rows
 
 
 def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
-    """Return a training run for each row and seed; all rows have a run before one has two."""
+    """Return a training run for each row and seed; all rows have a run before one has two.
+
+    Raises:
+        ValueError: a setting of a row is unknown or wrong, or two rows would have the same folder.
+        OSError: a file is missing.
+    """
     table = read_rows(options.rows)
-    text_files(options.data)
+    folders = {name: re.sub(r"[\W_]+", "-", name.lower()).strip("-") for name in table}
+    for name, row in table.items():
+        try:
+            recipe_of(row, 0, budget, options.data, Path(options.output))
+        except ValueError as error:
+            raise ValueError(f"The row {name} is wrong: {error}") from error
+        same = [other for other in table if folders[other] == folders[name]]
+        if len(same) > 1:
+            raise ValueError(f"The names of rows must differ in letters or digits, got {same[0]!r} and {same[1]!r}.")
     return {
-        f"{re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')}-seed-{seed}": partial(
-            _train, name, row, seed, budget, options.data
-        )
+        f"{folders[name]}-seed-{seed}": partial(_train, name, row, seed, budget, options.data)
         for seed in range(options.seeds)
         for name, row in table.items()
     }

@@ -2,13 +2,14 @@
 
 import json
 import math
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.tiny import tiny_model
+from tests.tiny import tiny_long_model, tiny_model
 from tests.tiny_runs import ROOT, no_scores
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
@@ -98,7 +99,7 @@ def test_dry_run_writes_nothing(words, capsys, name, runs, steps):
     assert not Path("results").exists()
 
 
-def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(words, monkeypatch):
+def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(words, monkeypatch, capsys):
     trained, train = [], recurrent_baseline.train
 
     def train_one(recipe, evaluate, model_class):
@@ -127,6 +128,11 @@ def test_recurrent_baseline_trains_equal_steps_and_equal_minutes_and_continues(w
     assert not (folder / "runs" / "speed").exists()
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert main(["reproduce", "recurrent-baseline", *words]) == 0 and len(trained) == 3
+    shutil.rmtree(folder / "runs")
+    del found["runs"]["lstm-equal-minutes-seed-0"]
+    (folder / "results.json").write_text(json.dumps(found))
+    assert main(["reproduce", "recurrent-baseline", *words]) == 2
+    assert "There is no run results/recurrent-baseline/runs/transformer-seed-0, whose" in capsys.readouterr().err
 
 
 def test_list_names_all_experiments(capsys):
@@ -142,7 +148,7 @@ def test_list_names_all_experiments(capsys):
         (["table3", "--budget", "0"], "`budget` must be 1 or more, got 0"),
         (["table3", "--seeds", "0"], "`seeds` must be 1 or more, got 0"),
         (["table3", "--budget", "3"], "results/table3 has results of another budget, 2 and not 3"),
-        (["table3", "--rows", "other.yaml"], "results/table3 has results of another rows"),
+        (["table3", "--rows", "other.yaml"], "results/table3 has results of another dropout, 0.1 and not 0.2"),
         (["table3", "--rows", "wrong.yaml"], "wrong.yaml must have the mappings base, recipe, rows"),
         (["table3", "--rows", "list.yaml"], "`rows` in list.yaml must be mappings of settings, got"),
         (["table3", "--rows", "none.yaml"], "none.yaml"),
@@ -165,6 +171,27 @@ def test_mistakes_take_one_line(words, capsys, changed, message):
     assert main(["reproduce", *changed[:1], *words, *changed[1:]]) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert message.split(", .*, ")[0] in error and message.split(", .*, ")[-1] in error
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"worse": {"dropuot": 0.2}}, "The row worse is wrong: There is no flag 'dropuot'. Did you mean 'dropout'?"),
+        ({"worse": {"paper": 25.8}}, "`paper` of the row worse in rows.yaml must be [perplexity, BLEU], got 25.8"),
+        ({"worse": {"paper": [25.8]}}, "`paper` of the row worse in rows.yaml must be [perplexity, BLEU], got [25.8]"),
+        ({"worse +": {}, "worse -": {}}, "must differ in letters or digits, got 'worse +' and 'worse -'"),
+    ],
+)
+def test_mistakes_in_rows_are_found_before_the_first_run(words, capsys, rows, message):
+    Path("rows.yaml").write_text(yaml.safe_dump(ROWS | {"rows": {"base": {}, **rows}}, sort_keys=False))
+    assert main(["reproduce", "table3", *words]) == 2
+    assert message in capsys.readouterr().err and not Path("results").exists()
+
+
+def test_rows_of_any_script_have_folders(words):
+    Path("rows.yaml").write_text(yaml.safe_dump(ROWS | {"rows": {"größer": {}, "больше": {}}}, allow_unicode=True))
+    options = ReproductionOptions("results", 2, 1, words[1], "rows.yaml")
+    assert {*table3.runs(options, 2)} == {"größer-seed-0", "больше-seed-0"}
 
 
 def test_rows_of_the_package_are_recipes(words):
@@ -217,6 +244,11 @@ def test_figures_show_the_heads_of_the_last_layers(tmp_path, tiny_tokenizer, cap
     assert all(0 <= row["mean distance in tokens"] < size for row in found["rows"])
     assert main(["reproduce", "figures", "--output", str(tmp_path / "other")]) == 2
     assert "Name a trained model by --model" in capsys.readouterr().err
+    save_model_folder(tiny_long_model(), tiny_tokenizer, folder)
+    assert main(["reproduce", "figures", *words]) == 2
+    assert "figures has results of another config.json" in capsys.readouterr().err
+    assert main(["reproduce", "figures", *words, "--output", str(tmp_path / "other")]) == 2
+    assert "must have softmax attention, got linear_attention" in capsys.readouterr().err
 
 
 def test_table2_has_the_run_beside_the_rows_of_the_paper(tmp_path, capsys):
@@ -234,6 +266,8 @@ def test_table2_has_the_run_beside_the_rows_of_the_paper(tmp_path, capsys):
     assert own["operations"] == pytest.approx(180 * 2 * own["operations_per_second"]) and own["hours"] == 0.05
     assert [row["model"] for row in found["rows"]][-2:] == ["Transformer (big)", "mine, 0.05 hours"]
     assert found["rows"][-1]["BLEU here"] == 30.0 and found["rows"][-2]["FLOPs EN-DE"] == 2.3e19
+    (run / "metrics.jsonl").write_text('{"bleu": 35.0, "step": 1, "minutes": 3.0}\n')
+    assert main(words) == 2 and "has results of another bleu, 30.0 and not 35.0" in capsys.readouterr().err
 
 
 def test_reproduce_needs_matplotlib_before_it_starts(tmp_path, monkeypatch, capsys):

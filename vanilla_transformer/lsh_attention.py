@@ -27,7 +27,7 @@ from .reversible import Replay, compute
 
 # Score of a position with itself, low enough to matter only without other keys (section 2, "Causal masking").
 SELF_SCORE = -1e5
-# Bucket of the padding that fills the last chunk; it is sorted after all other buckets.
+# Bucket of padding, which is sorted after all others: chunks of tokens do not depend on it.
 _PADDING_BUCKET = 2**30
 
 
@@ -98,6 +98,7 @@ def chunked_lsh_attention(
     added = -length % chunk_size
     buckets = nn.functional.pad(buckets, (0, added), value=_PADDING_BUCKET)
     padding = nn.functional.pad(padding, (0, 0, 0, added)).squeeze(-1).unsqueeze(1)  # (B, 1, 1, L)
+    buckets = buckets.masked_fill(~padding, _PADDING_BUCKET)
     query_keys, value = (nn.functional.pad(states, (0, 0, 0, added)) for states in (query_keys, value))
     order = buckets.argsort(dim=-1, stable=True)  # (B, H, R, L): by bucket, then by position
     chunks = order.argsort(dim=-1).div(chunk_size, rounding_mode="floor")  # (B, H, R, L): chunk of each position

@@ -40,7 +40,7 @@ def quadratic_lsh_attention(query_keys, value, buckets, padding, is_causal, chun
 
     A query attends to a key if, in any round, both are in the same bucket and the key is in the query's chunk of the
     sorted positions or in the previous one. It attends to itself only if there is no other key. `padding` is True for
-    tokens.
+    tokens; the other positions are sorted after them.
     """
     batch, heads, length, _ = query_keys.shape
     keys = query_keys / query_keys.norm(dim=-1, keepdim=True)
@@ -50,7 +50,9 @@ def quadratic_lsh_attention(query_keys, value, buckets, padding, is_causal, chun
         for head in range(heads):
             meets = torch.zeros((length, length), dtype=torch.bool)
             for bucket in buckets[row, head]:
-                order = sorted(range(length), key=lambda place, bucket=bucket: (int(bucket[place]), place))
+                places = [place for place in range(length) if padding[row, place]]
+                order = sorted(places, key=lambda place, bucket=bucket: (int(bucket[place]), place))
+                order += [place for place in range(length) if not padding[row, place]]
                 chunk_of = {place: rank // chunk for rank, place in enumerate(order)}
                 for one in range(length):
                     for other in range(length):
@@ -98,6 +100,23 @@ def test_lsh_attention_matches_quadratic_reference(length, seed, rounds, buckets
     theirs = torch.autograd.grad((expected * weights).sum(), states)
     ours = torch.autograd.grad((found * weights).sum(), states)
     torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("before", "after"), [(0, 1), (0, 13), (5, 0)])
+def test_lsh_attention_does_not_depend_on_padding(is_causal, before, after):
+    states = random_states(20)
+    alone = chunked_lsh_attention(
+        *states, hash_buckets(states[0], 0, 2, 4), torch.ones(2, 1, 20, 1).bool(), is_causal, chunk_size=3
+    )
+    others = random_states(before + after, seed=1)
+    padded = [
+        torch.cat([other[:, :, :before], own, other[:, :, before:]], dim=2)
+        for own, other in zip(states, others, strict=True)
+    ]
+    tokens = torch.tensor([False] * before + [True] * 20 + [False] * after).view(1, 1, -1, 1).expand(2, -1, -1, -1)
+    found = chunked_lsh_attention(*padded, hash_buckets(padded[0], 0, 2, 4), tokens, is_causal, chunk_size=3)
+    torch.testing.assert_close(found[:, :, before : before + 20], alone, atol=1e-10, rtol=1e-10)
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

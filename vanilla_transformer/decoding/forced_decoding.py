@@ -16,11 +16,11 @@ from tqdm.auto import tqdm
 from transformers.modeling_outputs import BaseModelOutput
 
 from vanilla_transformer.device_utils import HostCopy, to_device
+from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, DirectionTokens, find_languages
 
 from .engine.ensemble import members_of, weights_of
-from .engine.prefill import reads_padding
 from .options import OptionError
 from .pretrained import load_seq2seq, load_tokenizer
 
@@ -50,7 +50,7 @@ def score_tokens(
     _check_positions(model.config, [*sources, *targets])
     results = dict[int, list[float]]()
     sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
-    for batch in plan_scoring_batches(sizes, max_tokens, same_source_length=reads_padding(model)):
+    for batch in plan_scoring_batches(sizes, max_tokens):
         ids, labels = _pad([sources[index] for index in batch]), _pad([targets[index] for index in batch])
         seen = torch.arange(ids.shape[1]) < torch.tensor([sizes[index][0] for index in batch])[:, None]
         inputs = (to_device(each, model.device) for each in (ids, seen, labels))
@@ -129,7 +129,7 @@ def next_tokens(
         raise OptionError(f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}.")
     found = dict[int, list[int]]()
     sizes = [(len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)]
-    for batch in plan_scoring_batches(sizes, _MOST_TOKENS, reads_padding(model)):
+    for batch in plan_scoring_batches(sizes, _MOST_TOKENS):
         ids, seen = _padded([sources[index] for index in batch], device)
         previous, written = _padded([[start, *prefixes[index]] for index in batch], device)
         logits = decoder_logits(model, ids, seen, previous).float()
@@ -139,28 +139,20 @@ def next_tokens(
     return [found[index] for index in range(len(sizes))]
 
 
-def plan_scoring_batches(
-    sizes: Sequence[tuple[int, int]], max_tokens: int, same_source_length: bool = False
-) -> Iterator[list[int]]:
+def plan_scoring_batches(sizes: Sequence[tuple[int, int]], max_tokens: int) -> Iterator[list[int]]:
     """
     Yield batches of similar pairs, by their places. The longest ones come first.
 
     Args:
         sizes: Source and target tokens of each pair.
         max_tokens: See [`score_tokens`].
-        same_source_length: All sources of a batch have the same length.
     """
-    key = (lambda index: sizes[index]) if same_source_length else (lambda index: (max(sizes[index]), *sizes[index]))
-    order = sorted(range(len(sizes)), key=key, reverse=True)
+    order = sorted(range(len(sizes)), key=lambda index: (max(sizes[index]), *sizes[index]), reverse=True)
     start = 0
     while start < len(order):
-        source_length, target_length = sizes[order[start]]
-        most = max(1, max_tokens // max(source_length, target_length, 1))
-        batch = order[start : start + most]
-        if same_source_length:
-            batch = [index for index in batch if sizes[index][0] == source_length]
-        yield batch
-        start += len(batch)
+        most = max(1, max_tokens // max(*sizes[order[start]], 1))
+        yield order[start : start + most]
+        start += most
 
 
 def _score_batch(model: Any, start: int, ids: Tensor, seen: Tensor, labels: Tensor) -> Tensor:
@@ -182,7 +174,7 @@ def decoder_logits(
         encoded: The outputs of the encoder, if it has read the sources before.
     """
     source = {"input_ids": ids, "attention_mask": mask, "encoder_outputs": encoded}
-    if not reads_padding(model):
+    if not any(isinstance(module, VanillaTransformerLSHAttention) for module in model.modules()):
         return model(**source, decoder_input_ids=previous, use_cache=False).logits
     # LSH attention restricts itself to chunks in a pass without a cache, but not where it decodes step by step.
     first = model(**source, decoder_input_ids=previous[:, :1], use_cache=True)

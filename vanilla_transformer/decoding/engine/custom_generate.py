@@ -19,7 +19,6 @@ from vanilla_transformer.generation_vanilla_transformer import (
 
 from .engine import Engine, Hypothesis
 from .engine_pool import LENGTH_LIMITS, EnginePool
-from .prefill import reads_padding
 from .supported_models import can_encode, fits_positions
 
 _INPUTS = {"input_ids", "inputs_embeds", "encoder_outputs", "attention_mask"}
@@ -71,7 +70,6 @@ def find_prompt_search(model: Any, levels: Sequence[Mapping[str, Any]]) -> dict[
         return None
     mask = prompt_mask(ids, levels)
     follows = mask.shape == ids.shape and begin_first(mask.flip(1)) and bool(mask.any(dim=1).all())
-    follows = follows and (bool(mask.all()) or not reads_padding(model))
     search = partial(continue_by_engine, engine=engine, lengths=mask.bool().sum(dim=1))
     return {"custom_generate": search} if follows else None
 

@@ -5,7 +5,6 @@ Letters in shapes: W sources in a batch, S source length, D d_model.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -14,7 +13,6 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.device_utils import expand_mask, to_device, without_cudnn_attention
-from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel
 
@@ -25,21 +23,6 @@ from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
 # The rows of a batch, each a tensor in the order of `SlotMemory.prefilled`.
 Prefilled = list[Tensor]
-
-
-def reads_padding(model: Any) -> bool:
-    """Tell whether padding changes the states of a source: the chunks of LSH attention count it."""
-    return any(isinstance(module, VanillaTransformerLSHAttention) for module in model.modules())
-
-
-def places_by_batch(model: Any, lengths: Sequence[int]) -> list[list[int]]:
-    """Return the places of sources to be read together: all, or the ones of one length if padding is read."""
-    if len({*lengths}) == 1 or not reads_padding(model):
-        return [[*range(len(lengths))]]
-    by_length = defaultdict[int, list[int]](list)
-    for place, length in enumerate(lengths):
-        by_length[length].append(place)
-    return [*by_length.values()]
 
 
 def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -> Prefilled:
@@ -65,7 +48,7 @@ def _pad_batch(
     On a GPU, batches have few lengths and numbers of rows: for each shape, libraries choose kernels.
     """
     length = max(map(len, sources))
-    if not profile_of(model.device).pads_prefill or reads_padding(model):
+    if not profile_of(model.device).pads_prefill:
         return sources, seen, length
     rows, length = padded_shape(model.config, len(sources), length)
     further = rows - len(sources)
@@ -145,5 +128,4 @@ def pad_tokens(sources: Sequence[Sequence[int]], length: int) -> Tensor:
     return ids
 
 
-__all__ = ["Prefilled", "encode", "encode_batch", "pad_tokens", "padded_shape", "places_by_batch"]
-__all__ += ["prefill", "read_states", "reads_padding", "room_for"]
+__all__ = ["Prefilled", "encode", "encode_batch", "pad_tokens", "padded_shape", "prefill", "read_states", "room_for"]

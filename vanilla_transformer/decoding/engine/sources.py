@@ -9,7 +9,7 @@ from transformers import GenerationConfig
 from vanilla_transformer.generation_vanilla_transformer import check_parameters
 
 from .phrase_constraints import ConstraintError, PhraseConstraints, Phrases, check_phrases
-from .prefill import Prefilled, places_by_batch, prefill
+from .prefill import Prefilled, prefill
 from .requests import SearchRequest
 from .search_options import SearchOptions
 
@@ -173,10 +173,9 @@ class SourceQueue:
         sentences = [self._unread.popleft() for _ in range(min(self._together, len(self._unread)))]
         seen = [self._rules.seen(source) for _, source in sentences]
         read = [tokens or source[:1] for tokens, (_, source) in zip(seen, sentences, strict=True)]
-        for places in places_by_batch(self._model, [len(tokens) for tokens in read]):
-            batch = prefill(self._model, [read[place] for place in places], [len(seen[place]) for place in places])
-            lengths = [(len(read[place]), self._rules.limit(len(seen[place]))) for place in places]
-            self.add_batch(batch, [(sentences[place][0], *each) for place, each in zip(places, lengths, strict=True)])
+        batch = prefill(self._model, read, [*map(len, seen)])
+        lengths = [(len(tokens), self._rules.limit(len(kept))) for tokens, kept in zip(read, seen, strict=True)]
+        self.add_batch(batch, [(requests, *each) for (requests, _), each in zip(sentences, lengths, strict=True)])
 
 
 __all__ = ["PrefilledSource", "SourceQueue", "SourceRules"]

@@ -15,7 +15,6 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
 from .ensemble import Ensemble
-from .prefill import reads_padding
 from .static_decoder import has_static_form, joined_linears
 
 SUPPORTED = "an unchanged translation model or causal language model of this package"
@@ -29,7 +28,6 @@ def is_supported(model: Any) -> bool:
         isinstance(model, VanillaTransformerForConditionalGeneration | VanillaTransformerForCausalLM)
         and has_static_form(model.get_decoder())
         and is_unchanged(model)
-        and (getattr(model.config, "source_eos", True) or not reads_padding(model))  # EOS would be padding
         and all(map(_can_join, joined_linears(model.get_decoder())))
     )
 
@@ -58,7 +56,7 @@ def is_unchanged(model: Any) -> bool:
 
 def can_encode(model: Any) -> bool:
     """Tell whether an engine computes what the encoder of a supported model computes for a batch with padding."""
-    return not reads_padding(model) and not any(map(_is_hooked, submodules(model.get_encoder())))
+    return not any(map(_is_hooked, submodules(model.get_encoder())))
 
 
 def _is_hooked(module: Any) -> bool:
@@ -105,8 +103,6 @@ def kind_of(model: Any) -> str:
     layer_type, details = (getattr(config, "layer_types", None) or [""])[0], []
     if layer_type == "transfo_xl_attention":
         details.append("with `transfo_xl_attention`")
-    if layer_type == "lsh_attention" and not getattr(config, "source_eos", True):
-        details.append("with `lsh_attention` and `source_eos=False`")
     if model.training:
         details.append("in training mode")
     return " ".join([type(model).__name__, *details])

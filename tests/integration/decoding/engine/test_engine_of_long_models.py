@@ -43,14 +43,10 @@ def test_engine_decodes_long_models_in_slots_used_before():
     [
         (tiny_long_model(layer_types="transfo_xl_attention"), " with `transfo_xl_attention`"),
         (tiny_long_causal_lm(layer_types="transfo_xl_attention"), " with `transfo_xl_attention`"),
-        (
-            tiny_long_model(layer_types="lsh_attention", source_eos=False),
-            " with `lsh_attention` and `source_eos=False`",
-        ),
         (tiny_long_model().train(), " in training mode"),
         (tiny_masked_lm(), ""),
     ],
-    ids=["transfo-xl", "transfo-xl-causal", "lsh-without-eos", "training", "masked"],
+    ids=["transfo-xl", "transfo-xl-causal", "training", "masked"],
 )
 def test_engine_refuses_other_models(model, reason):
     assert not Engine.supports(model)

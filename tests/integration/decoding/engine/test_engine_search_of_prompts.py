@@ -116,11 +116,11 @@ def test_generate_by_the_engine_reads_padding_that_is_eos_without_a_mask(decoded
     assert decoded == [tokens.tolist()]
 
 
-def test_generate_of_lsh_models_uses_the_engine_without_padding(decoded):
+def test_generate_of_lsh_models_uses_the_engine(decoded):
     model = tiny_long_causal_lm(**FIELDS, layer_types="lsh_attention", lsh_attn_chunk_length=2)
     assert_generate_gives_tokens_of_library(model, torch.tensor([[7, 8, 9], [9, 8, 7]]), **OPTIONS)
     assert_generate_gives_tokens_of_library(model, left_padded(PROMPTS)[0], **OPTIONS)
-    assert decoded == [[[7, 8, 9], [9, 8, 7]]]
+    assert decoded == [[[7, 8, 9], [9, 8, 7]], PROMPTS]
 
 
 def test_generate_by_the_engine_follows_the_generation_config_of_a_call(decoded):

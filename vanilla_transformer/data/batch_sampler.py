@@ -109,6 +109,11 @@ class Position:
         """Return the number of epochs done, as a fraction."""
         return self.epoch + sum(part.done for part in self.parts) / self.steps_per_epoch
 
+    @property
+    def begins_part(self) -> bool:
+        """Return whether the run has just resumed with other batches."""
+        return len(self.parts) > 1 and not self.parts[-1].done
+
     def state_dict(self) -> dict[str, Any]:
         return {"first_step": self.first_step, "epoch": self.epoch, "parts": [list(part) for part in self.parts]}
 

@@ -41,6 +41,7 @@ def derive_schedule(
     steps_per_epoch: int,
     seconds_per_step: float | None = None,
     before: Mapping[str, Any] | None = None,
+    extra_steps: int = 0,
 ) -> Schedule:
     """Return the schedule of a recipe: what it gives, or else the run to resume has, and the rest derived.
 
@@ -53,10 +54,11 @@ def derive_schedule(
     Args:
         seconds_per_step: With it, no more steps are planned than fit into `max_minutes`.
         before: The flat recipe of the run to resume, as its checkpoint holds it.
+        extra_steps: Steps that the run to resume has by the end of its epoch beyond `steps_per_epoch` for each epoch.
     """
     options, known = recipe.optimization, _known_schedule(recipe, before or {})
-    max_steps = _derive_max_steps(recipe, known["max_steps"], steps_per_epoch)
-    planned = _planned_steps(options, max_steps, seconds_per_step)
+    max_steps = _derive_max_steps(recipe, known["max_steps"], steps_per_epoch, extra_steps)
+    planned = _planned_steps(options, max_steps, seconds_per_step, extra_steps)
     if known["max_steps"] is None and options.lr_scheduler in NEED_MAX_STEPS:
         max_steps = planned
     warmup_steps, scale = known["warmup_steps"], known["learning_rate_scale"]
@@ -86,11 +88,13 @@ def _known_schedule(recipe: Recipe, before: Mapping[str, Any]) -> dict[str, Any]
     return known
 
 
-def _derive_max_steps(recipe: Recipe, known: int | None, steps_per_epoch: int) -> int:
+def _derive_max_steps(recipe: Recipe, known: int | None, steps_per_epoch: int, extra_steps: int) -> int:
     options = recipe.optimization
+    if known is not None and options.max_steps is None:
+        return known  # by the run to resume
     limits = [] if known is None else [known]
     if options.num_train_epochs is not None:
-        limits.append(max(1, math.ceil(options.num_train_epochs * steps_per_epoch)))
+        limits.append(max(1, math.ceil(options.num_train_epochs * steps_per_epoch) + extra_steps))
     if limits or options.max_minutes is not None:
         return min(limits or [PAPER_MAX_STEPS])
     length = _FROM_SCRATCH if recipe.fine_tuning.init_from is None else _FINE_TUNING
@@ -98,25 +102,42 @@ def _derive_max_steps(recipe: Recipe, known: int | None, steps_per_epoch: int) -
     return min(steps, length.most_epochs * steps_per_epoch, PAPER_MAX_STEPS)
 
 
-def _planned_steps(options: OptimizationArguments, max_steps: int, seconds_per_step: float | None) -> int:
+def _planned_steps(
+    options: OptimizationArguments, max_steps: int, seconds_per_step: float | None, extra_steps: int
+) -> int:
     if options.max_minutes is None or seconds_per_step is None:
         return max_steps
-    return max(1, min(max_steps, int(60.0 * options.max_minutes / seconds_per_step)))
+    return max(1, min(max_steps, int(60.0 * options.max_minutes / seconds_per_step) + extra_steps))
 
 
-def plan_schedule(state: TrainState, batches: MicroBatchLoader, before: Mapping[str, Any] | None = None) -> None:
+def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping[str, Any] | None = None) -> None:
     """Derive the schedule of a run, before its first step, and log it. All processes must call it together.
 
     Args:
-        before: See [`derive_schedule`].
+        resumed: The progress of the run to resume, as its checkpoint holds it.
     """
     recipe, steps_per_epoch = state.recipe, batches.position.steps_per_epoch
     limited = recipe.optimization.max_minutes is not None
     seconds = measure_seconds_per_step(state, batches) if limited else None
-    schedule = derive_schedule(recipe, steps_per_epoch, seconds, before)
-    state.follow_schedule(schedule, _planned_steps(recipe.optimization, schedule.max_steps, seconds))
+    before, extra_steps = dict[str, Any]() if resumed is None else resumed["recipe"], 0
+    if resumed is not None and recipe.optimization.num_train_epochs is not None:
+        batches.load_state_dict(resumed["batch_sampler"])
+        extra_steps = _count_extra_steps(batches, resumed["step"], steps_per_epoch)
+        if batches.position.begins_part:
+            before = before | {"max_steps": None}  # it counts steps of other batches
+    schedule = derive_schedule(recipe, steps_per_epoch, seconds, before, extra_steps)
+    state.follow_schedule(schedule, _planned_steps(recipe.optimization, schedule.max_steps, seconds, extra_steps))
     if state.accelerator.is_main_process:
-        logger.info(describe_schedule(recipe, state.schedule, steps_per_epoch, seconds, before))
+        logger.info(describe_schedule(recipe, state.schedule, steps_per_epoch, seconds, before, extra_steps))
+
+
+def _count_extra_steps(batches: MicroBatchLoader, step: int, steps_per_epoch: int) -> int:
+    """Return the `extra_steps` of [`derive_schedule`] of a run at the place of its batches, after `step` steps."""
+    position = batches.position
+    if not (position.begins_part or batches.corpus.is_constant):
+        return 0  # epochs with the same batches differ in length, too
+    last_step = step - sum(part.done for part in position.parts) + position.steps_per_epoch
+    return last_step - (position.epoch + 1) * steps_per_epoch
 
 
 def measure_seconds_per_step(state: TrainState, batches: MicroBatchLoader) -> float:
@@ -141,11 +162,13 @@ def describe_schedule(
     steps_per_epoch: int,
     seconds_per_step: float | None,
     before: Mapping[str, Any] | None = None,
+    extra_steps: int = 0,
 ) -> str:
     """Return a line on the length of a run, its warm-up, and the values that [`derive_schedule`] has derived."""
     options = recipe.optimization
-    planned = _planned_steps(options, schedule.max_steps, seconds_per_step)
-    line = f"Training has at most {planned:,} steps ({planned / steps_per_epoch:,.1f} epochs)"
+    planned = _planned_steps(options, schedule.max_steps, seconds_per_step, extra_steps)
+    epochs = (planned - extra_steps) / steps_per_epoch
+    line = f"Training has at most {planned:,} steps ({epochs:,.1f} epochs)"
     if options.max_minutes is not None:
         line += f" and {options.max_minutes:g} {'minute' if options.max_minutes == 1 else 'minutes'}"
     line += f", with a warm-up of {schedule.warmup_steps:,} {'step' if schedule.warmup_steps == 1 else 'steps'}."

@@ -194,7 +194,7 @@ def prepare_run(
     if state.compiled:
         with batches.preview() as steps:
             compile_train_step(state, steps)
-    plan_schedule(state, batches, load_progress(run.checkpoint)["recipe"] if run.checkpoint is not None else {})
+    plan_schedule(state, batches, None if run.checkpoint is None else load_progress(run.checkpoint))
     run.restore(state, batches)
     return PreparedRun(run, state, batches, validation)
 

@@ -4,12 +4,15 @@ from dataclasses import asdict
 
 import pytest
 
+from tests.tiny_corpora import LengthsCorpus
 from tests.train_states import tiny_train_state
+from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.training.lr_scheduler import Schedule
 from vanilla_transformer.training.recipe import check_same_run, flatten, has_same_limits, parse_recipe
 from vanilla_transformer.training.schedule import (
     derive_schedule,
     describe_schedule,
+    plan_schedule,
 )
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
@@ -72,6 +75,41 @@ def test_derive_schedule_keeps_the_values_of_the_run_to_resume(values, expected)
     recipe = recipe_of(**values)
     check_same_run(before, flatten(recipe))
     assert rounded(derive_schedule(recipe, 9, before=before)) == expected
+
+
+def take_steps(sampler, steps):
+    for _ in range(steps):
+        sampler.enter_next_epoch()
+        sampler.take_step()
+
+
+def last_step_of_epochs(sampler, epochs):
+    """Return the steps of a run at the end of some epochs, by making them."""
+    while sampler.position.progress < epochs:
+        take_steps(sampler, 1)
+    return sampler.step
+
+
+@pytest.mark.parametrize("batches_per_step", [1, 2, 4])
+@pytest.mark.parametrize("steps", [13, 21])
+def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batches_per_step, steps):
+    def plan(count, resumed=None):
+        state = tiny_train_state(tmp_path, num_train_epochs=3)
+        sampler = TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64, accumulation=count)
+        plan_schedule(state, sampler, resumed)
+        if resumed is not None:
+            sampler.load_state_dict(resumed["batch_sampler"])
+        return state.progress.recipe, sampler
+
+    def progress(recipe, sampler):
+        return {"recipe": recipe, "step": sampler.step, "batch_sampler": sampler.position.state_dict()}
+
+    recipe, sampler = plan(2)
+    take_steps(sampler, steps)
+    recipe, sampler = plan(batches_per_step, progress(recipe, sampler))
+    take_steps(sampler, 1)
+    again, _ = plan(batches_per_step, progress(recipe, sampler))
+    assert recipe["max_steps"] == again["max_steps"] == last_step_of_epochs(sampler, 3)
 
 
 def test_check_same_run_refuses_another_warm_up_than_was_derived():

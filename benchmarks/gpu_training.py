@@ -48,7 +48,7 @@ from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForC
 from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts, plan_batches, round_up
 from vanilla_transformer.data.packing import pack_sentences, packed_shape, plan_packed_batches
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.setup import create_accelerator
+from vanilla_transformer.training.setup import choose_padding, create_accelerator
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import compile_train_step, train_step
 
@@ -251,7 +251,7 @@ def largest_update(fields: dict[str, Any], setting: Setting) -> int:
 
 def measure_ours(fields: dict[str, Any], tokens: int, system: str, setting: Setting) -> dict[str, Any]:
     state = create_state(fields, **_CHANGES[system])
-    vocabulary, unit = fields["vocab_size"], state.recipe.data.pad_to_multiple_of or 1
+    vocabulary, unit = fields["vocab_size"], choose_padding(state.recipe, {})
     batches = packed_batches(tokens, vocabulary) if state.packing else synthetic_batches(tokens, vocabulary, unit)
     return measure_updates(state, batches, setting)
 

@@ -8,7 +8,6 @@ import os
 from dataclasses import replace
 from typing import Any
 
-import torch
 from accelerate.utils import (
     DynamoBackend,
     FullyShardedDataParallelPlugin,
@@ -23,8 +22,6 @@ from vanilla_transformer.data.data_arguments import DataArguments
 from .mixed_precision import AUTO
 from .recipe import Recipe
 
-# Tokens: kernels for GPUs read eight values of two bytes at a time.
-_UNIT_COMPILED = 8
 _LAUNCHER = "the configuration of accelerate launch"
 # Settings that training has no counterpart of: their variable, and what to do.
 _REFUSED = {
@@ -54,12 +51,10 @@ def apply_launcher(recipe: Recipe) -> Recipe:
         changes |= {"fsdp": True, "fsdp_reshard_after_forward": reshard}
         if "SHARDED" in plugin.state_dict_type.name:
             output = replace(output, sharded_checkpoints=True)
-    compiled = torch.cuda.is_available() if changes["compile"] is None else changes["compile"]
-    unit = recipe.data.pad_to_multiple_of or (_UNIT_COMPILED if compiled else 1)
     tokens = _find_max_tokens(recipe.data, count_processes() * options.gradient_accumulation_steps)
     return replace(
         recipe,
-        data=replace(recipe.data, pad_to_multiple_of=unit, max_tokens=tokens),
+        data=replace(recipe.data, max_tokens=tokens),
         optimization=replace(options, **changes),
         output=output,
     )

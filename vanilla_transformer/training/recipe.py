@@ -280,6 +280,7 @@ _MAY_CHANGE |= {
 BATCH_SIZES = ("tokens_per_step", "max_tokens")
 # Arguments that are derived where a recipe does not give them.
 DERIVED = tuple(item.name for item in fields(Schedule))
+PADDING = "pad_to_multiple_of"  # is derived as well, by the device
 # Arguments that end a run.
 LIMITS = ("max_steps", "num_train_epochs", "max_minutes", "early_stopping_patience")
 
@@ -323,7 +324,7 @@ def has_same_limits(before: dict[str, Any], now: dict[str, Any]) -> bool:
 
 def _is_same(name: str, before: dict[str, Any], now: dict[str, Any]) -> bool:
     """Return whether a value is the same, or is derived and has been derived before."""
-    return before.get(name) == now.get(name) or (name in DERIVED and now.get(name) is None)
+    return before.get(name) == now.get(name) or (name in (*DERIVED, PADDING) and now.get(name) is None)
 
 
 def _list_changes(names: list[str], before: dict[str, Any], now: dict[str, Any]) -> str:

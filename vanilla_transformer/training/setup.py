@@ -1,6 +1,7 @@
 """Create the accelerator and the model of a recipe."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,13 +23,14 @@ from .compilation import check_compiler
 from .fine_tuning import freeze, prepare_initial_model
 from .mixed_precision import check_fp8, resolve_mixed_precision
 from .process_group import connect_processes
-from .recipe import Recipe
+from .recipe import PADDING, Recipe
 from .run_arguments import LongArguments
 
 ModelClass = type[VanillaTransformerForConditionalGeneration]
 BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
 # Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
 _LONGEST_EAGER_SOURCE = 512
+_UNIT_COMPILED = 8  # tokens: kernels for GPUs read eight values of two bytes at a time
 
 # Set by `accelerate launch`. Training shards by itself (see `shard_model`), so Accelerate must not.
 _WITHOUT_PLUGINS = {"ACCELERATE_USE_FSDP": "false"}
@@ -73,6 +75,18 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             f"{accelerator.num_processes} processes started. Call `parse_recipe` in the function that trains."
         )
     return accelerator
+
+
+def choose_padding(recipe: Recipe, before: Mapping[str, Any]) -> int:
+    """Return the number whose multiples are the lengths of batches: the recipe's, or else that of the run to resume.
+
+    A new run without one has 8 tokens if it is compiled, otherwise 1.
+
+    Args:
+        before: The flat recipe of the run to resume, as its checkpoint holds it; empty without one.
+    """
+    compiled = torch.cuda.is_available() if recipe.optimization.compile is None else recipe.optimization.compile
+    return recipe.data.pad_to_multiple_of or before.get(PADDING) or (_UNIT_COMPILED if compiled else 1)
 
 
 def create_model(

@@ -27,10 +27,10 @@ from .initialization import ModelLoader, load_initial_model, load_own_model
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .process_group import report_lost_processes
-from .recipe import Recipe
+from .recipe import PADDING, Recipe
 from .run_folder import RunFolder, is_main_process, lock_output_dir
 from .schedule import plan_schedule
-from .setup import ModelClass, create_accelerator, create_model
+from .setup import ModelClass, choose_padding, create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
 from .token_alignments import load_alignments
 from .train_state import TrainState
@@ -170,6 +170,9 @@ def prepare_run(
     )
     validation = create_validation(texts, measure)
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
+    resumed = None if run.checkpoint is None else load_progress(run.checkpoint)
+    padding = choose_padding(recipe, {} if resumed is None else resumed["recipe"])
+    state.progress.recipe[PADDING] = padding
     sampler = TokenBudgetBatchSampler(
         corpus,
         recipe.data.max_tokens,
@@ -177,7 +180,7 @@ def prepare_run(
         recipe.optimization.gradient_accumulation_steps,
         accelerator.num_processes,
         accelerator.process_index,
-        recipe.data.pad_to_multiple_of or 1,
+        padding,
         planned,
         state.packing,
     )
@@ -194,7 +197,7 @@ def prepare_run(
     if state.compiled:
         with batches.preview() as steps:
             compile_train_step(state, steps)
-    plan_schedule(state, batches, None if run.checkpoint is None else load_progress(run.checkpoint))
+    plan_schedule(state, batches, resumed)
     run.restore(state, batches)
     return PreparedRun(run, state, batches, validation)
 

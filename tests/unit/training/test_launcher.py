@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.setup import create_accelerator
+from vanilla_transformer.training.recipe import check_same_run, flatten, parse_recipe
+from vanilla_transformer.training.setup import choose_padding, create_accelerator
 
 ROOT = Path(__file__).parents[3]
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
@@ -104,8 +104,18 @@ def test_parse_recipe_counts_processes_of_mpirun(resolve):
         (["--pad_to_multiple_of", "8"], 8),
     ],
 )
-def test_parse_recipe_pads_to_multiples_of_eight_when_compiling(resolve, flags, expected):
-    assert resolve({}, *flags).data.pad_to_multiple_of == expected
+def test_choose_padding_has_multiples_of_eight_when_compiling(resolve, flags, expected):
+    assert choose_padding(resolve({}, *flags), {}) == expected
+
+
+@pytest.mark.parametrize(("before", "now", "padding"), [("true", "false", 8), ("false", "true", 1)])
+def test_a_resumed_run_keeps_its_padding_where_compile_changes(resolve, before, now, padding):
+    recorded = flatten(resolve({}, "--compile", before)) | {"pad_to_multiple_of": padding}
+    recipe = resolve({}, "--compile", now)
+    check_same_run(recorded, flatten(recipe))
+    assert choose_padding(recipe, recorded) == padding
+    with pytest.raises(ValueError, match=f"different values of pad_to_multiple_of was {padding} and is 4"):
+        check_same_run(recorded, flatten(resolve({}, "--pad_to_multiple_of", "4")))
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
 
     Returns:
         The text files, such as `train.en-de.en` and `train.en-de.de`; without languages `train.source` and
-        `train.target`.
+        `train.target`, and within one language `train.en-en.source` and `train.en-en.target`.
 
     Raises:
         ValueError: the recipe streams its text, which has no end.
@@ -288,6 +288,8 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
 def _text_file_names(direction: Direction) -> tuple[str, str]:
     if direction == NO_DIRECTION:
         return "train.source", "train.target"
+    if direction.source == direction.target:
+        return f"train.{direction}.source", f"train.{direction}.target"
     return f"train.{direction}.{direction.source}", f"train.{direction}.{direction.target}"
 
 

@@ -42,6 +42,15 @@ def test_clean_corpus_writes_text_report_and_picture(folder, capsys):
     assert "3 of 5 pairs kept." in printed and "It has 25. | Es hat 26." in printed and "out/lengths.png" in printed
 
 
+def test_clean_corpus_keeps_the_sides_of_one_language_apart(folder):
+    words = ["--train_source", "bad.en", "--train_target", "good.en", "--source_language", "en"]
+    (folder / "bad.en").write_text("He go.\n")
+    (folder / "good.en").write_text("He goes.\n")
+    assert main(["clean-corpus", *words, "--target_language", "en", "--output_dir", "o", "--cache_dir", "c"]) == 0
+    assert (folder / "o/train.en-en.source").read_text() == "He go.\n"
+    assert (folder / "o/train.en-en.target").read_text() == "He goes.\n"
+
+
 def test_clean_corpus_writes_nothing_after_a_mistake(folder, capsys):
     (folder / "b.tsv").write_text("no tab\n")
     assert main(["clean-corpus", "recipe.yaml"]) == 2

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,19 @@ def load_yaml(text: str) -> Any:
         raise ValueError(str(error)) from error
 
 
+_BOOLEAN = "tag:yaml.org,2002:bool"
+
+
 class _StrictLoader(yaml.SafeLoader):
-    """Refuse keys that a mapping has twice, of which PyYAML would use the last, and aliases, which may recurse."""
+    """Refuse keys that a mapping has twice, of which PyYAML would use the last, and aliases, which may recurse.
+
+    Booleans are true and false alone, as in YAML 1.2: `no` is a language, and a value of `mixed_precision`.
+    """
+
+    yaml_implicit_resolvers = {
+        first: [each for each in resolvers if each[0] != _BOOLEAN]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -66,6 +78,9 @@ class _StrictLoader(yaml.SafeLoader):
         if twice is not None:
             raise yaml.constructor.ConstructorError(problem=f"the key {twice!r} is there twice{node.start_mark}")
         return super().construct_mapping(node, deep)
+
+
+_StrictLoader.add_implicit_resolver(_BOOLEAN, re.compile("(?i:true|false)$"), [*"tTfF"])
 
 
 # Larger numbers would fill the memory or take hours before the first result. No use of them is known.

@@ -14,7 +14,8 @@ from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from vanilla_transformer.user_input import check_names
 
-_BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(("false", "no", "f", "n", "0"), False)
+_BOOLEANS = dict.fromkeys(("true", "yes", "on", "t", "y", "1"), True)
+_BOOLEANS |= dict.fromkeys(("false", "no", "off", "f", "n", "0"), False)
 _AUTO = {"auto": None}  # of switches whose default is chosen later
 _VALUE_NAMES = {int: "INT", float: "FLOAT"}
 _COLUMN, _WIDTH = 24, 80  # where argparse begins explanations, and ends them

@@ -290,6 +290,18 @@ def test_check_same_run_takes_the_defaults_for_names_that_are_newer_than_the_run
         check_same_run(before, now | {"sampling_temperature": 5.0})
 
 
+def test_parse_recipe_reads_words_as_yaml_1_2_does(recipe_file):
+    text = "target_language: no\nmixed_precision: no\ncompile: off\nstream: Yes\nema_decay: 1e-1\ndropout: .5\n"
+    recipe = parse_recipe([recipe_file(text), *FILES])
+    assert (recipe.data.target_language, recipe.optimization.mixed_precision) == ("no", "no")
+    assert recipe.optimization.compile is False and recipe.data.stream is True
+    corpora = "corpora: [{file: a.tsv, source_language: no, drop_empty: TRUE, reverse: false}]\n"
+    (corpus,) = parse_recipe([recipe_file(corpora), "--output_dir", "out"]).data.corpora
+    assert corpus == {"file": "a.tsv", "source_language": "no", "drop_empty": True, "reverse": False}
+    with pytest.raises(ValueError, match="`drop_empty` must be true or false, got 'no'"):
+        parse_recipe([recipe_file(corpora.replace("TRUE", "no")), "--output_dir", "out"])
+
+
 def test_parse_recipe_lets_flags_choose_the_batch_size(recipe_file):
     def sizes(text, *flags):
         data = parse_recipe([recipe_file(text), *FILES, *flags]).data

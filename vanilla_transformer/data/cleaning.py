@@ -172,8 +172,11 @@ def is_identical(pair: SentencePair) -> bool:
     return pair.source == pair.target
 
 
+_WAY_OUT = ", or leave such pairs out by `drop_{}`"
+
+
 def clean_text(
-    spec: CorpusSpec, pairs: Iterable[tuple[int, SentencePair]], rules: CleaningRules, report: CleaningReport
+    spec: CorpusSpec, pairs: Iterable[tuple[int, SentencePair]], rules: CleaningRules | None, report: CleaningReport
 ) -> Iterator[SentencePair]:
     """
     Yield the pairs that the rules on single pairs keep, from pairs with their line numbers.
@@ -181,9 +184,13 @@ def clean_text(
     Lines blank on both sides are always dropped. So are pairs without text on a side where they are no lines that a
     user can edit, as in a dataset or an archive.
 
+    Args:
+        rules: None for held-out text, for which a recipe can enable none.
+
     Raises:
         ValueError: a pair has no text on one side or is not valid Unicode, and no rule drops it.
     """
+    way_out, rules = ("", CleaningRules()) if rules is None else (_WAY_OUT, rules)
     for number, pair in pairs:
         report.read += 1
         rule = _broken_rule(pair, rules)
@@ -192,9 +199,9 @@ def clean_text(
             continue
         if rule == "invalid_unicode" and not rules.drop_invalid_unicode:
             side = 0 if has_invalid_unicode(pair.source) else 1
-            raise invalid_unicode_error(number, spec.location(side), pair[side])
+            raise invalid_unicode_error(number, spec.location(side), pair[side], way_out.format(rule))
         if rule == "empty" and any(pair) and spec.is_editable and not rules.drop_empty:
-            raise blank_side_error(number, spec.location(0 if not pair.source else 1))
+            raise blank_side_error(number, spec.location(0 if not pair.source else 1), way_out.format(rule))
         report.add(rule, [pair])
 
 

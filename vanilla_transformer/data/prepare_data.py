@@ -23,7 +23,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_lan
 from .augmented_corpus import AugmentedCorpus, find_augmentations
 from .bpe_dropout import BpeDropoutCorpus
 from .cached_texts import CachedTexts, Scorer, drop_low_scores, load_cached_texts
-from .cleaning import CleaningReport
+from .cleaning import CleaningReport, clean_text
 from .cleaning_rules import CleaningRules
 from .corpus import (
     Corpus,
@@ -240,7 +240,7 @@ def _read_split(data: DataArguments, split: str) -> list[SentencePair]:
 
 def _read_corpus(spec: CorpusSpec, streaming: bool = False) -> list[SentencePair]:
     with open_corpus(spec, streaming=streaming) as corpus:
-        return [pair for pair in read_pairs(corpus) if all(pair)]
+        return [*clean_text(spec, enumerate(read_pairs(corpus), start=1), None, CleaningReport())]
 
 
 def _count_overlap(texts: CachedTexts, held_out: Sequence[SentencePair], cache_dir: Path) -> Overlap:

@@ -204,6 +204,25 @@ def test_load_texts_names_an_error_and_caches_nothing(recipe, prepare, tmp_path)
         prepare(data)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"one\teins\ntwo\t\xe4\n", r"v.tsv must be UTF-8, but line 2 has the byte 0xe4 .* -t utf-8`\.$"),
+        (b"one\teins\ntwo\t\n", r"Line 2 of .*v.tsv is blank, but its translation is not. Mend or delete both\.$"),
+    ],
+    ids=["invalid UTF-8", "blank side"],
+)
+def test_load_texts_refuses_mistakes_of_held_out_text_which_no_rule_drops(recipe, tmp_path, text, message):
+    (tmp_path / "v.tsv").write_bytes(text)
+    (tmp_path / "v.en").write_bytes(b"".join(line.split(b"\t")[0] + b"\n" for line in text.splitlines()))
+    (tmp_path / "v.de").write_bytes(b"".join(line.split(b"\t")[1] + b"\n" for line in text.splitlines()))
+    corpora = {"validation": [{"file": str(tmp_path / "v.tsv")}], "validation_source": None, "validation_target": None}
+    with pytest.raises(ValueError, match=message):
+        load_texts(recipe(drop_empty=True, drop_invalid_unicode=True, **corpora))
+    with pytest.raises(ValueError, match=message.replace("v.tsv", "v.de")):
+        load_texts(recipe(drop_empty=True, drop_invalid_unicode=True))
+
+
 def test_load_texts_refuses_cleaning_that_leaves_nothing(recipe, prepare, tmp_path):
     (tmp_path / "same.tsv").write_text("a\ta\n")
     with pytest.raises(ValueError, match="got none. 0 of 1 pairs kept"):

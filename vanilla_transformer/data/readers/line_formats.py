@@ -40,11 +40,14 @@ def read_text_files(source_file: str | Path, target_file: str | Path) -> list[Se
     return [SentencePair(source, target) for source, target in zip(sources, targets, strict=True) if source]
 
 
-def blank_side_error(number: int, location: str | Path) -> ValueError:
-    """Return the error for a line or row without text on one side."""
+def blank_side_error(number: int, location: str | Path, way_out: str = "") -> ValueError:
+    """Return the error for a line or row without text on one side.
+
+    Args:
+        way_out: What to do otherwise than to mend the text.
+    """
     return ValueError(
-        f"Line {number} of {location} is blank, but its translation is not. Mend or delete both, or leave such pairs "
-        "out by `drop_empty`."
+        f"Line {number} of {location} is blank, but its translation is not. Mend or delete both{way_out}."
     )
 
 

@@ -143,12 +143,16 @@ def escape_invalid_unicode(text: str) -> str:
     return _SURROGATE.sub(lambda found: ascii(found[0])[1:-1].replace("\\udc", "\\x"), text)
 
 
-def invalid_unicode_error(number: int, location: str | Path, text: str) -> ValueError:
-    """Return the error for a line or row that is not valid Unicode."""
+def invalid_unicode_error(number: int, location: str | Path, text: str, way_out: str = "") -> ValueError:
+    """Return the error for a line or row that is not valid Unicode.
+
+    Args:
+        way_out: What to do otherwise than to mend the text.
+    """
     code_point = ord(_SURROGATE.findall(text)[0])
     is_byte = 0xDC80 <= code_point <= 0xDCFF
     found = f"the byte 0x{code_point - 0xDC00:02x}" if is_byte else f"U+{code_point:04X}"
     return ValueError(
         f"{location} must be UTF-8, but line {number} has {found} where none can be. Convert the file, for example "
-        "with `iconv -f latin1 -t utf-8`, or leave such pairs out by `drop_invalid_unicode`."
+        f"with `iconv -f latin1 -t utf-8`{way_out}."
     )

@@ -404,7 +404,7 @@ def _check_alignments(data: DataArguments) -> None:
         if getattr(data, name):
             rule = f"must be given without `{name}`, got both: {reason}"
             raise ValueError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
-    rules = [item.name for item in fields(data) if item.name.startswith("drop_")]
+    rules = [item.name for item in fields(data) if item.name.startswith("drop_")] + ["min_letter_ratio", "score"]
     given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name)]
     if given and data.train_alignments != AGREEMENT:
         raise ValueError(

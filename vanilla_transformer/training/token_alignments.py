@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.data_arguments import AGREEMENT
 from vanilla_transformer.data.prepare_data import CachedTexts, Texts
-from vanilla_transformer.data.readers import ROWS_PER_BATCH, SentencePair, read_lines
+from vanilla_transformer.data.readers import ROWS_PER_BATCH, SentencePair, read_lines, stream_text_files
 from vanilla_transformer.data.tokenized_corpus import (
     TokenColumn,
     TokenLinks,
@@ -27,6 +27,7 @@ from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.text.languages import find_languages
 
 logger = logging.getLogger(__name__)
+_Align = Callable[[], Iterable[set[WordPair]]]
 _FORMAT = 2  # of the cached files; another number invalidates all older entries
 _SCHEMA = pa.schema([("links", pa.list_(pa.int32())), ("words", pa.list_(pa.int32()))])
 
@@ -50,7 +51,9 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLi
         raise ValueError(f"`train_alignments` {rule}: {reason}. Leave it out of the recipe.")
     words = AGREEMENT if path == AGREEMENT else hash_file(Path(path))
     key = hash_json(_FORMAT, texts.training.key, words, hash_tokenizer(tokenizer))
-    write = partial(_write_links, path=path, dataset=texts.training.dataset, tokenizer=tokenizer)
+    pairs = texts.training.dataset
+    align: _Align = partial(_align, pairs) if path == AGREEMENT else partial(_read, path, texts.specs[0].files)
+    write = partial(_write_links, align=align, dataset=pairs, tokenizer=tokenizer)
     dataset = open_arrow_files(cached_folder(texts.cache_dir, f"alignments-{key}", write))
     words_of_rows = TokenColumn(dataset.data.column("words"))
     return TokenLinks(dataset.select_columns("links"), words_of_rows, partial(_link_pairs, tokenizer=tokenizer))
@@ -76,8 +79,8 @@ def _find_links(
     ]
 
 
-def _write_links(folder: Path, path: str, dataset: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> None:
-    aligned = iter(_align(dataset) if path == AGREEMENT else _read(path, dataset))
+def _write_links(folder: Path, align: _Align, dataset: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> None:
+    aligned = iter(align())
     with pa.ipc.new_stream(str(folder / "links.arrow"), _SCHEMA) as file:
         for pairs in _batches(dataset):
             words = [*islice(aligned, len(pairs))]
@@ -91,13 +94,14 @@ def _align(dataset: datasets.Dataset) -> Iterable[set[WordPair]]:
     return align_lexically([pair for pairs in _batches(dataset) for pair in pairs])
 
 
-def _read(path: str, dataset: datasets.Dataset) -> Iterator[set[WordPair]]:
-    lines = read_lines(path)
-    if len(lines) != len(dataset):
-        raise ValueError(f"{path} must have a line for each of {len(dataset)} training pairs, got {len(lines)}.")
-    pairs = (pair for pairs in _batches(dataset) for pair in pairs)
-    for number, (line, pair) in enumerate(zip(lines, pairs, strict=True), start=1):
-        yield parse_alignment(line, pair, f"line {number} of {path}")
+def _read(path: str, files: Sequence[Path]) -> Iterator[set[WordPair]]:
+    """Yield the words of each line, except for lines of the text that are blank on both sides."""
+    lines, count = read_lines(path), sum(1 for _ in stream_text_files(*files))
+    if len(lines) != count:
+        raise ValueError(f"{path} must have a line for each of {count} lines of {files[0]}, got {len(lines)}.")
+    for number, (line, pair) in enumerate(zip(lines, stream_text_files(*files), strict=True), start=1):
+        if any(pair):
+            yield parse_alignment(line, pair, f"line {number} of {path}")
 
 
 def _batches(dataset: datasets.Dataset) -> Iterator[list[SentencePair]]:

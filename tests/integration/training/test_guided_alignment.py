@@ -15,12 +15,27 @@ def test_train_refuses_alignments_that_do_not_fit_the_text(corpus, alignments, t
     recipe = parse_recipe(flags(corpus, tmp_path / "run", train_alignments=alignments))
     lines = alignments.read_text().splitlines()
     alignments.write_text("\n".join(lines[1:]) + "\n")
-    with pytest.raises(ValueError, match="train.align must have a line for each of 40 training pairs, got 39"):
+    with pytest.raises(ValueError, match="train.align must have a line for each of 40 lines of .*, got 39"):
         train(recipe, evaluate=no_scores)
     alignments.write_text("\n".join([lines[0], "0-9", *lines[2:]]) + "\n")
     with pytest.raises(ValueError, match="got '0-9' in line 2 of .*train.align"):
         train(recipe, evaluate=no_scores)
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_load_alignments_skips_lines_of_text_that_are_blank_on_both_sides(
+    corpus, alignments, tiny_tokenizer, tmp_path
+):
+    def load():
+        options = {"train_alignments": alignments, "cache_dir": tmp_path}
+        texts = load_texts(parse_recipe(flags(corpus, tmp_path / "run", **options)).data)
+        return load_alignments(texts, tiny_tokenizer).dataset["links"][:]
+
+    expected = load()
+    for path in (corpus / "train.a", corpus / "train.b", alignments):
+        first, *others = path.read_text().splitlines()
+        path.write_text("\n".join([first, "", *others, ""]) + "\n")
+    assert load() == expected
 
 
 def linked_words(table, row, tokenizer, text):

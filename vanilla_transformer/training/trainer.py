@@ -169,6 +169,8 @@ def prepare_run(
         Validation, tokenizer=tokenizer, evaluate=evaluate, accelerator=accelerator, max_tokens=recipe.data.max_tokens
     )
     validation = create_validation(texts, measure)
+    if recipe.optimization.early_stopping_patience is not None and not validation.pairs and is_main_process():
+        logger.warning("`early_stopping_patience` has no effect without validation text. Add some, or leave it out.")
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     resumed = None if run.checkpoint is None else load_progress(run.checkpoint)
     padding = choose_padding(recipe, {} if resumed is None else resumed["recipe"])

@@ -135,6 +135,12 @@ def test_train_stops_early_without_improvement(corpus, tmp_path):
     assert entries(folder)[-1]["step"] == 5
 
 
+@pytest.mark.parametrize("text", [{}, {"validation_source": None, "validation_target": None}])
+def test_train_warns_of_early_stopping_without_validation_text(corpus, tmp_path, caplog, text):
+    run(corpus, tmp_path / "out", max_steps=1, early_stopping_patience=2, **text)
+    assert ("`early_stopping_patience` has no effect without validation text" in caplog.text) == bool(text)
+
+
 def test_train_saves_checkpoints_by_minutes(corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", save_steps=None, save_minutes=0.0, keep_last=9, max_steps=4)
     assert [path.name for path in list_checkpoints(folder)] == [f"checkpoint-{step}" for step in (1, 2, 3, 4)]

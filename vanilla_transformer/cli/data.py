@@ -6,8 +6,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vanilla_transformer.data.cleaning_rules import ON_TOKENS
 from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
 from vanilla_transformer.file_utils import atomic_folder, write_text_atomically
+from vanilla_transformer.training.parser import with_underscores
 from vanilla_transformer.training.recipe import parse_recipe
 
 from .flags import (
@@ -90,12 +92,15 @@ _CLEANING_MAIN += [
     "drop_other_numbers",
     "drop_other_languages",
     "min_letter_ratio",
-    "max_length",
+    "score",
+    "output_dir",
 ]
-_CLEANING_MAIN += ["max_length_ratio", "score", "output_dir"]
 
 
 def clean_corpus_command(arguments: Sequence[str]) -> None:
+    given = {with_underscores(word).partition("=")[0] for word in arguments if word.startswith("--")}
+    for flag in sorted(given & {f"--{name}" for name in ON_TOKENS}):
+        raise ValueError(f"{flag} must be given to `train`, which counts tokens, got it in clean-corpus. Move it.")
     recipe = parse_recipe(arguments, "vanilla-transformer clean-corpus", _CLEANING_MAIN)
     register_models()
     from vanilla_transformer.data.prepare_data import load_texts, write_corpus_files

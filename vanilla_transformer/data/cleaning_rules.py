@@ -42,7 +42,7 @@ RULES = {
     "max_length_ratio": "beyond max_length_ratio",
 }
 REPETITIONS = ("duplicates", "near_duplicates", "repeated_sources", "repeated_targets")
-_ON_TOKENS = ("max_length", "max_length_ratio")
+ON_TOKENS = ("max_length", "max_length_ratio")
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class CleaningRules:
         for name, value in vars(self).items():
             if name.startswith("drop_") and not isinstance(value, bool):
                 raise ValueError(f"`{name}` must be true or false, got {value!r}.")
-        for name in _ON_TOKENS:
+        for name in ON_TOKENS:
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value >= 1):
                 raise ValueError(f"`{name}` must be at least 1, got {value}.")
@@ -141,7 +141,7 @@ class CleaningRules:
     @property
     def on_text(self) -> dict[str, Any]:
         """Return the rules that need neither models nor tokens."""
-        return {name: value for name, value in asdict(self).items() if name not in ("score", *_ON_TOKENS)}
+        return {name: value for name, value in asdict(self).items() if name not in ("score", *ON_TOKENS)}
 
     @property
     def need_all_pairs(self) -> list[str]:

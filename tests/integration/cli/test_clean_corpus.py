@@ -58,6 +58,13 @@ def test_clean_corpus_writes_nothing_after_a_mistake(folder, capsys):
     assert not (folder / "out").exists()
 
 
+@pytest.mark.parametrize("words", [["--max-length", "9"], ["--max_length_ratio=2"]])
+def test_clean_corpus_leaves_rules_on_tokens_to_train(folder, capsys, words):
+    assert main(["clean-corpus", "recipe.yaml", *words]) == 2
+    assert "must be given to `train`, which counts tokens, got it in clean-corpus" in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
 def test_clean_corpus_writes_each_text_on_one_line(folder):
     row = {"source": "One\nhouse.", "target": "Ein\x0bHaus."}
     (folder / "c.jsonl").write_text(json.dumps(row))

@@ -163,14 +163,15 @@ def check_lengths(
             f"accumulation), got {len(source)} pairs. Start fewer processes, lower `gradient_accumulation_steps`, or "
             "train on more text."
         )
-    source, target = round_up(source, pad_to_multiple_of), round_up(target, pad_to_multiple_of)
     longest = np.maximum(source, target)
-    if longest.max() > max_tokens:
+    least = int(round_up(longest.max(), pad_to_multiple_of))
+    if least > max_tokens:
         pair = int(longest.argmax())
+        rounded = f", as a multiple of {pad_to_multiple_of}" if pad_to_multiple_of > 1 else ""
         raise ValueError(
-            f"`max_tokens` must be at least the length of the longest sentence, got max_tokens={max_tokens}, but pair "
-            f"{pair + 1} has {source[pair]} source and {target[pair]} target tokens. Raise `max_tokens` to "
-            f"{int(longest.max())} or take the pair out of the corpus."
+            f"`max_tokens` must be at least the length of the longest sentence{rounded}, got max_tokens={max_tokens}, "
+            f"but pair {pair + 1} after cleaning has {source[pair]} source and {target[pair]} target tokens. Raise "
+            f"`max_tokens` to {least} or take the pair out of the corpus."
         )
 
 

@@ -227,7 +227,7 @@ class TrainState:
         return FloatingPointError(
             f"The {what} of step {step.step} is {value}, so training stops. The last good checkpoint is "
             f"{self.last_checkpoint() or 'none'}. Try a lower learning rate, a longer warm-up or --max_grad_norm 1. "
-            f"This process contributed sentences {', '.join(map(str, step.sentences()))} of the corpus."
+            f"This process contributed pairs {', '.join(map(str, step.sentences()))} after cleaning."
         )
 
     def last_checkpoint(self) -> Path | None:

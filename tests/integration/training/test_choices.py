@@ -160,7 +160,7 @@ def test_train_stops_at_infinite_loss_and_names_sentences(corpus, tmp_path, monk
         run(corpus, tmp_path / "out", save_steps=3)
     text = str(stop.value)
     assert "The loss of step 5 is nan" in text and f"{tmp_path / 'out' / 'checkpoint-3'}" in text
-    numbers = [int(word) for word in text.split("sentences ")[1].split(" of the corpus")[0].split(", ")]
+    numbers = [int(word) for word in text.split("contributed pairs ")[1].split(" after cleaning")[0].split(", ")]
     assert numbers and all(1 <= number <= 40 for number in numbers)
     weights = load_file(tmp_path / "out" / "checkpoint-3" / "model.safetensors")
     assert all(torch.isfinite(weight).all() for weight in weights.values())

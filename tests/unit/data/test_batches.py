@@ -182,8 +182,11 @@ def test_plan_batches_sorts_lengths_beyond_16_bits():
 
 
 def test_plan_batches_names_a_pair_beyond_the_budget():
-    with pytest.raises(ValueError, match=r"max_tokens=10, but pair 2 has 4 source and 12 target tokens.*to 12"):
+    message = "max_tokens={}, but pair 2 after cleaning has 4 source and 12 target tokens.*to {}"
+    with pytest.raises(ValueError, match=message.format(10, 12)):
         plan_batches([3, 4, 5], [3, 12, 5], max_tokens=10)
+    with pytest.raises(ValueError, match="sentence, as a multiple of 8, got " + message.format(15, 16)):
+        plan_batches([3, 4, 5], [3, 12, 5], max_tokens=15, pad_to_multiple_of=8)
 
 
 def test_plan_batches_refuses_fewer_pairs_than_batches_per_step():

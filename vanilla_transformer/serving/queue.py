@@ -95,7 +95,7 @@ class FairQueue:
     def take(self) -> list[QueuedText]:
         """Remove and return the texts of the next batch, none if the queue is empty."""
         batch: list[QueuedText] = []
-        if not self._large_must_be_next:
+        if not (self._large_must_be_next and len(self._large)):  # the large one may be gone
             self._fill(batch, self._small, self._limits.max_batch_tokens)
         num_small = len(batch)
         self._fill(batch, self._large, self._tokens_for_large(batch))

@@ -104,6 +104,16 @@ def test_fair_queue_discards_a_request(queue):
     assert queue.take() == []
 
 
+def test_fair_queue_takes_small_requests_after_it_discards_the_large_one_that_was_next(queue):
+    large = request("a", "large", 1, tokens=500)
+    for each in (request("b", "first", 1), large):
+        queue.add(each)
+    assert names(queue.take()) == ["first0"], "the large one is next"
+    queue.discard(large)
+    queue.add(request("b", "second", 1))
+    assert names(queue.take()) == ["second0"]
+
+
 def test_fair_queue_ignores_an_empty_request(queue):
     queue.add(request("a", "x", 0))
     assert queue.take() == [] and len(queue) == 0

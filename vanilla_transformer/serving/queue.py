@@ -379,10 +379,11 @@ class Batcher:
             translate = partial(translate, constraints=[list(entry.constraints) for entry in group])
         if group[0].target_prefix is not None:
             translate = partial(translate, target_prefix=[entry.target_prefix for entry in group])
-        self._busy_since = time.monotonic()
+        self._busy_since = time.monotonic()  # stays so if the call is canceled or hangs: its thread still works
         try:
             async with asyncio.timeout(_HANGING * self.limits.request_seconds):
                 translations = await self.run_on_model_thread(translate, texts, num_hypotheses)
+            self._busy_since = None
             if [len(hypotheses) for hypotheses in translations] != [num_hypotheses] * len(texts):
                 raise ModelFailure(f"Each of {len(texts)} texts must have {num_hypotheses} translations.")
             return translations
@@ -391,12 +392,10 @@ class Batcher:
             self._break()
             raise ModelFailure("The model hangs.") from error
         except ModelFailure as failure:
+            self._busy_since = None
             if not isinstance(failure.__cause__, OptionError):
                 self.last_failure = type(failure.__cause__ or failure).__name__
             raise
-        finally:
-            if not self.broken:
-                self._busy_since = None
 
     async def _check_model(self, options: Options) -> None:
         """Translate a harmless text after a failure; the model is broken if it cannot do that."""

@@ -73,6 +73,7 @@ def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> Non
         sys.stderr.write(f"error: The model is broken ({broken.last_failure}); the service has ended.\n")
         _end_at_once_if_busy(models, 1)
         raise SystemExit(1)
+    _end_at_once_if_busy(models, 0)  # SIGTERM does not end the first process of a container by itself
 
 
 def _end_at_once_if_busy(models: Models, status: int) -> None:

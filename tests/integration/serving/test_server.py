@@ -212,6 +212,23 @@ def test_run_server_ends_with_status_1_if_the_model_is_broken(capsys):
     assert statuses == [1] and "The model is broken (RuntimeError)" in capsys.readouterr().err
 
 
+def test_run_server_ends_at_once_if_the_model_is_at_work(monkeypatch):
+    """As it is for SIGTERM in a container, whose first process the signal itself does not end."""
+    model, limits, statuses = SlowModel(), Limits(**LIMITS | {"grace_seconds": 1}), []
+    service, listener = create_service(model, limits), server.bind("127.0.0.1", 0)
+    address = listener.getsockname()
+    monkeypatch.setattr(server, "os", SimpleNamespace(_exit=statuses.append))
+    thread = threading.Thread(target=server.run_server, args=(service, listener, limits))
+    thread.start()
+    with closing(connect_when_ready(address)) as connection:
+        connection.sendall(REQUEST)
+        assert model.started.wait(10)
+        service.state.batcher.on_broken()  # stops the server
+        thread.join()
+    model.proceed.set()
+    assert statuses == [0]
+
+
 def connect_when_ready(address):
     for _ in range(500):
         try:

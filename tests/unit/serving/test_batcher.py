@@ -171,6 +171,24 @@ def test_batcher_reports_a_model_that_hangs(monkeypatch):
     assert run_with_batcher(scenario, model, request_seconds=1) == (True, "TimeoutError", True)
 
 
+def test_batcher_is_busy_as_long_as_its_thread_although_it_was_canceled():
+    """At the end of the service, a thread at work keeps the process alive."""
+    model = SlowModel()
+
+    async def scenario():
+        batcher = Batcher(model, Limits())
+        worker, request = asyncio.create_task(batcher.run()), asyncio.create_task(batcher.translate(["a"], 1))
+        await model.is_at_work()
+        worker.cancel()
+        await asyncio.gather(worker, request, return_exceptions=True)
+        batcher.close()
+        is_busy = batcher.busy_seconds > 0
+        model.proceed.set()
+        return is_busy
+
+    assert asyncio.run(scenario())
+
+
 def test_batcher_is_broken_if_its_loop_ends():
     async def scenario(batcher):
         def fail():

@@ -95,12 +95,6 @@ class Limits:
                 f"The characters of a text may be at most {self.max_characters}, got {len(text)} at position "
                 f"{position}.",
             )
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise Refusal(
-                422, f"Each text must be valid Unicode, got a lone surrogate at position {position}."
-            ) from error
 
     def check_tokens(self, counts: Sequence[int]) -> None:
         """Check the numbers of tokens of texts.

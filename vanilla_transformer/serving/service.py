@@ -18,6 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
 from vanilla_transformer.file_utils import decode_text
@@ -154,10 +155,9 @@ def create_service_of(
         request: Request,
         content: Annotated[TranslationRequest | Question, Body(openapi_examples=schema.REQUESTS)],
     ) -> Response:
+        client = _admit(request, api_keys, content)
         if isinstance(content, TranslationRequest):
-            return await translator.answer(request, content, _find_client(request, api_keys))
-        request.state.is_libretranslate = True
-        client = _find_client(request, api_keys, content.key)
+            return await translator.answer(request, content, client)
         return JSONResponse(await translator.answer_question(request, content, client))
 
     @router.get("/models/{name}", **schema.MODEL)
@@ -173,8 +173,7 @@ def create_service_of(
         async def detect_language(
             request: Request, content: Annotated[Question, Body(openapi_examples=schema.QUESTIONS)]
         ) -> Response:
-            request.state.is_libretranslate = True
-            _find_client(request, api_keys, content.key)
+            _admit(request, api_keys, content)
             return JSONResponse(await asyncio.to_thread(content.list_languages, detect))
 
     service.include_router(router)
@@ -347,6 +346,20 @@ def _address(request: Request) -> str:
     return f"{request.scope['scheme']}://{host}{request.scope.get('root_path', '')}"
 
 
+def _admit(request: Request, api_keys: Sequence[str], content: TranslationRequest | Question) -> str:
+    """Return what [`_find_client`] returns, after a check of all strings of the request.
+
+    Raises:
+        Refusal: 401; the request has no valid key. 422; a string cannot be encoded.
+    """
+    request.state.is_libretranslate = isinstance(content, Question)
+    client = _find_client(request, api_keys, content.key if isinstance(content, Question) else "")
+    for name, value in content:
+        if has_invalid_unicode(json.dumps(value, ensure_ascii=False)):
+            raise Refusal(422, f"`{name}` must be valid Unicode, got a lone surrogate.")
+    return client
+
+
 def _find_client(request: Request, api_keys: Sequence[str], key: str = "") -> str:
     """Return the name by which requests take turns: the API key, or the address if no keys are required.
 
@@ -366,7 +379,7 @@ def _find_client(request: Request, api_keys: Sequence[str], key: str = "") -> st
 
 def is_api_key(given: str, api_keys: Sequence[str]) -> bool:
     """Return whether `given` is one of the keys, after a time that tells nothing about them."""
-    matches = [hmac.compare_digest(given.encode(), key.encode()) for key in api_keys]
+    matches = [hmac.compare_digest(given.encode(errors="surrogatepass"), key.encode()) for key in api_keys]
     return any(matches)
 
 

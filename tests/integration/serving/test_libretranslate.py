@@ -10,6 +10,7 @@ from tests.service_answers import TEXTS
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli.serve import find_directions
 from vanilla_transformer.serving.language_detection import base_language, detect_languages, language_name
+from vanilla_transformer.serving.libretranslate import Question
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
 
@@ -155,6 +156,30 @@ def test_libretranslate_refuses_what_it_cannot_translate_from_any_language(detec
     assert answer.status_code == 400 and "must be a direction of this service" in answer.json()["error"]
     answer = detecting.post("/translate", json={"q": [3], "source": "auto", "target": "fr"})
     assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/translate", "/detect"])
+def test_libretranslate_refuses_a_lone_surrogate_in_each_entry(path, detecting):
+    for name in Question.model_fields:
+        body = {"q": "a", "source": "auto", "target": "fr", name: "\ud800"}
+        answer = detecting.post(path, content=json.dumps(body))
+        assert answer.status_code == 400
+        assert answer.json() == {"error": f"`{name}` must be valid Unicode, got a lone surrogate."}
+
+
+def test_libretranslate_refuses_a_key_with_a_lone_surrogate():
+    form = b'--x\r\nContent-Disposition: form-data; name="api_key"\r\n\r\n\\ud800\r\n--x--\r\n'
+    form_type = "multipart/form-data; boundary=x; charset=unicode_escape"
+    service = create_service(echo, api_keys=["key"], detect=detect_languages)
+    with TestClient(service, raise_server_exceptions=False) as client:
+        for path, content, content_type in (
+            ("/translate", rb'{"q": "a", "api_key": "\ud800"}', "application/json"),
+            ("/detect", rb'{"q": "a", "api_key": "\ud800"}', "application/json"),
+            ("/detect", rb'{"api_key": "\ud800"}', "application/json"),
+            ("/translate_file", form, form_type),
+        ):
+            answer = client.post(path, content=content, headers={"content-type": content_type})
+            assert answer.status_code == 403, (path, content)
 
 
 def test_libretranslate_needs_the_classifier_to_detect(translate):

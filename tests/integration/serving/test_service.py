@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from itertools import product
 
 import pytest
 from fastapi.testclient import TestClient
@@ -17,6 +18,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.serving.limits import Limits
+from vanilla_transformer.serving.schema import ENTRIES
 from vanilla_transformer.serving.service import count_tokens_with, create_service
 
 
@@ -69,7 +71,7 @@ REFUSED = {
     "a list": ([], 422, "must be a JSON object"),
     "NaN": (b'{"text": "a", "num_return_sequences": NaN}', 422, "valid JSON, which has no NaN"),
     "Infinity": (b'{"text": Infinity}', 422, "has no Infinity"),
-    "a lone surrogate": (b'{"text": ["a", "\\ud800"]}', 422, "lone surrogate at position 1"),
+    "a lone surrogate": (b'{"text": ["a", "\\ud800"]}', 422, "`text` must be valid Unicode, got a lone surrogate."),
     "no JSON": (b"{", 422, "must be valid JSON"),
     "no body": (b"", 422, "must be valid JSON"),
     "another encoding": (b'{"text": "\xff"}', 422, "must be valid JSON"),
@@ -96,6 +98,15 @@ def test_translate_refuses_a_value_at_each_depth_of_nesting():
             nested = b"[" * depth + b"]" * depth
             answer = client.post("/translate", content=b'{"text": "a", "glossary": {"a": %s}}' % nested)
             assert answer.status_code == 422 and len(answer.content) < 200, depth
+
+
+def test_translate_refuses_a_lone_surrogate_in_each_entry():
+    values = ("\ud800", ["\ud800"], {"a": "\ud800"})
+    with TestClient(create_service(shout, known=ENTRIES), raise_server_exceptions=False) as client:
+        for name, value in product(ENTRIES, values):
+            answer = client.post("/translate", content=json.dumps({"text": "a", name: value}))
+            assert answer.status_code == 422 and len(answer.content) < 200, name
+        assert client.get("/health").json() == {"status": "ok", "failures": 0, "last_failure": None}
 
 
 def test_translate_refuses_a_huge_invalid_list_at_once():

@@ -180,8 +180,8 @@ class Question(BaseModel):
             Refusal: 422; an entry is invalid.
         """
         content: dict[str, Any] = {"text": self.q}
-        if not str(self.alternatives or 0).isdecimal():
-            raise Refusal(422, "`alternatives` must be a number of 0 or more.")
+        if not re.fullmatch(r"\d{1,9}", str(self.alternatives or 0)):
+            raise Refusal(422, "`alternatives` must be a number of 0 or more, of at most 9 digits.")
         if self._alternatives:
             content["num_return_sequences"] = self._alternatives + 1
         if self.format not in (None, "text"):

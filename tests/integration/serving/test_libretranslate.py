@@ -68,7 +68,8 @@ def test_libretranslate_returns_alternatives(client, translate):
     [
         ({"source": "fr"}, "`source` and `target` must be a direction of this service: en-de."),
         ({"target": None}, "`source` and `target` must be given"),
-        ({"alternatives": -1}, "`alternatives` must be a number of 0 or more."),
+        ({"alternatives": -1}, "`alternatives` must be a number of 0 or more, of at most 9 digits."),
+        ({"alternatives": "9" * 5000}, "`alternatives` must be a number of 0 or more, of at most 9 digits."),
         ({"alternatives": 99}, "at most"),
         ({"q": [1]}, "text"),
         ({"q": {}}, "text"),

@@ -172,6 +172,8 @@ def explain_refusal(errors: Sequence[Any]) -> str:
         return "`file` must be given: a file of a form, whose name says its format."
     if first["type"] == "missing":
         return f"`{first['loc'][-1]}` must be given."
+    if first["type"] == "string_type":
+        return f"`{first['loc'][-1]}` must be a text, not a file."
     return str(first["ctx"]["error"])[:LONGEST_REASON]
 
 

@@ -109,6 +109,12 @@ def test_a_form_without_an_entry_is_refused(missing, client):
     assert answer.status_code == 400 and answer.json()["error"].startswith(f"`{missing}` must be given")
 
 
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_a_form_with_a_file_as_a_language_is_refused(name, client):
+    answer = client.post("/translate_file", files={"file": ("a.txt", b"a"), name: ("en", b"en")}, data=LANGUAGES)
+    assert answer.status_code == 400 and answer.json() == {"error": f"`{name}` must be a text, not a file."}
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -5,7 +5,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.data.readers import read_lines
+from vanilla_transformer.data.readers import blank_side_error, read_lines
 from vanilla_transformer.text.languages import Direction, Languages
 
 from .scores import Scores, translate_and_score
@@ -72,6 +72,10 @@ def read_test_sets(
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{count} in {prefix}.{code}" for code, count in counts.items())
         raise ValueError(f"All languages must have the same number of lines, got {shown}.")
+    for codes in directions:
+        for number, pair in enumerate(zip(*(texts[str(code)] for code in codes), strict=True), start=1):
+            if any(pair) and not all(pair):
+                raise blank_side_error(number, f"{prefix}.{codes[pair.index('')]}")
     return list(directions), texts
 
 

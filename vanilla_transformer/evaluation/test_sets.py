@@ -90,7 +90,9 @@ def evaluate_test_set(
     if "loss" in metrics:
         assert name is not None
         ensemble = further_models.get("ensemble"), further_models.get("ensemble_weights")
-        values["loss"] = PairScorer(name, *ensemble, languages).loss(zip(sources, references, strict=True))
+        values["loss"] = PairScorer(name, *ensemble, languages).loss(
+            pair for pair in zip(sources, references, strict=True) if any(pair)
+        )
     if not process_state().is_main_process:
         return None
     report = build_report(translations, references, others, paper_language, samples, values)

@@ -102,3 +102,7 @@ def test_evaluate_directions_needs_aligned_files(folder, tmp_path, capsys):
     (tmp_path / "test.de").write_text("Ein Mann.\nZwei Hunde.\n")
     assert run(folder, "evaluate-directions", "{folder}/model", "--text", f"{tmp_path}/test") == 2
     assert "All languages must have the same number of lines, got 1 in" in capsys.readouterr().err
+    (tmp_path / "test.en").write_text("A man.\n\n\nTwo dogs.\n")
+    (tmp_path / "test.de").write_text("Ein Mann.\n\n\n\n")
+    assert run(folder, "evaluate-directions", "{folder}/model", "--text", f"{tmp_path}/test") == 2
+    assert f"Line 4 of {tmp_path}/test.de is blank, but its translation is not" in capsys.readouterr().err

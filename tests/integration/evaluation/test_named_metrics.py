@@ -91,7 +91,7 @@ def test_evaluate_reports_further_metrics(tiny_model, tiny_tokenizer, tmp_path, 
     monkeypatch.chdir(tmp_path)
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     for name in ("a.en", "a.de"):
-        Path(name).write_text("A man is sleeping.\nTwo dogs.\n")
+        Path(name).write_text("A man is sleeping.\n\nTwo dogs.\n")
     words = ["--source", "a.en", "--target", "a.de", "--json", "scores.json", "--bootstrap_samples", "10"]
     assert main(["evaluate", "model", *words, "--metric", "loss", "bleu", SAME_WORDS, SHORTNESS]) == 0
     found = json.loads(Path("scores.json").read_text())

@@ -62,6 +62,16 @@ def atomic_folder(folder: str | Path, mode: int = 0o777) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def read_json_lines(path: Path) -> list[Any]:
+    """Return the values of a file with JSON in each line, without a truncated last line.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
 def refuse_dangling_link(folder: Path) -> None:
     """Refuse a link to a folder that does not exist.
 

@@ -517,7 +517,7 @@ def test_assisted_generation_stops_at_source_length_plus_margin():
     assert outputs.shape[1] - 1 == 3 + MARGIN
 
 
-def test_generate_returns_what_a_custom_function_decodes():
+def test_generate_returns_the_result_of_a_custom_function():
     def decode(model, input_ids, logits_processor, stopping_criteria, generation_config, **model_kwargs):
         assert not generation_config.return_dict_in_generate
         return input_ids + EOS

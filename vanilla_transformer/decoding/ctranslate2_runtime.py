@@ -32,9 +32,6 @@ def load_ctranslate2(folder: str | Path, tokenizer: Any, device: Any) -> tuple["
     return CTranslate2Model(folder, tokenizer, device or "cpu"), tokenizer
 
 
-__all__ = ["CONVERTED_CONFIG", "CTranslate2Model", "load_ctranslate2", "read_converted_config"]
-
-
 class CTranslate2Model:
     """
     A converted model with the interface that `TranslationPipeline` needs of a model.

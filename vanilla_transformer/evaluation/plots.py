@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES
 from vanilla_transformer.decoding.alignments import token_texts
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
+from vanilla_transformer.file_utils import read_json_lines
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
@@ -36,7 +37,7 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
 def draw_learning_curve(metrics_file: str | Path) -> Any:
     """Return the figure of [`plot_learning_curve`]. The final model, which another search scores, is a point alone."""
     figure = new_figure(11, 4)
-    entries = [json.loads(line) for line in Path(metrics_file).read_text(encoding="utf-8").splitlines()]
+    entries = read_json_lines(Path(metrics_file))
     loss_axes, bleu_axes = figure.subplots(1, 2)
     for axes, name, label, color in (
         (loss_axes, "loss", "training", "tab:blue"),

@@ -15,8 +15,6 @@ from vanilla_transformer.text.units import count_forms
 
 from .scores import check_same_length, corpus_metrics
 
-_SEED = 12345  # the default of sacreBLEU
-
 
 class Estimate(NamedTuple):
     """A corpus score from 0 to 100. The 95 % confidence interval of resampled scores is `mean` ± `margin`."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.file_utils import read_json_lines, write_text_atomically
 from vanilla_transformer.text.translation_warnings import WARNINGS
 
 METRICS, EMISSIONS, CURVE = "metrics.jsonl", "emissions.csv", "learning_curve.png"
@@ -19,8 +19,7 @@ _GRAMS_PER_KILOGRAM = 1000
 def read_validations(run: Path) -> list[dict[str, Any]]:
     """Return the validations that the metrics hold; the last one is the final model's."""
     path = run / METRICS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [entry for entry in map(json.loads, lines) if "validation_loss" in entry]
+    return [entry for entry in read_json_lines(path) if "validation_loss" in entry] if path.exists() else []
 
 
 def learning_curve(validations: list[dict[str, Any]]) -> list[list[str]]:

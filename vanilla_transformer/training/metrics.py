@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from vanilla_transformer.data.batches import MicroBatch
-from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.file_utils import read_json_lines, write_text_atomically
 
 from .distributed import sum_over_processes
 
@@ -214,10 +214,9 @@ def append_entry(folder: Path, entry: dict[str, Any]) -> None:
 
 
 def read_entries(folder: Path) -> list[dict[str, Any]]:
-    """Read the metrics of a run, without a truncated last line."""
+    """Return the metrics of a run; none without a file."""
     path = folder / METRICS_FILE
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return read_json_lines(path) if path.exists() else []
 
 
 def truncate_metrics(folder: Path, step: int) -> None:

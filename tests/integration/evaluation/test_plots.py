@@ -19,7 +19,7 @@ from vanilla_transformer.evaluation.plots import (
 
 def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path):
     metrics = [{"minutes": 0.5, "loss": 3.0}, {"minutes": 1.0, "validation_loss": 2.0, "bleu": 9.0}]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, metrics)))
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in metrics))
     pictures = [
         plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png"),
         plot_attention(tiny_model, tiny_tokenizer, "Two dogs run.", tmp_path / "attention.png"),
@@ -32,7 +32,8 @@ def test_learning_curve_joins_no_points_of_different_searches(tmp_path):
     metrics += [{"minutes": float(minute), "validation_loss": 2.0, "bleu": 9.0 + minute} for minute in (1, 2)]
     final = {"minutes": 2.1, "validation_loss": 1.5, "model": "mean of checkpoints"}
     metrics += [final | {"bleu": 12.0}, final | {"bleu": 13.0}]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, metrics)))
+    lines = [json.dumps(entry) + "\n" for entry in metrics]
+    (tmp_path / "metrics.jsonl").write_text("".join([*lines, '{"minutes": 3']))  # by a run that was killed
     loss, bleu = draw_learning_curve(tmp_path / "metrics.jsonl").axes
     assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in (loss, bleu)] == [
         ("minutes", "nats per target token"),

@@ -30,7 +30,7 @@ def render(folder):
 
 def test_render_card_shows_the_records_of_training(folder, tiny_model):
     entry = {"step": 1234, "minutes": 5.4, "validation_loss": 1.0, "bleu": 36.789, "bleu_signature": "nrefs:1|x"}
-    (folder / "metrics.jsonl").write_text(json.dumps(entry) + "\n")
+    (folder / "metrics.jsonl").write_text(json.dumps(entry) + '\n{"step": 12')  # by a run that was killed
     (folder / "recipe.json").write_text(json.dumps({"dropout": 0.3}))
     machine = {"hardware": "2 CPU cores", "mixed_precision": "bf16", "versions": {"torch": "2.13.0"}}
     (folder / "machine.json").write_text(json.dumps(machine))

@@ -176,7 +176,7 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.quiet:
         silence_libraries()
     if options.format != "text":
-        settings = decoding | {"batch_size": options.batch_size}
+        settings = decoding | {"batch_size": options.batch_size, "protect": options.protect}
         translate_document_file(model, options, options, (options.input, options.output), settings)
         return
     is_typed = not sentences and options.input is None and options.output is None and is_interactive()

@@ -26,6 +26,15 @@ def test_translate_writes_a_document(tiny_model, tiny_tokenizer, tmp_path, page,
     assert capsys.readouterr().out == written
 
 
+def test_translate_no_protect_leaves_the_text_of_a_document_to_the_model(
+    tiny_model, tiny_tokenizer, tmp_path, page, capsys
+):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    flags = ["--format", "html", "--input", str(page), "--max_new_tokens", "5", "--no_protect"]
+    assert main(["translate", str(folder), *flags]) == 0
+    assert "https://a.example/b" not in capsys.readouterr().out
+
+
 def test_translate_reads_and_writes_files_of_text(tiny_model, tiny_tokenizer, tmp_path, capsys):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     (tmp_path / "in.txt").write_text("A man.\n\nTwo dogs.\n")

@@ -190,9 +190,9 @@ def _decoded(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:
 
 def _decode(number: int, line: bytes) -> str:
     try:
-        return line.removesuffix(b"\r").decode()
+        return line.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        found = f"line {number} has the byte 0x{line[error.start]:02x} where none can be"
+        found = f"line {number} has the byte 0x{error.object[error.start]:02x} where none can be"
         hint = "Convert it, for example with `iconv -f latin1 -t utf-8`."
         raise ValueError(f"Standard input must be UTF-8, but {found}. {hint}") from error
 

@@ -73,6 +73,14 @@ def test_stdin_source_counts_the_lines_of_a_file(tmp_path, monkeypatch):
         assert source.total == 3 and [*source.blocks] == [["one", "", "two"]]
 
 
+def test_stdin_source_leaves_out_a_byte_order_mark(pipe, monkeypatch):
+    source, target = pipe
+    target.write(b"\xef\xbb\xbfHello.\n\xef\xbb\xbfWorld.\n")
+    target.close()
+    monkeypatch.setattr("sys.stdin", source)
+    assert [*stdin_source(1).blocks] == [["Hello.", "\ufeffWorld."]]
+
+
 def test_stdin_source_names_the_line_that_is_not_utf8(pipe, monkeypatch):
     source, target = pipe
     target.write(b"a\n" * 70 + b"\xe4\n")

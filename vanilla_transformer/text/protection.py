@@ -10,10 +10,10 @@ Range = tuple[int, int]
 
 _PARTS = {
     "url": r"(?:https?|ftp)://[^\s<>\"]*[^\s<>\".,;:!?'”’»)\]}…]|\bwww\.[^\s<>\"]*[^\s<>\".,;:!?'”’»)\]}…]",
-    "email": r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    "email": r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",
     # {name}, {{name}}, ${name}, %(name)s, %1$s, %.2f, $1, $name
     "placeholder": r"\{\{[^{}\s]*\}\}|\$?\{[^{}\s]*\}|%\(\w+\)[a-z]|"
-    r"%(?:\d+\$)?[-+0#]*\d*(?:\.\d+)?[sdifgeEuxXc@](?!\w)|\$\d+(?![\d.,]*\d)|\$[A-Za-z_]\w*",
+    r"%(?:\d+\$)?[-+0#]*+\d*(?:\.\d+)?[sdifgeEuxXc@](?!\w)|\$\d++(?![\d.,]*\d)|\$[A-Za-z_]\w*",
     "emoji": r"\p{Regional_Indicator}{2}|[0-9#*]\uFE0F?\u20E3"
     r"|(?:\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*(?:\u200D\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*)*)",
     # Models copy short numbers or write them as words, as they should. They break long

@@ -1,8 +1,10 @@
-"""Where kept text is found again in a translation."""
+"""Where text to keep is, and where it is found again in a translation."""
+
+import time
 
 import pytest
 
-from vanilla_transformer.text.protection import locate
+from vanilla_transformer.text.protection import find_protected, locate
 
 
 @pytest.mark.parametrize(
@@ -23,3 +25,10 @@ def test_locate_finds_text_that_is_no_part_of_a_longer_word(texts, translation, 
 
 def test_locate_finds_texts_side_by_side():
     assert locate(["%s", "{name}"], "x {name}%s") == [(8, 10), (2, 8)]
+
+
+@pytest.mark.parametrize("text", ["a" * 50_000, "%" + "0" * 50_000, "$" + "1" * 50_000 + ".1"])
+def test_find_protected_takes_linear_time(text):
+    started = time.process_time()
+    find_protected(text)
+    assert time.process_time() - started < 5  # 30 ms, and 30 s in quadratic time

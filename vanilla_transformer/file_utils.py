@@ -6,11 +6,12 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from safetensors import SafetensorError
 
@@ -174,6 +175,17 @@ def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
 def _write_text(path: Path, pieces: Iterable[str], mode: int = 0o666) -> None:
     with open(path, "w", encoding="utf-8", newline="\n", opener=partial(os.open, mode=mode)) as file:
         file.writelines(pieces)
+
+
+def open_stdin() -> TextIO:
+    """Return standard input.
+
+    Raises:
+        OSError: It is closed.
+    """
+    if sys.stdin is None:
+        raise OSError("Standard input must be open, but it is closed. Give a file by --input.")
+    return sys.stdin
 
 
 def decode_text(content: bytes, name: str) -> str:

@@ -112,12 +112,13 @@ def stdin_source(batch_size: int) -> Source:
         OSError: Standard input is closed.
         ValueError: In iteration, a line is not UTF-8.
     """
-    if sys.stdin is None:
-        raise OSError("Standard input must be open, but it is closed. Give sentences, or a file by --input.")
+    from vanilla_transformer.file_utils import open_stdin
+
+    stdin = open_stdin()
     try:
-        descriptor = sys.stdin.fileno()
+        descriptor = stdin.fileno()
     except (AttributeError, OSError):  # replaced by an object of Python
-        return Source(_split_blocks((line.rstrip("\n") for line in sys.stdin), batch_size), None)
+        return Source(_split_blocks((line.rstrip("\n") for line in stdin), batch_size), None)
     blocks = read_blocks(descriptor, batch_size, shard_lines(batch_size))
     return Source(_decoded(blocks), _count_lines(descriptor))
 

@@ -1,6 +1,5 @@
 """Translate a document of a known format."""
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -9,7 +8,7 @@ from typing import Any
 
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
-from vanilla_transformer.file_utils import decode_text
+from vanilla_transformer.file_utils import decode_text, open_stdin
 from vanilla_transformer.text.protection import find_masks
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
@@ -77,7 +76,7 @@ def read_document(path: str | None) -> str:
         ValueError: It is not UTF-8.
         OSError: The file cannot be read.
     """
-    content = sys.stdin.buffer.read() if path is None else Path(path).read_bytes()
+    content = open_stdin().buffer.read() if path is None else Path(path).read_bytes()
     return decode_text(content, path or "Standard input")
 
 

@@ -92,5 +92,5 @@ def test_stdin_source_names_the_line_that_is_not_utf8(pipe, monkeypatch):
 
 def test_stdin_source_names_a_closed_input(monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(OSError, match="must be open, but it is closed. Give sentences, or a file by --input"):
+    with pytest.raises(OSError, match="must be open, but it is closed. Give a file by --input"):
         stdin_source(1)

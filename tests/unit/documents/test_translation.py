@@ -4,7 +4,7 @@ import pytest
 
 from tests.fake_translation import reverse, shout, without_alignment
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
-from vanilla_transformer.documents import translate_document
+from vanilla_transformer.documents import read_document, translate_document
 from vanilla_transformer.text.protection import find_masks, find_protected
 
 SPLIT = AbbreviationSplitter()
@@ -106,6 +106,12 @@ def test_translate_document_names_the_mistake(format, text, message):
     with pytest.raises(ValueError, match="^[^\n]*$") as caught:
         translate_document(text, format, shout, SPLIT)
     assert message in str(caught.value)
+
+
+def test_read_document_names_a_closed_input(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(OSError, match="must be open, but it is closed"):
+        read_document(None)
 
 
 def test_find_protected_finds_what_models_break():

@@ -6,10 +6,13 @@ They are built from a sequence of texts and marks, or from a tree of elements, o
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import regex
+
 _SPACE = re.compile(r"[ \t\r\n\f]+")
+_STARTS_WORD = regex.compile(r"[^\s.,:;!?…、。，：；！？\p{Pe}\p{Pf}]")
 
 
 @dataclass
@@ -21,6 +24,7 @@ class Span:
         payload: What the format's module needs to write the markup.
         fixed: The text of the span is not translated, and the markup is written as it is.
         breaks: The text before the span and the text after it are translated apart, like those around a line break.
+        space_before, space_after: White space is beside the span, which has no text in the source.
     """
 
     start: int
@@ -29,6 +33,8 @@ class Span:
     children: list["Span"] = field(default_factory=list)
     fixed: bool = False
     breaks: bool = False
+    space_before: bool = False
+    space_after: bool = False
 
     def walk(self) -> Iterator["Span"]:
         """Yield the span and all spans in it, outer ones first."""
@@ -62,17 +68,19 @@ class SpanBuilder:
     def add_text(self, text: str) -> None:
         """Append text. White space is one space."""
         text = _SPACE.sub(" ", text)
+        text = _note_space(self._level, self.text, text)
         self.text += text.lstrip(" ") if self.text.endswith(" ") else text
 
     def add_mark(self, payload: Any, text: str = "", breaks: bool = False) -> None:
         """Append a mark that is written as it is, with text that is not translated."""
-        start = len(self.text)
+        start, space_before = len(self.text), not text and self.text.endswith(" ")
         self.text += text
-        self._level.append(Span(start, len(self.text), payload, fixed=True, breaks=breaks))
+        span = Span(start, len(self.text), payload, fixed=True, breaks=breaks, space_before=space_before)
+        self._level.append(span)
 
     def open(self, name: Any, payload: Any, is_paired: bool = False) -> None:
         """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed."""
-        span = Span(len(self.text), len(self.text), payload, fixed=True)
+        span = Span(len(self.text), len(self.text), payload, fixed=True, space_before=self.text.endswith(" "))
         self._level.append(span)
         self._open.append((span, name, is_paired, self._level))
         self._level = span.children
@@ -90,6 +98,7 @@ class SpanBuilder:
             self._dissolve()
         span, _, _, self._level = self._open.pop()
         span.end, span.fixed = len(self.text), False
+        span.space_before &= span.end == span.start
         return span
 
     def finish(self) -> Block:
@@ -103,6 +112,42 @@ class SpanBuilder:
         span, _, _, self._level = self._open.pop()
         self._level += span.children
         span.children = []
+
+
+def _note_space(spans: Sequence[Span], text: str, added: str) -> str:
+    """Note white space after an empty span at the end of a text. Return the added text without a doubled space."""
+    if spans and spans[-1].start == len(text) and added[:1].isspace():
+        spans[-1].space_after = True
+        if text.endswith(" ") and added[0] == " " and _STARTS_WORD.match(added, 1):
+            return added[1:]
+    return added
+
+
+def restore_spaces(block: Block) -> Block:
+    """Return a block with a space beside each empty span that had one, except at the ends and before punctuation."""
+    text, is_due = "", False
+
+    def copy(spans: Sequence[Span], start: int, end: int) -> list[Span]:
+        nonlocal text, is_due
+        copied = []
+        for span in spans:
+            add(block.text[start : span.start])
+            if is_due or (span.space_before and text and not text[-1].isspace()):
+                text += " "
+            is_due, first = False, len(text)
+            children = copy(span.children, span.start, span.end)
+            copied.append(replace(span, start=first, end=len(text), children=children))
+            is_due, start = is_due or span.space_after, span.end
+        add(block.text[start:end])
+        return copied
+
+    def add(more: str) -> None:
+        nonlocal text, is_due
+        text += " " + more if is_due and _STARTS_WORD.match(more) else more
+        is_due = is_due and not more
+
+    spans = copy(block.spans, 0, len(block.text))
+    return Block(text, spans)
 
 
 Item = Any  # a string, or an element
@@ -157,6 +202,7 @@ def build_block(items: Sequence[Item], markup: Markup) -> Block:
 
 def render_block(block: Block) -> list[Item]:
     """Return the content that a translated block describes. Its elements are moved and filled."""
+    block = restore_spaces(block)
     return _render(block.text, block.spans, 0, len(block.text))
 
 
@@ -168,9 +214,11 @@ class _TreeBuilder:
         spans = []
         for item in items:
             if isinstance(item, str):
-                self._add_text(item)
+                self._add_text(_note_space(spans, self.text, item))
             else:
+                space_before = self.text[-1:].isspace()
                 spans.append(self._span(item))
+                spans[-1].space_before = space_before and spans[-1].start == spans[-1].end
         return spans
 
     def _add_text(self, text: str) -> None:

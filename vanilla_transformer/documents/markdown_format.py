@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.import_utils import requires_extra
 
-from .blocks import Block, Span, SpanBuilder
+from .blocks import Block, Span, SpanBuilder, restore_spaces
 
 _SPECIAL = re.compile(r"[\\`*\[\]]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~")
 _LINE_START = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|[-+](?=\s|$)|>|=+\s*$|-[-\s]+$|:?-+:?\s*$|~~~)")
@@ -29,6 +29,7 @@ class MarkdownWriter:
 
     def write(self, block: Block, context: str) -> str:
         """Return a block for its context: `"paragraph"`, `"heading"` or `"cell"`."""
+        block = restore_spaces(block)
         expected = _join_texts(_block_signature(block.text, block.spans, 0, len(block.text)))
         for escape, mark in ((_escape, _mark), (_refer, _html_mark)):
             written = _write(block.text, block.spans, 0, len(block.text), escape, mark).strip(" ")

@@ -138,13 +138,13 @@ class _Projection:
     def _point(self, span: Span, outer: Range, limits: Range, covered: Sequence[tuple[int, int, Span]]) -> int:
         """Return the position of a span without text: at the same side of the same word, and in no other span."""
         left, right = limits
-        place = span.start
+        place, inside = span.start, self.target[left:right]
         if (place, place) in self.fixed:
             position = self.fixed[place, place][0]
         elif not self.source[outer[0] : place].strip():
-            position = left
+            position = left + min(place - outer[0], len(inside) - len(inside.lstrip()))
         elif not self.source[place : outer[1]].strip():
-            position = right
+            position = right - min(outer[1] - place, len(inside) - len(inside.rstrip()))
         else:
             position = self._beside(place)
         position = min(max(position, left), right)

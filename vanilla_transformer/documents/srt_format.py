@@ -7,7 +7,7 @@ from typing import Any
 
 from vanilla_transformer.import_utils import requires_extra
 
-from .blocks import Block, Span, SpanBuilder
+from .blocks import Block, Span, SpanBuilder, restore_spaces
 
 _TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
 _DASH = re.compile(r"\s*[-‐–—]\s*")
@@ -66,6 +66,8 @@ def _block(speech: str) -> Block:
 
 
 def _render(block: Block) -> str:
+    block = restore_spaces(block)
+
     def write(spans: Sequence[Span], start: int, end: int) -> str:
         pieces = []
         for span in spans:

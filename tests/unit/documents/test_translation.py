@@ -4,7 +4,7 @@ import pytest
 
 from tests.fake_translation import reverse, shout, without_alignment
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
-from vanilla_transformer.documents import read_document, translate_document
+from vanilla_transformer.documents import parse_document, read_document, translate_document
 from vanilla_transformer.text.protection import find_masks, find_protected
 
 SPLIT = AbbreviationSplitter()
@@ -20,7 +20,7 @@ XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de" 
     "format, text, expected",
     [
         ("html", "<p>A <b>very <i>red</i></b> house.</p>", "<p>HOUSE. <b><i>RED</i> VERY</b> A</p>"),
-        ("html", "<p>One.<br>Two <img src='a b'> me</p>", '<p>ONE.<br><img src="a b">ME TWO</p>'),
+        ("html", "<p>One.<br>Two <img src='a b'> me</p>", '<p>ONE.<br> <img src="a b"> ME TWO</p>'),
         ("html", "<p>Run <code>a b</code> &amp; go</p>", "<p>RUN <code>a b</code> GO &amp;</p>"),
         ("html", "<script>a < b</script><pre>x y</pre>", "<script>a < b</script><pre>x y</pre>"),
         ("html", "<td>a b</td>", "<td>B A</td>"),
@@ -48,6 +48,40 @@ def test_translate_document_writes_targets_of_open_xliff_segments():
     translated = translate_document(XLIFF, "xliff", reverse, SPLIT)
     assert 'mt-suggestion">NOW.<x id="2"/> <g id="1">BUTTON THE</g> CLICK</target>' in translated
     assert "<source>no</source></trans-unit>" in translated and "<target>ja</target>" in translated
+
+
+@pytest.mark.parametrize(
+    "format, text, expected",
+    [
+        ("html", "<p>Click <img src='i'> here.</p>", '<p>CLICK <img src="i"> HERE.</p>'),
+        ("html", "<p>Click <b><img src='i'></b> <i>on it</i></p>", '<p>CLICK <b><img src="i"></b> <i>ON IT</i></p>'),
+        ("html", "<p>At <img src='i'> <img src='j'></p>", '<p>AT <img src="i"> <img src="j"></p>'),
+        ("xml", "<p>See <x/> (<y/> below) <z/>.</p>", "<p>SEE <x/> (<y/> BELOW) <z/>.</p>"),
+        ("xml", "<p><x/> <y/> of <z/> done</p>", "<p><x/> <y/> OF <z/> DONE</p>"),
+        ("xml", '<p xml:space="preserve">Go <x/> on</p>', '<p xml:space="preserve">GO <x/> ON</p>'),
+        ("markdown", "Click ![i](j) *here* and <u></u> now", "CLICK ![i](j) *HERE* AND <u></u> NOW"),
+        (
+            "srt",
+            "1\n00:00:01,000 --> 00:00:02,000\nA {\\an8} b\n",
+            "1\n00:00:01,000 --> 00:00:02,000\nA {\\an8} B\n\n",
+        ),
+    ],
+)
+def test_translate_document_keeps_space_beside_markup_without_text(format, text, expected):
+    def translate(texts):
+        return shout([" ".join(text.split()) for text in texts])
+
+    assert translate_document(text, format, translate, SPLIT) == expected
+    document = parse_document(text, format)
+    assert document.render(document.blocks).upper() == expected.upper()
+
+
+def test_translate_document_keeps_space_beside_codes_of_xliff():
+    source = '<x id="1"/> <x id="2"/> of <x id="3"/> files.<x id="4"/> Go to <x id="5"/> <x id="6"/>'
+    text = XLIFF.replace('Click <g id="1">the button</g> now<x id="2"/>.', source)
+    translated = translate_document(text, "xliff", shout, SPLIT)
+    expected = source.replace("of", "OF").replace("files", "FILES").replace("Go to", "GO TO")
+    assert f'mt-suggestion">{expected}</target>' in translated
 
 
 def test_translate_document_puts_text_back_that_a_model_breaks():

@@ -1,4 +1,4 @@
-"""Markdown: CommonMark with tables, strikethrough, task lists and front matter."""
+"""Markdown: CommonMark with tables, strikethrough, task lists, footnotes, alerts and front matter."""
 
 import html
 import re
@@ -88,6 +88,8 @@ def _mark(tokens: Sequence[Any], content: str | None) -> str:
         return "\\\n"
     if kind == "code_inline":
         return _code(first)
+    if kind == "footnote_ref":
+        return f"[^{first.meta['label']}]"
     if kind == "link" and content is None:
         return f"<{tokens[1].content}>"
     if kind == "link":
@@ -168,7 +170,7 @@ def _join_texts(signatures: Any) -> list[tuple]:
 
 
 _HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>]*?(/?)>")
-_TASK = re.compile(r"\[[ xX]\](?=\s)")
+_FIRST_MARK = re.compile(r"\[[ xX]\](?=\s)|\[!\w+\][-+]?(?=\s|$)")  # of a task or an alert
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 
 
@@ -196,8 +198,10 @@ class MarkdownDocument:
     def __init__(self, text: str):
         with requires_extra("documents", "Translating Markdown"):
             from markdown_it import MarkdownIt
+            from mdit_py_plugins.footnote import footnote_plugin
             from mdit_py_plugins.front_matter import front_matter_plugin
         self._parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).use(front_matter_plugin)
+        self._parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
         text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
         self._lines = text.split("\n")
         self.blocks, self._places = list[Block](), list[_Place]()
@@ -255,12 +259,14 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
     while index < len(tokens):
         token = tokens[index]
         index += 1
-        task = _TASK.match(token.content) if index == 1 and is_item and token.type == "text" else None
-        if task:
-            builder.add_mark([task[0]])
-            builder.add_text(token.content[task.end() :])
+        mark = _FIRST_MARK.match(token.content) if index == 1 and is_item and token.type == "text" else None
+        if mark:
+            builder.add_mark([mark[0]])
+            builder.add_text(token.content[mark.end() :])
         elif token.type == "text":
             builder.add_text(token.content)
+        elif token.type == "softbreak" and index == 2 and is_item and tokens[0].content.startswith("[!"):
+            builder.add_mark(["\n"], breaks=True)
         elif token.type == "softbreak":
             builder.add_text(" ")
         elif token.type == "code_inline":

@@ -84,6 +84,21 @@ def test_translate_document_keeps_space_beside_codes_of_xliff():
     assert f'mt-suggestion">{expected}</target>' in translated
 
 
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("A note[^1] here.\n\n[^1]: The text.\n", "A NOTE[^1] HERE.\n\n[^1]: THE TEXT.\n"),
+        ("A[^a] b.\n\n[^a]: Note.\n    More.\n\n    End.\n", "A[^a] B.\n\n[^a]: NOTE. MORE.\n\n    END.\n"),
+        ("| a[^1] |\n|---|\n| [^2] b |\n", "| A[^1] |\n|---|\n| [^2] B |\n"),
+        ("> [!WARNING]\n> Do not\n> touch.\n", "> [!WARNING]\n> DO NOT TOUCH.\n"),
+        ("- > [!Note]- a\n  > b\n- > [!Tip]\n  > # c\n", "- > [!Note]- A\n  > B\n- > [!Tip]\n  > # C\n"),
+        ("Not [!NOTE] [^no note]", "NOT \\[!NOTE\\] \\[^NO NOTE\\]"),
+    ],
+)
+def test_translate_document_keeps_footnotes_and_alerts_of_markdown(text, expected):
+    assert translate_document(text, "markdown", shout, SPLIT) == expected
+
+
 def test_translate_document_puts_text_back_that_a_model_breaks():
     text = "<p>Mail {name} <b>to me@mail.example</b> %s by https://a.example/x 🙂</p>"
     for translate in (shout, reverse, without_alignment(reverse)):

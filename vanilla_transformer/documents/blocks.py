@@ -211,7 +211,7 @@ class _TreeBuilder:
         self.text, self.markup = "", markup
 
     def add(self, items: Sequence[Item]) -> list[Span]:
-        spans = []
+        spans = list[Span]()
         for item in items:
             if isinstance(item, str):
                 self._add_text(_note_space(spans, self.text, item))

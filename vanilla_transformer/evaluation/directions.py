@@ -72,10 +72,10 @@ def read_test_sets(
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{count} in {prefix}.{code}" for code, count in counts.items())
         raise ValueError(f"All languages must have the same number of lines, got {shown}.")
-    for codes in directions:
-        for number, pair in enumerate(zip(*(texts[str(code)] for code in codes), strict=True), start=1):
+    for direction in directions:
+        for number, pair in enumerate(zip(*(texts[str(code)] for code in direction), strict=True), start=1):
             if any(pair) and not all(pair):
-                raise blank_side_error(number, f"{prefix}.{codes[pair.index('')]}")
+                raise blank_side_error(number, f"{prefix}.{direction[pair.index('')]}")
     return list(directions), texts
 
 

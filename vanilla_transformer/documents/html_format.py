@@ -20,13 +20,13 @@ def _names(text: str) -> frozenset[str]:
 
 
 _INLINE = _names(
-    "a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark nobr q rb rp rt rtc ruby s small span "
+    "a abbr acronym b bdi bdo big button cite data del dfn em font i ins label mark nobr q rb rp rt rtc ruby s small span "
     "strike strong sub sup time tt u"
 )
 _FIXED = _names("code kbd samp var")
 _UNTOUCHED = _names("iframe math noembed noframes plaintext pre script style svg template textarea xmp")
 _OPAQUE = _UNTOUCHED - {"pre"} | _names(
-    "audio button canvas datalist embed img input map meter noscript object output picture progress select video wbr"
+    "audio canvas embed img input map meter object output picture progress video wbr"
 )
 
 
@@ -34,7 +34,8 @@ class HtmlDocument:
     """
     The blocks of an HTML text.
 
-    Attributes, comments, scripts, styles, `<pre>`, `<code>` and elements with `translate="no"` are not translated.
+    Attributes, comments, scripts, styles, `<pre>`, `<code>`, `<textarea>`, what browsers show instead of media, and
+    elements with `translate="no"` are not translated.
 
     Raises:
         OSError: html5lib is not installed.

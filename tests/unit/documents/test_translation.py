@@ -24,6 +24,9 @@ XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de" 
         ("html", "<p>Run <code>a b</code> &amp; go</p>", "<p>RUN <code>a b</code> GO &amp;</p>"),
         ("html", "<script>a < b</script><pre>x y</pre>", "<script>a < b</script><pre>x y</pre>"),
         ("html", "<td>a b</td>", "<td>B A</td>"),
+        ("html", "<div><button>a b</button></div>", "<div><button>B A</button></div>"),
+        ("html", "<select><option>a b</option></select>", "<select><option>B A</option></select>"),
+        ("html", "<noscript><p>a b</p></noscript>", "<noscript><p>B A</p></noscript>"),
         (
             "xml",
             "<d><p>a <b>b</b></p><q translate='no'>n o</q></d>",

@@ -80,7 +80,7 @@ def test_train_step_with_infinite_loss_changes_nothing_and_is_reported_at_next_l
         train_step(state, micro_batches(FULL))
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True))
     train_step(state, micro_batches(PADDED))
-    with pytest.raises(FloatingPointError, match=r"loss of step 2 is nan.*checkpoint is none.*sentences 1, 2 of"):
+    with pytest.raises(FloatingPointError, match=r"loss of step 2 is nan.*checkpoint is none.*pairs 1, 2 after"):
         state.read_steps()
 
 

@@ -20,8 +20,8 @@ def _names(text: str) -> frozenset[str]:
 
 
 _INLINE = _names(
-    "a abbr acronym b bdi bdo big button cite data del dfn em font i ins label mark nobr q rb rp rt rtc ruby s small span "
-    "strike strong sub sup time tt u"
+    "a abbr acronym b bdi bdo big button cite data del dfn em font i ins label mark nobr q rb rp rt rtc ruby s small "
+    "span strike strong sub sup time tt u"
 )
 _FIXED = _names("code kbd samp var")
 _UNTOUCHED = _names("iframe math noembed noframes plaintext pre script style svg template textarea xmp")

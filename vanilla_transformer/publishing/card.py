@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.utils import validate_repo_id
+from jinja2 import TemplateError
 from safetensors import safe_open
 from transformers import GenerationConfig
 
@@ -136,7 +137,7 @@ def render_card(
         defaults: Values of a recipe that the card leaves out; by default none.
 
     Raises:
-        ValueError, OSError: the folder holds no model.
+        ValueError, OSError: the folder holds no model, or the template is not valid.
     """
     folder, run = Path(folder), Path(run or folder)
     config = load_config(folder)
@@ -148,36 +149,39 @@ def render_card(
     emissions = read_emissions(run, hardware, "base_model" in facts or bool(recipe.get("init_from")))
     evaluations = [_read_json(path) for path in sorted((run / EVALUATIONS).glob("*.json"))]
     results = [*_validation_results(facts, recorded), *_test_results(evaluations)]
-    return ModelCard.from_template(
-        _card_data(facts, results, version, task, emissions),
-        template_path=str(template),
-        **{**facts, "limits": facts["limits"].strip()},
-        version=version,
-        location=location or folder.resolve().name,
-        parameters=f"{_count_parameters(folder):,}",
-        task=task,
-        auto_class=auto_class,
-        shape=_shape(config),
-        vocab_size=f"{config.vocab_size:,}",
-        max_source_length=getattr(config, "max_source_length", None) or _UNKNOWN,
-        pairs=_pairs(_read_json(run / _CORPUS)),
-        overlap=_overlap(_read_json(run / _CORPUS)),
-        steps=f"{recorded['step']:,}" if recorded else _UNKNOWN,
-        minutes=f"{recorded['minutes']:.0f}" if recorded else _UNKNOWN,
-        hardware=hardware,
-        emissions=emissions,
-        mixed_precision=machine.get("mixed_precision"),
-        versions=_versions(machine),
-        decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
-        warning=_warning(results),
-        results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
-        mistakes=_mistakes(evaluations) if facts.get("quote_test_text", True) else [],
-        stress_tables=read_stress_tables(run),
-        learning_curve=learning_curve(validations),
-        picture=CURVE if (folder / CURVE).exists() else None,
-        recipe=_as_yaml(_without_defaults(portable_recipe(recipe), defaults or {})),
-        hashes=[(path.name, hash_file(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
-    )
+    try:
+        return ModelCard.from_template(
+            _card_data(facts, results, version, task, emissions),
+            template_path=str(template),
+            **{**facts, "limits": facts["limits"].strip()},
+            version=version,
+            location=location or folder.resolve().name,
+            parameters=f"{_count_parameters(folder):,}",
+            task=task,
+            auto_class=auto_class,
+            shape=_shape(config),
+            vocab_size=f"{config.vocab_size:,}",
+            max_source_length=getattr(config, "max_source_length", None) or _UNKNOWN,
+            pairs=_pairs(_read_json(run / _CORPUS)),
+            overlap=_overlap(_read_json(run / _CORPUS)),
+            steps=f"{recorded['step']:,}" if recorded else _UNKNOWN,
+            minutes=f"{recorded['minutes']:.0f}" if recorded else _UNKNOWN,
+            hardware=hardware,
+            emissions=emissions,
+            mixed_precision=machine.get("mixed_precision"),
+            versions=_versions(machine),
+            decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
+            warning=_warning(results),
+            results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
+            mistakes=_mistakes(evaluations) if facts.get("quote_test_text", True) else [],
+            stress_tables=read_stress_tables(run),
+            learning_curve=learning_curve(validations),
+            picture=CURVE if (folder / CURVE).exists() else None,
+            recipe=_as_yaml(_without_defaults(portable_recipe(recipe), defaults or {})),
+            hashes=[(path.name, hash_file(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
+        )
+    except TemplateError as error:
+        raise ValueError(f"The template {template} must be valid Jinja, but it is not: {error}") from error
 
 
 def _mistakes(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

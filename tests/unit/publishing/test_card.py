@@ -28,6 +28,12 @@ def render(folder):
     return render_card(folder, read_facts(CARDS / "multi30k_en_de.yaml"), CARDS / "template.md", version="1.2.3")
 
 
+def test_render_card_names_a_template_that_is_not_valid(folder, tmp_path):
+    (tmp_path / "mine.md").write_text("{% if %}")
+    with pytest.raises(ValueError, match="The template .*mine.md must be valid Jinja, but it is not: Expected"):
+        render_card(folder, read_facts(CARDS / "multi30k_en_de.yaml"), tmp_path / "mine.md", version="1.2.3")
+
+
 def test_render_card_shows_the_records_of_training(folder, tiny_model):
     entry = {"step": 1234, "minutes": 5.4, "validation_loss": 1.0, "bleu": 36.789, "bleu_signature": "nrefs:1|x"}
     (folder / "metrics.jsonl").write_text(json.dumps(entry) + '\n{"step": 12')  # by a run that was killed

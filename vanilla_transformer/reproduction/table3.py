@@ -191,14 +191,16 @@ def spread(values: Sequence[float]) -> float | None:
 
 
 def draw(table: Sequence[Mapping[str, Any]]) -> Any:
-    """Return a figure of the differences from the base model in BLEU, here and in the paper."""
+    """Return a figure of the differences from the base model in BLEU, here, with their spread, and in the paper."""
     figure = new_figure(8, 0.8 + 0.3 * len(table))
     axes = figure.subplots()
     base = table[0]
     for key, label, marker in (("BLEU", "here", "o"), ("paper: BLEU", "paper, newstest2013", "x")):
-        known = [(place, row[key] - base[key]) for place, row in enumerate(table) if row[key] is not None]
+        known = [(place, row) for place, row in enumerate(table) if row[key] is not None]
         if known:
-            axes.plot([value for _, value in known], [place for place, _ in known], marker, label=label)
+            differences = [row[key] - base[key] for _, row in known]
+            spreads = [row["± "] or 0.0 for _, row in known] if key == "BLEU" else None
+            axes.errorbar(differences, [place for place, _ in known], xerr=spreads, fmt=marker, label=label)
     axes.set_yticks(range(len(table)), [row["row"] for row in table])
     axes.invert_yaxis()
     axes.axvline(0.0, color="gray", linewidth=0.8)

@@ -79,6 +79,14 @@ def test_docs_have_the_table_of_the_committed_runs():
     assert markdown_table(table3.rows(found["runs"])) in (ROOT / "docs" / "reproduce.md").read_text()
 
 
+def test_table3_draws_half_of_the_range_of_bleu_as_bars():
+    found = json.loads((ROOT / "docs" / "results" / "table3" / "results.json").read_text())
+    table = table3.rows(found["runs"])
+    here, paper = table3.draw(table).axes[0].containers
+    bars = [(right - left) / 2 for (left, _), (right, _) in here.lines[2][0].get_segments()]
+    assert bars == pytest.approx([row["± "] for row in table]) and not paper.has_xerr
+
+
 def test_a_first_run_that_was_interrupted_keeps_its_budget(words, monkeypatch, capsys):
     def interrupt(recipe, evaluate):
         raise TrainingInterrupted("Interrupted after step 1.")

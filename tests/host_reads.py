@@ -96,6 +96,8 @@ class _NoConstants(TorchFunctionMode):
         if function in self.INDEXING and args[0].device == GPU:
             indices = args[1] if isinstance(args[1], tuple) else (args[1],)
             assert not any(isinstance(index, list) for index in indices), "A list as an index is copied from the host."
+            if function is torch.Tensor.__setitem__ and any(isinstance(index, torch.Tensor) for index in indices):
+                assert isinstance(args[2], torch.Tensor), "A number is copied from the host. Use `index_fill_`."
         return results
 
 

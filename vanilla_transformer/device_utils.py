@@ -147,6 +147,17 @@ def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=True)
 
 
+def fill_rows(tensor: Tensor, rows: Tensor | slice, value: float) -> None:
+    """Fill rows of a tensor with a number.
+
+    With a tensor of rows, `tensor[rows] = value` would copy the number from the host, which would wait for a GPU.
+    """
+    if isinstance(rows, slice):
+        tensor[rows].fill_(value)
+    else:
+        tensor.index_fill_(0, rows, value)
+
+
 class HostCopy:
     """
     Copies of tensors that are on their way to the host, while host and device continue.

@@ -27,6 +27,7 @@ READS_OF_GPU = {
     "numpy": lambda values: values.numpy(force=True),
     "index on the host": lambda values: values[torch.tensor([1])],
     "list as an index": lambda values: values[[0, 2]],
+    "number at indices": lambda values: values.__setitem__(values.long(), 1.0),
     "assignment by a list": lambda values: values.__setitem__([0, 2], 1.0),
     "source on the host": lambda values: values.copy_(torch.ones(3)),
 }

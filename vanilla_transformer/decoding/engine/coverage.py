@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.device_utils import fill_rows
 
 from .search_options import SearchFeature
 from .source_attention import alignment_heads_of, attention_weights, check_cross_attention
@@ -55,7 +56,7 @@ class CoveragePenalty(SearchFeature):
         return CoverageMemory(torch.zeros(slots, beams, room, device=device))
 
     def enter(self, memory: CoverageMemory, slots: Tensor, requests: Any) -> None:
-        memory.attention[slots] = 0.0
+        fill_rows(memory.attention, slots, 0.0)
 
     def bonus(self, state: Any, memory: CoverageMemory, slot_memory: Any) -> Tensor:
         slots, first = torch.arange(state.time.shape[0], device=state.time.device), slot_memory[0]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vanilla_transformer.device_utils import HostCopy
+from vanilla_transformer.device_utils import HostCopy, fill_rows
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .search_options import SearchOptions
@@ -101,20 +101,21 @@ class SearchState(NamedTuple):
     def start(self, slots: Tensor, limits: Tensor, counts: Tensor, seeds: Tensor, start_token: int) -> None:
         """Start the search of new sentences in the given slots, which are at time 0."""
         groups = self.group_done[0].shape[1] if self.group_done else 1
-        self.done[slots] = False
         self.limits[slots] = limits
         self.counts[slots] = counts
         self.seeds[slots] = seeds
-        self.last_tokens[slots] = start_token
-        self.scores[slots] = UNLIKELY
-        self.scores[slots, :: self.scores.shape[1] // groups] = 0.0  # at first all beams of a group are the same
-        self.finished_scores[slots] = UNLIKELY
-        self.finished_lengths[slots] = 0
-        self.is_finished[slots] = False
+        fill_rows(self.done, slots, False)
+        fill_rows(self.last_tokens, slots, start_token)
+        fill_rows(self.scores, slots, UNLIKELY)
+        # At first all beams of a group are the same.
+        fill_rows(self.scores[:, :: self.scores.shape[1] // groups], slots, 0.0)
+        fill_rows(self.finished_scores, slots, UNLIKELY)
+        fill_rows(self.finished_lengths, slots, 0)
+        fill_rows(self.is_finished, slots, False)
         for scores in self.model_scores:
-            scores[slots] = 0.0
+            fill_rows(scores, slots, 0.0)
         for each in self.group_done:
-            each[slots] = False
+            fill_rows(each, slots, False)
 
     def of_group(self, group: int) -> "SearchState":
         """Return views of what one group of beams has. Its `done` is a copy."""
@@ -141,8 +142,8 @@ class SearchState(NamedTuple):
 
     def stop(self, slots: Tensor | slice) -> None:
         """Empty the given slots. They return to time 0, which any room can hold."""
-        self.done[slots] = True
-        self.time[slots] = 0
+        fill_rows(self.done, slots, True)
+        fill_rows(self.time, slots, 0)
 
 
 class Hypothesis(NamedTuple):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from vanilla_transformer.device_utils import to_device
+from vanilla_transformer.device_utils import fill_rows, to_device
 
 from .device_profile import spare_memory
 from .ensemble import members_of
@@ -98,7 +98,8 @@ class SlotBuffers:
         targets = (tensor for memory in self.memory for tensor in memory.prefilled())
         for source, target in zip(prefilled, targets, strict=True):
             _copy_rows(source, rows, target, slots)
-        self._set_source_lengths(slots, lengths)
+        for memory in self.memory:  # how many tokens the sources or prompts have
+            memory.source_lengths[slots] = lengths
 
     def start(
         self,
@@ -117,7 +118,8 @@ class SlotBuffers:
     def free(self, slots: Tensor | slice) -> None:
         """Empty the given slots. They return to positions that any room can hold."""
         self.state.stop(slots)
-        self._set_source_lengths(slots, 1)
+        for memory in self.memory:
+            fill_rows(memory.source_lengths, slots, 1)
 
     def copy_rows(self, slot: int) -> list[Tensor]:
         """Return a copy of all that a slot holds."""
@@ -147,11 +149,6 @@ class SlotBuffers:
     def _spare(self) -> int:
         """Return the bytes of the tensors of all sizes."""
         return sum(leaf.nbytes for leaf in pytree.tree_leaves([*self._sizes.values()]))
-
-    def _set_source_lengths(self, slots: Tensor | slice, lengths: Tensor | int) -> None:
-        """Store how many tokens the sources or prompts in the given slots have."""
-        for memory in self.memory:
-            memory.source_lengths[slots] = lengths
 
     def _allocate(self, size: SlotSize) -> tuple[SearchState, Memory]:
         state = SearchState.empty(size.slots, size.room, self._model.device, self._options)

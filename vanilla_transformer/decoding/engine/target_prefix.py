@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.device_utils import copy_to_device, to_device
+from vanilla_transformer.device_utils import copy_to_device, fill_rows, to_device
 
 from .search_options import SearchFeature
 
@@ -89,7 +89,7 @@ class BiasedPrefix(SearchFeature):
 
     def enter(self, memory: BiasedPrefixMemory, slots: Tensor, requests: Sequence[Any]) -> None:
         TargetPrefix().enter(memory.prefix, slots, requests)
-        memory.follows[slots] = True
+        fill_rows(memory.follows, slots, True)
 
     def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: BiasedPrefixMemory) -> Tensor:
         follows = memory.follows & (state.time < memory.prefix.lengths)[:, None]  # (B, N)

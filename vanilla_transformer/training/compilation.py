@@ -54,6 +54,8 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
     Args:
         packing: All batches have one shape, for which layers are compiled.
     """
+    # The graphs of earlier runs of this process would count toward Dynamo's limit for a layer, at which it fails.
+    torch.compiler.reset()
     # With `dynamic`, Dynamo makes each float of a module, such as the probability of dropout, an input on the CPU.
     torch._dynamo.config.specialize_float = True
     # By default, sizes that are equal in the first batch, such as its source and target length, are compiled as one.

@@ -167,6 +167,13 @@ def test_sharded_layers_share_two_graphs(tmp_path, graphs, precision):
     assert len(graphs) == 2 and not counters["graph_break"]
 
 
+def test_different_runs_of_a_process_compile(tmp_path, graphs):
+    for percent in range(5):
+        state = tiny_train_state(tmp_path / str(percent), sizes={"dropout": percent / 100}, compile=True)
+        compile_train_step(state, [micro_batches([5, 3, 4, 2])])
+    assert len(graphs) == 10
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_loss_in_graph_is_the_loss_of_chunks(smoothing, has_bias):

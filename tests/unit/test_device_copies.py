@@ -9,8 +9,10 @@ from torch.overrides import TorchFunctionMode
 from tests.host_reads import GPU, gpu_stand_in
 from tests.sweeps import sample
 from tests.tiny import tiny_causal_lm, tiny_model
+from vanilla_transformer.decoding.engine.coverage import CoveragePenalty
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.prefill import encode
+from vanilla_transformer.decoding.engine.target_prefix import BiasedPrefix
 from vanilla_transformer.device_utils import HostCopy, to_device
 
 EOS = 2
@@ -53,6 +55,26 @@ def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, chang
     looks = [copy for copy in copies.arrived if copy.dtype is torch.bool]
     assert len(looks) == engine._schedule.steps_run / engine._look_every > 3
     assert len(copies.arrived) <= 5 * len(looks)  # a look, or also tokens, their log-probabilities, lengths and scores
+
+
+@pytest.mark.parametrize(
+    "options",
+    sample(
+        [
+            {"num_beams": 2, "features": (BiasedPrefix(0.5), CoveragePenalty(0.3, ((0, 0),), 0.5))},
+            {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5},
+            {"do_sample": True},
+        ],
+        0,
+    ),
+    ids=str,
+)
+def test_engine_with_features_does_not_wait_for_a_gpu(options):
+    engine = Engine(tiny_model(vocab_size=40).to(GPU), slots=5, max_new_tokens=20, compile=False, **options)
+    engine._look_every = FEW_STEPS
+    torch.manual_seed(0)  # of the values that arrive
+    with gpu_stand_in():
+        assert len(engine.translate_tokens(sources(12))) == 12
 
 
 def test_engine_does_not_wait_for_a_gpu_to_set_long_sentences_aside():

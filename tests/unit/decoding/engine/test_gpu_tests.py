@@ -5,15 +5,10 @@ import torch
 from torch import nn
 
 from tests.gpu import test_engine as gpu_tests
-from tests.host_reads import GPU, gpu_stand_in
 from tests.sweeps import sample
 from tests.tiny_engines import Recorder
 from vanilla_transformer.decoding.engine import device_profile, graphed_steps
-from vanilla_transformer.decoding.engine.coverage import CoveragePenalty
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.target_prefix import BiasedPrefix
-
-BIASED = {"features": (BiasedPrefix(0.5), CoveragePenalty(0.3, ((1, 0),), 0.5)), "prefixed": True}
 
 
 @pytest.fixture
@@ -48,25 +43,3 @@ def test_gpu_tests_of_captures_hold_for_stand_ins(beams, modes, monkeypatch):
     gpu_tests.test_engine_gives_tokens_of_the_cpu(beams, "auto")
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     gpu_tests.test_engine_captures_again_after_other_sizes_took_the_memory(beams, monkeypatch)
-
-
-@pytest.mark.parametrize(
-    ("beams", "options"),
-    sample(
-        [
-            (1, {}),
-            (4, {}),
-            (4, {"num_beam_groups": 2, "diversity_penalty": 0.5}),
-            (1, {"do_sample": True}),
-            (4, BIASED),
-        ],
-        0,
-        4,
-    ),
-)
-def test_engine_never_waits_for_a_stand_in(beams, options):
-    torch.manual_seed(0)  # of the values that arrive on the host
-    engine = gpu_tests.engine_of(gpu_tests.model_of().to(GPU), beams, compile=False, **options)
-    with gpu_stand_in() as copies:
-        results = dict(engine.translate_stream(iter(gpu_tests.sources()), beams))
-    assert sorted(results) == [*range(24)] and copies.arrived

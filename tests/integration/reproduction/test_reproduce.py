@@ -89,6 +89,7 @@ def test_table3_draws_half_of_the_range_of_bleu_as_bars():
 
 def test_a_first_run_that_was_interrupted_keeps_its_budget(words, monkeypatch, capsys):
     def interrupt(recipe, evaluate):
+        Path(recipe.output.output_dir).mkdir(parents=True)  # with a checkpoint
         raise TrainingInterrupted("Interrupted after step 1.")
 
     monkeypatch.setattr(table3, "train", interrupt)
@@ -166,7 +167,7 @@ def test_list_names_all_experiments(capsys):
     ],
 )
 def test_mistakes_take_one_line(words, capsys, changed, message):
-    Path("results/table3").mkdir(parents=True)
+    Path("results/table3/runs").mkdir(parents=True)
     options = ReproductionOptions("results", 2, 1, words[1], "rows.yaml")
     identity = {"budget": 2, **table3.identity(options)}
     Path("results/table3/results.json").write_text(json.dumps({"identity": identity, "runs": {}}))
@@ -257,6 +258,8 @@ def test_figures_show_the_heads_of_the_last_layers(tmp_path, tiny_tokenizer, cap
     assert "figures has results of another config.json" in capsys.readouterr().err
     assert main(["reproduce", "figures", *words, "--output", str(tmp_path / "other")]) == 2
     assert "must have softmax attention, got linear_attention" in capsys.readouterr().err
+    save_model_folder(tiny_model(encoder_layers=1), tiny_tokenizer, folder)
+    assert main(["reproduce", "figures", *words, "--output", str(tmp_path / "other")]) == 0, "no run had finished"
 
 
 def test_table2_has_the_run_beside_the_rows_of_the_paper(tmp_path, capsys):

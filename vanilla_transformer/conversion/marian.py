@@ -63,7 +63,7 @@ def from_marian(name: str | Path, output_dir: str | Path, sentences: Sequence[st
         sentences: Sentences to translate with both models.
 
     Raises:
-        ValueError: the model is of another type.
+        ValueError: the model is of another type, or a sentence is too long for it.
         OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
@@ -71,6 +71,7 @@ def from_marian(name: str | Path, output_dir: str | Path, sentences: Sequence[st
         original = load_model(MarianMTModel, name)
         tokenizer = load_tokenizer(name)
         model = model_from_marian(original)
+        _check_lengths(original, tokenizer, sentences)
         comparison = compare_models(original, model, tokenizer, sentences)
     save_model_folder(model, tokenizer, output_dir)
     return comparison
@@ -102,16 +103,28 @@ def to_marian(folder: str | Path, output_dir: str | Path, sentences: Sequence[st
     source + 50 tokens becomes 512 tokens.
 
     Raises:
-        ValueError: Marian cannot represent the model; the message lists every reason.
+        ValueError: Marian cannot represent the model (the message lists every reason), or a sentence is too long.
         OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     original = load_model(VanillaTransformerForConditionalGeneration, folder)
     tokenizer = load_tokenizer(folder)
     model = model_to_marian(original)
+    _check_lengths(model, tokenizer, sentences)
     comparison = compare_models(original, model, tokenizer, sentences)
     save_model_folder(model, library_tokenizer(tokenizer), output_dir)
     return comparison
+
+
+def _check_lengths(model: MarianMTModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> None:
+    """Raise a `ValueError` if a sentence has more tokens than Marian's table of positions has rows."""
+    most = model.config.max_position_embeddings
+    for number, ids in enumerate(tokenizer([*sentences])["input_ids"], start=1):
+        if len(ids) > most:
+            raise ValueError(
+                f"Sentences to compare must have at most {most} tokens, for which MarianMTModel has positions, got "
+                f"{len(ids)} in sentence {number}. Leave it out of --sentences."
+            )
 
 
 def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> MarianMTModel:

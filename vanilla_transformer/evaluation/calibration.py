@@ -62,6 +62,8 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair], **languages: str) -
         ValueError: There are fewer.
     """
     check_enough(pairs)
+    with requires_extra("evaluation", "Calibration"):
+        import scipy.stats  # noqa: F401, better missing now than after translation
     sources, targets = ([getattr(pair, side) for pair in pairs] for side in ("source", "target"))
     has_heads = bool(getattr(translate.model.config, "alignment_heads", None))
     answers = translate(sources, return_tokens=True, return_alignments=has_heads, **languages)

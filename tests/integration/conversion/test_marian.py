@@ -114,6 +114,15 @@ def test_to_marian_leaves_no_file_on_a_full_disk(tiny_model, tiny_tokenizer, tmp
     assert list(tmp_path.iterdir()) == [folder]
 
 
+def test_sentences_beyond_the_positions_of_marian_are_refused(marian_tokenizer, tiny_model, tiny_tokenizer, tmp_path):
+    save_model_folder(marian_model(len(marian_tokenizer)), marian_tokenizer, tmp_path / "opus")
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    for convert, source in ((from_marian, tmp_path / "opus"), (to_marian, folder)):
+        with pytest.raises(ValueError, match=r"must have at most \d+ tokens, .* in sentence 2. Leave it out of --sen"):
+            convert(source, tmp_path / "out", ["dog", "dog " * 2000])
+    assert not (tmp_path / "out").exists()
+
+
 def test_convert_command_prints_the_comparison(tiny_model, tiny_tokenizer, tmp_path, capsys):
     folder = str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours"))
     (tmp_path / "text").write_text("\n".join(MARIAN_SENTENCES))

@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from vanilla_transformer.data.corpus import SentencePair
 from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.decoding.confidence import Calibration, measure_features
 from vanilla_transformer.evaluation.calibration import (
+    calibrate,
     cross_validate,
     fit_calibration,
     measure_agreement,
@@ -83,6 +85,12 @@ def test_calibration_names_the_extra_that_is_missing(missing, monkeypatch):
         features, scores = noisy_features(100)
         fit_calibration(features, scores)
         measure_agreement(scores, scores)
+
+
+def test_calibrate_looks_for_the_extra_before_it_translates(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(OSError, match=r"vanilla-transformer\[evaluation\]"):
+        calibrate(None, [SentencePair("a", "b")] * 100)
 
 
 def test_sentence_chrf_is_a_share():

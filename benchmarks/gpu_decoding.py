@@ -40,7 +40,7 @@ IN_LARGE_BATCHES = {ENGINE, CTRANSLATE2}
 _LARGE = 2048  # sentences
 _WORDS = 3000  # of captions
 _SINGLE = 30  # captions that are translated one by one
-_SECONDS = {"decoding": 460, "pipeline": 150}  # in which cells are begun
+_SECONDS = {"decoding": 340, "pipeline": 150}  # in which cells are begun
 Cell = tuple[str, int, int]  # system, sentences and beams
 
 

@@ -170,9 +170,9 @@ def test_parts_take_at_most_30_minutes():
 @pytest.mark.parametrize(
     ("name", "later", "taken", "seconds"),
     [
-        ("decoding", ["training"], {"correctness": 100}, 525),
+        ("decoding", ["training"], {"correctness": 100}, 405),
         ("corpus", [], {}, 900),
-        ("training", ["recipe", "corpus"], {"decoding": 525}, 330),
+        ("training", ["recipe", "corpus"], {"decoding": 405}, 330),
         ("training", [], {}, 900),
         ("recipe", ["corpus"], {"training": 200.5}, 399.5),
         ("corpus", [], {"pipeline": 180, "training": 200, "recipe": 150}, 550),

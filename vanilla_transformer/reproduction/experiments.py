@@ -184,14 +184,11 @@ def check_options(name: str, options: ReproductionOptions) -> int:
     for key, value in (("budget", budget), ("seeds", options.seeds)):
         if value < 1:
             raise ValueError(f"`{key}` must be 1 or more, got {value}.")
-    wanted, folder, results = (
-        _identity(experiment, options, budget),
-        _folder(name, options),
-        _read_results(name, options),
-    )
+    folder, results = _folder(name, options), _read_results(name, options)
     has_begun = results["runs"] or (folder / "runs").exists()
-    if has_begun and results["identity"] != wanted:
-        key, before, now = _first_difference("settings", results["identity"], wanted)
+    wanted, found = _identity(experiment, options, budget), results["identity"]
+    if has_begun and found and found != wanted:
+        key, before, now = _first_difference("settings", found, wanted)
         raise ValueError(
             f"{folder} has results of another {key}, {before!r} and not {now!r}. Give another "
             "--output, or delete the folder."

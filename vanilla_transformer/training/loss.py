@@ -13,13 +13,15 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .guided_alignment import GuidedAlignment, alignment_loss, recorded_inputs
 from .packed_attention import packed_decoder_states
+from .r_drop import divergence_with_gradient, repeat_batch, symmetric_divergence
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
 # many of those the softmax works on at a time, so that they stay in a CPU's cache.
 _LOGITS_PER_CHUNK = 2**23
 _LOGITS_PER_CHUNK_GPU = 2**26
 _LOGITS_IN_CACHE = 2**19
-# The most logits of a batch whose loss is computed in one graph: with their gradient 4 GB in bfloat16.
+# The most logits of a batch whose loss is computed in one graph: with their gradient 4 GB in bfloat16. R-Drop doubles
+# them.
 _LOGITS_IN_GRAPH = 2**30
 # oneDNN, which multiplies on a CPU in bfloat16, compiles each product for its number of rows. The chunks of a batch
 # have the same number, a multiple of this one.
@@ -27,7 +29,7 @@ _ROWS_UNIT = 64
 
 
 class SummedLoss(NamedTuple):
-    """Loss in nats, summed over the labeled tokens of a batch: with label smoothing, and plain."""
+    """Loss in nats, summed over the labeled tokens of a batch: as it is trained, with label smoothing, and plain."""
 
     smoothed: torch.Tensor
     plain: torch.Tensor
@@ -42,6 +44,7 @@ class ModelWithLoss(nn.Module):
         model: The model to train.
         smoothing (`float`): ε of section 5.4.
         guided_alignment: Train a head toward the links of batches. Their loss is added to the smoothed one.
+        r_drop_weight (`float`): α of R-Drop; with 0, each batch passes once.
     """
 
     # Computes the loss of batches whose logits fit into memory: `cross_entropy_in_graph`, compiled.
@@ -52,11 +55,13 @@ class ModelWithLoss(nn.Module):
         model: VanillaTransformerForConditionalGeneration,
         smoothing: float,
         guided_alignment: GuidedAlignment | None = None,
+        r_drop_weight: float = 0.0,
     ):
         super().__init__()
         self.model = model
         self.smoothing = smoothing
         self.guided_alignment = guided_alignment
+        self.r_drop_weight = r_drop_weight
 
     @property
     def aligned_layer(self) -> Any:
@@ -65,6 +70,12 @@ class ModelWithLoss(nn.Module):
 
     def forward(self, batch: Batch) -> SummedLoss:
         """Return the summed loss of a batch from [`batch_to_device`]."""
+        if not self.r_drop_weight:
+            return self._loss(batch)
+        loss = self._loss(repeat_batch(batch))
+        return SummedLoss(loss.smoothed / 2, loss.plain / 2)
+
+    def _loss(self, batch: Batch) -> SummedLoss:
         if self.guided_alignment is None or "link_places" not in batch:
             return self._label_loss(batch)
         attention = self.aligned_layer.encoder_attn
@@ -77,8 +88,8 @@ class ModelWithLoss(nn.Module):
     def _label_loss(self, batch: Batch) -> SummedLoss:
         states = packed_decoder_states(self.model, batch) if is_packed(batch) else self._decoder_states(batch)
         head, labels = self.model.lm_head, batch["labels"]
-        arguments = states, head.weight, head.bias, labels, self.smoothing
-        if self.loss_in_graph is not None and fits_in_graph(labels, head.out_features):
+        arguments = states, head.weight, head.bias, labels, self.smoothing, self.r_drop_weight
+        if self.loss_in_graph is not None and "label_places" not in batch:
             return self.loss_in_graph(*arguments)
         return projected_cross_entropy(*arguments, batch["label_places"])
 
@@ -102,7 +113,12 @@ def fits_in_graph(labels: torch.Tensor, vocab_size: int) -> bool:
 
 
 def cross_entropy_in_graph(
-    states: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, labels: torch.Tensor, smoothing: float
+    states: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    labels: torch.Tensor,
+    smoothing: float,
+    r_drop_weight: float = 0.0,
 ) -> SummedLoss:
     """Compute the loss of [`projected_cross_entropy`] in few operations, with the logits of all tokens in memory.
 
@@ -110,17 +126,19 @@ def cross_entropy_in_graph(
     its gradient.
 
     Args:
-        states, weight, bias, labels, smoothing: See [`projected_cross_entropy`].
+        states, weight, bias, labels, smoothing, r_drop_weight: See [`projected_cross_entropy`].
     """
-    return cross_entropy(nn.functional.linear(states, weight, bias), labels, smoothing)
+    return cross_entropy(nn.functional.linear(states, weight, bias), labels, smoothing, r_drop_weight)
 
 
-def cross_entropy(logits: torch.Tensor, labels: torch.Tensor, smoothing: float) -> SummedLoss:
+def cross_entropy(
+    logits: torch.Tensor, labels: torch.Tensor, smoothing: float, r_drop_weight: float = 0.0
+) -> SummedLoss:
     """Sum the loss of [`projected_cross_entropy`], given all logits. Autograd gives its gradient.
 
     Args:
         logits (`torch.Tensor` of shape `(batch_size, target_length, vocab_size)`)
-        labels, smoothing: See [`projected_cross_entropy`].
+        labels, smoothing, r_drop_weight: See [`projected_cross_entropy`].
     """
     logits, labels = logits.flatten(end_dim=-2).float(), labels.flatten()  # (N, V), (N,)
     counts = labels != IGNORED_LABEL
@@ -128,7 +146,11 @@ def cross_entropy(logits: torch.Tensor, labels: torch.Tensor, smoothing: float) 
     label_logit = logits.gather(-1, labels.where(counts, 0).unsqueeze(-1)).squeeze(-1)
     plain = (logsumexp - label_logit).where(counts, 0.0).sum()
     uniform = (logsumexp - logits.mean(dim=-1)).where(counts, 0.0).sum()
-    return SummedLoss((1.0 - smoothing) * plain + smoothing * uniform, plain.detach())
+    smoothed = (1.0 - smoothing) * plain + smoothing * uniform
+    if r_drop_weight:
+        divergence = symmetric_divergence(logits.unflatten(0, (2, -1)), logsumexp.unflatten(0, (2, -1)))
+        smoothed = smoothed + r_drop_weight * divergence.where(counts[: len(divergence)], 0.0).sum()
+    return SummedLoss(smoothed, plain.detach())
 
 
 @torch.compiler.disable
@@ -138,6 +160,7 @@ def projected_cross_entropy(
     bias: torch.Tensor | None,
     labels: torch.Tensor,
     smoothing: float,
+    r_drop_weight: float = 0.0,
     places: torch.Tensor | None = None,
 ) -> SummedLoss:
     """Sum the cross-entropy of `states Wᵀ + b` against `(1 - ε) · onehot(label) + ε / V` (Szegedy et al., 2016).
@@ -155,14 +178,19 @@ def projected_cross_entropy(
         weight (`torch.Tensor` of shape `(vocab_size, d_model)`), bias (`torch.Tensor` of shape `(vocab_size,)`)
         labels (`torch.LongTensor` of shape `(batch_size, target_length)`): -100 at padding.
         smoothing (`float`): ε; the paper uses 0.1.
+        r_drop_weight (`float`):
+            α of R-Drop, for a batch of [`repeat_batch`]: the factor of the divergence between the predictions for a
+            token in both halves, which is added to the smoothed loss of both.
         places (`torch.LongTensor` of shape `(tokens,)`):
             The indices in `labels.flatten()` of all labels but -100. By default they are searched, for which the host
             waits for a GPU.
     """
     if places is None:
         places = (labels.flatten() != IGNORED_LABEL).nonzero().flatten()
+    if r_drop_weight:
+        places = places.view(2, -1).t().flatten()  # both predictions for a token follow each other
     states, labels = states.flatten(end_dim=-2).index_select(0, places), labels.flatten().index_select(0, places)
-    return SummedLoss(*_ProjectedCrossEntropy.apply(states, weight, bias, labels, smoothing))
+    return SummedLoss(*_ProjectedCrossEntropy.apply(states, weight, bias, labels, smoothing, r_drop_weight))
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -176,6 +204,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         bias: torch.Tensor | None,
         labels: torch.Tensor,
         smoothing: float,
+        r_drop_weight: float,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         device, dtype = states.device.type, weight.dtype
         if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) != torch.float16:
@@ -196,7 +225,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 rows = states[chunk].to(dtype)  # (n, D)
                 logits = nn.functional.linear(rows, weight_cast, None if bias is None else bias.to(dtype))  # (n, V)
                 labeled = len(labels[chunk])  # the others fill the last chunk
-                losses = _logits_to_gradient_(logits[:labeled], labels[chunk], smoothing)
+                losses = _logits_to_gradient_(logits[:labeled], labels[chunk], smoothing, r_drop_weight)
                 logits[labeled:] = 0.0
                 smoothed, plain = smoothed + losses.smoothed, plain + losses.plain
                 _accumulate_gradients(gradients, chunk, logits, rows, weight_cast)
@@ -211,7 +240,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         scale = grad_smoothed.item() if grad_smoothed.device.type == "cpu" else grad_smoothed
         # In place, since the weight's gradient is large. Autograd raises an error at a second backward pass.
         scaled = [None if gradient is None else gradient.mul_(scale) for gradient in ctx.saved_tensors]
-        return *scaled, None, None
+        return *scaled, None, None, None
 
 
 def _equal_rows(rows: int, most: int) -> int:
@@ -221,8 +250,8 @@ def _equal_rows(rows: int, most: int) -> int:
 
 
 def _row_chunks(shape: Sequence[int], numbers_per_chunk: int) -> list[slice]:
-    """Cut the rows of a matrix into chunks of about `numbers_per_chunk` numbers."""
-    rows = max(1, numbers_per_chunk // shape[1])
+    """Cut the rows of a matrix into chunks of about `numbers_per_chunk` numbers, which keep pairs of rows together."""
+    rows = round_up(max(1, numbers_per_chunk // shape[1]), 2)
     return [slice(first, first + rows) for first in range(0, shape[0], rows)]
 
 
@@ -243,18 +272,23 @@ def _accumulate_gradients(
         grad_bias += grad_logits.sum(dim=0, dtype=torch.float32)
 
 
-def _logits_to_gradient_(logits: torch.Tensor, labels: torch.Tensor, smoothing: float) -> SummedLoss:
+def _logits_to_gradient_(
+    logits: torch.Tensor, labels: torch.Tensor, smoothing: float, r_drop_weight: float
+) -> SummedLoss:
     """Return the losses of logits `(N, V)` and overwrite them with their gradient, chunk by chunk."""
     smoothed, plain = logits.new_zeros(2, dtype=torch.float32)
     in_cache = _LOGITS_IN_CACHE if logits.device.type == "cpu" else logits.numel()
     for chunk in _row_chunks(logits.shape, in_cache):
-        losses = _rows_to_gradient_(logits[chunk], labels[chunk].unsqueeze(-1), smoothing)
+        losses = _rows_to_gradient_(logits[chunk], labels[chunk].unsqueeze(-1), smoothing, r_drop_weight)
         smoothed, plain = smoothed + losses.smoothed, plain + losses.plain
     return SummedLoss(smoothed, plain)
 
 
-def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: float) -> SummedLoss:
-    """Return the losses of rows `(N, V)` and overwrite them with softmax minus the smoothed labels `(N, 1)`."""
+def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: float, r_drop_weight: float) -> SummedLoss:
+    """Return the losses of rows `(N, V)` and overwrite them with their gradient.
+
+    It is softmax minus the smoothed labels `(N, 1)`, plus the gradient of R-Drop's divergence between pairs of rows.
+    """
     logits = rows.float()
     mean_logit, label_logit = logits.mean(dim=-1), logits.gather(-1, labels).squeeze(-1)  # (N,)
     highest = logits.amax(dim=-1)
@@ -263,7 +297,13 @@ def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: floa
     logsumexp = highest - probabilities.amax(dim=-1).log()  # (N,)
     plain = (logsumexp - label_logit).sum()
     uniform = (logsumexp - mean_logit).sum()
+    smoothed = (1.0 - smoothing) * plain + smoothing * uniform
+    if r_drop_weight:
+        passes = (each.unflatten(0, (-1, 2)) for each in (logits, logsumexp, probabilities))
+        divergence, gradient = divergence_with_gradient(*passes)
+        smoothed = smoothed + r_drop_weight * divergence.sum()
+        probabilities.add_(gradient.flatten(end_dim=1), alpha=r_drop_weight)
     probabilities.sub_(smoothing / logits.shape[-1])
     probabilities.scatter_add_(-1, labels, torch.full_like(probabilities[:, :1], smoothing - 1.0))
     rows.copy_(probabilities)
-    return SummedLoss((1.0 - smoothing) * plain + smoothing * uniform, plain)
+    return SummedLoss(smoothed, plain)

@@ -116,6 +116,13 @@ class OptimizationArguments:
     adam_beta2: float = field(default=0.98, metadata={"help": "β₂ of section 5.3."})
     adam_epsilon: float = field(default=1e-9, metadata={"help": "ε of section 5.3."})
     label_smoothing: float = field(default=0.1, metadata={"help": "ε of section 5.4."})
+    r_drop_weight: float = field(
+        default=0.0,
+        metadata={
+            "help": "α of R-Drop (Liang et al., 2021), such as 5: each batch passes twice, with different dropout, "
+            "and both predictions are trained to agree. A step takes twice as long. Not in the paper."
+        },
+    )
     alignment_layer: int | None = field(
         default=None,
         metadata={

@@ -32,6 +32,7 @@ from .lr_scheduler import NOAM, Schedule, create_lr_scheduler
 from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_steps
 from .mixed_precision import convert_linear_layers
 from .packed_attention import should_pack
+from .r_drop import check_r_drop
 from .recipe import DERIVED, Recipe, flatten
 
 _STEPS_BEFORE_ESTIMATE = 20  # the first ones take longer
@@ -150,7 +151,8 @@ class TrainState:
             convert_linear_layers(model)
         rank = self.recipe.fine_tuning.lora_rank
         self._adapters = None if rank is None else LoraAdapters(model, rank)
-        model_with_loss = ModelWithLoss(model, options.label_smoothing, guided_alignment)
+        check_r_drop(options.r_drop_weight, model.config)
+        model_with_loss = ModelWithLoss(model, options.label_smoothing, guided_alignment, options.r_drop_weight)
         if self.compiled:
             compile_regions(model_with_loss, self.accelerator.device, self.packing)
         if options.fsdp:

@@ -7,6 +7,7 @@
 import os
 import random
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -196,6 +197,7 @@ def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch):
     state = tiny_train_state(tmp_path, compile=True)
     compiled = torch.compile(cross_entropy_in_graph, backend=compilation._BACKEND, fullgraph=True, dynamic=True)
     state.model_with_loss.loss_in_graph = compiled
+    state.batch_preparation = replace(state.batch_preparation, loss_in_graph=True)
     compile_train_step(state, [micro_batches([5, 3, 4, 2])])
     assert len(graphs) == 3
     losses = []

@@ -89,7 +89,9 @@ def test_pack_places_links_of_each_pair():
 
 
 @pytest.mark.parametrize(
-    "changes", sample([{}, {"gradient_accumulation_steps": 2, "mixed_precision": "bf16"}], 1), ids=str
+    "changes",
+    sample([{}, {"gradient_accumulation_steps": 2, "mixed_precision": "bf16", "r_drop_weight": 5.0}], 1),
+    ids=str,
 )
 def test_packed_run_resumes_within_an_epoch(corpus, tmp_path, changes):
     options = {"packing": True, "max_tokens": 40, "save_steps": 3, "eval_steps": 3, "dropout": 0.1} | changes

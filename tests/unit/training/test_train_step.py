@@ -1,6 +1,7 @@
 """A training step without waiting: what stays on the device, and what the next look finds."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -37,7 +38,7 @@ def stand_in_state(stand_in, folder, **changes):
 @pytest.mark.parametrize(
     "changes",
     sample(
-        [{"max_grad_norm": 1.0, "ema_decay": 0.9}, {"attn_implementation": "eager"}],
+        [{"max_grad_norm": 1.0, "ema_decay": 0.9}, {"attn_implementation": "eager", "r_drop_weight": 5.0}],
         0,
     ),
     ids=str,
@@ -149,6 +150,7 @@ def test_packed_step_has_few_operations_beside_its_layers(tmp_path):
     for layer in [*model.get_encoder().layers, *model.get_decoder().layers]:
         layer.forward = lambda states, *_, **__: states
     state.model_with_loss.loss_in_graph = cross_entropy_in_graph
+    state.batch_preparation = replace(state.batch_preparation, loss_in_graph=True)
     with Operations() as step:
         train_step(state, [batch])
     states, weight = torch.randn(2, 9, 8, requires_grad=True), torch.randn(40, 8, requires_grad=True)

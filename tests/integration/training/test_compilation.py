@@ -193,8 +193,9 @@ def test_loss_in_graph_is_the_loss_of_chunks(smoothing, has_bias):
     torch.testing.assert_close(found[1], found[0])
 
 
-def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch):
-    state = tiny_train_state(tmp_path, compile=True)
+@pytest.mark.parametrize("r_drop_weight", [0.0, 5.0])
+def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch, r_drop_weight):
+    state = tiny_train_state(tmp_path, compile=True, r_drop_weight=r_drop_weight)
     compiled = torch.compile(cross_entropy_in_graph, backend=compilation._BACKEND, fullgraph=True, dynamic=True)
     state.model_with_loss.loss_in_graph = compiled
     state.batch_preparation = replace(state.batch_preparation, loss_in_graph=True)

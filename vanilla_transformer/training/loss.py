@@ -295,15 +295,16 @@ def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: floa
     probabilities = logits.softmax(dim=-1)
     # log Σ exp(logit) from the highest probability, which is at least 1 / V
     logsumexp = highest - probabilities.amax(dim=-1).log()  # (N,)
+    divergence: torch.Tensor | float = 0.0
+    if r_drop_weight:
+        passes = (each.unflatten(0, (-1, 2)) for each in (logits, logsumexp, probabilities))
+        divergences, gradient = divergence_with_gradient(*passes)
+        divergence = divergences.sum()
+        probabilities.add_(gradient.flatten(end_dim=1), alpha=r_drop_weight)
     plain = (logsumexp - label_logit).sum()
     uniform = (logsumexp - mean_logit).sum()
     smoothed = (1.0 - smoothing) * plain + smoothing * uniform
-    if r_drop_weight:
-        passes = (each.unflatten(0, (-1, 2)) for each in (logits, logsumexp, probabilities))
-        divergence, gradient = divergence_with_gradient(*passes)
-        smoothed = smoothed + r_drop_weight * divergence.sum()
-        probabilities.add_(gradient.flatten(end_dim=1), alpha=r_drop_weight)
     probabilities.sub_(smoothing / logits.shape[-1])
     probabilities.scatter_add_(-1, labels, torch.full_like(probabilities[:, :1], smoothing - 1.0))
     rows.copy_(probabilities)
-    return SummedLoss(smoothed, plain)
+    return SummedLoss(smoothed + r_drop_weight * divergence, plain)

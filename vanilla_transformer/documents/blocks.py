@@ -68,7 +68,8 @@ class SpanBuilder:
     def add_text(self, text: str) -> None:
         """Append text. White space is one space."""
         text = _SPACE.sub(" ", text)
-        text = _note_space(self._level, self.text, text)
+        opened = [span for span, *_ in self._open[-1:]]  # may stay a mark, which keeps the space after it
+        text = _note_space(self._level or opened, self.text, text)
         self.text += text.lstrip(" ") if self.text.endswith(" ") else text
 
     def add_mark(self, payload: Any, text: str = "", breaks: bool = False) -> None:
@@ -97,7 +98,7 @@ class SpanBuilder:
         while self._open[-1][1] != name:
             self._dissolve()
         span, _, _, self._level = self._open.pop()
-        span.end, span.fixed = len(self.text), False
+        span.end, span.fixed, span.space_after = len(self.text), False, False
         span.space_before &= span.end == span.start
         return span
 

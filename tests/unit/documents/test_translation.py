@@ -63,10 +63,17 @@ def test_translate_document_writes_targets_of_open_xliff_segments():
         ("xml", "<p><x/> <y/> of <z/> done</p>", "<p><x/> <y/> OF <z/> DONE</p>"),
         ("xml", '<p xml:space="preserve">Go <x/> on</p>', '<p xml:space="preserve">GO <x/> ON</p>'),
         ("markdown", "Click ![i](j) *here* and <u></u> now", "CLICK ![i](j) *HERE* AND <u></u> NOW"),
+        ("markdown", "Click <u> here <i> and</u> there", "CLICK <u>HERE <i> AND</u> THERE"),
+        ("markdown", "Click <u> here", "CLICK <u> HERE"),
         (
             "srt",
             "1\n00:00:01,000 --> 00:00:02,000\nA {\\an8} b\n",
             "1\n00:00:01,000 --> 00:00:02,000\nA {\\an8} B\n\n",
+        ),
+        (
+            "srt",
+            "1\n00:00:01,000 --> 00:00:02,000\nA <b> b <i>c\n",
+            "1\n00:00:01,000 --> 00:00:02,000\nA <b> B <i>C\n\n",
         ),
     ],
 )
@@ -77,6 +84,11 @@ def test_translate_document_keeps_space_beside_markup_without_text(format, text,
     assert translate_document(text, format, translate, SPLIT) == expected
     document = parse_document(text, format)
     assert document.render(document.blocks).upper() == expected.upper()
+
+
+def test_markdown_document_adds_no_space_after_a_closed_tag():
+    document = parse_document("Click <u> here</u>—now", "markdown")
+    assert document.render(document.blocks) == "Click <u>here</u>—now"
 
 
 def test_translate_document_keeps_space_beside_codes_of_xliff():

@@ -13,7 +13,6 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader
 from .distributed import sum_over_processes
 from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, PAPER_WARMUP_STEPS, Schedule
 from .recipe import DERIVED, Recipe
-from .run_arguments import OptimizationArguments
 from .train_state import TrainState
 from .train_step import compute_gradient
 
@@ -22,6 +21,27 @@ logger = logging.getLogger(__name__)
 _FULL_RATE_FROM = 2000  # A shorter warm-up raises the peak of equation 3, at which training does not start.
 _WARMUP_SHARE, _SHORT_WARMUP_SHARE = 0.1, 0.3  # of the planned steps
 _TIMED_STEPS, _UNTIMED_STEPS = 6, 2  # the first ones allocate memory
+
+
+class Pace(NamedTuple):
+    """
+    How fast a run passes through its corpus.
+
+    Args:
+        steps_per_epoch: Steps of each epoch.
+        seconds_per_step: None if it was not measured.
+        extra_steps: Steps that the run to resume has by the end of its epoch beyond `steps_per_epoch` for each epoch.
+    """
+
+    steps_per_epoch: int
+    seconds_per_step: float | None = None
+    extra_steps: int = 0
+
+    def planned_steps(self, max_minutes: float | None, max_steps: int) -> int:
+        """Return how many of `max_steps` fit into `max_minutes`, at least one, or all if a time is unknown."""
+        if max_minutes is None or self.seconds_per_step is None:
+            return max_steps
+        return max(1, min(max_steps, int(60.0 * max_minutes / self.seconds_per_step) + self.extra_steps))
 
 
 class _Length(NamedTuple):
@@ -36,13 +56,7 @@ _FROM_SCRATCH = _Length(steps=20_000, least_epochs=20, most_epochs=100)
 _FINE_TUNING = _Length(steps=2000, least_epochs=3, most_epochs=20)
 
 
-def derive_schedule(
-    recipe: Recipe,
-    steps_per_epoch: int,
-    seconds_per_step: float | None = None,
-    before: Mapping[str, Any] | None = None,
-    extra_steps: int = 0,
-) -> Schedule:
+def derive_schedule(recipe: Recipe, pace: Pace, before: Mapping[str, Any] | None = None) -> Schedule:
     """Return the schedule of a recipe: what it gives, or else the run to resume has, and the rest derived.
 
     The paper's 100,000 steps are the most. Without `num_train_epochs` and `max_minutes`, the corpus decides: training
@@ -52,13 +66,12 @@ def derive_schedule(
     from scratch, and lower in fine-tuning.
 
     Args:
-        seconds_per_step: With it, no more steps are planned than fit into `max_minutes`.
+        pace: With `seconds_per_step`, no more steps are planned than fit into `max_minutes`.
         before: The flat recipe of the run to resume, as its checkpoint holds it.
-        extra_steps: Steps that the run to resume has by the end of its epoch beyond `steps_per_epoch` for each epoch.
     """
     options, known = recipe.optimization, _known_schedule(recipe, before or {})
-    max_steps = _derive_max_steps(recipe, known["max_steps"], steps_per_epoch, extra_steps)
-    planned = _planned_steps(options, max_steps, seconds_per_step, extra_steps)
+    max_steps = _derive_max_steps(recipe, known["max_steps"], pace)
+    planned = pace.planned_steps(options.max_minutes, max_steps)
     if known["max_steps"] is None and options.lr_scheduler in NEED_MAX_STEPS:
         max_steps = planned
     warmup_steps, scale = known["warmup_steps"], known["learning_rate_scale"]
@@ -88,26 +101,18 @@ def _known_schedule(recipe: Recipe, before: Mapping[str, Any]) -> dict[str, Any]
     return known
 
 
-def _derive_max_steps(recipe: Recipe, known: int | None, steps_per_epoch: int, extra_steps: int) -> int:
+def _derive_max_steps(recipe: Recipe, known: int | None, pace: Pace) -> int:
     options = recipe.optimization
     if known is not None and options.max_steps is None:
         return known  # by the run to resume
     limits = [] if known is None else [known]
     if options.num_train_epochs is not None:
-        limits.append(max(1, math.ceil(options.num_train_epochs * steps_per_epoch) + extra_steps))
+        limits.append(max(1, math.ceil(options.num_train_epochs * pace.steps_per_epoch) + pace.extra_steps))
     if limits or options.max_minutes is not None:
         return min(limits or [PAPER_MAX_STEPS])
     length = _FROM_SCRATCH if recipe.fine_tuning.init_from is None else _FINE_TUNING
-    steps = max(length.steps, length.least_epochs * steps_per_epoch)
-    return min(steps, length.most_epochs * steps_per_epoch, PAPER_MAX_STEPS)
-
-
-def _planned_steps(
-    options: OptimizationArguments, max_steps: int, seconds_per_step: float | None, extra_steps: int
-) -> int:
-    if options.max_minutes is None or seconds_per_step is None:
-        return max_steps
-    return max(1, min(max_steps, int(60.0 * options.max_minutes / seconds_per_step) + extra_steps))
+    steps = max(length.steps, length.least_epochs * pace.steps_per_epoch)
+    return min(steps, length.most_epochs * pace.steps_per_epoch, PAPER_MAX_STEPS)
 
 
 def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping[str, Any] | None = None) -> None:
@@ -125,14 +130,15 @@ def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping
         extra_steps = _count_extra_steps(batches, resumed["step"], steps_per_epoch)
         if batches.position.begins_part:
             before = before | {"max_steps": None}  # it counts steps of other batches
-    schedule = derive_schedule(recipe, steps_per_epoch, seconds, before, extra_steps)
-    state.follow_schedule(schedule, _planned_steps(recipe.optimization, schedule.max_steps, seconds, extra_steps))
+    pace = Pace(steps_per_epoch, seconds, extra_steps)
+    schedule = derive_schedule(recipe, pace, before)
+    state.follow_schedule(schedule, pace.planned_steps(recipe.optimization.max_minutes, schedule.max_steps))
     if state.accelerator.is_main_process:
-        logger.info(describe_schedule(recipe, state.schedule, steps_per_epoch, seconds, before, extra_steps))
+        logger.info(describe_schedule(recipe, state.schedule, pace, before))
 
 
 def _count_extra_steps(batches: MicroBatchLoader, step: int, steps_per_epoch: int) -> int:
-    """Return the `extra_steps` of [`derive_schedule`] of a run at the place of its batches, after `step` steps."""
+    """Return the `extra_steps` of a run at the place of its batches, after `step` steps."""
     position = batches.position
     if not (position.begins_part or batches.corpus.is_constant):
         return 0  # epochs with the same batches differ in length, too
@@ -156,18 +162,11 @@ def measure_seconds_per_step(state: TrainState, batches: MicroBatchLoader) -> fl
     return float(sum_over_processes(state.accelerator, [median])[0]) / state.accelerator.num_processes
 
 
-def describe_schedule(
-    recipe: Recipe,
-    schedule: Schedule,
-    steps_per_epoch: int,
-    seconds_per_step: float | None,
-    before: Mapping[str, Any] | None = None,
-    extra_steps: int = 0,
-) -> str:
+def describe_schedule(recipe: Recipe, schedule: Schedule, pace: Pace, before: Mapping[str, Any] | None = None) -> str:
     """Return a line on the length of a run, its warm-up, and the values that [`derive_schedule`] has derived."""
     options = recipe.optimization
-    planned = _planned_steps(options, schedule.max_steps, seconds_per_step, extra_steps)
-    epochs = (planned - extra_steps) / steps_per_epoch
+    planned = pace.planned_steps(options.max_minutes, schedule.max_steps)
+    epochs = (planned - pace.extra_steps) / pace.steps_per_epoch
     line = f"Training has at most {planned:,} steps ({epochs:,.1f} epochs)"
     if options.max_minutes is not None:
         line += f" and {options.max_minutes:g} {'minute' if options.max_minutes == 1 else 'minutes'}"
@@ -179,4 +178,4 @@ def describe_schedule(
     return f"{line} Derived: {', '.join(derived)}." if derived else line
 
 
-__all__ = ["derive_schedule", "describe_schedule", "measure_seconds_per_step", "plan_schedule"]
+__all__ = ["Pace", "derive_schedule", "describe_schedule", "measure_seconds_per_step", "plan_schedule"]

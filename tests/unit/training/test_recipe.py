@@ -26,7 +26,7 @@ from vanilla_transformer.training.run_arguments import (
     OptimizationArguments,
     OutputArguments,
 )
-from vanilla_transformer.training.schedule import derive_schedule
+from vanilla_transformer.training.schedule import Pace, derive_schedule
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 RECIPE_FOLDER = Path(__file__).parents[3] / "recipes"
@@ -45,7 +45,7 @@ def recipe_file(tmp_path):
 
 def test_parse_recipe_defaults_to_paper():
     recipe = parse_recipe(FILES)
-    derived = derive_schedule(recipe, steps_per_epoch=5300)  # 4.5 million pairs
+    derived = derive_schedule(recipe, Pace(steps_per_epoch=5300))  # 4.5 million pairs
     assert (derived.warmup_steps, derived.max_steps, derived.learning_rate_scale) == (4000, 100_000, 1.0)
     assert (recipe.optimization.adam_beta1, recipe.optimization.adam_beta2) == (0.9, 0.98)
     assert (recipe.optimization.adam_epsilon, recipe.optimization.label_smoothing) == (1e-9, 0.1)

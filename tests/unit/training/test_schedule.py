@@ -10,6 +10,7 @@ from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.training.lr_scheduler import Schedule
 from vanilla_transformer.training.recipe import check_same_run, flatten, has_same_limits, parse_recipe
 from vanilla_transformer.training.schedule import (
+    Pace,
     derive_schedule,
     describe_schedule,
     plan_schedule,
@@ -30,7 +31,7 @@ def rounded(schedule):
 
 def record_of(recipe, *speed):
     """Return the record in a checkpoint of a run with the schedule that is derived for its recipe."""
-    return flatten(recipe) | asdict(derive_schedule(recipe, *speed))
+    return flatten(recipe) | asdict(derive_schedule(recipe, Pace(*speed)))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def record_of(recipe, *speed):
     ],
 )
 def test_derive_schedule_fills_in_missing_values(values, steps_per_epoch, seconds, expected):
-    assert rounded(derive_schedule(recipe_of(**values), steps_per_epoch, seconds)) == expected
+    assert rounded(derive_schedule(recipe_of(**values), Pace(steps_per_epoch, seconds))) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_derive_schedule_keeps_the_values_of_the_run_to_resume(values, expected)
     before = record_of(recipe_of(), 209)
     recipe = recipe_of(**values)
     check_same_run(before, flatten(recipe))
-    assert rounded(derive_schedule(recipe, 9, before=before)) == expected
+    assert rounded(derive_schedule(recipe, Pace(9), before)) == expected
 
 
 def take_steps(sampler, steps):
@@ -135,14 +136,14 @@ def test_has_same_limits_with_derived_values(values, expected):
 
 
 def test_describe_schedule_names_derived_values():
-    given = recipe_of(max_minutes=4)
-    line = describe_schedule(given, derive_schedule(given, 209, 0.4), 209, 0.4)
+    given, pace = recipe_of(max_minutes=4), Pace(209, 0.4)
+    line = describe_schedule(given, derive_schedule(given, pace), pace)
     assert line == (
         "Training has at most 600 steps (2.9 epochs) and 4 minutes, with a warm-up of 180 steps. "
         "Derived: max_steps 100,000, warmup_steps 180, learning_rate_scale 0.3."
     )
     given = recipe_of(**GIVEN, learning_rate_scale=1)
-    assert "Derived" not in describe_schedule(given, derive_schedule(given, 209), 209, None)
+    assert "Derived" not in describe_schedule(given, derive_schedule(given, Pace(209)), Pace(209))
 
 
 def test_train_state_follows_a_schedule_from_its_first_step(tmp_path):
@@ -171,5 +172,5 @@ def test_parse_recipe_refuses_lengths_that_cannot_work(values, message):
 
 @pytest.mark.parametrize(("minutes", "said"), [(1, "and 1 minute,"), (1.5, "and 1.5 minutes,"), (4, "and 4 minutes,")])
 def test_describe_schedule_counts_minutes(minutes, said):
-    given = recipe_of(max_minutes=minutes)
-    assert said in describe_schedule(given, derive_schedule(given, 209, 0.4), 209, 0.4)
+    given, pace = recipe_of(max_minutes=minutes), Pace(209, 0.4)
+    assert said in describe_schedule(given, derive_schedule(given, pace), pace)

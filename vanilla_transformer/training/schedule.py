@@ -31,17 +31,22 @@ class Pace(NamedTuple):
         steps_per_epoch: Steps of each epoch.
         seconds_per_step: None if it was not measured.
         extra_steps: Steps that the run to resume has by the end of its epoch beyond `steps_per_epoch` for each epoch.
+        step: The last step of the run to resume.
+        minutes: How long the run to resume has taken.
     """
 
     steps_per_epoch: int
     seconds_per_step: float | None = None
     extra_steps: int = 0
+    step: int = 0
+    minutes: float = 0.0
 
     def planned_steps(self, max_minutes: float | None, max_steps: int) -> int:
         """Return how many of `max_steps` fit into `max_minutes`, at least one, or all if a time is unknown."""
         if max_minutes is None or self.seconds_per_step is None:
             return max_steps
-        return max(1, min(max_steps, int(60.0 * max_minutes / self.seconds_per_step) + self.extra_steps))
+        rest = max(0.0, max_minutes - self.minutes)
+        return max(1, min(max_steps, self.step + int(60.0 * rest / self.seconds_per_step)))
 
 
 class _Length(NamedTuple):
@@ -124,13 +129,15 @@ def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping
     recipe, steps_per_epoch = state.recipe, batches.position.steps_per_epoch
     limited = recipe.optimization.max_minutes is not None
     seconds = measure_seconds_per_step(state, batches) if limited else None
-    before, extra_steps = dict[str, Any]() if resumed is None else resumed["recipe"], 0
+    pace, before = Pace(steps_per_epoch, seconds), dict[str, Any]()
+    if resumed is not None:
+        pace = pace._replace(step=resumed["step"], minutes=resumed["minutes"])
+        before = resumed["recipe"]
     if resumed is not None and recipe.optimization.num_train_epochs is not None:
         batches.load_state_dict(resumed["batch_sampler"])
-        extra_steps = _count_extra_steps(batches, resumed["step"], steps_per_epoch)
+        pace = pace._replace(extra_steps=_count_extra_steps(batches, resumed["step"], steps_per_epoch))
         if batches.position.begins_part:
             before = before | {"max_steps": None}  # it counts steps of other batches
-    pace = Pace(steps_per_epoch, seconds, extra_steps)
     schedule = derive_schedule(recipe, pace, before)
     state.follow_schedule(schedule, pace.planned_steps(recipe.optimization.max_minutes, schedule.max_steps))
     if state.accelerator.is_main_process:

@@ -7,6 +7,7 @@ import pytest
 from tests.tiny_corpora import LengthsCorpus
 from tests.train_states import tiny_train_state
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
+from vanilla_transformer.training import schedule
 from vanilla_transformer.training.lr_scheduler import Schedule
 from vanilla_transformer.training.recipe import check_same_run, flatten, has_same_limits, parse_recipe
 from vanilla_transformer.training.schedule import (
@@ -103,7 +104,7 @@ def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batche
         return state.progress.recipe, sampler
 
     def progress(recipe, sampler):
-        return {"recipe": recipe, "step": sampler.step, "batch_sampler": sampler.position.state_dict()}
+        return {"recipe": recipe, "step": sampler.step, "minutes": 0.0, "batch_sampler": sampler.position.state_dict()}
 
     recipe, sampler = plan(2)
     take_steps(sampler, steps)
@@ -111,6 +112,15 @@ def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batche
     take_steps(sampler, 1)
     again, _ = plan(batches_per_step, progress(recipe, sampler))
     assert recipe["max_steps"] == again["max_steps"] == last_step_of_epochs(sampler, 3)
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(1, 100), (2, 220), (9, 500)])
+def test_plan_schedule_counts_the_minutes_of_the_run_to_resume(tmp_path, monkeypatch, minutes, expected):
+    monkeypatch.setattr(schedule, "measure_seconds_per_step", lambda *_: 0.5)
+    state = tiny_train_state(tmp_path, max_minutes=minutes, max_steps=500)
+    resumed = {"recipe": flatten(state.recipe), "step": 100, "minutes": 1.0}
+    plan_schedule(state, TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64), resumed)
+    assert state.planned_steps == expected
 
 
 def test_check_same_run_refuses_another_warm_up_than_was_derived():

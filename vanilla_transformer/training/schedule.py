@@ -131,13 +131,13 @@ def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping
     seconds = measure_seconds_per_step(state, batches) if limited else None
     pace, before = Pace(steps_per_epoch, seconds), dict[str, Any]()
     if resumed is not None:
-        pace = pace._replace(step=resumed["step"], minutes=resumed["minutes"])
-        before = resumed["recipe"]
-    if resumed is not None and recipe.optimization.num_train_epochs is not None:
-        batches.load_state_dict(resumed["batch_sampler"])
-        pace = pace._replace(extra_steps=_count_extra_steps(batches, resumed["step"], steps_per_epoch))
-        if batches.position.begins_part:
-            before = before | {"max_steps": None}  # it counts steps of other batches
+        before, extra_steps = resumed["recipe"], 0
+        if recipe.optimization.num_train_epochs is not None:
+            batches.load_state_dict(resumed["batch_sampler"])
+            extra_steps = _count_extra_steps(batches, resumed["step"], steps_per_epoch)
+            if batches.position.begins_part:
+                before = before | {"max_steps": None}  # it counts steps of other batches
+        pace = Pace(steps_per_epoch, seconds, extra_steps, resumed["step"], resumed["minutes"])
     schedule = derive_schedule(recipe, pace, before)
     state.follow_schedule(schedule, pace.planned_steps(recipe.optimization.max_minutes, schedule.max_steps))
     if state.accelerator.is_main_process:

@@ -16,6 +16,7 @@ from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
 from .recipe import Recipe, flatten
 from .run_folder import RunFolder
+from .schedule import Pace
 from .setup import BYTES_PER_PARAMETER, ModelClass
 from .train_state import TrainState
 from .train_step import train_step
@@ -66,14 +67,11 @@ def plan_run(
         "peak_at_step": state.schedule.warmup_steps,
     }
     seconds = statistics.median(_time_steps(run, _WARM_UP + timed_steps)[_WARM_UP:])
-    hours = seconds * state.schedule.max_steps / 3600.0
-    if recipe.optimization.max_minutes is not None:
-        hours = min(hours, recipe.optimization.max_minutes / 60.0)
-    planned = min(state.schedule.max_steps, max(1, round(3600.0 * hours / seconds)))
+    planned = Pace(steps, seconds).planned_steps(recipe.optimization.max_minutes, state.schedule.max_steps)
     plan |= {"planned_steps": planned, "epochs": planned / steps, "seconds_per_step": seconds}
     device = state.accelerator.device
     peak = peak_memory_gib(device) + (plan["checkpoint_copy_gib"] if device.type == "cpu" else 0.0)
-    plan |= {"peak_memory_gib": peak, "hours_without_validation": hours}
+    plan |= {"peak_memory_gib": peak, "hours_without_validation": planned * seconds / 3600.0}
     return plan | {"advice": advise(recipe, len(pairs), planned / steps)}
 
 

@@ -379,10 +379,8 @@ class Batcher:
             translate = partial(translate, constraints=[list(entry.constraints) for entry in group])
         if group[0].target_prefix is not None:
             translate = partial(translate, target_prefix=[entry.target_prefix for entry in group])
-        self._busy_since = time.monotonic()  # stays so if the call is canceled or hangs: its thread still works
         try:
-            async with asyncio.timeout(_HANGING * self.limits.request_seconds):
-                translations = await self.run_on_model_thread(translate, texts, num_hypotheses)
+            translations = await self._call_in_time(translate, texts, num_hypotheses)
             self._busy_since = None
             if [len(hypotheses) for hypotheses in translations] != [num_hypotheses] * len(texts):
                 raise ModelFailure(f"Each of {len(texts)} texts must have {num_hypotheses} translations.")
@@ -396,6 +394,28 @@ class Batcher:
             if not isinstance(failure.__cause__, OptionError):
                 self.last_failure = type(failure.__cause__ or failure).__name__
             raise
+
+    async def _call_in_time(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """Run `function` on the model thread. The calls of other batchers on the same thread do not count as its time.
+
+        Raises:
+            TimeoutError: it hangs.
+            ModelFailure: it raised an exception, of any kind.
+        """
+
+        def begin(*arguments: Any) -> Result:
+            self._busy_since = time.monotonic()  # stays so if the call is canceled or hangs: its thread still works
+            return function(*arguments)
+
+        limit = _HANGING * self.limits.request_seconds
+        call = asyncio.ensure_future(self.run_on_model_thread(begin, *arguments))
+        try:
+            while self.busy_seconds < limit:
+                if (await asyncio.wait([call], timeout=limit - self.busy_seconds))[0]:
+                    return call.result()
+            raise TimeoutError
+        finally:
+            call.cancel()
 
     async def _check_model(self, options: Options) -> None:
         """Translate a harmless text after a failure; the model is broken if it cannot do that."""

@@ -171,6 +171,23 @@ def test_batcher_reports_a_model_that_hangs(monkeypatch):
     assert run_with_batcher(scenario, model, request_seconds=1) == (True, "TimeoutError", True)
 
 
+def test_batcher_does_not_count_the_calls_of_others_on_its_thread_as_hanging(monkeypatch):
+    """Models of one service share a thread: one that waits for its turn works."""
+    monkeypatch.setattr("vanilla_transformer.serving.queue._HANGING", 0.05)
+    model = SlowModel()
+
+    async def scenario(batcher):
+        others = batcher.run_on_model_thread(model, ["long"], 1)
+        calls = asyncio.gather(others, batcher.translate(["a"], 1))
+        await model.is_at_work()
+        await asyncio.sleep(0.3)  # six times as long as a call may take
+        is_idle = batcher.busy_seconds == 0
+        model.proceed.set()
+        return is_idle, (await calls)[1], batcher.broken
+
+    assert run_with_batcher(scenario, request_seconds=1) == (True, [["A"]], False)
+
+
 def test_batcher_is_busy_as_long_as_its_thread_although_it_was_canceled():
     """At the end of the service, a thread at work keeps the process alive."""
     model = SlowModel()

@@ -14,8 +14,9 @@ TEXTS = ["A man is sleeping.", "Two dogs run.", "Grass."]
 
 
 def post(translate: Any, known: Sequence[str] = ENTRIES, documents: Any = None, **body: Any) -> Any:
-    """Return the answer to a request for `TEXTS`, after which the service is well."""
-    with TestClient(create_service(translate_with(translate, documents), known=known)) as client:
+    """Return the answer to a request for `TEXTS`, after which the service is well. `limits` are the service's."""
+    service = create_service(translate_with(translate, documents), body.pop("limits", None), known=known)
+    with TestClient(service) as client:
         answer = client.post("/translate", json={"text": TEXTS} | body)
         assert client.get("/health").json() == {"status": "ok", "failures": 0, "last_failure": None}
     return answer

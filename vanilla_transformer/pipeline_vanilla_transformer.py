@@ -55,7 +55,7 @@ class Request:
     def segments(self, texts: list[str]) -> list[list[Segment]]:
         """Return the segments of each text with their token ids; none for blank text."""
         lines = [split_lines(text) for text in texts]
-        return encode_segments(lines, self._encode, getattr(self._pipeline.model.config, "max_source_length", None))
+        return encode_segments(lines, self._encode, *source_limits(self._pipeline.model.config))
 
     def decode(self, segments: Sequence[Segment], batch_size: int, report: Callable[[int], object]) -> list[list[str]]:
         """Return the translations of each segment, best first."""
@@ -206,24 +206,31 @@ def join_translations(segments: Sequence[Any], translations: Sequence[str]) -> s
     return "".join(pieces).removesuffix(" ")
 
 
+def source_limits(config: Any) -> tuple[int, int]:
+    """Return the numbers of tokens beyond which a line is split into sentences, and a sentence is cut."""
+    longest = getattr(config, "max_source_length", None)
+    most = max(longest or 0, _LONGEST_SENTENCE)
+    if getattr(config, "position_embedding_type", None) == "learned":
+        most = min(most, config.max_position_embeddings)
+    return min(longest or most, most), most
+
+
 def encode_segments(
-    lines: Sequence[Sequence[Segment]], encode: Callable[[list[str]], list[list[int]]], longest: int | None
+    lines: Sequence[Sequence[Segment]], encode: Callable[[list[str]], list[list[int]]], longest: int, most: int
 ) -> list[list[Segment]]:
     """Return the segments of each text with their token ids.
 
     Args:
         lines: The lines of each text.
         encode: Returns the token ids of texts.
-        longest: Maximum number of tokens of a line that stays whole; by default 512. A longer one is split into
-            sentences, and a sentence that has more than 512, too, is cut.
+        longest, most: See [`source_limits`].
     """
-    limit = max(longest or 0, _LONGEST_SENTENCE)
     rows = iter(encode([line.text for text_lines in lines for line in text_lines]))
     segments = [[Segment(line.text, line.separator, next(rows)) for line in text_lines] for text_lines in lines]
-    segments = _split_long(segments, encode, longest or limit, split_sentences)
-    while any(len(part.tokens) > limit for parts in segments for part in parts):
-        segments = _split_long(segments, encode, limit, lambda part: _cut(part, limit))
-    return segments
+    segments, parts = [], _split_long(segments, encode, longest, split_sentences)
+    while sum(map(len, parts)) > sum(map(len, segments)):  # a character may have more tokens than `most`
+        segments, parts = parts, _split_long(parts, encode, most, lambda part: _cut(part, most))
+    return parts
 
 
 def _split_long(

@@ -27,6 +27,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.pipelines.pt_utils import KeyDataset
 
 from tests.sweeps import sample
+from tests.tiny import tiny_model
 from vanilla_transformer import (
     TranslationPipeline,
     VanillaTransformerConfig,
@@ -36,6 +37,7 @@ from vanilla_transformer import (
     paper_generation_config,
     pipeline_vanilla_transformer,
 )
+from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.decoding.transformers_internals import restore_translation_task
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, join_translations, split_lines, split_sentences
 
@@ -417,6 +419,21 @@ def test_pipeline_cuts_lines_of_any_length_without_loss(echo, translate, tiny_to
         assert "One." in echo.sentences  # sentences end before anything is cut
     if " " in text.strip() and "xx" not in text:
         assert {word for each in echo.sentences for word in each.split()} == {*text.split()}
+
+
+@pytest.mark.parametrize("pipeline_class", [TranslationPipeline, pipeline_vanilla_transformer.TranslationPipeline])
+def test_pipeline_cuts_sentences_to_learned_positions(pipeline_class, tiny_tokenizer):
+    sizes = {"position_embedding_type": "learned", "max_position_embeddings": 32}
+    translate = pipeline_class(tiny_model(**sizes), tiny_tokenizer, device="cpu", max_new_tokens=4)
+    (answer,) = translate(["word, " * 30 + "x" * 50])
+    assert answer["translation_text"]
+
+
+def test_pipeline_refuses_a_character_with_more_tokens_than_learned_positions(tiny_tokenizer):
+    sizes = {"position_embedding_type": "learned", "max_position_embeddings": 2}
+    translate = TranslationPipeline(tiny_model(**sizes), tiny_tokenizer, device="cpu", max_new_tokens=1)
+    with pytest.raises(OptionError, match="at most 2 tokens, as many as learned positions, got"):
+        translate("€")
 
 
 @pytest.mark.parametrize(

@@ -511,6 +511,7 @@ class TranslationOptions:
 
 
 RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
+LEAST_BEAMS = 4  # of searches that need several; the paper's
 ENGINE_ONLY = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
 FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
 TERMS = ("glossary", "term_mode")
@@ -665,7 +666,7 @@ def _flag(each: Option) -> tuple[str, Any, Any]:
     """
     kind = bool if each.kind is bool else each.kind | None
     default = bool(each.door_default) if each.kind is bool else each.door_default
-    keywords = {"help": each.help, "keeps_text": True, **each.flag_keywords}
+    keywords = {"help": each.help.replace("%", "%%"), "keeps_text": True, **each.flag_keywords}
     return each.flag_name, kind, field(default=default, metadata=keywords)
 
 

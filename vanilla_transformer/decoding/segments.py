@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import islice, repeat
 from typing import Any, NamedTuple
 
-from vanilla_transformer.pipeline_vanilla_transformer import Segment, encode_segments, split_lines
+from vanilla_transformer.pipeline_vanilla_transformer import Segment, encode_segments, source_limits, split_lines
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
@@ -54,17 +54,15 @@ class SentenceReader:
         options: Of the request.
         tokenizer: Of the model.
         encode: Returns the token ids of sources.
-        longest: Tokens of the longest source in training, `config.max_source_length`, or None.
+        config: Of the model, see [`source_limits`].
         count: The number of texts, if it is known.
 
     Raises:
         OptionError: A language is unknown, or the values do not fit the texts or the vocabulary.
     """
 
-    def __init__(
-        self, options: TranslationOptions, tokenizer: Any, encode: Encode, longest: int | None, count: int | None
-    ):
-        self._encode, self._longest = encode, longest
+    def __init__(self, options: TranslationOptions, tokenizer: Any, encode: Encode, config: Any, count: int | None):
+        self._encode, self._limits = encode, source_limits(config)
         self._is_alone = options.alternatives is not None
         self._splitter = splitter_of(options)
         seed = options.seed
@@ -99,9 +97,9 @@ class SentenceReader:
     def _split(self, texts: Sequence[str]) -> list[list[Segment]]:
         lines = [split_lines(text) for text in texts]
         if self._splitter is None:
-            return encode_segments(lines, self._encode, self._longest)
+            return encode_segments(lines, self._encode, *self._limits)
         parts = [[part for line in each for part in split_line(line, self._splitter)] for each in lines]
-        return encode_segments(parts, self._encode, None)
+        return encode_segments(parts, self._encode, self._limits[1], self._limits[1])
 
     def _next_seed(self, text: str) -> int | None:
         return None if self._seed is None else self._seed(text)

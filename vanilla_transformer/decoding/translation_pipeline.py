@@ -22,14 +22,13 @@ from .engine.search_state import Hypothesis
 from .forced_decoding import next_tokens
 from .minimum_bayes_risk import choose_by_risk, risk_candidates
 from .onnx_runtime import load_onnx
-from .options import OptionError, TranslationOptions
+from .options import LEAST_BEAMS, OptionError, TranslationOptions
 from .pretrained import load_ensemble
 from .protected_search import ProtectedSearch
 from .reranking import Reranker, check_not_reranked, rerank_candidates
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .terms import search_terms
 
-_BEAMS = 4  # at least, of searches under constraints; the paper's
 Report = Callable[[int], object]  # of the sentences that were translated since the last report
 
 
@@ -191,7 +190,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Return the translations of sentences with their phrases by beam search, or None where there are none."""
         if options.do_sample or options.mbr is not None or self.reranks or not Engine.supports(self.model):
             return [None] * len(sentences)
-        options = options.override(num_beams=max(_BEAMS, options.num_beams or 1, options.count))
+        options = options.override(num_beams=max(LEAST_BEAMS, options.num_beams or 1, options.count))
         try:
             return self._decode(sentences, options, batch_size, lambda done: None)
         except ValueError:  # one of them has too many phrases, or the engine does not follow an option
@@ -284,8 +283,7 @@ class TranslationCall:
     def __init__(self, pipeline: TranslationPipeline, options: TranslationOptions, count: int | None):
         self._pipeline, self.options = pipeline, options
         self.num_return_sequences = options.count
-        longest = getattr(pipeline.model.config, "max_source_length", None)
-        self._reader = SentenceReader(options, pipeline.tokenizer, self._encode, longest, count)
+        self._reader = SentenceReader(options, pipeline.tokenizer, self._encode, pipeline.model.config, count)
 
     def segments(self, texts: list[str]) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.options import LEAST_BEAMS
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.file_utils import decode_text, open_stdin
 from vanilla_transformer.text.protection import find_masks
@@ -104,7 +105,7 @@ def constrain_by(pipeline: Any, **options: Any) -> Constrain | None:
 
 def _beams(pipeline: Any, options: dict[str, Any]) -> int:
     """Return the number of beams under constraints, at least the paper's."""
-    return max(4, options.get("num_beams") or pipeline.model.generation_config.num_beams or 1)
+    return max(LEAST_BEAMS, options.get("num_beams") or pipeline.model.generation_config.num_beams or 1)
 
 
 def _answer(

@@ -21,6 +21,9 @@ from starlette.requests import ClientDisconnect
 from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
+from vanilla_transformer.decoding.minimum_bayes_risk import SAMPLES
+from vanilla_transformer.decoding.options import LEAST_BEAMS
+from vanilla_transformer.decoding.terms import SOFT
 from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.text.languages import Direction
 
@@ -65,7 +68,7 @@ async def stream_events(model: Choice, body: ResolvedRequest, client: str) -> As
 CheckDocument = Callable[[str, str], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
 _OF_LIBRETRANSLATE = ("/detect", "/translate_file")  # paths
-_BEAMS = 4  # at least, of requests that need several
+_BEAM_OPTIONS = ("constraints", "num_beam_groups")  # which greedy search refuses
 
 
 def create_service(
@@ -316,7 +319,11 @@ class _Translator:
         if not model.is_loaded:
             await unless_disconnected(request, model.load())
         body = content.resolve(model.known)
-        self.limits.check_samples(dict(body.options).get("mbr_samples", 1))
+        options = dict(body.options)
+        if "mbr" in options:
+            samples = options.setdefault("mbr_samples", min(SAMPLES, self.limits.max_mbr_samples))
+            self.limits.check_samples(samples)
+            body = body._replace(options=tuple(options.items()))
         if self.check_document is not None:
             await _check_documents(body, self.limits, self.check_document)
         return body
@@ -413,20 +420,24 @@ def translate_with(
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
         source_language: Of texts that are split into sentences and have no `src_lang`, as an ISO 639-1 code.
     """
-    needs_beams = getattr(pipeline, "reranks", False) and (pipeline.model.generation_config.num_beams or 1) < 2
+
+    def needs_beams(options: Mapping[str, Any]) -> bool:
+        has_hard_terms = "glossary" in options and options.get("term_mode") != SOFT
+        return has_hard_terms or getattr(pipeline, "reranks", False) or not options.keys().isdisjoint(_BEAM_OPTIONS)
 
     def translate(texts: Any, num_hypotheses: int, format: str | None = None, **options: Any) -> list[list[Any]]:
         options = {**(languages or {}), **options}
         if format is not None:
             assert translate_documents is not None
             return [[document] for document in translate_documents(texts, format, **options)]
-        if num_hypotheses > 1 and "alternatives" not in options:
-            beams = 1 if options.get("do_sample") else max(_BEAMS, num_hypotheses)
-            options |= {"num_return_sequences": num_hypotheses, "num_beams": beams}
-        elif options.get("do_sample"):
+        returns_several = num_hypotheses > 1 and "alternatives" not in options
+        if returns_several:
+            options |= {"num_return_sequences": num_hypotheses}
+        if options.get("do_sample"):
             options |= {"num_beams": 1}
-        elif needs_beams:
-            options |= {"num_beams": _BEAMS}
+        elif returns_several or ("mbr" not in options and needs_beams(options)):
+            beams = pipeline.model.generation_config.num_beams or 1
+            options |= {"num_beams": max(LEAST_BEAMS, num_hypotheses, beams)}
         if options.get("split_sentences"):
             options |= {"source_language": options.get("src_lang", source_language)}
         if "seed" in options:  # not counting repeated sentences, or the samples would depend on the batch

@@ -11,6 +11,7 @@ from vanilla_transformer.cli.serve import serve_command
 from vanilla_transformer.documents import DocumentTranslator
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.serving.features import known_options
+from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.serving.schema import ENTRIES
 
 
@@ -29,6 +30,12 @@ def reranking(tiny_tokenizer, reverse):
     return TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=8, rerank_reverse=reverse)
 
 
+def pipeline_with_beams(num_beams, tokenizer):
+    model = tiny_model()
+    model.generation_config.num_beams = num_beams
+    return TranslationPipeline(model, tokenizer, device="cpu", max_new_tokens=8)
+
+
 def texts_of(answers):
     return {"translations": [[each["translation_text"]] for each in answers]}
 
@@ -37,6 +44,27 @@ def test_service_chooses_by_risk_like_the_pipeline(translate):
     options = {"mbr": "chrf", "mbr_samples": 4, "seed": 3}
     assert post(translate, **options).json() == texts_of(translate(TEXTS, **options))
     assert post(translate, mbr="bleu", mbr_samples=3, temperature=0.8).status_code == 200
+
+
+def test_service_limits_the_default_number_of_samples(translate):
+    answers = texts_of(translate(TEXTS, mbr="chrf", mbr_samples=3, seed=3))
+    assert post(translate, mbr="chrf", seed=3, limits=Limits(max_mbr_samples=3)).json() == answers
+
+
+def test_service_of_a_greedy_model_searches_with_beams_where_options_need_them(tiny_tokenizer):
+    greedy = pipeline_with_beams(1, tiny_tokenizer)
+    groups = {"num_beam_groups": 2, "diversity_penalty": 0.5}
+    for options in ({"constraints": ["a"]}, {"glossary": {"a": "b"}}, groups):
+        assert post(greedy, **options).json() == texts_of(greedy(TEXTS, num_beams=4, **options))
+
+
+def test_service_keeps_the_beams_of_the_model_for_several_translations(tiny_tokenizer):
+    pipeline = pipeline_with_beams(16, tiny_tokenizer)
+    answers = pipeline(TEXTS, num_return_sequences=4)
+    assert answers != pipeline(TEXTS, num_return_sequences=4, num_beams=4)
+    assert post(pipeline, num_return_sequences=4).json() == {
+        "translations": [[each["translation_text"] for each in row] for row in answers]
+    }
 
 
 def test_service_reranks_like_the_pipeline(reranking):

@@ -83,6 +83,7 @@ def explained_flags(name, capsys, flag="--help-all"):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_help_explains_each_flag_in_its_own_words(name, capsys):
     explained = {flag: re.sub(r" \(default: .*", "", text) for flag, text in explained_flags(name, capsys).items()}
+    assert not any("option_strings" in text for text in explained.values())  # what argparse writes for a lone %s
     assert all(len(text) > 10 and not text.startswith("See ") for text in explained.values())
     assert len({*explained.values()}) == len(explained)
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from transformers import GenerationConfig
 
+from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.generation_vanilla_transformer import check_parameters
 
 from .phrase_constraints import ConstraintError, PhraseConstraints, Phrases, check_phrases
@@ -58,7 +59,7 @@ class SourceRules:
         length = len(source if self.has_encoder else self.seen(source))
         if not 1 <= length <= max(1, longest):
             rule = "at least 1 token" if not source else f"at most {longest} tokens{reason}"
-            raise ValueError(f"A {name} must have {rule}, got {length} in {name} {position}.")
+            raise OptionError(f"A {name} must have {rule}, got {length} in {name} {position}.")
 
     def check_target(self, position: int, source: Sequence[int], prefix: Sequence[int], phrases: Phrases) -> None:
         """Check what the target of a source must begin with, and what it must contain.

@@ -9,7 +9,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import engine_workers
 from vanilla_transformer.decoding.engine_workers import WorkerPipeline, open_pipeline, save_workers
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.evaluation.speed import compare_workers
 from vanilla_transformer.file_utils import save_model_folder
@@ -70,6 +70,15 @@ def test_worker_pipeline_forwards_errors(executors, folder):
         with pytest.raises(ValueError, match="must do without `repetition_penalty`"):
             translate(TEXTS, repetition_penalty=1.2)
         assert len(translate(TEXTS)) == len(TEXTS)
+
+
+@pytest.mark.parametrize("further", ["ensemble", "rerank_reverse"])
+def test_worker_pipeline_refuses_what_does_not_fit_further_models(executors, folder, further):
+    models = {further: [folder] if further == "ensemble" else folder}
+    with open_pipeline(folder, 2, **models) as translate:
+        assert translate.reranks is (further == "rerank_reverse")
+        with pytest.raises(OptionError, match="`alternatives` are of one model without reranking"):
+            translate(TEXTS[:1], alternatives=2)
 
 
 def test_open_pipeline_refuses_workers_on_another_device(executors, folder, monkeypatch):

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoTokenizer, GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.generation_vanilla_transformer import length_penalty
+from vanilla_transformer.generation_vanilla_transformer import closest_margin, length_penalty
 
 # The file, in a folder for CTranslate2, with the configuration of the converted model.
 CONVERTED_CONFIG = "vanilla_transformer_config.json"
@@ -87,7 +87,10 @@ class CTranslate2Model:
         """
         options = self._options(kwargs)
         sources = [ids[kept.bool()].tolist() for ids, kept in zip(input_ids, attention_mask, strict=True)]
-        limit = options.max_new_tokens or max(map(len, sources)) + options.max_new_tokens_beyond_source
+        margin = closest_margin([kwargs, vars(self.generation_config)])
+        if margin is None and options.max_new_tokens is None:
+            margin = _MAX_NEW_TOKENS_BEYOND_SOURCE
+        limit = options.max_new_tokens if margin is None else max(map(len, sources)) + margin
         beams = 1 if options.do_sample else options.num_beams or 1
         results = self._translator.translate_batch(
             [self._tokenizer.convert_ids_to_tokens(source) for source in sources],
@@ -121,8 +124,6 @@ class CTranslate2Model:
             )
         options = copy.deepcopy(self.generation_config)
         options.update(**kwargs)
-        if getattr(options, "max_new_tokens_beyond_source", None) is None:
-            options.max_new_tokens_beyond_source = _MAX_NEW_TOKENS_BEYOND_SOURCE
         return options
 
     def _best_hypotheses(self, result: Any, options: GenerationConfig) -> list[torch.Tensor]:

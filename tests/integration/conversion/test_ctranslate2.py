@@ -107,6 +107,15 @@ def test_pipeline_with_ctranslate2_answers_as_with_torch(converted, tiny_model, 
     assert fast("Two dogs.", do_sample=True, top_k=5)[0].keys() == {"translation_text"}
 
 
+def test_ctranslate2_follows_the_limit_closest_to_the_call(converted, tiny_tokenizer):
+    model = TranslationPipeline(converted, backend="ctranslate2").model
+    model.generation_config.max_new_tokens = 3
+    batch = tiny_tokenizer(["A man is sleeping."], return_tensors="pt")
+    length = batch["input_ids"].shape[1]
+    assert model.generate(**batch, num_beams=1).shape[1] <= 3
+    assert 3 < model.generate(**batch, num_beams=1, max_new_tokens_beyond_source=2).shape[1] <= length + 2
+
+
 def test_translate_runs_a_folder_for_ctranslate2_by_its_runtime(converted, capsys):
     texts = ["A man is sleeping.", "Two dogs run."]
     assert main(["translate", str(converted), *texts, "--backend", "ctranslate2", "--quiet"]) == 0

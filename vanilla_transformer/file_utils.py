@@ -137,7 +137,8 @@ def save_model_folder(
 def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int = 0o666) -> Path:
     r"""Write `text` (UTF-8, lines end with `\n`) to a temporary file beside `path`, then rename it to `path`.
 
-    Missing parent folders are created. A pipe or a device cannot be replaced and is written directly.
+    Missing parent folders are created. Of a link, the file to which it leads is replaced. A pipe or a device cannot be
+    replaced and is written directly.
 
     Args:
         text: The content, in one piece or in several, which need not fit into memory together.
@@ -151,25 +152,29 @@ def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int
     pieces = [text] if isinstance(text, str) else text
     if path.exists() and not path.is_file():
         _write_text(path, pieces)
-        return path
+    else:
+        _replace_text(path.resolve(), pieces, mode)
+    return path
+
+
+def _replace_text(path: Path, pieces: Iterable[str], mode: int = 0o666) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         _write_text(temporary, pieces, mode)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    return path
 
 
 def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
-    """Set entries of the JSON object in a file, and keep the others.
+    """Set entries of the JSON object in a file, and keep the others. A link, as in the Hub's cache, becomes a file.
 
     Raises:
         OSError: there is no such file, or it cannot be written.
         ValueError: it is not JSON.
     """
     content = json.loads(Path(path).read_text(encoding="utf-8")) | entries
-    write_text_atomically(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
+    _replace_text(Path(path), [json.dumps(content, indent=2, sort_keys=True) + "\n"])
 
 
 def _write_text(path: Path, pieces: Iterable[str], mode: int = 0o666) -> None:

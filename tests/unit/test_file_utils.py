@@ -1,5 +1,6 @@
 """Atomic folders and files."""
 
+import json
 import os
 import stat
 import threading
@@ -15,6 +16,7 @@ from vanilla_transformer.file_utils import (
     find_damage,
     has_weights,
     save_model_folder,
+    update_json,
     write_hashes,
     write_text_atomically,
 )
@@ -56,6 +58,21 @@ def test_write_text_atomically_creates_folders_and_replaces_the_file(tmp_path):
     write_text_atomically(path, "über\n")
     assert path.read_bytes() == "über\n".encode()
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_write_text_atomically_replaces_the_file_of_a_link(tmp_path):
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "file").write_text("old\n")
+    write_text_atomically(tmp_path / "link", "new\n")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "new\n"
+
+
+def test_update_json_leaves_the_file_of_a_link_alone(tmp_path):
+    """The cache of the Hub links to files that other revisions have, too."""
+    (tmp_path / "blob").write_text("{}")
+    (tmp_path / "config.json").symlink_to("blob")
+    update_json(tmp_path / "config.json", {"a": 1})
+    assert (tmp_path / "blob").read_text() == "{}" and json.loads((tmp_path / "config.json").read_text()) == {"a": 1}
 
 
 def test_write_text_atomically_follows_the_umask(tmp_path):

@@ -155,7 +155,12 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.publishing.run_records import check_record_name
 
-    if options.hypotheses is None:
+    if options.hypotheses is not None:
+        if words:
+            raise ValueError(
+                f"Give a model or its --hypotheses, not both, got {words[0]!r} and {options.hypotheses!r}."
+            )
+    else:
         require_one_model(words)
         if options.source is None:
             raise ValueError(

@@ -102,11 +102,14 @@ def read_keys(path: str) -> list[str]:
         OSError: there is no such file.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8").split()
+        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be a text file with one key per line, but it is not UTF-8.") from error
     if not lines:
         raise ValueError(f"{path} must hold a key, but it is empty.")
+    for number, line in enumerate(lines, 1):
+        if len(line.split()) > 1:  # the message must not show a key
+            raise ValueError(f"{path} must have one key per line without white space, but key {number} contains some.")
     return lines
 
 

@@ -96,7 +96,7 @@ def translate_document_file(
         settings = dict(settings) | language_settings(pipeline.tokenizer, options)
         translated = document.render(translator_by(pipeline, splitter, **settings)(document.blocks))
     if output is None:
-        sys.stdout.write(translated)
+        print_until_reader_ends([translated])
     else:
         write_text_atomically(output, translated)
 

@@ -137,6 +137,11 @@ def test_evaluate_refuses_invalid_options_before_loading_a_model(options, messag
     assert message in capsys.readouterr().err
 
 
+def test_evaluate_refuses_a_model_beside_hypotheses(texts, capsys):
+    assert main(["evaluate", "model", *flags(texts, hypotheses=texts / "ours.de")]) == 2
+    assert "Give a model or its --hypotheses, not both, got 'model' and" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("names", [[], ["one", "two"]])
 def test_evaluate_needs_one_model(names, texts, capsys):
     assert main(["evaluate", *names, *flags(texts, source=texts / "a.en")]) == 2

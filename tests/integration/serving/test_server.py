@@ -305,7 +305,15 @@ def test_serve_bounds_the_cache_of_onednn(served):
     assert {os.environ[name] for name in ONEDNN_VARIABLES} == {"64"}
 
 
-@pytest.mark.parametrize(("content", "said"), [(b" \n", "must hold a key"), (b"\xff", "not UTF-8"), (None, "No such")])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b" \n", "must hold a key"),
+        (b"key\n\n# of a team\n", "key 2 contains some"),
+        (b"\xff", "not UTF-8"),
+        (None, "No such"),
+    ],
+)
 def test_serve_refuses_a_file_without_keys(content, said, served, capsys, tmp_path):
     if content is not None:
         (tmp_path / "keys").write_bytes(content)

@@ -56,7 +56,7 @@ def next_token_text(tokenizer: Any, before: Sequence[int], token: int) -> str:
     if token in tokenizer.all_special_ids:
         return tokenizer.convert_ids_to_tokens(token)
     shorter, longer = (tokenizer.decode(ids, skip_special_tokens=True) for ids in (before, [*before, token]))
-    return longer.rstrip("\N{REPLACEMENT CHARACTER}")[len(shorter.rstrip("\N{REPLACEMENT CHARACTER}")) :]
+    return longer.rstrip(_INCOMPLETE)[len(shorter.rstrip(_INCOMPLETE)) :]
 
 
 def token_entries(tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float]) -> list[dict[str, Any]]:

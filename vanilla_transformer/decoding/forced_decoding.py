@@ -6,6 +6,7 @@ Letters in shapes: B pairs in a batch, S source length, T target length, V vocab
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from vanilla_transformer.device_utils import HostCopy, to_device
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
-from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences, encode_sources
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, DirectionTokens, find_languages
 
 from .engine.ensemble import members_of, weights_of
 from .options import OptionError
 from .pretrained import load_seq2seq, load_tokenizer
+from .segments import check_languages
 
 _MOST_TOKENS = 4096  # in a batch of prefixes
 
@@ -51,8 +53,8 @@ def score_tokens(
     results = dict[int, list[float]]()
     sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for batch in plan_scoring_batches(sizes, max_tokens):
-        ids, labels = _pad([sources[index] for index in batch]), _pad([targets[index] for index in batch])
-        seen = torch.arange(ids.shape[1]) < torch.tensor([sizes[index][0] for index in batch])[:, None]
+        ids, seen = _pad([sources[index] for index in batch])
+        labels, _ = _pad([targets[index] for index in batch])
         inputs = (to_device(each, model.device) for each in (ids, seen, labels))
         (rows,) = HostCopy(_score_batch(model, start, *inputs)).wait()
         results |= {index: row[: sizes[index][1]] for index, row in zip(batch, rows, strict=True)}
@@ -72,15 +74,16 @@ def encode_as_trained(
         ValueError: The model has several languages, and not the ones of `direction`.
     """
     languages = find_languages(tokenizer)
-    if languages is None and direction != NO_DIRECTION:
-        raise ValueError("The model translates from one language to one other. Leave the languages out.")
+    if languages is None:
+        check_languages(tokenizer, direction)
     tokens = DirectionTokens() if languages is None else languages.tokens(direction)
     if not sources:
         return [], []
+    ids = encode_sources(model, tokenizer, list(sources))
     if hasattr(model.config, "source_eos"):
-        ids, labels = encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets, as_target=True)
+        labels = encode_sentences(tokenizer, targets, as_target=True)
     else:
-        ids, labels = tokenizer(list(sources))["input_ids"], tokenizer(text_target=list(targets))["input_ids"]
+        labels = tokenizer(text_target=list(targets))["input_ids"]
     if languages is None:
         return ids, labels
     return languages.begin(ids, tokens.source), languages.begin(labels, tokens.target)
@@ -130,8 +133,8 @@ def next_tokens(
     found = dict[int, list[int]]()
     sizes = [(len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)]
     for batch in plan_scoring_batches(sizes, _MOST_TOKENS):
-        ids, seen = _padded([sources[index] for index in batch], device)
-        previous, written = _padded([[start, *prefixes[index]] for index in batch], device)
+        ids, seen = (each.to(device) for each in _pad([sources[index] for index in batch]))
+        previous, written = (each.to(device) for each in _pad([[start, *prefixes[index]] for index in batch]))
         logits = decoder_logits(model, ids, seen, previous).float()
         last = logits[torch.arange(len(batch), device=device), written.sum(dim=1) - 1]  # (B, V)
         last[:, list(special)] = -torch.inf
@@ -160,7 +163,7 @@ def _score_batch(model: Any, start: int, ids: Tensor, seen: Tensor, labels: Tens
     previous = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
     terms = []
     for member, weight in zip(members_of(model), weights_of(model), strict=True):
-        logits = decoder_logits(member, ids, seen.long(), previous).float()  # (B, T, V)
+        logits = decoder_logits(member, ids, seen, previous).float()  # (B, T, V)
         terms.append(logits.gather(2, labels[:, :, None])[:, :, 0] - logits.logsumexp(dim=2) + math.log(weight))
     return torch.stack(terms).logsumexp(dim=0)
 
@@ -198,16 +201,10 @@ def _check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
         raise ValueError(f"A text must have at most {most} tokens, as many as the model has positions, got {longest}.")
 
 
-def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def _pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Return token ids, padded on the right, and a mask with 1 for tokens, `(B, length)` each."""
-    pad = torch.nn.utils.rnn.pad_sequence
-    ids = pad([torch.tensor(row) for row in rows], batch_first=True)
-    return ids.to(device), pad([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True).to(device)
-
-
-def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Pad rows of token ids on the right, where no token sees the padding."""
-    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+    pad = partial(nn.utils.rnn.pad_sequence, batch_first=True)
+    return pad([torch.tensor(row) for row in rows]), pad([torch.ones(len(row), dtype=torch.long) for row in rows])
 
 
 _WINDOW = 8192  # pairs that are sorted by length and scored at a time
@@ -242,8 +239,7 @@ def cross_entropies(name: str, pairs: Sequence[tuple[str, str]], direction: Dire
     for window in tqdm(list(_windows(pairs)), f"Scoring by {name}", delay=1):
         sources, targets = zip(*window, strict=True)
         ids, labels = encode_as_trained(model, tokenizer, sources, targets, direction)
-        with torch.inference_mode():
-            results += [-sum(row) / len(row) for row in score_tokens(model, ids, labels)]
+        results += [-sum(row) / len(row) for row in score_tokens(model, ids, labels)]
     return np.array(results)
 
 

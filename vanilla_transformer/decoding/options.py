@@ -236,7 +236,7 @@ class TranslationOptions:
     # Search
     num_beams: int | None = option("Beam size; 1 is greedy search.", integer(1), FLAG, CONFIG)
     num_return_sequences: int | None = option(
-        "Number of translations to print per sentence, best first.", integer(1), FLAG, JSON, CONFIG
+        "Translations of each sentence, best first.", integer(1), FLAG, JSON, CONFIG
     )
     max_new_tokens: int | None = option(
         "Maximum number of tokens per translation; by default source length + 50.", integer(1), FLAG, CONFIG

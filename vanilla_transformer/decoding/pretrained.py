@@ -33,6 +33,7 @@ from vanilla_transformer.file_utils import hash_file
 from vanilla_transformer.user_input import check_local_model, check_number, least_parameters, limit_of
 
 from .engine.ensemble import Ensemble, check_weights
+from .options import check_option
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Options of a generation config that transformers does not validate.
@@ -263,9 +264,9 @@ def _check_generation_config(name: str | Path) -> None:
         content = json.loads(path.read_text(encoding="utf-8"))
         GenerationConfig.from_dict(content).validate()
         for option in _COUNTS & content.keys():
-            if content[option] is not None and (type(content[option]) is not int or content[option] < 1):
-                raise ValueError(f"`{option}` must be an integer of 1 or more, got {content[option]!r}")
-            check_number(option, content[option])
+            if content[option] is not None:
+                check_option(option, content[option])
+                check_number(option, content[option])
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
 

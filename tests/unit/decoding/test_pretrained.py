@@ -14,7 +14,7 @@ from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion import common
 from vanilla_transformer.decoding import pretrained
-from vanilla_transformer.decoding.pretrained import load_pretrained
+from vanilla_transformer.decoding.pretrained import load_pretrained, load_seq2seq
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 WEIGHTS = "model.safetensors"
@@ -92,6 +92,10 @@ DAMAGE = {
         set_values("generation_config.json", num_beams=0),
         "`num_beams` must be an integer of 1 or more, got 0",
     ),
+    "a negative margin": (
+        set_values("generation_config.json", max_new_tokens_beyond_source=-1),
+        "`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got -1",
+    ),
     "early stopping": (set_values("generation_config.json", early_stopping="sometimes"), "early_stopping"),
     "a truncated tokenizer": (
         lambda folder: (folder / "tokenizer.json").write_text("{"),
@@ -157,6 +161,11 @@ def test_commands_refuse_a_damaged_model(command, kind, folder, tmp_path, capsys
 def test_load_pretrained_accepts_a_bias_that_bans_a_token(folder):
     fill(-float("inf"))(folder)
     assert load_pretrained(AutoModelForSeq2SeqLM, folder)
+
+
+def test_load_seq2seq_accepts_a_margin_of_zero(folder):
+    set_values("generation_config.json", max_new_tokens_beyond_source=0)(folder)
+    assert load_seq2seq(folder, "translates").generation_config.max_new_tokens_beyond_source == 0
 
 
 def test_load_pretrained_names_a_missing_folder():

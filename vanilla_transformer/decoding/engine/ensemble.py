@@ -40,7 +40,6 @@ class Ensemble(nn.Module):
             _check_like_first(models[0], model, place)
         self.models = nn.ModuleList(models)
         self.config, self.generation_config = _shared_config(models), models[0].generation_config
-        self.paper_parameters = getattr(models[0], "paper_parameters", ())
 
     @property
     def first(self) -> Any:

@@ -32,23 +32,23 @@ def argmax(scores: Tensor) -> Tensor:
     return tokens.gather(1, scores.gather(1, tokens).argmax(dim=-1, keepdim=True))[:, 0]
 
 
-def top_continuations(log_probabilities: Tensor, running_scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def top_continuations(logits: Tensor, log_scale: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """
     Find the best continuations of all beams of each sentence.
 
     Args:
-        log_probabilities (`torch.FloatTensor` of shape `(B, N, V)`): Of the next token.
-        running_scores (`torch.FloatTensor` of shape `(B, N)`): Of the hypotheses so far.
+        logits (`torch.FloatTensor` of shape `(B, N, V)`): Of the next token.
+        log_scale (`torch.FloatTensor` of shape `(B, N)`): Added to the logits of a beam; the sums are the scores.
 
     Returns:
         Scores, beams and tokens, each `(B, count)`, best first.
     """
-    vocab_size = log_probabilities.shape[2]
-    maxima = _block_maxima(log_probabilities) + running_scores[:, :, None]  # (B, N, blocks)
+    vocab_size = logits.shape[2]
+    maxima = _block_maxima(logits) + log_scale[:, :, None]  # (B, N, blocks)
     best = maxima.flatten(1).topk(min(count, maxima[0].numel()))[1]
     tokens, repeated = tokens_of_blocks(best % maxima.shape[2], vocab_size)
     parents = (best // maxima.shape[2]).repeat_interleave(_BLOCK, dim=1)
-    within = log_probabilities.flatten(1).gather(1, parents * vocab_size + tokens) + running_scores.gather(1, parents)
+    within = logits.flatten(1).gather(1, parents * vocab_size + tokens) + log_scale.gather(1, parents)
     scores, places = within.masked_fill_(repeated, -torch.inf).topk(count)
     return scores, parents.gather(1, places), tokens.gather(1, places)
 

@@ -353,7 +353,7 @@ class Health(State):
 
 _SENTENCE, _TRANSLATION = "The child sleeps.", "Das Kind schläft."
 _QUESTION = {"q": _SENTENCE, "source": "en", "target": "de"}
-_SCORED = {"text": _TRANSLATION, "score": -0.31, "log_probability": -0.52}
+_SCORED = {"text": _TRANSLATION, "score": -0.38, "log_probability": -0.52}
 # Requests and their answers.
 _TEXTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "text": ({"text": _SENTENCE}, {"translations": [[_TRANSLATION]]}),

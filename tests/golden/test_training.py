@@ -34,7 +34,3 @@ def test_training_gives_stored_weights(stored, name, corpus, tmp_path):
 
 def test_each_stored_run_has_a_case(stored):
     assert {*stored} == {*CASES}
-
-
-def test_resumed_run_has_weights_of_straight_one(stored):
-    assert stored["killed_and_resumed"]["weights"] == stored["straight"]["weights"]

@@ -1,9 +1,13 @@
-"""The code blocks of the docs pages, and a workspace to run them in."""
+"""The code blocks and commands of the docs pages, and a workspace to run them in."""
 
+import io
 import os
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from functools import cache
 from glob import glob
 from pathlib import Path
 
@@ -12,6 +16,7 @@ import yaml
 from tests.aligned_corpus import write_aligned_corpus
 from tests.forked import run_python
 from tests.tiny import TINY_SENTENCES, TINY_SIZES
+from vanilla_transformer.cli import main
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {
@@ -31,6 +36,42 @@ def blocks(page: Path, language: str, section: str | None = None) -> list[str]:
     if section is not None:
         (text,) = re.findall(rf"^## {re.escape(section)}$(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def command_lines(page: Path) -> list[str]:
+    """Return the shell commands of a page: lines of blocks, indented lines, and commands of this package in prose."""
+    text = page.read_text().replace("\\\n", " ")
+    fenced = [
+        line for block in re.findall(r"```(?:bash|sh)\n(.*?)```", text, re.DOTALL) for line in block.splitlines()
+    ]
+    indented = re.findall(r"^    (\w.*scripts/.*|vanilla-transformer .*)$", text, re.MULTILINE)
+    prose = re.findall(r"(?<!`)`(vanilla-transformer [^`]+)`(?!`)", text)
+    return [line.strip() for line in fenced + indented + [" ".join(span.split()) for span in prose]]
+
+
+def command_flags(line: str) -> Iterator[tuple[str, str]]:
+    """Yield each flag of this package in a line of the shell: the command that takes it, and the flag's name."""
+    words = shlex.split(line, comments=True)
+    if not words or words[0] not in {*PROGRAMS, "sbatch"}:
+        return
+    command = None
+    for before, word in zip(["", *words], words, strict=False):
+        script = re.fullmatch(r"scripts/(\w+)\.py", word)
+        if command is None and script:
+            command = script[1].replace("_", "-")
+        elif command is None and before in ("vanilla-transformer", "vanilla_transformer"):
+            command = word
+        elif command and word.startswith("--"):
+            yield command, word[2:].split("=")[0].replace("-", "_")
+
+
+@cache
+def flags_of(command: str) -> frozenset[str]:
+    """Return the names of all flags of a command, as its help shows them."""
+    shown = io.StringIO()
+    with redirect_stdout(shown), suppress(SystemExit):
+        main([command, "--help_all"])
+    return frozenset(re.findall(r"^  --(\w+)", shown.getvalue(), re.MULTILINE)) | {"help", "help_all"}
 
 
 def write_parallel_text(folder: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 import vanilla_transformer
+from tests.docs_pages import flags_of
 from tools.check_prose import SUFFIXES
 from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.resources import find_recipe
@@ -26,12 +27,6 @@ def second_column(heading):
     return [row.split(" | ")[1] for row in TABLES[heading].splitlines()]
 
 
-def flags_of(command, capsys):
-    with pytest.raises(SystemExit):
-        main([command, "--help_all"])
-    return set(re.findall(r"^  --(\w+)", capsys.readouterr().out, re.MULTILINE))
-
-
 def test_migration_names_commands_that_exist():
     named = re.findall(r"`vanilla-transformer ([\w-]+)(?: ([a-z]\w+))?", "\n".join(second_column("here")))
     assert len(named) > 15
@@ -40,17 +35,17 @@ def test_migration_names_commands_that_exist():
         assert command != "train" or recipe in ("", "recipe") or find_recipe(recipe).is_file()
 
 
-def test_migration_names_recipe_keys_that_exist(capsys):
+def test_migration_names_recipe_keys_that_exist():
     words = [word for cell in second_column("recipe key") for word in re.findall(r"`([a-z]\w*)`", cell)]
     assert len(words) > 60
     recipes = {"wmt14_en_de_base", "wmt14_en_de_big"}
-    assert set(words) - recipes - {"source", "target", "weight"} <= flags_of("train", capsys)
+    assert set(words) - recipes - {"source", "target", "weight"} <= flags_of("train")
     assert all(find_recipe(name).is_file() for name in recipes)
 
 
 def test_migration_names_flags_that_exist(capsys):
     words = re.findall(r"`--(\w+)", "\n".join(second_column("flag of `translate`")))
-    assert len(words) > 12 and set(words) <= flags_of("translate", capsys)
+    assert len(words) > 12 and set(words) <= flags_of("translate")
     source_formats = set(re.findall(r"--source_format (\S+)`", PAGE))
     with pytest.raises(SystemExit):
         main(["convert", "--help"])

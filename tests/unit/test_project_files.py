@@ -15,6 +15,7 @@ from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.resources import find_recipe
 
 ROOT = Path(__file__).parents[2]
+PROJECT_FILES = ["AGENTS.md", "CONTRIBUTING.md", "MIGRATION.md", "CHANGELOG.md", "SECURITY.md", "README.md"]
 PAGE = (ROOT / "MIGRATION.md").read_text()
 # Tables whose second column names recipe keys, by their second heading.
 TABLES = {
@@ -91,10 +92,19 @@ def test_workflows_run_make_targets_that_exist(path):
     assert targets and targets <= known
 
 
-@pytest.mark.parametrize("name", ["AGENTS.md", "CONTRIBUTING.md", "MIGRATION.md", "CHANGELOG.md", "SECURITY.md"])
+@pytest.mark.parametrize("name", PROJECT_FILES)
 def test_project_files_link_to_files_that_exist(name):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / name).read_text())
     assert all((ROOT / link).exists() for link in links)
+
+
+def test_project_files_name_pages_that_exist():
+    named = {
+        path for name in PROJECT_FILES for path in re.findall(r"`((?:docs|tools)/[\w/.]+)`", (ROOT / name).read_text())
+    }
+    assert len(named) > 8
+    written = {"docs/gpu.json", "docs/gpu.md"}  # by `make gpu`
+    assert not [path for path in named - written if not (ROOT / path).exists()]
 
 
 def test_files_have_no_markers_of_merge_conflicts():

@@ -65,7 +65,8 @@ class BenchmarkArguments:
 def main(arguments: Sequence[str]) -> None:
     from vanilla_transformer.cli.flags import parse
 
-    names, options = parse(BenchmarkArguments, arguments, "bench_gpu.py [PART ...] [--flags]")
+    usage = "bench_gpu [PART ...] [--flags]"
+    names, options = parse(BenchmarkArguments, arguments, usage, program="python -m benchmarks.")
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         raise ValueError(f"There is no part {unknown[0]!r}. The parts are {', '.join(PARTS)}.")

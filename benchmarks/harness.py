@@ -55,7 +55,7 @@ def read_arguments(
     """
     from vanilla_transformer.cli.flags import parse
 
-    found, options = parse(arguments_class, arguments, f"{usage} [--flags]")
+    found, options = parse(arguments_class, arguments, f"{usage} [--flags]", program="python -m benchmarks.")
     if len(found) not in words:
         numbers = " or ".join(map(str, words))
         raise ValueError(f"`{usage}` takes {numbers} words before its flags, got {len(found)}: {' '.join(found)!r}.")

@@ -49,6 +49,12 @@ def test_read_arguments_splits_words_and_flags():
         harness.read_arguments(Arguments, ["a"], "bench OLD NEW", (2,))
 
 
+def test_read_arguments_shows_how_to_start_the_benchmark(capsys):
+    with pytest.raises(SystemExit):
+        harness.read_arguments(Arguments, ["--help"], "bench_x")
+    assert capsys.readouterr().out.startswith("usage: python -m benchmarks.bench_x [--flags]\n")
+
+
 def test_write_report_names_command_and_machine(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["benchmarks/bench_x.py", "--rounds", "3"])
     options = Arguments(note="others worked", output_dir=str(tmp_path))

@@ -35,17 +35,19 @@ def parse(
     usage: str,
     arguments: Mapping[str, str] | None = None,
     main: Sequence[str] = (),
+    program: str = "vanilla-transformer ",
 ) -> tuple[list[str], Arguments]:
     """Return the arguments of a command, and its flags, parsed as `arguments_class`.
 
     Args:
+        usage: Of the command, which follows the `program` in the help.
         arguments: Explanations of the arguments, by name.
         main: Names of the flags that `--help` shows; by default all.
 
     Raises:
         ValueError: a flag does not exist (the message names the nearest one) or its value is invalid.
     """
-    parser = Parser([arguments_class], f"vanilla-transformer {usage}", arguments, main)
+    parser = Parser([arguments_class], f"{program}{usage}", arguments, main)
     found, (parsed,) = parser.parse(words)
     check_numbers(vars(parsed))
     register_models()

@@ -75,6 +75,8 @@ def _check_optimization(options: OptimizationArguments) -> None:
         raise ValueError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
     if options.num_train_epochs == 0:
         raise ValueError("`num_train_epochs` must be above 0, got 0.0.")
+    if options.max_grad_norm == 0:
+        raise ValueError("`max_grad_norm` must be above 0, got 0.0. Leave it out for no clipping.")
     from transformers import SchedulerType
 
     known = [NOAM, *(item.value for item in SchedulerType)]

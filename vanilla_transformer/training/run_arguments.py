@@ -135,7 +135,7 @@ class OptimizationArguments:
     )
     gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches per process and step."})
     max_grad_norm: float | None = field(
-        default=None, metadata={"help": "Clip gradient to this norm. Not in the paper."}
+        default=None, metadata={"help": "Clip the gradient to this norm. Default: no clipping, as in the paper."}
     )
     ema_decay: float | None = field(
         default=None,

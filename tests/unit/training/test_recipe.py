@@ -159,6 +159,7 @@ def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
         (["--max_tokens", "0"], "`max_tokens` must be at least 1, got 0"),
         (["--max_steps", f"1{'0' * 40}"], "`max_steps` must be at most 1,000,000,000,000, got 1000"),
         (["--warmup_steps", "-1"], "`warmup_steps` must not be negative, got -1"),
+        (["--max_grad_norm", "0"], "`max_grad_norm` must be above 0, got 0.0. Leave it out for no clipping"),
         (["--label_smoothing", "1"], r"`label_smoothing` must be in \[0, 1\), got 1.0"),
         (["--dataset", "x"], "either `dataset` or text files"),
         (["--validation_source", "v.en"], "given together"),

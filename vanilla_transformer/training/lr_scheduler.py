@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 NOAM = "noam"  # equation 3, by its name in Tensor2Tensor
 # Schedules whose rate depends on the last step.
-NEED_MAX_STEPS = {"linear", "cosine", "cosine_with_restarts", "polynomial", "cosine_with_min_lr"}
+NEED_MAX_STEPS = ("linear", "cosine", "cosine_with_restarts", "polynomial")
+# The others of transformers need arguments that a recipe does not have.
+SCHEDULES = (NOAM, "inverse_sqrt", *NEED_MAX_STEPS, "constant", "constant_with_warmup")
 PAPER_MAX_STEPS = 100_000  # section 5.2, base model
 PAPER_WARMUP_STEPS = 4000  # section 5.3
 
@@ -49,7 +51,7 @@ def noam_lambda(d_model: int, warmup_steps: int, scale: float = 1.0) -> Callable
 
 
 def create_lr_scheduler(name: str, optimizer: "Optimizer", d_model: int, schedule: Schedule) -> "LRScheduler":
-    """Create the paper's schedule, or one of `transformers.get_scheduler`, to be advanced once after every step.
+    """Create one of `SCHEDULES`: the paper's or one of transformers, to be advanced once after every step.
 
     Do not prepare it with Accelerate, which would advance it once per process.
 

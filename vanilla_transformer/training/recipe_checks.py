@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from vanilla_transformer.data.data_arguments import TOKEN_AUGMENTATIONS, augmentations, check_data_arguments, stages
 from vanilla_transformer.user_input import check_numbers
 
-from .lr_scheduler import NOAM, PAPER_MAX_STEPS
+from .lr_scheduler import NOAM, PAPER_MAX_STEPS, SCHEDULES
 from .run_arguments import FROZEN_PARTS, KEEP, REPLACE, LongArguments, OptimizationArguments
 
 if TYPE_CHECKING:
@@ -77,11 +77,8 @@ def _check_optimization(options: OptimizationArguments) -> None:
         raise ValueError("`num_train_epochs` must be above 0, got 0.0.")
     if options.max_grad_norm == 0:
         raise ValueError("`max_grad_norm` must be above 0, got 0.0. Leave it out for no clipping.")
-    from transformers import SchedulerType
-
-    known = [NOAM, *(item.value for item in SchedulerType)]
-    if options.lr_scheduler not in known:
-        raise ValueError(f"`lr_scheduler` must be one of {', '.join(known)}, got {options.lr_scheduler!r}.")
+    if options.lr_scheduler not in SCHEDULES:
+        raise ValueError(f"`lr_scheduler` must be one of {', '.join(SCHEDULES)}, got {options.lr_scheduler!r}.")
     if (options.lr_scheduler == NOAM) != (options.learning_rate is None):
         raise ValueError(
             "`learning_rate` must be given with every `lr_scheduler` except noam, whose peak is "

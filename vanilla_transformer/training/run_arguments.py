@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from .lr_scheduler import NOAM, SCHEDULES
+
 # Old names of flags and recipe keys, and what they are called now.
 RENAMED = {
     "attention": "layer_types",
@@ -88,10 +90,10 @@ class OptimizationArguments:
     num_train_epochs: float | None = field(default=None, metadata={"help": "Limit in epochs. Not in the paper."})
     max_minutes: float | None = field(default=None, metadata={"help": "Limit in minutes. Not in the paper."})
     lr_scheduler: str = field(
-        default="noam",
+        default=NOAM,
         metadata={
-            "help": "noam is equation 3. Not in the paper: inverse_sqrt, linear, cosine and the other schedules of "
-            "transformers, which warm up to --learning_rate."
+            "help": f"{NOAM} is equation 3. Not in the paper: {', '.join(SCHEDULES[1:])}, which transformers has, and "
+            "which all except constant warm up to --learning_rate."
         },
     )
     warmup_steps: int | None = field(

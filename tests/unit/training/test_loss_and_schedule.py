@@ -1,13 +1,17 @@
 """The formulas of sections 5.3 and 5.4."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import SchedulerType
 
 from vanilla_transformer.training import loss
 from vanilla_transformer.training.loss import projected_cross_entropy
-from vanilla_transformer.training.lr_scheduler import noam_lambda
+from vanilla_transformer.training.lr_scheduler import Schedule, create_lr_scheduler, noam_lambda
+from vanilla_transformer.training.recipe import parse_recipe
 
 
 @pytest.fixture(params=["at once", "in parts"])
@@ -140,3 +144,20 @@ def test_noam_lambda_is_equation_3():
 
 def test_noam_lambda_multiplies_by_scale():
     assert noam_lambda(64, 10, scale=2.0)(5) == pytest.approx(2 * noam_lambda(64, 10)(5))
+
+
+@pytest.mark.parametrize("name", ["noam", *(each.value for each in SchedulerType)])
+def test_parse_recipe_takes_the_schedules_that_its_keys_can_create(name):
+    optimizer = torch.optim.Adam([torch.zeros(1, requires_grad=True)], lr=0.5)
+    try:
+        scheduler = create_lr_scheduler(name, optimizer, 16, Schedule(max_steps=9, warmup_steps=2))
+        for _ in range(9):
+            optimizer.step()
+            scheduler.step()
+        works = True
+    except (TypeError, ValueError):
+        works = False
+    rate = [] if name == "noam" else ["--learning_rate", "0.5"]
+    flags = ["--train_source", "a", "--train_target", "b", "--output_dir", "c", "--lr_scheduler", name, *rate]
+    with nullcontext() if works else pytest.raises(ValueError, match=f"must be one of noam, .*, got '{name}'"):
+        parse_recipe(flags)

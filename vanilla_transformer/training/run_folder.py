@@ -24,6 +24,7 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import (
     TOKENIZER_FILES,
+    atomic_folder,
     delete_weights,
     has_weights,
     refuse_dangling_link,
@@ -180,13 +181,15 @@ class RunFolder:
         if not lacking and self._read_recipe() is not None:
             return
         checkpoint = find_latest_checkpoint(self.path)
+        with atomic_folder(self.path) as temporary:
+            for name in lacking:
+                if checkpoint is None or not (checkpoint / name).exists():
+                    raise FileNotFoundError(
+                        f"The model in {self.path} lacks {name}, and no checkpoint has it. Copy the folder again, or "
+                        "train again with --overwrite_output_dir."
+                    )
+                shutil.copyfile(checkpoint / name, temporary / name)
         for name in lacking:
-            if checkpoint is None or not (checkpoint / name).exists():
-                raise FileNotFoundError(
-                    f"The model in {self.path} lacks {name}, and no checkpoint has it. Copy the folder again, or "
-                    "train again with --overwrite_output_dir."
-                )
-            write_text_atomically(self.path / name, (checkpoint / name).read_text(encoding="utf-8"))
             logger.info("Restored %s from %s.", name, checkpoint)
         if checkpoint is not None and self._read_recipe() is None:
             self._write_json(f"{_RECIPE}.json", load_progress(checkpoint)["recipe"])

@@ -84,6 +84,13 @@ def test_train_restores_files_that_the_final_model_has_lost(corpus, finished, mo
     assert contents(finished) == before
 
 
+def test_train_restores_files_that_are_not_text(corpus, finished, monkeypatch):
+    monkeypatch.setattr(trainer, "train_step", None)
+    (list_checkpoints(finished)[-1] / "source.spm").write_bytes(b"\xff\r\n")  # of the tokenizer of Marian
+    train(parse_recipe(flags(corpus, finished, **RUN)), evaluate=no_scores)
+    assert (finished / "source.spm").read_bytes() == b"\xff\r\n"
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "tokenizer_config.json"])
 def test_train_names_a_lost_file_that_no_checkpoint_has(corpus, finished, name):
     for folder in list_checkpoints(finished):

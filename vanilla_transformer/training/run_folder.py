@@ -54,6 +54,7 @@ logger = logging.getLogger(__name__)
 
 _LOCK = ".lock"
 _BEST = "best-"
+EMA = "ema"  # folder of the moving average
 _RECIPE = "recipe"
 _RANKING = ("best_metric", "greater_is_better")
 _LOWER_IS_BETTER = ("loss", "ter", "wer", "cer", "perplexity")  # metrics
@@ -256,11 +257,14 @@ class RunFolder:
         self._writer = CheckpointWriter(state.accelerator, state.tokenizer, self.options.sharded_checkpoints)
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
-            for leftovers in (".checkpoint-*", f".{_BEST}*", f"{temporary_prefix(self.path)}*"):
+            of_average = f"{temporary_prefix(self.path / EMA)}*"
+            of_model = f"{temporary_prefix(self.path)}*"
+            for leftovers in (".checkpoint-*", f".{_BEST}*", of_model, of_average, f"{EMA}/{of_average}"):
                 for leftover in self.path.glob(leftovers):
                     shutil.rmtree(leftover, ignore_errors=True)
-            if self.checkpoint is None:
-                delete_weights(self.path)  # of the run that this one replaces, so that the folder holds no mixture
+            if self.checkpoint is None:  # the folder must hold no mixture with a run that this one replaces
+                delete_weights(self.path)
+                shutil.rmtree(self.path / EMA, ignore_errors=True)
             prune_after(self.path, state.step)
             truncate_metrics(self.path, state.step)
             self._log(state, str(corpus))

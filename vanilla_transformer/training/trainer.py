@@ -28,7 +28,7 @@ from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .process_group import report_lost_processes
 from .recipe import PADDING, Recipe
-from .run_folder import RunFolder, is_main_process, lock_output_dir
+from .run_folder import EMA, RunFolder, is_main_process, lock_output_dir
 from .schedule import plan_schedule
 from .setup import ModelClass, choose_padding, create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
@@ -285,7 +285,7 @@ def _load_final_weights(
     for name, load in candidates.items():
         load()
         if name == _MOVING_AVERAGE:
-            run.save_model(state, model, "ema")
+            run.save_model(state, model, EMA)
         entry = _measure(state, validation, model)
         entries[name] = entry | {"model": name, "minutes": minutes} if entry else {}
     final = max(candidates, key=lambda name: run.rank(entries[name]))

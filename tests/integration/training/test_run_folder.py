@@ -143,6 +143,16 @@ def test_train_with_overwrite_replaces_run_of_other_recipe(corpus, tmp_path, mon
     assert_same_run(finished, train(overwriting, evaluate=no_scores))
 
 
+def test_train_with_overwrite_leaves_no_moving_average_of_the_former_run(corpus, finished):
+    (finished / ".ema.tmp-12ab").mkdir()
+    (finished / "ema" / ".ema.tmp-34cd").mkdir()
+    train(parse_recipe(flags(corpus, finished, **RUN | {"max_steps": 6})), evaluate=no_scores)
+    assert not [*finished.rglob(".ema.tmp-*")] and (finished / "ema").exists()
+    overwriting = flags(corpus, finished, **RUN | {"ema_decay": None}, overwrite_output_dir=True)
+    train(parse_recipe(overwriting), evaluate=no_scores)
+    assert not (finished / "ema").exists()
+
+
 def test_train_refuses_folder_of_running_process(corpus, tmp_path):
     recipe = parse_recipe(flags(corpus, tmp_path / "run", **RUN))
     (tmp_path / "run").mkdir()

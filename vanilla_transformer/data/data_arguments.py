@@ -363,7 +363,12 @@ def check_data_arguments(data: DataArguments) -> None:
     for part in ("validation", "forgetting", "test"):
         if (getattr(data, f"{part}_source") is None) != (getattr(data, f"{part}_target") is None):
             raise ValueError(f"`{part}_source` and `{part}_target` must be given together, got only one of them.")
-    corpus_specs(data)
+    specs = corpus_specs(data)
+    if data.dataset is not None and specs[0].is_downloaded:
+        raise ValueError(
+            f"`dataset` must have splits, but {data.dataset} has none. Put it into `corpora`, and name held-out text "
+            "in `validation`."
+        )
     _check_validation(data)
     _check_directions(data)
     augmentations(data)

@@ -263,6 +263,7 @@ def test_corpus_specs_of_files_and_dataset():
         ("[{file: a.tsv, wieght: 2}]", "There is no key of a corpus 'wieght'. Did you mean 'weight'?"),
         ("[{file: a.tsv, no_weight: 2}]", "There is no key of a corpus 'no_weight'"),
         ("[{file: a.csv}]", "must end with .tsv"),
+        ("[{dataset: 'opus:A/v1', split: test}]", "`split` must be left out for opus:A/v1, .* got 'test'. Leave it"),
         ("[a.tsv]", "must be a mapping, such as .* got 'a.tsv'"),
         ("{file: a.tsv}", "`corpora` must be a list with a corpus in it, got {'file'"),
         ("[]", r"`corpora` must be a list with a corpus in it, got \[\]"),
@@ -272,6 +273,17 @@ def test_corpus_specs_of_files_and_dataset():
 def test_check_recipe_refuses_invalid_corpora(corpora, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe(["--corpora", corpora, "--output_dir", "out"])
+
+
+@pytest.mark.parametrize("name", ["opus:TED2020", "mtdata:Statmt-news_commentary-16-deu-eng"])
+def test_downloaded_corpora_have_no_held_out_splits(name):
+    words = ["--output_dir", "out", "--source_language", "en", "--target_language", "de"]
+    with pytest.raises(ValueError, match=f"`dataset` must have splits, but {name} has none. Put it into `corpora`"):
+        parse_recipe([*words, "--dataset", name])
+    corpora = ["--corpora", f"[{{dataset: '{name}'}}]"]
+    with pytest.raises(ValueError, match=f"`split` must be left out for {name}, .* got 'validation'"):
+        parse_recipe([*words, *corpora, "--validation", f"[{{dataset: '{name}', split: validation}}]"])
+    assert parse_recipe([*words, *corpora, "--validation", "[{file: held_out.tsv}]"])
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)

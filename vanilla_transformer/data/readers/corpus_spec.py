@@ -35,7 +35,7 @@ class CorpusSpec:
             A folder written by `datasets.Dataset.save_to_disk`, or a name for `datasets.load_dataset`, optionally
             followed by a colon and a configuration, as in `"wmt14:de-en"`. Or a corpus that opustools or mtdata
             downloads: `"opus:NAME"`, `"opus:NAME/RELEASE"` or `"mtdata:IDENTIFIER"`.
-        split (`str`): The split of the dataset.
+        split (`str`): The split of the dataset. What opustools or mtdata download has none.
         source_language, target_language (`str`):
             Keys in the `translation` column of a JSONL file, a Parquet file or a dataset, or names of two columns.
             Without them the columns are `source` and `target`. They also name the languages of the two sides where a
@@ -45,7 +45,8 @@ class CorpusSpec:
         reverse (`bool`): Translate from the target side to the source side, whose languages keep their names.
 
     Raises:
-        ValueError: the spec names none or several of the three kinds, an unknown format, or an invalid weight.
+        ValueError: the spec names none or several of the three kinds, an unknown format, a split of a corpus that is
+            downloaded, or an invalid weight.
     """
 
     source: str | None = None
@@ -74,6 +75,11 @@ class CorpusSpec:
             raise ValueError(
                 f"The name of a `file` must end with {', '.join(FILE_FORMATS)} (.gz, .xz or .zst may follow the first "
                 f"five), got {self.file}."
+            )
+        if self.is_downloaded and self.split != "train":
+            raise ValueError(
+                f"`split` must be left out for {self.dataset}, which is read as a whole, got {self.split!r}. Leave it "
+                "out, and name another corpus for held-out text."
             )
         object.__setattr__(self, "name", self.name or self.dataset or self.file or f"{self.source} | {self.target}")
         if isinstance(self.weight, bool) or not isinstance(self.weight, int | float) or not 0 < self.weight < 1e6:

@@ -20,15 +20,13 @@ _BACKEND: Any = "inductor"  # of `torch.compile`
 
 
 def check_compiler() -> None:
-    """Refuse to compile without a compiler, and where another user could change the compiled code.
+    """Refuse to compile without a compiler.
 
     Raises:
         ValueError: there is no C++ compiler.
-        PermissionError: see [`check_inductor_caches`].
     """
     if find_compiler() is None:
         raise ValueError("`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out.")
-    check_inductor_caches()
 
 
 def should_compile(choice: bool | None, config: Any, device: torch.device) -> bool:
@@ -53,7 +51,11 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
 
     Args:
         packing: All batches have one shape, for which layers are compiled.
+
+    Raises:
+        PermissionError: see [`check_inductor_caches`].
     """
+    check_inductor_caches()
     # The graphs of earlier runs of this process would count toward Dynamo's limit for a layer, at which it fails.
     torch.compiler.reset()
     # With `dynamic`, Dynamo makes each float of a module, such as the probability of dropout, an input on the CPU.

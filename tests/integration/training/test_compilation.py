@@ -18,7 +18,7 @@ from tests.sweeps import sample
 from tests.tiny import TINY_SIZES
 from tests.tiny_runs import assert_similar_weights, flags, no_scores
 from tests.train_states import micro_batches, tiny_train_state
-from vanilla_transformer.training import compilation, loss, trainer
+from vanilla_transformer.training import compilation, loss, train_state, trainer
 from vanilla_transformer.training.loss import cross_entropy_in_graph, projected_cross_entropy
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_step import compile_train_step, train_step
@@ -220,13 +220,15 @@ def test_train_keeps_cudnn_attention_off(corpus, tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no modes")
-def test_train_refuses_compile_where_others_may_change_the_code(corpus, tmp_path, monkeypatch):
+@pytest.mark.parametrize("chosen", [True, None])
+def test_train_refuses_compile_where_others_may_change_the_code(corpus, tmp_path, monkeypatch, chosen):
+    monkeypatch.setattr(train_state, "should_compile", lambda *_: True)  # as by default on a GPU
     cache = tmp_path / "inductor"
     cache.mkdir()
     cache.chmod(0o777)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
     with pytest.raises(PermissionError, match=f"Torch keeps compiled code in {cache}, but other users can write"):
-        train(parse_recipe(flags(corpus, tmp_path / "run", compile=True)), evaluate=no_scores)
+        train(parse_recipe(flags(corpus, tmp_path / "run", compile=chosen)), evaluate=no_scores)
     assert not (tmp_path / "run").exists()
 
 

@@ -44,7 +44,7 @@ def apply_launcher(recipe: Recipe) -> Recipe:
     options, output, plugin = recipe.optimization, recipe.output, _read_fsdp()
     changes: dict[str, Any] = {
         "mixed_precision": _merge_precision(options.mixed_precision, _read_mixed_precision()),
-        "compile": _read_compile() or options.compile,
+        "compile": _merge_compile(options.compile),
     }
     if plugin is not None:
         reshard = options.fsdp_reshard_after_forward and plugin.reshard_after_forward
@@ -135,12 +135,17 @@ def _read_mixed_precision() -> str | None:
     return None if value == "no" else value
 
 
-def _read_compile() -> bool:
+def _merge_compile(ours: bool | None) -> bool | None:
+    """Return whether to compile, as the recipe or the launcher says; None is auto."""
     backend = TorchDynamoPlugin().backend
+    found = f"{_LAUNCHER} has dynamo_backend={backend.value.lower()}"
     if backend not in (DynamoBackend.NO, DynamoBackend.INDUCTOR):
-        found = backend.value.lower()
-        raise ValueError(f"Training compiles with inductor, but {_LAUNCHER} has dynamo_backend={found}. Take that.")
-    return bool(backend == DynamoBackend.INDUCTOR)
+        raise ValueError(f"Training compiles with inductor, but {found}. Set `dynamo_backend` to inductor or no.")
+    if backend == DynamoBackend.NO:
+        return ours
+    if ours is False:
+        raise ValueError(f"`compile` is false in the recipe, but {found}. Give it once, or the same.")
+    return True
 
 
 def _merge_precision(ours: str | None, theirs: str | None) -> str:

@@ -57,6 +57,7 @@ def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(resolve
     environment = {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}
     options = resolve(environment).optimization
     assert (options.mixed_precision, options.compile) == ("bf16", True)
+    assert resolve(environment, "--compile").optimization.compile is True
     assert resolve(environment, "--mixed_precision", "auto").optimization.mixed_precision == "bf16"
 
 
@@ -76,7 +77,8 @@ def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(resolve
         ({"ACCELERATE_USE_DEEPSPEED": "true"}, [], "does not use DeepSpeed.* Choose FSDP2.*`fsdp_version: 2`"),
         ({"ACCELERATE_MIXED_PRECISION": "fp8"}, [], "fp8 must be in the recipe, but it is in the config"),
         ({"ACCELERATE_MIXED_PRECISION": "fp16"}, ["--mixed_precision", "bf16"], "is bf16 in the recipe, but fp16"),
-        ({"ACCELERATE_DYNAMO_BACKEND": "EAGER"}, [], "dynamo_backend=eager"),
+        ({"ACCELERATE_DYNAMO_BACKEND": "EAGER"}, [], "dynamo_backend=eager. Set `dynamo_backend` to inductor or no"),
+        ({"ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}, ["--compile", "false"], "`compile` is false .*backend=inductor"),
         (
             {"ACCELERATE_USE_CPU": "True", "KMP_AFFINITY": "fine", "MASTER_PORT": "29500"},
             [],

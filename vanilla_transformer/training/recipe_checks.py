@@ -7,7 +7,7 @@ from vanilla_transformer.data.data_arguments import TOKEN_AUGMENTATIONS, augment
 from vanilla_transformer.user_input import check_numbers
 
 from .lr_scheduler import NOAM, PAPER_MAX_STEPS, SCHEDULES
-from .run_arguments import FROZEN_PARTS, KEEP, REPLACE, LongArguments, OptimizationArguments
+from .run_arguments import EXTEND, FROZEN_PARTS, KEEP, REPLACE, LongArguments, OptimizationArguments
 
 if TYPE_CHECKING:
     from .recipe import Recipe
@@ -127,7 +127,8 @@ def _check_fine_tuning(recipe: "Recipe") -> None:
 def _token_keys(recipe: "Recipe") -> list[str]:
     """Return the given keys that add tokens to the vocabulary, as messages name them."""
     given = [f"`{name}` of `augment`" for name in augmentations(recipe.data) if name in TOKEN_AUGMENTATIONS]
-    return given + (["`source_tags`"] if recipe.data.source_tags else [])
+    given += ["`source_tags`"] if recipe.data.source_tags else []
+    return given + (["`init_vocabulary: extend`"] if recipe.fine_tuning.init_vocabulary == EXTEND else [])
 
 
 def _check_lora(recipe: "Recipe") -> None:

@@ -194,6 +194,7 @@ def test_check_recipe_refuses_impossible_values(flags, message):
         (["--freeze", "encoder"], "freeze", "only adapters are trained"),
         (["--source_tags", "<BT>"], "`source_tags`", "the embeddings of new tokens must be trained"),
         (["--augment", "{inline_terms: 0.1}"], "`inline_terms` of `augment`", "the embeddings of new tokens"),
+        (["--init_vocabulary", "extend"], "`init_vocabulary: extend`", "the embeddings of new tokens"),
         (["--mixed_precision", "fp8"], "mixed_precision: fp8", "adapters are merged into the 8-bit layers"),
     ],
 )
@@ -201,6 +202,12 @@ def test_check_recipe_says_why_lora_excludes_a_key(flags, other, reason):
     with pytest.raises(ValueError, match=f"^`lora_rank` must be given without {other}, got both: {reason}") as caught:
         parse_recipe([*FILES, "--init_from", "x", "--lora_rank", "2", *flags])
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("flags", [["--source_tags", "<BT>"], ["--init_vocabulary", "extend"]])
+def test_check_recipe_refuses_new_tokens_with_frozen_embeddings(flags):
+    with pytest.raises(ValueError, match=f"^`{flags[0][2:]}.*` adds tokens, whose embeddings must be trained"):
+        parse_recipe([*FILES, "--init_from", "x", "--freeze", "embeddings", *flags])
 
 
 def test_parse_recipe_refuses_unknown_tokenizer_model():

@@ -233,9 +233,15 @@ _RULE_KEYS = {item.name for item in fields(CleaningRules)}
 def _parse_section(text: str, name: str, kind: str) -> Any:
     """Parse the value of a flag such as `--corpora` or `--augment`: YAML, which includes JSON."""
     try:
-        return load_yaml(text)
+        value = load_yaml(text)
     except ValueError as error:
         raise ValueError(f"`{name}` must be {kind} in YAML or JSON: {error}") from error
+    if value is None:
+        raise ValueError(
+            f"`{name}` must be {kind} in YAML or JSON, got {text!r}, which is empty. Leave it out, or quote text that "
+            "begins with #."
+        )
+    return value
 
 
 def augmentations(data: DataArguments) -> dict[str, float]:

@@ -175,6 +175,8 @@ def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
         (["--augment", "{placeholders: true}"], "`placeholders` of `augment` must be a number .* got True"),
         (["--augment", "0.1"], r"`augment` must be a mapping, such as \{typos: 0.05\}, got 0.1"),
         (["--augment", "{a: [}"], "`augment` must be a mapping in YAML or JSON"),
+        (["--augment", "null"], "`augment` must be a mapping .*, got 'null', which is empty. Leave it out"),
+        (["--source_tags", "#BT"], "`source_tags` must be a list .*, got '#BT', .* or quote text that begins with #"),
         (["--max_length", "0"], "`max_length` must be at least 1, got 0"),
         (["--max_length_ratio", "0.5"], "`max_length_ratio` must be at least 1, got 0.5"),
         (["--stream_window", "0"], "`stream_window` must be at least 1, got 0"),
@@ -320,6 +322,11 @@ def test_parse_recipe_reads_words_as_yaml_1_2_does(recipe_file):
     assert corpus == {"file": "a.tsv", "source_language": "no", "drop_empty": True, "reverse": False}
     with pytest.raises(ValueError, match="`drop_empty` must be true or false, got 'no'"):
         parse_recipe([recipe_file(corpora.replace("TRUE", "no")), "--output_dir", "out"])
+
+
+def test_parse_recipe_reads_tags_that_yaml_has_in_quotation_marks(recipe_file):
+    assert parse_recipe([recipe_file('source_tags: ["#BT"]\n'), *FILES]).data.source_tags == ["#BT"]
+    assert parse_recipe([*FILES, "--source_tags", "'#BT'"]).data.source_tags == ["#BT"]
 
 
 def test_parse_recipe_lets_flags_choose_the_batch_size(recipe_file):

@@ -77,15 +77,15 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     return accelerator
 
 
-def choose_padding(recipe: Recipe, before: Mapping[str, Any]) -> int:
+def choose_padding(recipe: Recipe, before: Mapping[str, Any], compiled: bool) -> int:
     """Return the number whose multiples are the lengths of batches: the recipe's, or else that of the run to resume.
 
     A new run without one has 8 tokens if it is compiled, otherwise 1.
 
     Args:
         before: The flat recipe of the run to resume, as its checkpoint holds it; empty without one.
+        compiled: Whether the layers are compiled.
     """
-    compiled = torch.cuda.is_available() if recipe.optimization.compile is None else recipe.optimization.compile
     return recipe.data.pad_to_multiple_of or before.get(PADDING) or (_UNIT_COMPILED if compiled else 1)
 
 

@@ -151,7 +151,6 @@ def prepare_run(
     limit_onednn_cache()
     resumed = None if run.checkpoint is None else load_progress(run.checkpoint)
     accelerator = create_accelerator(recipe)
-    padding = choose_padding(recipe, {} if resumed is None else resumed["recipe"])
     texts = load_texts(recipe.data, score=dual_scores)
     initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
     tokenizer = load_or_train_tokenizer(texts, run.checkpoint) if initial is None else initial[1]
@@ -174,6 +173,7 @@ def prepare_run(
     if recipe.optimization.early_stopping_patience is not None and not validation.pairs and is_main_process():
         logger.warning("`early_stopping_patience` has no effect without validation text. Add some, or leave it out.")
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
+    padding = choose_padding(recipe, {} if resumed is None else resumed["recipe"], state.compiled)
     state.progress.recipe[PADDING] = padding
     sampler = TokenBudgetBatchSampler(
         corpus,

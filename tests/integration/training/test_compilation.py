@@ -168,6 +168,14 @@ def test_sharded_layers_share_two_graphs(tmp_path, graphs, precision):
     assert len(graphs) == 2 and not counters["graph_break"]
 
 
+def test_train_pads_to_multiples_of_eight_where_it_compiles_by_default(corpus, tmp_path, monkeypatch, graphs):
+    monkeypatch.setattr(train_state, "should_compile", lambda *_: True)
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", max_steps=1, encoder_layers=1, decoder_layers=1))
+    prepared = trainer.prepare_run(recipe, trainer.RunFolder(recipe))
+    assert prepared.state.progress.recipe["pad_to_multiple_of"] == 8
+    assert all(batch.tensors["labels"].shape[1] % 8 == 0 for batch in next(iter(prepared.batches)))
+
+
 def test_different_runs_of_a_process_compile(tmp_path, graphs):
     for percent in range(5):
         state = tiny_train_state(tmp_path / str(percent), sizes={"dropout": percent / 100}, compile=True)

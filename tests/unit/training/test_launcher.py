@@ -98,16 +98,16 @@ def test_parse_recipe_counts_processes_of_mpirun(resolve):
 
 
 @pytest.mark.parametrize(
-    ("flags", "expected"),
+    ("flags", "compiled", "expected"),
     [
-        ([], 1),
-        (["--compile"], 8),
-        (["--compile", "--pad_to_multiple_of", "16"], 16),
-        (["--pad_to_multiple_of", "8"], 8),
+        ([], False, 1),
+        ([], True, 8),
+        (["--pad_to_multiple_of", "16"], True, 16),
+        (["--pad_to_multiple_of", "8"], False, 8),
     ],
 )
-def test_choose_padding_has_multiples_of_eight_when_compiling(resolve, flags, expected):
-    assert choose_padding(resolve({}, *flags), {}) == expected
+def test_choose_padding_has_multiples_of_eight_when_compiling(resolve, flags, compiled, expected):
+    assert choose_padding(resolve({}, *flags), {}, compiled) == expected
 
 
 @pytest.mark.parametrize(("before", "now", "padding"), [("true", "false", 8), ("false", "true", 1)])
@@ -115,7 +115,7 @@ def test_a_resumed_run_keeps_its_padding_where_compile_changes(resolve, before, 
     recorded = flatten(resolve({}, "--compile", before)) | {"pad_to_multiple_of": padding}
     recipe = resolve({}, "--compile", now)
     check_same_run(recorded, flatten(recipe))
-    assert choose_padding(recipe, recorded) == padding
+    assert choose_padding(recipe, recorded, compiled=now == "true") == padding
     with pytest.raises(ValueError, match=f"different values of pad_to_multiple_of was {padding} and is 4"):
         check_same_run(recorded, flatten(resolve({}, "--pad_to_multiple_of", "4")))
 

@@ -20,7 +20,7 @@ from .schedule import Pace
 from .setup import BYTES_PER_PARAMETER, ModelClass
 from .train_state import TrainState
 from .train_step import train_step
-from .trainer import PreparedRun, prepare_run
+from .trainer import PreparedRun, apply_settings, prepare_run
 
 _WARM_UP = 2  # the first steps allocate memory and are slower
 _BYTES = 4  # of a number of a checkpoint
@@ -44,8 +44,13 @@ def plan_run(
     Raises:
         ValueError, OSError: what `train` would raise before its first step.
     """
-    run = prepare_run(recipe, RunFolder(recipe), load_model=load_model, model_class=model_class)
-    state, batches = run.state, run.batches
+    with apply_settings(recipe):
+        run = prepare_run(recipe, RunFolder(recipe), load_model=load_model, model_class=model_class)
+        return _plan(run, timed_steps)
+
+
+def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
+    state, batches, recipe = run.state, run.batches, run.state.recipe
     parameters = sum(parameter.numel() for parameter in state.unwrapped_model.parameters())
     pairs = batches.corpus.epoch(batches.position.epoch)
     steps = batches.position.steps_per_epoch

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,9 +67,7 @@ def train(
         ConnectionError: another process of the run was killed or has failed.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
-    if recipe.optimization.threads is not None:
-        torch.set_num_threads(check_threads(recipe.optimization.threads))
-    with lock_output_dir(recipe.output.output_dir), report_lost_processes(), without_cudnn_attention():
+    with apply_settings(recipe), lock_output_dir(recipe.output.output_dir):
         run = RunFolder(recipe)
         if run.finished:
             if is_main_process():
@@ -78,6 +76,20 @@ def train(
             return run.path
         with closing(run):
             return _train(prepare_run(recipe, run, evaluate, load_model, model_class))
+
+
+@contextmanager
+def apply_settings(recipe: Recipe) -> Iterator[None]:
+    """Compute in the threads of a recipe and without cuDNN's attention, and report lost processes in one line.
+
+    Raises:
+        ValueError: `threads` is below 1, or above the number of cores.
+        ConnectionError: another process of the run was killed or has failed.
+    """
+    if recipe.optimization.threads is not None:
+        torch.set_num_threads(check_threads(recipe.optimization.threads))
+    with report_lost_processes(), without_cudnn_attention():
+        yield
 
 
 def _train(prepared: "PreparedRun") -> Path:

@@ -80,10 +80,13 @@ def encode_as_trained(
     if not sources:
         return [], []
     ids = encode_sources(model, tokenizer, list(sources))
+    # A target that begins with its language differs from a source in this token only, which is replaced below. The
+    # tokenizer itself may know no target language.
+    as_target = languages is None or not languages.is_forced
     if hasattr(model.config, "source_eos"):
-        labels = encode_sentences(tokenizer, targets, as_target=True)
+        labels = encode_sentences(tokenizer, targets, as_target)
     else:
-        labels = tokenizer(text_target=list(targets))["input_ids"]
+        labels = tokenizer(**{"text_target" if as_target else "text": list(targets)})["input_ids"]
     if languages is None:
         return ids, labels
     return languages.begin(ids, tokens.source), languages.begin(labels, tokens.target)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.m2m_100_models import build_m2m_tokenizer
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.forced_decoding import score_tokens
@@ -43,6 +44,16 @@ def test_explain_has_the_probabilities_and_runners_up_of_a_given_translation(tin
         values = [value for _, value in token.alternatives]
         assert values == sorted(values, reverse=True) and len(values) == 5
         assert sum(value > token.probability for value in values) == min(token.rank - 1, 5)
+
+
+def test_explain_begins_a_given_translation_with_its_language(tmp_path):
+    tokenizer = build_m2m_tokenizer(tmp_path)  # its own target language is unknown
+    model = tiny_model(vocab_size=200)
+    found = explain(model, tokenizer, "A man", translation="Grass", src_lang="en", tgt_lang="fr")
+    source, target = encode_sentences(tokenizer, ["A man", "Grass"])
+    (expected,) = score_tokens(model, [source], [[tokenizer.convert_tokens_to_ids("__fr__"), *target[1:]]])
+    assert found.target_tokens[0].text == "__fr__"
+    assert [np.log(each.probability) for each in found.target_tokens] == pytest.approx(expected, rel=1e-4)
 
 
 def test_explain_has_the_attention_of_every_head(tiny_tokenizer):

@@ -14,7 +14,7 @@ from torch import Tensor
 from vanilla_transformer.decoding.alignments import next_token_text, token_texts
 from vanilla_transformer.decoding.engine.recorded_search import RecordedHypothesis, RecordedSearch, record_search
 from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of
-from vanilla_transformer.decoding.forced_decoding import decoder_logits
+from vanilla_transformer.decoding.forced_decoding import decoder_logits, encode_as_trained
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction
@@ -109,14 +109,19 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
             sampling.
     """
     direction = Direction(options.pop("src_lang", None), options.pop("tgt_lang", None))
-    (source,) = begin_with_languages(tokenizer, [_encode(tokenizer, text, "text")], direction)
-    text = text.strip()
+    text = _check_line(text, "text")
+    (source,) = begin_with_languages(tokenizer, encode_sentences(tokenizer, [text]), direction)
+    _check_length(source, "text", _PART)
     options |= forced_language(tokenizer, direction)
     longest = getattr(model.config, "max_source_length", None)
     if longest is not None and len(source) > longest:
         found = f"got {len(source)}, so its sentences are translated one by one"
         raise ValueError(f"The text must have at most {longest} tokens, the longest in training; {found}. {_PART}")
-    forced = None if translation is None else _encode(tokenizer, translation, "translation")
+    forced = None
+    if translation is not None:
+        translation = _check_line(translation, "translation")
+        _, (forced,) = encode_as_trained(model, tokenizer, [text], [translation], direction)
+        _check_length(forced, "translation", _PART)
     model.set_attn_implementation("eager")
     search = record_search(model, source, **options)
     target = list(search.best[0].tokens) if forced is None else forced
@@ -139,15 +144,14 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
     )
 
 
-def _encode(tokenizer: Any, text: str, name: str) -> list[int]:
-    """Return the tokens of a text that is one line with EOS."""
-    if not text.strip():
+def _check_line(text: str, name: str) -> str:
+    """Return a text that is one line with a word at least, without white space around it."""
+    text = text.strip()
+    if not text:
         raise ValueError(f"The {name} must have a word at least, but it is empty.")
-    if len(text.strip().splitlines()) > 1:
-        raise ValueError(f"The {name} must be one line, got {len(text.strip().splitlines())}. {_PART}")
-    (tokens,) = encode_sentences(tokenizer, [text.strip()])
-    _check_length(tokens, name, _PART)
-    return tokens
+    if len(text.splitlines()) > 1:
+        raise ValueError(f"The {name} must be one line, got {len(text.splitlines())}. {_PART}")
+    return text
 
 
 def _check_length(tokens: Sequence[int], name: str, hint: str) -> None:

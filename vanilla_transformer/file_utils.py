@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 HASHES_FILE = "sha256.json"
-TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt")  # of which a model folder has one: ours, Marian, FSMT
+# A model folder has one of them: ours, Marian, FSMT, M2M-100.
+TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt", "sentencepiece.bpe.model")
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transformers names them
 
 

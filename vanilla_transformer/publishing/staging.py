@@ -44,7 +44,7 @@ REMOTE_CODE: dict[str, dict[str, Any]] = {
 # The folder of the modules that are saved with a checkpoint.
 INSTALLED_CODE = Path(inspect.getfile(VanillaTransformerConfig)).parent
 # A model folder needs all of the first names, and one name of each of the other two groups: sharded weights have an
-# index, and converted models may have the tokenizer of Marian (SentencePiece) or FSMT.
+# index, and converted models may have the tokenizer of Marian or M2M-100 (SentencePiece) or of FSMT.
 _REQUIRED_NAMES = (CONFIG_NAME, GENERATION_CONFIG_NAME, "tokenizer_config.json")
 _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
 # Files that other libraries write with pickle, which runs arbitrary code when it is loaded.

@@ -91,6 +91,18 @@ def test_train_restores_files_that_are_not_text(corpus, finished, monkeypatch):
     assert (finished / "source.spm").read_bytes() == b"\xff\r\n"
 
 
+def test_train_restores_a_tokenizer_of_sentencepiece_and_accepts_it(corpus, finished):
+    recipe, name = parse_recipe(flags(corpus, finished, **RUN)), "sentencepiece.bpe.model"
+    for folder in list_checkpoints(finished):
+        (folder / name).write_bytes(b"\xff")
+    train(recipe, evaluate=no_scores)
+    assert (finished / name).read_bytes() == b"\xff"
+    for folder in list_checkpoints(finished):
+        file_utils.shutil.rmtree(folder)
+    (finished / "tokenizer.json").unlink()
+    assert train(recipe, evaluate=no_scores) == finished
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "tokenizer_config.json"])
 def test_train_names_a_lost_file_that_no_checkpoint_has(corpus, finished, name):
     for folder in list_checkpoints(finished):

@@ -5,6 +5,7 @@ import pytest
 from tests import tiny
 from tests.publishable import FAMILIES, family_folder
 from vanilla_transformer.publishing import checks
+from vanilla_transformer.publishing.staging import missing_files
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +35,15 @@ def test_check_behavior_passes_every_attention(kind):
     for build in (tiny.tiny_long_model, tiny.tiny_long_causal_lm):
         results = checks.behavior.check_behavior(build(layer_types=kind), tiny.tiny_tokenizer())
         assert all(result["passed"] for result in results), results
+
+
+@pytest.mark.parametrize("name", ["source.spm", "merges.txt", "sentencepiece.bpe.model"])
+def test_publishable_files_has_the_tokenizers_of_converted_models(name, folder):
+    """They are of Marian, FSMT and M2M-100."""
+    (folder / "tokenizer.json").unlink()
+    assert missing_files(folder) == ["tokenizer.json"]
+    (folder / name).touch()
+    assert missing_files(folder) == [] and folder / name in checks.publishable_files(folder)
 
 
 def test_check_folder_names_a_model_without_a_head(tmp_path):

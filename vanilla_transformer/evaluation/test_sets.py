@@ -71,8 +71,8 @@ def evaluate_test_set(
     """
     search, further_models = search or {}, further_models or {}
     functions = {metric: load_metric(metric) for metric in metrics if metric not in OWN_METRICS}
-    # Reading the pairs checks them, but drops pairs with a blank side, which would shift the lines against the other
-    # files. So the references are read again with blank lines, which count in no score.
+    # Reading the pairs checks them, but drops blank ones, which would shift the lines against the other files. So the
+    # references are read again with blank lines, which count in no score or metric.
     if source is not None:
         read_text_files(source, target)
     references = read_lines(target)
@@ -86,7 +86,9 @@ def evaluate_test_set(
         translations = _translate(*model, search)
         if search.get("glossary") is not None and others is None:
             others = _translate(*model, {key: value for key, value in search.items() if key not in TERMS})
-    values = measure_metrics(functions, sources, translations, references) if functions else {}
+    rows = [row for row, reference in enumerate(references) if reference]
+    scored = ([side[row] for row in rows if side] for side in (sources, translations, references))
+    values = measure_metrics(functions, *scored) if functions else {}
     if "loss" in metrics:
         assert name is not None
         ensemble = further_models.get("ensemble"), further_models.get("ensemble_weights")

@@ -9,8 +9,10 @@ import torch
 
 from tests.tiny_runs import entries, flags
 from vanilla_transformer.cli import main
+from vanilla_transformer.evaluation import test_sets
 from vanilla_transformer.evaluation.named_metrics import load_metric
 from vanilla_transformer.evaluation.pair_scores import PairScorer
+from vanilla_transformer.evaluation.test_sets import evaluate_test_set
 from vanilla_transformer.file_utils import save_model_folder
 
 SAME_WORDS = str(Path(__file__).parents[2] / "same_words.py")
@@ -85,6 +87,18 @@ def test_train_keeps_the_best_model_by_a_function(corpus, tmp_path, greater_is_b
     assert len(greedy) == 3 and all("bleu" in entry for entry in greedy)
     best = (min if greater_is_better is False else max)(greedy, key=lambda entry: entry[SHORTNESS])
     assert (run / f"best-{best['step']}").exists()
+
+
+@pytest.mark.parametrize("source", [None, "a.en"])
+def test_evaluate_passes_metrics_no_blank_references(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("a.en", "a\n\nb\n"), ("a.de", "x\n\ny\n"), ("ours.de", "x\nz\ny z\n")):
+        Path(name).write_text(text)
+    given = []
+    monkeypatch.setattr(test_sets, "load_metric", lambda name: lambda *sides: given.append(sides) or 1.0)
+    report = evaluate_test_set(None, source, "a.de", "ours.de", metrics=["any"], samples=10).report
+    assert given == [([] if source is None else ["a", "b"], ["x", "y z"], ["x", "y"])]
+    assert report.metrics == {"any": 1.0}
 
 
 def test_evaluate_reports_further_metrics(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):

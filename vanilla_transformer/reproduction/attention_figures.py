@@ -45,7 +45,7 @@ def measure(name: str, sentence: str, most_layers: int, folder: Path | None = No
     ids = torch.tensor(begin_with_languages(tokenizer, encode_sentences(tokenizer, [sentence]), NO_DIRECTION))
     attentions = model.get_encoder()(input_ids=ids, output_attentions=True).attentions
     if not attentions:
-        raise ValueError(f"The encoder of {name} must have softmax attention, got {model.config.layer_type}.")
+        raise ValueError(f"The encoder of {name} must have softmax attention, got {model.config.model_type}.")
     first = max(0, len(attentions) - most_layers)
     weights = [attention[0].tolist() for attention in attentions[first:]]
     return {"tokens": token_labels(tokenizer, ids[0].tolist()), "first_layer": first + 1, "weights": weights}

@@ -15,6 +15,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.reproduction import EXPERIMENTS, ReproductionOptions, recurrent_baseline, reproduce, table3
 from vanilla_transformer.reproduction.experiments import markdown_table
+from vanilla_transformer.reproduction.recurrent_model import RecurrentConfig, RecurrentForConditionalGeneration
 from vanilla_transformer.reproduction.table3 import count_parameters, read_rows, recipe_of
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
@@ -257,7 +258,11 @@ def test_figures_show_the_heads_of_the_last_layers(tmp_path, tiny_tokenizer, cap
     assert main(["reproduce", "figures", *words]) == 2
     assert "figures has results of another config.json" in capsys.readouterr().err
     assert main(["reproduce", "figures", *words, "--output", str(tmp_path / "other")]) == 2
-    assert "must have softmax attention, got linear_attention" in capsys.readouterr().err
+    assert "must have softmax attention, got vanilla_transformer_long" in capsys.readouterr().err
+    sizes = {"vocab_size": len(tiny_tokenizer), "encoder_layers": 1, "decoder_layers": 1, "d_model": 16}
+    save_model_folder(RecurrentForConditionalGeneration(RecurrentConfig(**sizes)), tiny_tokenizer, folder)
+    assert main(["reproduce", "figures", *words, "--output", str(tmp_path / "other")]) == 2
+    assert "must have softmax attention, got recurrent_baseline" in capsys.readouterr().err
     save_model_folder(tiny_model(encoder_layers=1), tiny_tokenizer, folder)
     assert main(["reproduce", "figures", *words, "--output", str(tmp_path / "other")]) == 0, "no run had finished"
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.evaluation.scores import validation_scores
@@ -134,7 +135,8 @@ def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict
     model, tokenizer = load_pretrained(model_class, folder), load_tokenizer(folder)
     torch.manual_seed(seed)
     untrained = model_class(model.config).eval()
-    pairs = _read_pairs(options.data)
+    files = text_files(options.data)
+    pairs = read_text_files(files["validation_source"], files["validation_target"])
     return {
         "row": name,
         "seed": seed,
@@ -143,11 +145,6 @@ def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict
         "gradients": gradient_norms(model, tokenizer, pairs),
         "untrained_gradients": gradient_norms(untrained, tokenizer, pairs),
     }
-
-
-def _read_pairs(data: str) -> list[tuple[str, str]]:
-    sides = [text_files(data)[f"validation_{side}"].read_text(encoding="utf-8") for side in ("source", "target")]
-    return [*zip(*(side.splitlines() for side in sides), strict=True)]
 
 
 def gradient_norms(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> list[dict[str, float]]:

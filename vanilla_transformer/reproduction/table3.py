@@ -93,7 +93,7 @@ def hash_files(data: str) -> dict[str, str]:
 
 
 def plan(options: Any, budget: int) -> list[str]:
-    """Return the steps of all runs, and the hours and the memory of the base model and the largest one."""
+    """Return the steps and hours of all runs, and the most memory of a row, from a few steps of each row."""
     table = read_rows(options.rows)
     hours, peak = 0.0, 0.0
     for row in table.values():

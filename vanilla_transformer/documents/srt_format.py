@@ -3,6 +3,7 @@
 import re
 import textwrap
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from vanilla_transformer.import_utils import requires_extra
@@ -10,6 +11,7 @@ from vanilla_transformer.import_utils import requires_extra
 from .blocks import Block, Span, SpanBuilder, restore_spaces
 
 _TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
+_WORD = re.compile(rf"(?:(?:{_TAG.pattern})\s+)*(?:{_TAG.pattern}|\S)+", re.IGNORECASE | re.ASCII)  # with its tags
 _DASH = re.compile(r"\s*[-‐–—]\s*")
 _DIALOGUE = re.compile(r"\n(?=\s*(?:<[^<>]*>)*\s*[-‐–—])")
 
@@ -80,11 +82,14 @@ def _render(block: Block) -> str:
 
 
 def _wrap(text: str, count: int) -> str:
-    """Wrap a text to `count` lines of about the same length, or to fewer if it has too few words."""
-    for width in range(max(1, -(-len(text) // count)), len(text) + 1):
-        lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    """Wrap a text to `count` lines of about the same length without tags, or to fewer if it has too few words."""
+    words = [match[0].replace("\n", " ") for match in _WORD.finditer(text)]
+    seen = " ".join("x" * max(1, len(_TAG.sub("", word).strip())) for word in words)
+    for width in range(max(1, -(-len(seen) // count)), len(seen) + 1):
+        lines = textwrap.wrap(seen, width, break_long_words=False)
         if len(lines) <= count:
-            return "\n".join(lines)
+            left = iter(words)
+            return "\n".join(" ".join(islice(left, len(line.split()))) for line in lines)
     return text
 
 

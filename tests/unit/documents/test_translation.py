@@ -47,6 +47,20 @@ def test_translate_document_moves_markup_with_words(format, text, expected):
     assert translate_document(text, format, reverse, SPLIT) == expected
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        '<font color="#ff0000" size="3">Aa bb</font>\ncc dd',
+        "{\\an8} Aa bb cc\n<b><i>dd</i></b> ee ff",
+        "Aa bb\N{NO-BREAK SPACE}cc\ndd <b> ee ff",
+    ],
+)
+def test_render_wraps_subtitles_by_the_text_between_tags(lines):
+    text = f"1\n00:00:01,000 --> 00:00:02,000\n{lines}\n\n"
+    document = parse_document(text, "srt")
+    assert document.render(document.blocks) == text
+
+
 def test_translate_document_writes_targets_of_open_xliff_segments():
     translated = translate_document(XLIFF, "xliff", reverse, SPLIT)
     assert 'mt-suggestion">NOW.<x id="2"/> <g id="1">BUTTON THE</g> CLICK</target>' in translated

@@ -27,6 +27,7 @@ Model = TypeVar("Model", bound=PreTrainedModel)
 # A reason to refuse for every target format, since there the caller passes the source ids.
 HEAD_WIDTHS = "its heads have separate widths (`attention_key_dim`, `attention_value_dim`)"
 SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
+NO_TOKENIZER_JSON = "its tokenizer has no `tokenizer.json`"
 _ERRORS_OF_PARSERS = (
     *(LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError),
     *(yaml.YAMLError, MemoryError, StrictDataclassError),

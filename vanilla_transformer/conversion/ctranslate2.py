@@ -31,6 +31,7 @@ from .common import (
     BATCH_SIZE,
     HEAD_WIDTHS,
     MAX_NEW_TOKENS,
+    NO_TOKENIZER_JSON,
     SOURCES_WITHOUT_EOS,
     Comparison,
     Translator,
@@ -135,12 +136,14 @@ def to_ctranslate2(
     if quantization not in QUANTIZATIONS:
         raise ValueError(f"`quantization` must be one of {', '.join(QUANTIZATIONS)}, got {quantization!r}.")
     model = load_model(VanillaTransformerForConditionalGeneration, folder)
-    if not model.config.share_encoder_decoder_embeddings:
-        raise ValueError(
-            f"Only models with one vocabulary can be converted to CTranslate2, but {folder} has separate vocabularies "
-            "for source and target."
-        )
     tokenizer = load_tokenizer(folder)
+    check_supported(
+        "CTranslate2",
+        {
+            "it has separate vocabularies for source and target": not model.config.share_encoder_decoder_embeddings,
+            NO_TOKENIZER_JSON: not hasattr(tokenizer, "backend_tokenizer"),
+        },
+    )
     with atomic_folder(output_dir) as temporary:
         converter = TransformersConverter(str(folder), copy_files=list(_TOKENIZER_FILES))
         converter.convert(str(temporary), quantization=None if quantization == "float32" else quantization, force=True)

@@ -22,6 +22,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .common import (
     HEAD_WIDTHS,
+    NO_TOKENIZER_JSON,
     SOURCES_WITHOUT_EOS,
     Comparison,
     Translator,
@@ -88,7 +89,7 @@ def to_transformers_js(folder: str | Path, output_dir: str | Path, sentences: Se
             HEAD_WIDTHS: has_head_widths(model.config),
             SOURCES_WITHOUT_EOS: not model.config.source_eos,
             "it has several EOS tokens": not isinstance(model.config.eos_token_id, int),
-            "its tokenizer has no `tokenizer.json`": not hasattr(tokenizer, "backend_tokenizer"),
+            NO_TOKENIZER_JSON: not hasattr(tokenizer, "backend_tokenizer"),
             "its weights take more than 2 GB": 4 * model.num_parameters() + _MAX_BYTES_OF_GRAPH > _MAX_BYTES,
         },
     )

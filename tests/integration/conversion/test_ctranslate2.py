@@ -8,7 +8,9 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from tests import tiny
 from tests.forked import run_python
+from tests.marian_models import build_marian_tokenizer
 from vanilla_transformer import (
     TranslationPipeline,
     VanillaTransformerConfig,
@@ -78,6 +80,15 @@ def test_to_ctranslate2_lists_every_reason_and_writes_nothing(tiny_config, tiny_
     ):
         to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_to_ctranslate2_refuses_separate_vocabularies_and_tokenizers_of_sentencepiece(tmp_path):
+    tokenizer = build_marian_tokenizer(tmp_path)
+    model = tiny.tiny_model(vocab_size=50, decoder_vocab_size=60, share_encoder_decoder_embeddings=False)
+    folder = save_model_folder(model, tokenizer, tmp_path / "ours")
+    with pytest.raises(ValueError, match="separate vocabularies for .*; its tokenizer has no `tokenizer.json`"):
+        to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    assert not (tmp_path / "fast").exists()
 
 
 def test_to_ctranslate2_refuses_unknown_quantizations_and_nonempty_folders(tiny_model, tiny_tokenizer, tmp_path):

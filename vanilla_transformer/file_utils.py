@@ -85,6 +85,20 @@ def refuse_dangling_link(folder: Path) -> None:
         raise FileNotFoundError(f"The output must be a folder, but {found}. Create that folder, or choose another.")
 
 
+def check_output_dir_is_empty(output_dir: str | Path) -> None:
+    """Check that `output_dir` does not exist or is an empty folder.
+
+    Raises:
+        FileNotFoundError: it is a link to a folder that does not exist.
+        FileExistsError: it is a file, or a folder that is not empty.
+    """
+    output_dir = Path(output_dir)
+    refuse_dangling_link(output_dir)
+    if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
+        found = f"{output_dir} is not empty" if output_dir.is_dir() else f"{output_dir} is a file"
+        raise FileExistsError(f"The output must be a new or an empty folder, but {found}. Choose another folder.")
+
+
 def temporary_prefix(folder: Path) -> str:
     """Return how the names of the temporary folders of `atomic_folder(folder)` begin."""
     return f".{folder.absolute().name}.tmp-"

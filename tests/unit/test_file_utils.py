@@ -13,6 +13,7 @@ from vanilla_transformer.file_utils import (
     HASHES_FILE,
     atomic_folder,
     cached_folder,
+    check_output_dir_is_empty,
     find_damage,
     has_weights,
     save_model_folder,
@@ -233,3 +234,12 @@ def test_atomic_folder_explains_a_full_disk_to_which_tokenizers_writes(tmp_path,
     with pytest.raises(OSError, match=words), atomic_folder(tmp_path / "model"):
         tiny_tokenizer.backend_tokenizer.save("/dev/full")
     assert not [*tmp_path.iterdir()]
+
+
+def test_check_output_dir_is_empty_refuses_files_and_nonempty_folders(tmp_path):
+    check_output_dir_is_empty(tmp_path)
+    check_output_dir_is_empty(tmp_path / "new")
+    (tmp_path / "file").touch()
+    for path, found in ((tmp_path, "is not empty"), (tmp_path / "file", "is a file")):
+        with pytest.raises(FileExistsError, match=f"must be a new or an empty folder, but {path} {found}"):
+            check_output_dir_is_empty(path)

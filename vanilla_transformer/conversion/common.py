@@ -18,7 +18,6 @@ from transformers import MarianTokenizer, PreTrainedModel, PreTrainedTokenizerBa
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
-from vanilla_transformer.file_utils import refuse_dangling_link
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.user_input import least_parameters
 
@@ -78,18 +77,6 @@ def has_head_widths(config: VanillaTransformerConfig) -> bool:
     """Return whether keys or values of a head are not `d_model / h` wide."""
     heads = config.encoder_attention_heads, config.decoder_attention_heads
     return any(number * width != config.d_model for number in heads for width in config.head_dims(number))
-
-
-def check_output_dir_is_empty(output_dir: str | Path) -> None:
-    """Check that `output_dir` does not exist or is an empty folder.
-
-    Raises:
-        FileExistsError: it is a file, or a folder that is not empty.
-    """
-    output_dir = Path(output_dir)
-    refuse_dangling_link(output_dir)
-    if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
-        raise FileExistsError(f"{output_dir} is not empty. Choose another folder, or delete it first.")
 
 
 def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Model:

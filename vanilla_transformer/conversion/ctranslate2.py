@@ -21,7 +21,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding.ctranslate2_runtime import CONVERTED_CONFIG
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.file_utils import atomic_folder, check_output_dir_is_empty
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     sinusoidal_positions,
@@ -35,7 +35,6 @@ from .common import (
     SOURCES_WITHOUT_EOS,
     Comparison,
     Translator,
-    check_output_dir_is_empty,
     check_supported,
     compare_translators,
     greedy_translator,

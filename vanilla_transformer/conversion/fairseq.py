@@ -24,13 +24,12 @@ from transformers import (
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.file_utils import check_output_dir_is_empty, save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .common import (
     Comparison,
     build_model,
-    check_output_dir_is_empty,
     check_supported,
     compare_models,
     fairseq_sinusoids,

@@ -19,7 +19,7 @@ from transformers import (
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.file_utils import check_output_dir_is_empty, save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 
@@ -27,7 +27,6 @@ from .common import (
     HEAD_WIDTHS,
     SOURCES_WITHOUT_EOS,
     Comparison,
-    check_output_dir_is_empty,
     check_supported,
     compare_models,
     has_head_widths,

@@ -18,7 +18,7 @@ import yaml
 from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.file_utils import check_output_dir_is_empty, save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .common import (
@@ -26,7 +26,6 @@ from .common import (
     Comparison,
     Translator,
     build_model,
-    check_output_dir_is_empty,
     check_supported,
     check_unpacked_size,
     compare_translators,

@@ -28,7 +28,7 @@ from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.onnx_runtime import DECODER, DECODER_WITH_PAST, ENCODER, OnnxModel
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.file_utils import atomic_folder, check_output_dir_is_empty
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .common import (
@@ -36,7 +36,6 @@ from .common import (
     SOURCES_WITHOUT_EOS,
     Comparison,
     Translator,
-    check_output_dir_is_empty,
     check_supported,
     compare_translators,
     greedy_translator,

@@ -18,14 +18,13 @@ from safetensors.torch import load_file
 from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.file_utils import check_output_dir_is_empty, save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .common import (
     Comparison,
     build_model,
     build_sentencepiece_tokenizer,
-    check_output_dir_is_empty,
     check_supported,
     find_sentencepiece_model,
     load_pickled_checkpoint,

@@ -51,5 +51,6 @@ def test_space_refuses_a_wrong_model_in_one_line(model, message, tmp_path, monke
 
 def test_space_refuses_a_folder_with_files(tmp_path, capsys):
     (tmp_path / "file").touch()
-    assert main(["create-space", "user/name", "--output_dir", str(tmp_path)]) == 2
-    assert "must be a new or an empty folder" in capsys.readouterr().err
+    for path, found in ((tmp_path, "is not empty"), (tmp_path / "file", "is a file")):
+        assert main(["create-space", "user/name", "--output_dir", str(path)]) == 2
+        assert f"must be a new or an empty folder, but {path} {found}" in capsys.readouterr().err

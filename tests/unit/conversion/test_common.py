@@ -5,7 +5,6 @@ import torch
 from transformers.models.fsmt.modeling_fsmt import SinusoidalPositionalEmbedding
 
 from vanilla_transformer.conversion.common import (
-    check_output_dir_is_empty,
     check_supported,
     fairseq_sinusoids,
     find_sentencepiece_model,
@@ -17,15 +16,6 @@ def test_check_supported_lists_every_reason_that_applies():
     with pytest.raises(ValueError, match=r"^ONNX cannot represent this model: first; third\.$"):
         check_supported("ONNX", {"first": True, "second": False, "third": True})
     check_supported("ONNX", {"first": False})
-
-
-def test_check_output_dir_is_empty_refuses_files_and_nonempty_folders(tmp_path):
-    check_output_dir_is_empty(tmp_path)
-    check_output_dir_is_empty(tmp_path / "new")
-    (tmp_path / "file").touch()
-    for path in (tmp_path, tmp_path / "file"):
-        with pytest.raises(FileExistsError, match="is not empty"):
-            check_output_dir_is_empty(path)
 
 
 def test_fairseq_sinusoids_equal_fsmt():

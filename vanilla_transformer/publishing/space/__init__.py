@@ -7,7 +7,7 @@ from pathlib import Path
 from huggingface_hub import SpaceCard, SpaceCardData
 from huggingface_hub.utils import validate_repo_id
 
-from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.file_utils import atomic_folder, check_output_dir_is_empty
 from vanilla_transformer.publishing.staging import missing_files, stage
 from vanilla_transformer.user_input import check_local_model
 
@@ -29,12 +29,11 @@ def create_space(
 
     Raises:
         ValueError: The folder lacks a file of a model that can be published, or the name is no name on the Hub.
-        FileExistsError: `output_dir` has files already.
-        FileNotFoundError: The name is of a local folder that does not exist.
+        FileExistsError: `output_dir` is a file, or has files already.
+        FileNotFoundError: The name is of a local folder that does not exist, or `output_dir` is a link to one.
     """
     output_dir = Path(output_dir)
-    if output_dir.exists() and any(output_dir.iterdir()):
-        raise FileExistsError(f"{output_dir} must be a new or an empty folder, but it has files.")
+    check_output_dir_is_empty(output_dir)
     is_folder = Path(model).is_dir()
     if is_folder:
         missing = missing_files(model)

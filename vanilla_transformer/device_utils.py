@@ -48,7 +48,7 @@ def usable_cores() -> int:
     and machines with a GPU may have no packages but those that training needs.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([cores, *map(int, _quotas())]))
+    return max(1, min([cores, *(int(quota) for folder in _cgroups("cpu") for quota in _quota(folder))]))
 
 
 def check_threads(threads: int) -> int:
@@ -88,15 +88,16 @@ def limit_onednn_cache() -> None:
 
 
 def total_memory(device: torch.device) -> int | None:
-    """Return the bytes of memory of a GPU, or of the machine as far as its cgroup permits; None if unknown."""
+    """Return the bytes of memory of a GPU, or of the machine as far as the cgroups permit; None if unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[1])
     if device.type != "cpu" or not hasattr(os, "sysconf"):
         return None
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # of version 2 and 1
-        with suppress(OSError, ValueError):
-            sizes.append(int((_CGROUPS / name).read_text(encoding="utf-8")))
+    for folder in _cgroups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):  # of version 2 and 1
+            with suppress(OSError, ValueError):  # "max" is no limit
+                sizes.append(int((folder / name).read_text(encoding="utf-8")))
     return min(sizes)
 
 
@@ -105,21 +106,19 @@ def find_compiler() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
-def _quotas() -> Iterator[float]:
-    """Yield the cores of each quota: of the process's cgroup, and of those that contain it."""
+def _cgroups(controller: str) -> Iterator[Path]:
+    """Yield the folders of the process's cgroup, and of the cgroups that contain it, where `controller` has files."""
     try:
         lines = _MEMBERSHIP.read_text(encoding="utf-8").splitlines()
     except OSError:
         return
     for line in lines:
         _, controllers, name = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        root = _CGROUPS / "cpu" if controllers else _CGROUPS  # of version 1, or of version 2
+        root = _CGROUPS / controller if controllers else _CGROUPS  # of version 1, or of version 2
         group = root / name.lstrip("/")
-        for folder in (group, *group.parents):
-            if folder.is_relative_to(root):
-                yield from _quota(folder)
+        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(root))
 
 
 def _quota(folder: Path) -> Iterator[float]:

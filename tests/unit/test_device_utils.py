@@ -1,4 +1,4 @@
-"""The cores that a process may use, with cgroups of version 1 and 2, and the numbers that a processor multiplies."""
+"""The cores and the memory that a process may use, by its cgroups, and the numbers that a processor multiplies."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vanilla_transformer import device_utils
-from vanilla_transformer.device_utils import multiplies, usable_cores
+from vanilla_transformer.device_utils import multiplies, total_memory, usable_cores
 
 V2 = "0::/box/inner\n"
 V1 = "4:memory:/box\n3:cpu,cpuacct:/box\n0::/box\n"
@@ -48,6 +48,26 @@ def cgroups(tmp_path, monkeypatch):
 def test_usable_cores_follow_the_quotas_of_cgroups(cgroups, membership, files, cores):
     cgroups(membership, files)
     assert usable_cores() == cores
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "size"),
+    [
+        (V2, {}, None),
+        (V2, {"box/memory.max": "max\n"}, None),
+        (V2, {"memory.max": "4096\n"}, 4096),
+        (V2, {"box/memory.max": "4096\n", "memory.max": "8192\n"}, 4096),
+        (V2, {"box/inner/memory.max": "4096\n", "box/memory.max": "max\n"}, 4096),
+        (V2, {"other/memory.max": "4096\n"}, None),
+        (V1, {"memory/memory.limit_in_bytes": "4096\n"}, 4096),
+        (V1, {"memory/box/memory.limit_in_bytes": "4096\n"}, 4096),
+        (V1, {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, None),
+    ],
+)
+def test_total_memory_follows_the_limits_of_cgroups(cgroups, membership, files, size):
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cgroups(membership, files)
+    assert total_memory(torch.device("cpu")) == (size or whole)
 
 
 def test_usable_cores_follow_the_affinity_without_cgroups(cgroups):

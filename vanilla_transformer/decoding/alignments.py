@@ -8,6 +8,7 @@ linked to the unit of the source to which it attends most, and to others to whic
 Letters in shapes: T target tokens, S source tokens.
 """
 
+import copy
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,12 +25,19 @@ from .engine.search_state import Hypothesis
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that the next token may complete
 
 
-def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+def token_texts(tokenizer: Any, ids: Sequence[int], as_source: bool = False) -> list[str]:
     """
     Return the text of each token. Without the names of special tokens, they join to the text of the sentence.
 
     A character whose bytes are in several tokens is part of the last one.
+
+    Args:
+        as_source: The tokens are of a source, for tokenizers with a separate vocabulary for each side.
     """
+    if as_source and getattr(tokenizer, "separate_vocabs", False):  # Marian's, which decodes translations
+        tokenizer = copy.copy(tokenizer)
+        tokenizer.decoder = {token: name for name, token in tokenizer.encoder.items()}
+        tokenizer.separate_vocabs = False
     special = {*tokenizer.all_special_ids}
     texts = _texts(tokenizer, [token for token in ids if token not in special])
     return [tokenizer.convert_ids_to_tokens(token) if token in special else next(texts) for token in ids]

@@ -95,14 +95,14 @@ def cross_attention(
         outputs = model.eval()(input_ids=source, decoder_input_ids=target[:, :-1], output_attentions=True)
     finally:
         model.set_attn_implementation(implementation)
-    source_tokens, target_tokens = (token_labels(tokenizer, ids.tolist()) for ids in (source[0], target[0, 1:]))
-    return source_tokens, target_tokens, outputs.cross_attentions[-1][0].cpu()
+    source_tokens = token_labels(tokenizer, source[0].tolist(), as_source=True)
+    return source_tokens, token_labels(tokenizer, target[0, 1:].tolist()), outputs.cross_attentions[-1][0].cpu()
 
 
-def token_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
-    """Return the text of each token, after a dot if it continues a word, or dots for a part of a character."""
+def token_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], as_source: bool = False) -> list[str]:
+    """Return the [`token_texts`], after a dot if it continues a word, or dots for a part of a character."""
     labels, before = [], " "
-    for text in token_texts(tokenizer, ids):
+    for text in token_texts(tokenizer, ids, as_source):
         continues = text[:1].isalnum() and before[-1:].isalnum()
         labels.append(f"·{text}" if continues else text.strip() or "…")
         before = text

@@ -48,7 +48,8 @@ def measure(name: str, sentence: str, most_layers: int, folder: Path | None = No
         raise ValueError(f"The encoder of {name} must have softmax attention, got {model.config.model_type}.")
     first = max(0, len(attentions) - most_layers)
     weights = [attention[0].tolist() for attention in attentions[first:]]
-    return {"tokens": token_labels(tokenizer, ids[0].tolist()), "first_layer": first + 1, "weights": weights}
+    tokens = token_labels(tokenizer, ids[0].tolist(), as_source=True)
+    return {"tokens": tokens, "first_layer": first + 1, "weights": weights}
 
 
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -7,9 +7,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
+from tests.marian_models import build_marian_tokenizer
 from tests.tiny import TINY_SENTENCES, TINY_VOCAB_SIZE
+from vanilla_transformer.conversion.common import build_sentencepiece_tokenizer
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.decoding.alignments import link_units, moses_pairs, token_spans, token_texts
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.units import split_units
 
 TOKENIZERS = {
@@ -59,6 +62,20 @@ def test_token_texts_join_to_any_text(text):
     ids = tokenizer(text)["input_ids"]
     assert token_texts(tokenizer, ids) == texts_of_prefixes(tokenizer, ids)
     assert "".join(token_texts(tokenizer, ids)[:-1]) == tokenizer.decode(ids, skip_special_tokens=True)
+
+
+def test_token_texts_names_tokens_by_the_vocabulary_of_their_side(tmp_path):
+    pieces = [*build_marian_tokenizer(tmp_path).encoder]
+    special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    vocabularies = pieces, [*pieces[:2], *reversed(pieces[2:-1]), "<pad>"]
+    tokenizer = build_sentencepiece_tokenizer(
+        (tmp_path / "source.spm", tmp_path / "target.spm"), vocabularies, special
+    )
+    for as_source in (True, False, True):
+        (ids,) = encode_sentences(tokenizer, ["Two dogs run"], as_target=not as_source)
+        *texts, eos = token_texts(tokenizer, ids, as_source)
+        assert "".join(texts) == "Twodogsrun" and eos == "</s>"  # Marian's decoding strips spaces
+    assert tokenizer.separate_vocabs
 
 
 def test_token_texts_decodes_each_token_a_few_times():

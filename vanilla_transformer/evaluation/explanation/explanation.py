@@ -132,7 +132,7 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
         source=text,
         translation=_text(tokenizer, target),
         is_forced=forced is not None,
-        source_tokens=token_texts(tokenizer, source),
+        source_tokens=token_texts(tokenizer, source, as_source=True),
         target_tokens=_choices(tokenizer, target, logits),
         attentions=attentions,
         steps=_steps(tokenizer, search),

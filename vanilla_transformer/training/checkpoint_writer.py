@@ -66,7 +66,6 @@ class CheckpointWriter:
             A future that is done when this process has written its part.
 
         Raises:
-            FileNotFoundError: a process cannot see the folder that the main process created.
             OSError: the checkpoint before this one could not be written.
         """
         self.wait()
@@ -91,12 +90,6 @@ class CheckpointWriter:
             shutil.rmtree(shards, ignore_errors=True)
             shards.mkdir(parents=True)
         wait_for_processes(self.accelerator)
-        if not shards.is_dir():
-            raise FileNotFoundError(
-                f"With `sharded_checkpoints` all processes must see the same `output_dir`, but process "
-                f"{self.accelerator.process_index} does not see {shards}. Choose a folder on a shared disk, or leave "
-                "the option out: then the main process alone writes."
-            )
         return shards
 
     def _write(

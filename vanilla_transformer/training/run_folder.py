@@ -56,6 +56,8 @@ _LOCK = ".lock"
 _BEST = "best-"
 EMA = "ema"  # folder of the moving average
 _RECIPE = "recipe"
+_MACHINE = "machine.json"
+_SECONDS_UNTIL_SHARED = 60.0  # network disks may show new files late
 _RANKING = ("best_metric", "greater_is_better")
 _LOWER_IS_BETTER = ("loss", "ter", "wer", "cer", "perplexity")  # metrics
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
@@ -252,7 +254,11 @@ class RunFolder:
             )
 
     def start(self, state: TrainState, corpus: Corpus) -> None:
-        """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine."""
+        """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine.
+
+        Raises:
+            FileNotFoundError: this process does not see what the main process has written.
+        """
         wait_for_processes(state.accelerator)  # all processes have read what they resume from
         self._writer = CheckpointWriter(state.accelerator, state.tokenizer, self.options.sharded_checkpoints)
         if state.accelerator.is_main_process:
@@ -269,8 +275,16 @@ class RunFolder:
             truncate_metrics(self.path, state.step)
             self._log(state, str(corpus))
             self._write_json("corpus.json", corpus.to_dict())
-            self._write_json("machine.json", describe_machine(state.accelerator))
+            self._write_json(_MACHINE, describe_machine(state.accelerator))
         wait_for_processes(state.accelerator)
+        deadline = time.monotonic() + _SECONDS_UNTIL_SHARED
+        while not (self.path / _MACHINE).exists():
+            if time.monotonic() > deadline:
+                raise FileNotFoundError(
+                    f"All processes must see the same `output_dir`, but process {state.accelerator.process_index} "
+                    f"does not see {self.path / _MACHINE}. Choose a folder on a shared disk."
+                )
+            time.sleep(0.1)
 
     def checkpoint_due(self, state: TrainState, together: bool) -> bool:
         """Return whether `save_steps` or `save_minutes` ask for a checkpoint of the current step.

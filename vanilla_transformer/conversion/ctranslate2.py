@@ -148,20 +148,26 @@ def to_ctranslate2(
         converter.convert(str(temporary), quantization=None if quantization == "float32" else quantization, force=True)
         model.config.to_json_file(temporary / CONVERTED_CONFIG)
         translator = ctranslate2.Translator(str(temporary))
-        theirs = ctranslate2_greedy_translator(translator, tokenizer)
+        theirs = ctranslate2_greedy_translator(translator, tokenizer, model.generation_config.forced_bos_token_id)
         comparison = compare_translators(greedy_translator(model, tokenizer), theirs, sentences, tokenizer)
         return require_same(comparison) if quantization == "float32" else comparison
 
 
 def ctranslate2_greedy_translator(
-    translator: ctranslate2.Translator, tokenizer: PreTrainedTokenizerBase
+    translator: ctranslate2.Translator, tokenizer: PreTrainedTokenizerBase, forced_bos_token_id: int | None = None
 ) -> Translator:
     """Return a function from sentences to the token ids that CTranslate2 generates by greedy search."""
+    prefix = [] if forced_bos_token_id is None else tokenizer.convert_ids_to_tokens([forced_bos_token_id])
 
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         sources = [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(list(sentences))["input_ids"]]
         results = translator.translate_batch(
-            sources, beam_size=1, max_decoding_length=MAX_NEW_TOKENS, max_batch_size=BATCH_SIZE, disable_unk=True
+            sources,
+            [prefix] * len(sources),
+            beam_size=1,
+            max_decoding_length=MAX_NEW_TOKENS,
+            max_batch_size=BATCH_SIZE,
+            disable_unk=True,
         )
         return [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]
 

@@ -308,6 +308,8 @@ def greedy_search(step: Step, batch_size: int, generation_config: GenerationConf
         scores = logits[:, -1].clone()  # (batch_size, vocab_size)
         scores[:, generation_config.pad_token_id] = -torch.inf  # no translation contains padding
         tokens = scores.argmax(dim=-1, keepdim=True)
+        if not generated and generation_config.forced_bos_token_id is not None:  # the language of the translation
+            tokens = torch.full_like(tokens, generation_config.forced_bos_token_id)
         generated.append(tokens)
         finished |= tokens[:, 0] == generation_config.eos_token_id
         if finished.all():

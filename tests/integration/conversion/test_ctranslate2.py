@@ -10,6 +10,7 @@ from transformers import AutoTokenizer
 
 from tests import tiny
 from tests.forked import run_python
+from tests.m2m_100_models import build_nllb_tokenizer
 from tests.marian_models import build_marian_tokenizer
 from vanilla_transformer import (
     TranslationPipeline,
@@ -41,6 +42,15 @@ def test_to_ctranslate2_generates_our_greedy_tokens(changes, tiny_config, tiny_t
     folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
     comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
     assert (comparison.num_sentences, comparison.num_identical) == (4, 4) and comparison.speedup > 0
+
+
+def test_to_ctranslate2_compares_translations_that_begin_with_their_language(tmp_path):
+    tokenizer = build_nllb_tokenizer()
+    model = tiny.tiny_model(vocab_size=len(tokenizer))
+    model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids("deu_Latn")
+    folder = save_model_folder(model, tokenizer, tmp_path / "ours")
+    comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    assert (comparison.num_sentences, comparison.num_identical) == (4, 4)
 
 
 @pytest.mark.parametrize("name", ["ctranslate2-int8", "ctranslate2-float16"])

@@ -4,10 +4,18 @@ import numpy as np
 import onnx_ir
 import onnxruntime
 import pytest
+import torch
 from onnx import checker, helper, numpy_helper, parser
 
-from tests.tiny import tiny_config
-from vanilla_transformer.conversion.onnx import merge_decoders, repeat_eos, to_float16, to_int8, to_optimum_decoder
+from tests.tiny import tiny_config, tiny_model
+from vanilla_transformer.conversion.onnx import (
+    greedy_search,
+    merge_decoders,
+    repeat_eos,
+    to_float16,
+    to_int8,
+    to_optimum_decoder,
+)
 
 WEIGHT = np.linspace(-1, 1, 6 * 4, dtype=np.float32).reshape(6, 4)  # (vocab_size, d_model)
 
@@ -146,3 +154,16 @@ def test_to_optimum_decoder_names_inputs_and_outputs_as_optimum_does(prefixes):
     assert len(decoder.graph.node) == 3  # the copy of the encoder's output is gone
     dims = [dim.dim_param or dim.dim_value for dim in decoder.graph.input[3].type.tensor_type.shape.dim]
     assert dims == ["batch_size", 2, "past_key_values_decoder_sequence_length", 8]
+
+
+def test_greedy_search_begins_with_the_forced_language():
+    model, source = tiny_model(), torch.tensor([[11, 12, 2]])
+    model.generation_config.update(num_beams=1, max_new_tokens=6, min_new_tokens=6, forced_bos_token_id=50)
+
+    def step(tokens, before):
+        before = tokens if before is None else torch.cat([before, tokens], dim=1)
+        return model(input_ids=source, decoder_input_ids=before).logits, before
+
+    (expected,) = model.generate(source)[:, 1:].tolist()
+    (found,) = greedy_search(step, 1, model.generation_config)
+    assert found[:6] == expected and found[0] == 50

@@ -4,35 +4,23 @@ The exporter of transformers writes three graphs: the encoder; the decoder for t
 returns the keys and values of the source; and the decoder for each further token, which takes the cache.
 """
 
-import hashlib
 import logging
-import re
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import onnx
-import onnx_ir
 import torch
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
-from onnx_ir.passes.common import ClearMetadataAndDocStringPass, RemoveUnusedNodesPass, TopologicalSortPass
-from onnxruntime.quantization import QuantType, quantize_dynamic
-from onnxruntime.transformers.float16 import convert_float_to_float16
-from transformers import GenerationConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 
-from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.onnx_runtime import DECODER, DECODER_WITH_PAST, ENCODER, OnnxModel
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.file_utils import atomic_folder, check_output_dir_is_empty
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .common import (
-    MAX_NEW_TOKENS,
     SOURCES_WITHOUT_EOS,
     Comparison,
     Translator,
@@ -42,186 +30,6 @@ from .common import (
     load_model,
     require_same,
 )
-
-USE_CACHE_BRANCH = "use_cache_branch"
-# The exporter's names, and the names in decoders of Optimum and transformers.js.
-_NAMES = {
-    "encoder_outputs.last_hidden_state": "encoder_hidden_states",
-    "attention_mask": "encoder_attention_mask",
-    "decoder_input_ids": "input_ids",
-}
-_CACHE = re.compile(r"past_key_values\.(self|cross)_attention_cache\.layers\.(\d+)\.(key|value)s$")
-_STACKS = {"self": "decoder", "cross": "encoder"}
-_ENCODER_OUTPUT = "encoder_last_hidden_state"  # the decoder returns its input
-
-
-def to_proto(exported: onnx_ir.Model) -> ModelProto:
-    """Return an exported graph without unused nodes and without the stack traces that the exporter stores."""
-    model = exported.clone()
-    for clean in (RemoveUnusedNodesPass(), ClearMetadataAndDocStringPass()):
-        clean(model)
-    return onnx_ir.to_proto(model)
-
-
-def to_optimum_decoder(exported: onnx_ir.Model, config: VanillaTransformerConfig) -> ModelProto:
-    """Return an exported decoder with the names and shapes of inputs and outputs that Optimum uses."""
-    model = exported.clone()
-    graph = model.graph
-    graph.outputs[:] = [value for value in graph.outputs if value.name != _ENCODER_OUTPUT]
-    for values, cache_name in ((graph.inputs, "past_key_values"), (graph.outputs, "present")):
-        for value in values:
-            value.name = _optimum_name(str(value.name), cache_name)
-            value.shape = onnx_ir.Shape(_optimum_shape(value.name, config))
-    return to_proto(model)
-
-
-def _optimum_name(name: str, cache_name: str) -> str:
-    """Return Optimum's name of an input or output; a tensor of the cache starts with `cache_name`."""
-    match = _CACHE.search(name)
-    if match is None:
-        return _NAMES.get(name, name)
-    return f"{cache_name}.{match[2]}.{_STACKS[match[1]]}.{match[3]}"
-
-
-def _optimum_shape(name: str, config: VanillaTransformerConfig) -> tuple[str | int, ...]:
-    """Return the shape of an input or output. transformers.js knows `batch_size` and sets other names to 0."""
-    batch, source, target = "batch_size", "encoder_sequence_length", "decoder_sequence_length"
-    if "." in name:
-        cache_name, _, stack, part = name.split(".")
-        heads = config.decoder_attention_heads
-        width = config.head_dims(heads)[part == "value"]
-        return batch, heads, f"{cache_name}_{stack}_sequence_length", width
-    shapes: dict[str, tuple[str | int, ...]] = {
-        "input_ids": (batch, target),
-        "encoder_attention_mask": (batch, source),
-        "encoder_hidden_states": (batch, source, config.d_model),
-        "logits": (batch, target, int(config.decoder_vocab_size or 0)),
-    }
-    return shapes[name]
-
-
-def repeat_eos(model: ModelProto, eos_token_id: int) -> ModelProto:
-    """Return a decoder that generates EOS after EOS.
-
-    transformers.js generates until all sentences of a batch have their EOS, and keeps what the others get after it.
-    """
-    changed = ModelProto()
-    changed.CopyFrom(model)
-    graph = changed.graph
-    for node in graph.node:
-        node.output[:] = ["logits_of_model" if name == "logits" else name for name in node.output]
-    vocab_size = graph.output[0].type.tensor_type.shape.dim[-1].dim_value
-    constants = {
-        "eos_token_id": np.array(eos_token_id),
-        "other_tokens": np.arange(vocab_size) != eos_token_id,
-        "last_axis": np.array([-1]),
-        "lowest": np.finfo(np.float32).min,
-    }
-    graph.initializer.extend(numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items())
-    graph.node.extend(
-        helper.make_node(operator, inputs, [output])
-        for operator, inputs, output in (
-            ("Equal", ["input_ids", "eos_token_id"], "finished"),
-            ("Unsqueeze", ["finished", "last_axis"], "finished_rows"),
-            ("And", ["finished_rows", "other_tokens"], "forbidden"),
-            ("Where", ["forbidden", "lowest", "logits_of_model"], "logits"),
-        )
-    )
-    return changed
-
-
-def merge_decoders(first: ModelProto, further: ModelProto) -> ModelProto:
-    """Return one decoder that runs `further` if its input `use_cache_branch` is true, and else `first`.
-
-    Both have the same outputs, and `further` has all inputs. Equal weights are stored once.
-    """
-    weights: dict[bytes, TensorProto] = {}
-    decide = helper.make_node(
-        "If",
-        [USE_CACHE_BRANCH],
-        [output.name for output in first.graph.output],
-        then_branch=_branch(further.graph, "further", weights),
-        else_branch=_branch(first.graph, "first", weights),
-    )
-    inputs = [*further.graph.input, helper.make_tensor_value_info(USE_CACHE_BRANCH, TensorProto.BOOL, [1])]
-    graph = helper.make_graph([decide], "decoder_model_merged", inputs, first.graph.output, list(weights.values()))
-    opsets = {opset.domain: opset.version for model in (first, further) for opset in model.opset_import}
-    model = helper.make_model(
-        graph,
-        opset_imports=[helper.make_opsetid(domain, version) for domain, version in opsets.items()],
-        ir_version=max(first.ir_version, further.ir_version),
-    )
-    onnx.checker.check_model(model)
-    return model
-
-
-def _branch(graph: GraphProto, name: str, weights: dict[bytes, TensorProto]) -> GraphProto:
-    """Return `graph` as a branch: it reads the inputs and `weights` of the graph around it. Adds its own weights."""
-    names = {value.name: value.name for value in graph.input} | {"": ""}
-    for tensor in graph.initializer:
-        names[tensor.name] = _share(tensor, f"{name}.{tensor.name}", weights)
-
-    def rename(values: list[str]) -> list[str]:
-        return [names.get(value, f"{name}.{value}") for value in values]
-
-    nodes = []
-    for node in graph.node:
-        renamed = NodeProto()
-        renamed.CopyFrom(node)
-        renamed.name = node.name and f"{name}.{node.name}"
-        renamed.input[:], renamed.output[:] = rename(list(node.input)), rename(list(node.output))
-        nodes.append(renamed)
-    outputs = [
-        helper.make_tensor_value_info(f"{name}.{output.name}", output.type.tensor_type.elem_type, None)
-        for output in graph.output
-    ]
-    return helper.make_graph(nodes, name, [], outputs)
-
-
-def _share(tensor: TensorProto, name: str, weights: dict[bytes, TensorProto]) -> str:
-    """Return the name of an equal tensor in `weights`, or add this one as `name`."""
-    content = numpy_helper.to_array(tensor).tobytes()
-    key = hashlib.sha256(repr((tensor.data_type, list(tensor.dims))).encode() + content).digest()
-    if key not in weights:
-        weights[key] = helper.make_tensor(name, tensor.data_type, tensor.dims, content, raw=True)
-    return weights[key].name
-
-
-def to_int8(model: ModelProto) -> ModelProto:
-    """Return the graph with weights in int8; ONNX Runtime rounds the inputs of matrix products as it runs.
-
-    Unsigned weights: processors without VNNI saturate on products of unsigned and signed bytes.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        quantize_dynamic(
-            model,
-            path,
-            weight_type=QuantType.QUInt8,
-            nodes_to_exclude=_products_of_activations(model.graph),
-            extra_options={"MatMulConstBOnly": False},  # or it skips the output projection, a transposed embedding
-        )
-        return onnx.load(path)
-
-
-def _products_of_activations(graph: GraphProto) -> list[str]:
-    """Return the names of the matrix products without a weight: attention scores and averages."""
-    weights = {tensor.name for tensor in graph.initializer}
-    weights |= {node.output[0] for node in graph.node if node.op_type == "Transpose" and node.input[0] in weights}
-    return [node.name for node in graph.node if node.op_type == "MatMul" and node.input[1] not in weights]
-
-
-def to_float16(model: ModelProto) -> ModelProto:
-    """Return the graph in float16. Inputs and outputs stay in float32, so that graphs of all types fit together."""
-    copy = ModelProto()
-    copy.CopyFrom(model)  # the function changes its argument
-    converted = onnx_ir.from_proto(convert_float_to_float16(copy, keep_io_types=True))
-    TopologicalSortPass()(converted)  # it appends the casts of the inputs
-    return onnx_ir.to_proto(converted)
-
-
-# Maps the newest tokens and the cache (None in the first step) to logits and the cache of the next step.
-Step = Callable[[torch.Tensor, Any], tuple[torch.Tensor, Any]]
 
 
 def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison:
@@ -296,26 +104,3 @@ def onnx_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerBas
         OSError: a graph is missing.
     """
     return greedy_translator(OnnxModel(folder), tokenizer)
-
-
-def greedy_search(step: Step, batch_size: int, generation_config: GenerationConfig) -> list[list[int]]:
-    """Decode one batch until every sentence has its EOS."""
-    tokens, cache = torch.full((batch_size, 1), generation_config.decoder_start_token_id), None
-    generated: list[torch.Tensor] = []
-    finished = torch.zeros(batch_size, dtype=torch.bool)
-    for _ in range(MAX_NEW_TOKENS):
-        logits, cache = step(tokens, cache)
-        scores = logits[:, -1].clone()  # (batch_size, vocab_size)
-        scores[:, generation_config.pad_token_id] = -torch.inf  # no translation contains padding
-        tokens = scores.argmax(dim=-1, keepdim=True)
-        if not generated and generation_config.forced_bos_token_id is not None:  # the language of the translation
-            tokens = torch.full_like(tokens, generation_config.forced_bos_token_id)
-        generated.append(tokens)
-        finished |= tokens[:, 0] == generation_config.eos_token_id
-        if finished.all():
-            break
-    return [_until_eos(row, generation_config.eos_token_id) for row in torch.cat(generated, dim=1).tolist()]
-
-
-def _until_eos(tokens: list[int], eos_token_id: int) -> list[int]:
-    return tokens[: tokens.index(eos_token_id)] if eos_token_id in tokens else tokens

@@ -35,17 +35,13 @@ from .common import (
     tokenized_batches,
 )
 from .marian import SHARED_FIELDS, library_generation_config, library_tokenizer
-from .onnx import (
-    DECODER,
-    DECODER_WITH_PAST,
-    ENCODER,
+from .onnx import DECODER, DECODER_WITH_PAST, ENCODER, export_graphs, silence_exporters
+from .optimum_graphs import (
     USE_CACHE_BRANCH,
     Step,
-    export_graphs,
     greedy_search,
     merge_decoders,
     repeat_eos,
-    silence_exporters,
     to_float16,
     to_int8,
     to_optimum_decoder,

@@ -8,7 +8,7 @@ import torch
 from onnx import checker, helper, numpy_helper, parser
 
 from tests.tiny import tiny_config, tiny_model
-from vanilla_transformer.conversion.onnx import (
+from vanilla_transformer.conversion.optimum_graphs import (
     greedy_search,
     merge_decoders,
     repeat_eos,

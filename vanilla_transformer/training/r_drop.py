@@ -14,6 +14,8 @@ from torch import Tensor
 
 from vanilla_transformer.data.batches import Batch
 
+from .run_arguments import DROPOUTS
+
 
 def check_r_drop(weight: float, config: Any) -> None:
     """Refuse R-Drop for a model without dropout.
@@ -21,8 +23,7 @@ def check_r_drop(weight: float, config: Any) -> None:
     Raises:
         ValueError: both passes would be the same.
     """
-    names = ("dropout", "attention_dropout", "activation_dropout")
-    if weight and not any(getattr(config, name) for name in names):
+    if weight and not any(getattr(config, name) for name in DROPOUTS):
         rule = "must be given for a model with dropout, got it for one without"
         raise ValueError(f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it out.")
 

@@ -294,7 +294,7 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
     Raises:
         ValueError: a change would make it a different run; the text names each value before and now.
     """
-    before = {item.name: item.default for part in RECIPE_PARTS for item in fields(part)} | {
+    before = default_values() | {
         name: value for name, value in before.items() if name not in REMOVED or value != REMOVED[name][0]
     }
     names = sorted(name for name in before.keys() | now.keys() if not _is_same(name, before, now))

@@ -44,7 +44,7 @@ def plan_run(
     Raises:
         ValueError, OSError: what `train` would raise before its first step.
     """
-    with apply_settings(recipe):
+    with apply_settings(recipe.optimization.threads):
         run = prepare_run(recipe, RunFolder(recipe), load_model=load_model, model_class=model_class)
         return _plan(run, timed_steps)
 

@@ -77,16 +77,17 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     return accelerator
 
 
-def choose_padding(recipe: Recipe, before: Mapping[str, Any], compiled: bool) -> int:
-    """Return the number whose multiples are the lengths of batches: the recipe's, or else that of the run to resume.
+def choose_padding(given: int | None, before: Mapping[str, Any], compiled: bool) -> int:
+    """Return the number whose multiples are the lengths of batches: the given one, or else that of the run to resume.
 
     A new run without one has 8 tokens if it is compiled, otherwise 1.
 
     Args:
+        given: `pad_to_multiple_of` of the recipe.
         before: The flat recipe of the run to resume, as its checkpoint holds it; empty without one.
         compiled: Whether the layers are compiled.
     """
-    return recipe.data.pad_to_multiple_of or before.get(PADDING) or (_UNIT_COMPILED if compiled else 1)
+    return given or before.get(PADDING) or (_UNIT_COMPILED if compiled else 1)
 
 
 def create_model(

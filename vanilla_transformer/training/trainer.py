@@ -67,7 +67,7 @@ def train(
         ConnectionError: another process of the run was killed or has failed.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
-    with apply_settings(recipe), lock_output_dir(recipe.output.output_dir):
+    with apply_settings(recipe.optimization.threads), lock_output_dir(recipe.output.output_dir):
         run = RunFolder(recipe)
         if run.finished:
             if is_main_process():
@@ -79,15 +79,15 @@ def train(
 
 
 @contextmanager
-def apply_settings(recipe: Recipe) -> Iterator[None]:
-    """Compute in the threads of a recipe and without cuDNN's attention, and report lost processes in one line.
+def apply_settings(threads: int | None) -> Iterator[None]:
+    """Compute in so many threads and without cuDNN's attention, and report lost processes in one line.
 
     Raises:
         ValueError: `threads` is below 1, or above the number of cores.
         ConnectionError: another process of the run was killed or has failed.
     """
-    if recipe.optimization.threads is not None:
-        torch.set_num_threads(check_threads(recipe.optimization.threads))
+    if threads is not None:
+        torch.set_num_threads(check_threads(threads))
     with report_lost_processes(), without_cudnn_attention():
         yield
 
@@ -185,7 +185,8 @@ def prepare_run(
     if recipe.optimization.early_stopping_patience is not None and not validation.pairs and is_main_process():
         logger.warning("`early_stopping_patience` has no effect without validation text. Add some, or leave it out.")
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
-    padding = choose_padding(recipe, {} if resumed is None else resumed["recipe"], state.compiled)
+    before = {} if resumed is None else resumed["recipe"]
+    padding = choose_padding(recipe.data.pad_to_multiple_of, before, state.compiled)
     state.progress.recipe[PADDING] = padding
     sampler = TokenBudgetBatchSampler(
         corpus,

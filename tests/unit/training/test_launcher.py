@@ -107,7 +107,7 @@ def test_parse_recipe_counts_processes_of_mpirun(resolve):
     ],
 )
 def test_choose_padding_has_multiples_of_eight_when_compiling(resolve, flags, compiled, expected):
-    assert choose_padding(resolve({}, *flags), {}, compiled) == expected
+    assert choose_padding(resolve({}, *flags).data.pad_to_multiple_of, {}, compiled) == expected
 
 
 @pytest.mark.parametrize(("before", "now", "padding"), [("true", "false", 8), ("false", "true", 1)])
@@ -115,7 +115,7 @@ def test_a_resumed_run_keeps_its_padding_where_compile_changes(resolve, before, 
     recorded = flatten(resolve({}, "--compile", before)) | {"pad_to_multiple_of": padding}
     recipe = resolve({}, "--compile", now)
     check_same_run(recorded, flatten(recipe))
-    assert choose_padding(recipe, recorded, compiled=now == "true") == padding
+    assert choose_padding(recipe.data.pad_to_multiple_of, recorded, compiled=now == "true") == padding
     with pytest.raises(ValueError, match=f"different values of pad_to_multiple_of was {padding} and is 4"):
         check_same_run(recorded, flatten(resolve({}, "--pad_to_multiple_of", "4")))
 

@@ -666,7 +666,7 @@ def _flag(each: Option) -> tuple[str, Any, Any]:
     """
     kind = bool if each.kind is bool else each.kind | None
     default = bool(each.door_default) if each.kind is bool else each.door_default
-    keywords = {"help": each.help.replace("%", "%%"), "keeps_text": True, **each.flag_keywords}
+    keywords = {"help": each.help, "keeps_text": True, **each.flag_keywords}
     return each.flag_name, kind, field(default=default, metadata=keywords)
 
 

@@ -180,6 +180,8 @@ def _title(arguments_class: type, item: Field) -> str:
 
 
 def _with_default(text: str, default: Any) -> str:
+    """Return an explanation for argparse, which formats it by `%`, with the default if there is one."""
+    text = text.replace("%", "%%")
     if default is None or default is False or default is MISSING or default == "" or "default" in text.lower():
         return text
     return f"{text} (default: %(default)s)"

@@ -69,7 +69,7 @@ def _help(text: str, name: str) -> str:
     """Return the sentences about a field in the `Args` of a docstring."""
     found = re.search(rf"^    {name}(?: \(.*?\))?:((?:.|\n     +)*)", text, re.MULTILINE)
     assert found is not None, f"{name} is not documented"
-    return " ".join(found[1].split()).replace("%", "%%")
+    return " ".join(found[1].split())
 
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")

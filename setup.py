@@ -62,7 +62,7 @@ setup(
     },
     install_requires=[
         "torch>=2.11",
-        "transformers>=5.23,<6",
+        "transformers>=5.24,<5.25",
         "accelerate>=1.7",
         "tokenizers>=0.22",
         "datasets>=4.0",

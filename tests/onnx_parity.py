@@ -16,13 +16,11 @@ def run_graphs(folder):
     """Return a `forward` that runs the graphs instead of the PyTorch decoder, for `GenerationMixin.generate`."""
     graphs = ExportedModel.from_pretrained(folder, device="cpu").runners
 
-    def forward(encoder_outputs, decoder_input_ids, attention_mask, past_key_values=None, **kwargs):
+    def forward(encoder_outputs, decoder_input_ids, attention_mask, cache=None, **kwargs):
         inputs = {"encoder_outputs": encoder_outputs, "attention_mask": attention_mask}
-        if past_key_values is None or past_key_values.get_seq_length() == 0:
+        if cache is None or cache.get_seq_length() == 0:
             return graphs[DECODER](**inputs, decoder_input_ids=decoder_input_ids)
-        return graphs[DECODER_WITH_PAST](
-            **inputs, decoder_input_ids=decoder_input_ids, past_key_values=past_key_values
-        )
+        return graphs[DECODER_WITH_PAST](**inputs, decoder_input_ids=decoder_input_ids, cache=cache)
 
     return graphs[ENCODER], forward
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from transformers.utils.versions import require_version
 
-require_version("transformers>=5.23")  # before the imports that fail in older releases
+require_version("transformers>=5.24")  # before the imports that fail in older releases
 
 # ruff: noqa: E402
 from huggingface_hub.dataclasses import strict
@@ -37,7 +37,7 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
 
     _auto_class = "AutoConfig"  # saved models carry their code, and load without this package
     remote_code = dict[str, Any]()  # where transformers finds the carried code: `auto_map` and `custom_pipelines`
-    keys_to_ignore_at_inference = ["past_key_values"]
+    keys_to_ignore_at_inference = ["cache"]
 
     vocab_size: int = 37000
     tie_word_embeddings: bool = True

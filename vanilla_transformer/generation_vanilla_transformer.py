@@ -175,7 +175,7 @@ def check_hooks() -> None:
         if not hasattr(GenerationMixin, name):
             rule = f"Beam search with this length penalty needs `GenerationMixin.{name}` of transformers"
             raise ValueError(
-                f"{rule}, which transformers {transformers.__version__} lacks. Install transformers 5.23."
+                f"{rule}, which transformers {transformers.__version__} lacks. Install transformers 5.24."
             )
 
 

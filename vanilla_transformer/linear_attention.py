@@ -187,18 +187,18 @@ class VanillaTransformerLinearAttention(VanillaTransformerAttention):
         hidden_states: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         key_value_states: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         """Map `(B, T, D)` to `(B, T, D)`, and return None instead of attention probabilities."""
-        query, cache = self.split_heads(self.q_proj(hidden_states), self.head_dim), None  # (B, H, T, K)
+        query, target_cache = self.split_heads(self.q_proj(hidden_states), self.head_dim), None  # (B, H, T, K)
         if key_value_states is None:
             key, value = self.project(hidden_states)  # (B, H, T, K)
-            cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+            target_cache = getattr(cache, "self_attention_cache", cache)
         else:
-            key, value = self.project_source(key_value_states, past_key_values)  # (B, H, S, K)
+            key, value = self.project_source(key_value_states, cache)  # (B, H, S, K)
             attention_mask = source_padding(attention_mask)
-        output, _ = linear_attention_forward(self, query, key, value, attention_mask, cache=cache)
+        output, _ = linear_attention_forward(self, query, key, value, attention_mask, cache=target_cache)
         return self.out_proj(output.flatten(2)), None  # (B, T, H, K) -> (B, T, D)
 
 

@@ -252,14 +252,14 @@ class VanillaTransformerLSHAttention(VanillaTransformerAttention):
         hidden_states: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         key_value_states: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         replay: Replay = compute,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         """Map `(B, T, D)` to `(B, T, D)` given a padding mask, and return None instead of attention probabilities."""
         query_keys = self.split_heads(self.q_proj(hidden_states), self.head_dim)  # (B, H, T, K)
         value = self.split_heads(self.v_proj(hidden_states), self.value_dim)
-        cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+        cache = getattr(cache, "self_attention_cache", cache)
         dropout = self.dropout if self.training else 0.0
         output = lsh_attention_forward(self, query_keys, value, attention_mask, dropout, cache, replay)
         return self.out_proj(output.flatten(2)), None  # (B, T, H, K) -> (B, T, D)

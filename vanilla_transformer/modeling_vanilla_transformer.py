@@ -11,7 +11,8 @@ width of a head, F feed-forward width, V target vocabulary.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any, Unpack
 
 import torch
@@ -31,7 +32,13 @@ from transformers.modeling_outputs import (
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.pytorch_utils import apply_chunking_to_forward
-from transformers.utils.generic import TransformersKwargs, can_return_tuple, merge_with_config_defaults
+from transformers.utils.deprecation import deprecate_kwarg
+from transformers.utils.generic import (
+    TransformersKwargs,
+    can_return_tuple,
+    is_flash_attention_requested,
+    merge_with_config_defaults,
+)
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
@@ -75,6 +82,41 @@ def check_ids(name: str, ids: Tensor, size: int, hint: str = TOKENIZER_HINT, ign
     if lowest < 0 or highest >= size:
         allowed = f"from 0 to {size - 1}" + (f" (or {ignored})" if ignored is not None else "")
         raise ValueError(f"`{name}` must be {allowed}, got {lowest if lowest < 0 else highest}. {hint}")
+
+
+def accept_past_key_values(forward: Callable) -> Callable:
+    """
+    Let `forward` take its `cache` by the old name `past_key_values`, too.
+
+    PEFT's prefix tuning passes its prefix so, beside the empty cache of `generate()`, which the prefix then replaces.
+    """
+    renamed = deprecate_kwarg("past_key_values", "5.40.0", new_name="cache", raise_if_both_names=True)(forward)
+
+    @wraps(forward)
+    def forward_with_cache(*args: Any, **kwargs: Any) -> Any:
+        cache = kwargs.get("cache")
+        if "past_key_values" in kwargs and (cache is None or cache.get_seq_length() == 0):
+            kwargs.pop("cache", None)
+        return renamed(*args, **kwargs)
+
+    return forward_with_cache
+
+
+# Arguments that reach every layer on purpose: the loss and the library's decorators use them.
+PASSED_ON = {"num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict", "use_cache"}
+FLASH_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"}  # packed rows
+
+
+def check_arguments(model: PreTrainedModel, arguments: Mapping[str, Any]) -> None:
+    """Refuse further keyword arguments of `forward` that nothing uses; None counts as not given."""
+    flash = is_flash_attention_requested(model.config)
+    known = PASSED_ON | (FLASH_ARGUMENTS if flash else set())
+    unknown = [name for name, value in arguments.items() if value is not None and name not in known]
+    if unknown:
+        raise TypeError(
+            f"`{type(model).__name__}.forward` must get arguments that it uses, got {', '.join(sorted(unknown))}. "
+            "Leave them out."
+        )
 
 
 def count_positions(mask: Tensor | None, length: int, past: int | Tensor, like: Tensor) -> Tensor:
@@ -189,15 +231,15 @@ class VanillaTransformerAttention(nn.Module):
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
         key_value_states: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Map `(B, T, D)` to `(B, T, D)` and the probabilities, if the attention implementation returns them."""
         query = self.split_heads(self.q_proj(hidden_states), self.head_dim)  # (B, H, T, K)
         if key_value_states is None:
-            key, value = self.project_target(hidden_states, past_key_values)  # (B, H, past + T, K)
+            key, value = self.project_target(hidden_states, cache)  # (B, H, past + T, K)
         else:
-            key, value = self.project_source(key_value_states, past_key_values)  # (B, H, S, K)
+            key, value = self.project_source(key_value_states, cache)  # (B, H, S, K)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         dropout = self.dropout if self.training else 0.0
         output, probabilities = attend(
@@ -322,10 +364,10 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
         attention_mask: Tensor | None = None,
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        kwargs["past_key_values"] = past_key_values
+        kwargs["cache"] = cache
 
         def cross_attention(states: Tensor) -> Tensor:
             return self.encoder_attn(states, encoder_attention_mask, encoder_hidden_states, **kwargs)[0]
@@ -421,15 +463,15 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         inputs_embeds: Tensor | None,
         attention_mask: Tensor | None,
         position_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the input of the first layer, `(B, L, D)`, and the mask in the form that the attention takes."""
         inputs_embeds = self.embed(name, input_ids, inputs_embeds)
         if position_ids is None:
-            past = past_key_values.get_seq_length() if past_key_values is not None else 0
+            past = cache.get_seq_length() if cache is not None else 0
             position_ids = count_positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds)
-        cache = getattr(past_key_values, "self_attention_cache", past_key_values)
-        attention_mask = self.create_mask(self.config, inputs_embeds, attention_mask, past_key_values=cache)
+        target_cache = getattr(cache, "self_attention_cache", cache)
+        attention_mask = self.create_mask(self.config, inputs_embeds, attention_mask, cache=target_cache)
         return self.add_positions(inputs_embeds, position_ids), attention_mask
 
     def final_norm(self, hidden_states: Tensor) -> Tensor:
@@ -453,7 +495,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         position_ids: Tensor | None = None,
-        **kwargs: Any,
+        **further: Any,  # `generate()` would pass all of its arguments on to `kwargs`
     ) -> BaseModelOutput:
         """
         Encode source tokens `(B, S)` with EOS, or continuous inputs `(B, S, D)`, which are not scaled by √d_model.
@@ -461,11 +503,12 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         `attention_mask`, `(B, S)`, is 1 for tokens and 0 for padding; it is derived from `input_ids` by default.
         `position_ids`, `(B, S)`, are counted from it by default.
         """
+        check_arguments(self, further)
         attention_mask = source_mask(self.config, input_ids, attention_mask)
         hidden_states, attention_mask = self.prepare_inputs(
             "input", input_ids, inputs_embeds, attention_mask, position_ids
         )
-        return BaseModelOutput(last_hidden_state=self.run_layers(hidden_states, attention_mask, **kwargs))
+        return BaseModelOutput(last_hidden_state=self.run_layers(hidden_states, attention_mask, **further))
 
     def run_layers(self, hidden_states: Tensor, attention_mask: Tensor | None, **kwargs: Any) -> Tensor:
         """Apply all layers to embedded tokens with positions, `(B, S, D)`."""
@@ -491,13 +534,14 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
 
     @merge_with_config_defaults
     @capture_outputs
+    @accept_past_key_values
     def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
+        cache: EncoderDecoderCache | None = None,
         inputs_embeds: Tensor | None = None,
         position_ids: Tensor | None = None,
         use_cache: bool | None = None,
@@ -509,24 +553,25 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         Args:
             input_ids: Target tokens `(B, T)` shifted right; with a cache, only the ones that it does not hold.
             attention_mask: 1 for tokens, 0 for padding, `(B, past + T)`. Padding on the right needs no mask.
-            past_key_values: Keys and values of earlier steps, updated in place.
+            cache: Keys and values of earlier steps, updated in place.
             inputs_embeds: Continuous inputs `(B, T, D)` instead of `input_ids`, not scaled by √d_model.
             position_ids: `(B, T)`, counted from the attention mask or the cache length by default.
         """
+        check_arguments(self, kwargs)
         if encoder_hidden_states is None:
             raise ValueError("`encoder_hidden_states` must be given: every decoder layer attends to them.")
-        if use_cache and past_key_values is None:
-            past_key_values = self.create_cache()
+        if use_cache and cache is None:
+            cache = self.create_cache()
         hidden_states, attention_mask = self.prepare_inputs(
-            "decoder_input", input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
+            "decoder_input", input_ids, inputs_embeds, attention_mask, position_ids, cache
         )
         encoder_attention_mask = create_bidirectional_mask(
             self.config, hidden_states, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
         )
         hidden_states = self.run_layers(
-            hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, past_key_values, **kwargs
+            hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, **kwargs
         )
-        return BaseModelOutputWithPastAndCrossAttentions(hidden_states, past_key_values)
+        return BaseModelOutputWithPastAndCrossAttentions(hidden_states, cache)
 
     def create_cache(self) -> EncoderDecoderCache:
         """Create an empty cache for keys and values of target and source."""
@@ -538,13 +583,13 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         attention_mask: Tensor | None,
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         **kwargs: Any,
     ) -> Tensor:
         """Apply all layers to embedded tokens with positions, `(B, T, D)`."""
         source = encoder_hidden_states, encoder_attention_mask  # by position, or checkpointing loses their gradients
         for layer in self.layers:
-            hidden_states = layer(hidden_states, attention_mask, *source, past_key_values=past_key_values, **kwargs)
+            hidden_states = layer(hidden_states, attention_mask, *source, cache=cache, **kwargs)
         return self.final_norm(hidden_states)
 
 
@@ -586,6 +631,7 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
             self.decoder.embed_tokens = value
 
     @can_return_tuple
+    @accept_past_key_values
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -593,7 +639,7 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
@@ -601,6 +647,7 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
         **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
         """Run the encoder, unless its outputs are given, and the decoder; see their `forward` for the arguments."""
+        check_arguments(self, kwargs)
         attention_mask = source_mask(self.config, input_ids, attention_mask)
         encoded: Any = encoder_outputs
         if encoded is None:
@@ -611,7 +658,7 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
             decoder_attention_mask,
             encoded.last_hidden_state,
             attention_mask,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=decoder_inputs_embeds,
             position_ids=decoder_position_ids,
             use_cache=use_cache,
@@ -619,7 +666,7 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
         )
         return Seq2SeqModelOutput(
             decoded.last_hidden_state,
-            decoded.past_key_values,
+            decoded.cache,
             decoded.hidden_states,
             decoded.attentions,
             decoded.cross_attentions,
@@ -650,6 +697,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         self.post_init()
 
     @can_return_tuple
+    @accept_past_key_values
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -657,7 +705,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
@@ -677,7 +725,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
                 batches weigh the same as one large batch. Without it the loss is the mean over tokens.
         """
         if labels is not None:
-            check_ids("labels", labels, self.lm_head.out_features, ignored=-100)
+            check_ids("labels", labels, len(self.lm_head.weight), ignored=-100)
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -687,7 +735,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
             decoder_input_ids,
             decoder_attention_mask,
             encoder_outputs,
-            past_key_values,
+            cache,
             inputs_embeds,
             decoder_inputs_embeds,
             decoder_position_ids,

@@ -25,6 +25,8 @@ from .modeling_vanilla_transformer import (
     VanillaTransformerDecoder,
     VanillaTransformerDecoderLayer,
     VanillaTransformerPreTrainedModel,
+    accept_past_key_values,
+    check_arguments,
     check_ids,
 )
 
@@ -42,11 +44,12 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
 
     @merge_with_config_defaults
     @capture_outputs
+    @accept_past_key_values
     def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         position_ids: Tensor | None = None,
         use_cache: bool | None = None,
@@ -61,7 +64,7 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
             attention_mask (`torch.Tensor` of shape `(batch_size, past_length + length)`):
                 1 for tokens, 0 for padding. Padding on the right needs no mask, since no earlier position attends to
                 it.
-            past_key_values (`Cache`): Keys and values of earlier steps, updated in place.
+            cache (`Cache`): Keys and values of earlier steps, updated in place.
             inputs_embeds (`torch.FloatTensor` of shape `(batch_size, length, d_model)`):
                 Continuous inputs instead of `input_ids`. They are not scaled by √d_model.
             position_ids (`torch.LongTensor` of shape `(batch_size, length)`):
@@ -73,13 +76,14 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
         Raises:
             ValueError: Ids outside the vocabulary, or both or neither of ids and embeddings.
         """
-        if use_cache and past_key_values is None:
-            past_key_values = self.create_cache()
+        check_arguments(self, kwargs)
+        if use_cache and cache is None:
+            cache = self.create_cache()
         hidden_states, attention_mask = self.prepare_inputs(
-            "input", input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
+            "input", input_ids, inputs_embeds, attention_mask, position_ids, cache
         )
-        hidden_states = self.run_layers(hidden_states, attention_mask, past_key_values=past_key_values, **kwargs)
-        return BaseModelOutputWithPast(last_hidden_state=hidden_states, past_key_values=past_key_values)
+        hidden_states = self.run_layers(hidden_states, attention_mask, cache=cache, **kwargs)
+        return BaseModelOutputWithPast(last_hidden_state=hidden_states, cache=cache)
 
     def create_cache(self) -> Cache:
         """Create an empty cache of keys and values."""
@@ -106,11 +110,12 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         self.post_init()
 
     @can_return_tuple
+    @accept_past_key_values
     def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
@@ -122,7 +127,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         Compute logits and, given labels, the loss.
 
         Args:
-            input_ids, attention_mask, past_key_values, inputs_embeds, position_ids, use_cache:
+            input_ids, attention_mask, cache, inputs_embeds, position_ids, use_cache:
                 See [`VanillaTransformerDecoderModel.forward`].
             labels (`torch.LongTensor` of shape `(batch_size, length)`):
                 Usually the `input_ids`, with -100 for positions to ignore. This method shifts them:
@@ -140,12 +145,12 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
             ValueError: Ids or labels outside the vocabulary, or both or neither of ids and embeddings.
         """
         if labels is not None:
-            check_ids("labels", labels, self.lm_head.out_features, ignored=-100)
+            check_ids("labels", labels, len(self.lm_head.weight), ignored=-100)
             use_cache = False
         outputs: BaseModelOutputWithPast = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             position_ids=position_ids,
             use_cache=use_cache,
@@ -159,11 +164,12 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
-            past_key_values=outputs.past_key_values,
+            cache=outputs.cache,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )
 
+    @accept_past_key_values
     @torch.no_grad()
     def generate(
         self,
@@ -173,17 +179,17 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         **kwargs: Any,
     ) -> Any:
         """
-        Continue a text; see `GenerationMixin.generate`. The rows of `past_key_values` are repeated for beams.
+        Continue a text; see `GenerationMixin.generate`. The rows of `cache` are repeated for beams.
 
         An EOS at the end of all prompts is not read, unless it is the only token: tokenizers append it, and
         `pipeline("text-generation")` passes it on, but the text is not over. The output begins with the given prompt.
 
         Raises:
-            ValueError: `past_key_values` already holds the whole text.
+            ValueError: `cache` already holds the whole text.
         """
-        cache = kwargs.get("past_key_values")
+        cache = kwargs.get("cache")
         if cache is not None:
-            kwargs["past_key_values"] = repeat_cache(self, cache, generation_config, kwargs)
+            kwargs["cache"] = repeat_cache(self, cache, generation_config, kwargs)
         if inputs is not None:
             inputs, kwargs = None, kwargs | {"input_ids": inputs}
         prompt: Any = kwargs.get("input_ids")
@@ -199,11 +205,12 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         outputs = super().generate(inputs, generation_config, *args, **kwargs)
         return insert_prompt(outputs, prompt) if shortens else outputs
 
+    @accept_past_key_values
     def prepare_inputs_for_generation(
         self,
         input_ids: Tensor,
         *args: Any,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         is_first_iteration: bool = False,
         **kwargs: Any,
@@ -212,18 +219,18 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         Prepare the model inputs of a step of `generate()`.
 
         Raises:
-            ValueError: `past_key_values` already holds the whole text.
+            ValueError: `cache` already holds the whole text.
         """
-        past = past_key_values.get_seq_length() if past_key_values is not None else 0
+        past = cache.get_seq_length() if cache is not None else 0
         if is_first_iteration and inputs_embeds is None and 0 < input_ids.shape[1] <= past:
             raise ValueError(
-                "`input_ids` must be the whole text: the tokens that `past_key_values` holds and at least one more. "
+                "`input_ids` must be the whole text: the tokens that `cache` holds and at least one more. "
                 f"Got {input_ids.shape[1]} tokens, but the cache holds {past}. Pass the whole text."
             )
         return super().prepare_inputs_for_generation(
             input_ids,
             *args,
-            past_key_values=past_key_values,
+            cache=cache,
             inputs_embeds=inputs_embeds,
             is_first_iteration=is_first_iteration,
             **kwargs,

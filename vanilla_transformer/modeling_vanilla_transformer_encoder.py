@@ -64,7 +64,7 @@ class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
             ValueError: Ids or labels outside the vocabulary, or both or neither of ids and embeddings.
         """
         if labels is not None:
-            check_ids("labels", labels, self.lm_head.out_features, ignored=-100)
+            check_ids("labels", labels, len(self.lm_head.weight), ignored=-100)
         outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs)
         logits = self.lm_head(outputs.last_hidden_state)  # (B, L, D) -> (B, L, V)
         loss = None

@@ -32,6 +32,7 @@ from .modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
     VanillaTransformerStack,
+    accept_past_key_values,
     count_positions,
 )
 from .modeling_vanilla_transformer_decoder import (
@@ -70,7 +71,7 @@ class ReversibleLayer:
         self: Any,
         attention_mask: Tensor | None,
         encoder_attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         **kwargs: Any,
     ) -> list[ReversibleBranch]:
         """Return the sub-layers in order. Cross-attention reads the encoder output from the shared states."""
@@ -80,12 +81,10 @@ class ReversibleLayer:
             is_lsh = isinstance(self.self_attn, VanillaTransformerLSHAttention)
             options = kwargs | ({"replay": replay} if is_lsh else {})
             options |= {"norm": self.self_attn_layer_norm} if normalizes_memory else {}
-            return self.self_attn(states, attention_mask, past_key_values=past_key_values, **options)[0]
+            return self.self_attn(states, attention_mask, cache=cache, **options)[0]
 
         def cross_attention(states: Tensor, source: Tensor | None, _: Replay) -> Tensor:
-            return self.encoder_attn(
-                states, encoder_attention_mask, source, past_key_values=past_key_values, **kwargs
-            )[0]
+            return self.encoder_attn(states, encoder_attention_mask, source, cache=cache, **kwargs)[0]
 
         def feed_forward(states: Tensor, _: Tensor | None, __: Replay) -> Tensor:
             return self.feed_forward(states)
@@ -144,7 +143,7 @@ class LongStack(VanillaTransformerStack):
         inputs_embeds: Tensor | None,
         attention_mask: Tensor | None,
         position_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """
         Return the input of the first layer `(B, L, D)` and its attention mask.
@@ -156,12 +155,10 @@ class LongStack(VanillaTransformerStack):
             ValueError: Invalid ids or embeddings, a cache of another layer type, a mask other than a padding mask,
                 padding at the start of a segment after a memory, or a memory with gradient checkpointing.
         """
-        self._check_cache(past_key_values)
+        self._check_cache(cache)
         attention_class = type(self.layers[0].self_attn)
         if attention_class is VanillaTransformerAttention:
-            return super().prepare_inputs(
-                name, input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
-            )
+            return super().prepare_inputs(name, input_ids, inputs_embeds, attention_mask, position_ids, cache)
         if attention_mask is not None and attention_mask.dim() != 2:
             raise ValueError(
                 f'The mask for `layer_types="{self.config.layer_type}"` must be a padding mask of shape '
@@ -170,20 +167,20 @@ class LongStack(VanillaTransformerStack):
         inputs_embeds = self.embed(name, input_ids, inputs_embeds)
         length = inputs_embeds.shape[1]
         if attention_class is VanillaTransformerTransfoXLAttention:  # relative positions only
-            attention_mask = self._segment_mask(input_ids, attention_mask, length, past_key_values)
+            attention_mask = self._segment_mask(input_ids, attention_mask, length, cache)
             return self.dropout(inputs_embeds), attention_mask
         if position_ids is None:
-            past = past_key_values.get_seq_length() if past_key_values is not None else 0
+            past = cache.get_seq_length() if cache is not None else 0
             position_ids = count_positions(attention_mask, length, past, inputs_embeds)
         return self.add_positions(inputs_embeds, position_ids), attention_mask
 
-    def _check_cache(self, past_key_values: Cache | None) -> None:
-        cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+    def _check_cache(self, cache: Cache | None) -> None:
+        target_cache = getattr(cache, "self_attention_cache", cache)
         expected = CACHE_LAYER_CLASSES[self.config.layer_type]
-        if cache is not None and cache.layer_class_to_replicate is not expected:
+        if target_cache is not None and target_cache.layer_class_to_replicate is not expected:
             raise ValueError(
-                f"`past_key_values` must have layers of {expected.__name__} for "
-                f'`layer_types="{self.config.layer_type}"`, as `create_cache(config)` has, got {cache}.'
+                f"`cache` must have layers of {expected.__name__} for "
+                f'`layer_types="{self.config.layer_type}"`, as `create_cache(config)` has, got {target_cache}.'
             )
 
     def _segment_mask(
@@ -195,7 +192,7 @@ class LongStack(VanillaTransformerStack):
         if self.training and self.gradient_checkpointing:
             raise ValueError(
                 "A memory cannot be used with gradient checkpointing: a layer that runs twice would store its inputs "
-                "twice. Call `model.gradient_checkpointing_disable()`."
+                "twice. Call `model.activation_checkpointing_disable()`."
             )
         layers = getattr(cache, "self_attention_cache", cache).layers
         has_memory = bool(layers) and layers[0].keys is not None and layers[0].keys.shape[1] > 0
@@ -214,10 +211,10 @@ class LongStack(VanillaTransformerStack):
         branches: list[list[ReversibleBranch]],
         hidden_states: Tensor,
         shared_states: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
         """Run the branches of all layers. With a cache, store activations: a second run would update it again."""
-        run = apply_reversibly if past_key_values is None else apply_storing_activations
+        run = apply_reversibly if cache is None else apply_storing_activations
         return self.final_norm(run([branch for layer in branches for branch in layer], hidden_states, shared_states))
 
     @torch.no_grad()
@@ -251,17 +248,17 @@ class LongDecoderStack(LongStack):
         attention_mask: Tensor | None,
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         **kwargs: Any,
     ) -> Tensor:
         """Apply all layers as in [`VanillaTransformerDecoder`], reversibly if `config.reversible`."""
         if not self.config.reversible:
             return super().run_layers(  # type: ignore[misc]
-                hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, past_key_values, **kwargs
+                hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, **kwargs
             )
         masks = attention_mask, encoder_attention_mask
-        branches = [layer.branches(*masks, past_key_values=past_key_values, **kwargs) for layer in self.layers]
-        return self.run_branches(branches, hidden_states, encoder_hidden_states, past_key_values)
+        branches = [layer.branches(*masks, cache=cache, **kwargs) for layer in self.layers]
+        return self.run_branches(branches, hidden_states, encoder_hidden_states, cache)
 
 
 class VanillaTransformerLongDecoder(LongDecoderStack, VanillaTransformerDecoder):
@@ -273,14 +270,13 @@ class VanillaTransformerLongDecoder(LongDecoderStack, VanillaTransformerDecoder)
         """Create an empty cache for self-attention and cross-attention."""
         return EncoderDecoderCache(create_cache(self.config), DynamicCache())
 
-    def forward(
-        self, input_ids: Tensor | None = None, *args: Any, past_key_values: Cache | None = None, **kwargs: Any
-    ) -> Any:
+    @accept_past_key_values
+    def forward(self, input_ids: Tensor | None = None, *args: Any, cache: Cache | None = None, **kwargs: Any) -> Any:
         """Decode as in [`VanillaTransformerDecoder`]. A cache without cross-attention is a memory of earlier texts."""
-        if past_key_values is not None and not isinstance(past_key_values, EncoderDecoderCache):
-            restart_positions(past_key_values)
-            past_key_values = EncoderDecoderCache(past_key_values, DynamicCache())
-        return super().forward(input_ids, *args, past_key_values=past_key_values, **kwargs)
+        if cache is not None and not isinstance(cache, EncoderDecoderCache):
+            restart_positions(cache)
+            cache = EncoderDecoderCache(cache, DynamicCache())
+        return super().forward(input_ids, *args, cache=cache, **kwargs)
 
 
 class VanillaTransformerLongModel(VanillaTransformerModel):
@@ -297,6 +293,7 @@ class LongGenerationMixin(GenerationMixin):
 
     base_model: Any
 
+    @accept_past_key_values
     @torch.no_grad()
     def generate(
         self,
@@ -307,7 +304,7 @@ class LongGenerationMixin(GenerationMixin):
     ) -> Any:
         """
         Generate; see `GenerationMixin.generate`. An encoder-decoder model does not change a memory in
-        `past_key_values`.
+        `cache`.
 
         Raises:
             ValueError: `cache_implementation` is set, but not to `"dynamic"`.
@@ -318,14 +315,14 @@ class LongGenerationMixin(GenerationMixin):
                 f'`cache_implementation` must be "dynamic" for `layer_types="{self.config.layer_type}"`, whose cache '
                 f"has no fixed size, got {implementation!r}."
             )
-        cache = kwargs.get("past_key_values")
+        cache = kwargs.get("cache")
         if cache is None and generation_option(self, "use_cache", generation_config, kwargs) is not False:
-            kwargs["past_key_values"] = getattr(self.base_model, "decoder", self.base_model).create_cache()
-            kwargs["past_key_values"].is_of_call = True  # another search does not need it
+            kwargs["cache"] = getattr(self.base_model, "decoder", self.base_model).create_cache()
+            kwargs["cache"].is_of_call = True  # another search does not need it
         elif cache is not None and self.config.is_encoder_decoder and not isinstance(cache, EncoderDecoderCache):
             memory = repeat_cache(self, copy_cache(cache), generation_config, kwargs)
             restart_positions(memory)
-            kwargs["past_key_values"] = EncoderDecoderCache(memory, DynamicCache())
+            kwargs["cache"] = EncoderDecoderCache(memory, DynamicCache())
         return super().generate(inputs, generation_config, *args, **kwargs)
 
 
@@ -334,7 +331,7 @@ class VanillaTransformerLongForConditionalGeneration(LongGenerationMixin, Vanill
     Encoder-decoder model for long sequences, with the output projection.
 
     With `layer_types="transfo_xl_attention"` the decoder can attend to earlier texts, for example to translate a
-    document sentence by sentence. Create `memory = create_cache(config)` and pass it as `past_key_values` to each
+    document sentence by sentence. Create `memory = create_cache(config)` and pass it as `cache` to each
     call, which appends its target. `generate()` reads the memory without changing it.
     """
 
@@ -359,7 +356,7 @@ class VanillaTransformerLongForCausalLM(LongGenerationMixin, VanillaTransformerF
     """
     Causal language model for long sequences.
 
-    With `layer_types="transfo_xl_attention"`, create `memory = create_cache(config)` and pass it as `past_key_values`
+    With `layer_types="transfo_xl_attention"`, create `memory = create_cache(config)` and pass it as `cache`
     to each call, which then attends to earlier segments.
     """
 

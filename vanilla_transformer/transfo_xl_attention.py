@@ -131,7 +131,7 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
         hidden_states: torch.Tensor,
         attention_mask: torch.Tensor | None = None,
         key_value_states: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
+        cache: Cache | None = None,
         norm: Callable[[torch.Tensor], torch.Tensor] | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -149,8 +149,8 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
         tokens = hidden_states.new_ones((batch, length), dtype=torch.bool)
         if attention_mask is not None:
             tokens = attention_mask[:, -length:].bool()
-        if past_key_values is not None:
-            memory = getattr(past_key_values, "self_attention_cache", past_key_values)
+        if cache is not None:
+            memory = getattr(cache, "self_attention_cache", cache)
             states, tokens = memory.update(states, tokens, self.layer_idx, self.config.mem_len)
         if norm is not None:
             states = norm(states)

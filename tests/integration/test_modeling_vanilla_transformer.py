@@ -622,11 +622,9 @@ def test_torch_compile_takes_static_cache_step_as_one_graph():
     cache, graphs = static_cache(model, target_length=8, source_length=6), []
     step = torch.compile(model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward)
     with torch.no_grad():
-        model(encoder_outputs=encoded, decoder_input_ids=target[:, :1], past_key_values=cache)
+        model(encoder_outputs=encoded, decoder_input_ids=target[:, :1], cache=cache)
         for t in range(1, 5):
-            logits = step(
-                encoder_outputs=encoded, decoder_input_ids=target[:, t : t + 1], past_key_values=cache
-            ).logits
+            logits = step(encoder_outputs=encoded, decoder_input_ids=target[:, t : t + 1], cache=cache).logits
             torch.testing.assert_close(logits[:, 0], expected[:, t], atol=1e-5, rtol=1e-5)
     assert len(graphs) == 1, "no step is compiled again"
 
@@ -667,10 +665,8 @@ class CachedStepModule(nn.Module):
 
     def forward(self, token, states, mask, self_attention, cross_attention):
         cache = EncoderDecoderCache(DynamicCache(self_attention), DynamicCache(cross_attention))
-        output = self.model(
-            encoder_outputs=(states,), attention_mask=mask, decoder_input_ids=token, past_key_values=cache
-        )
-        layers = output.past_key_values.self_attention_cache.layers
+        output = self.model(encoder_outputs=(states,), attention_mask=mask, decoder_input_ids=token, cache=cache)
+        layers = output.cache.self_attention_cache.layers
         return output.logits, [(layer.keys, layer.values) for layer in layers]
 
 
@@ -686,7 +682,7 @@ def test_torch_export_takes_cached_decoder_step_with_dynamic_sizes():
         source, target = tokens(batch_size, source_length), tokens(batch_size, past + 1, seed=1)
         mask = torch.ones_like(source)
         states = model.model.encoder(source, attention_mask=mask).last_hidden_state
-        filled = model(encoder_outputs=(states,), decoder_input_ids=target[:, :-1], use_cache=True).past_key_values
+        filled = model(encoder_outputs=(states,), decoder_input_ids=target[:, :-1], use_cache=True).cache
         caches = keys_and_values(filled.self_attention_cache), keys_and_values(filled.cross_attention_cache)
         full = model(encoder_outputs=(states,), decoder_input_ids=target).logits[:, -1:]
         return (target[:, -1:], states, mask, *caches), full
@@ -786,7 +782,6 @@ def test_from_pretrained_rejects_corrupt_checkpoint(tmp_path, damage):
 # ----------------------------------------------------------------------------------------------------------- training
 
 
-@pytest.mark.filterwarnings("ignore:`gradient_checkpointing_enable` is deprecated")
 @pytest.mark.parametrize("use_reentrant", [True, False])
 def test_gradient_checkpointing_keeps_gradients_and_runs_layers_twice(use_reentrant):
     model = uneven_model(dropout=0.1).train()
@@ -798,7 +793,7 @@ def test_gradient_checkpointing_keeps_gradients_and_runs_layers_twice(use_reentr
     _, expected = loss_and_gradients(model, **inputs)
     assert set(runs.values()) == {1} and len(runs) == 5
     runs.clear()
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": use_reentrant})
+    model.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": use_reentrant})
     torch.manual_seed(1)
     _, checkpointed = loss_and_gradients(model, **inputs)
     assert set(runs.values()) == {2} and len(runs) == 5
@@ -936,7 +931,7 @@ def test_cached_decoding_matches_logits_of_full_target(make_cache, padding, impl
     for start, end in ((0, 3), (3, 4), (4, 5), (5, 7)):  # a prompt, single tokens, and several at once
         seen = mask[:, :end] if padding else None
         ids = target[:, start:end]
-        output = model(**encoder_side, decoder_input_ids=ids, decoder_attention_mask=seen, past_key_values=cache)
+        output = model(**encoder_side, decoder_input_ids=ids, decoder_attention_mask=seen, cache=cache)
         steps.append(output.logits)
     torch.testing.assert_close(torch.cat(steps, dim=1)[mask == 1], whole[mask == 1], atol=1e-5, rtol=1e-5)
 

@@ -150,12 +150,12 @@ def test_causal_lm_generates_equal_tokens_with_and_without_cache(
 def test_causal_lm_continues_text_from_cache(copies):
     model = tiny_model(VanillaTransformerForCausalLM, VanillaTransformerDecoderConfig)
     text = tokens(2, 7)
-    cache = model(text[:, :4], use_cache=True).past_key_values
+    cache = model(text[:, :4], use_cache=True).cache
     decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
     expected = model.generate(text, **decoding)
-    assert torch.equal(model.generate(text, past_key_values=cache, **decoding), expected)
+    assert torch.equal(model.generate(text, cache=cache, **decoding), expected)
     with pytest.raises(ValueError, match="`input_ids` must be the whole text"):
-        model.generate(text[:, :3], past_key_values=cache, **decoding)
+        model.generate(text[:, :3], cache=cache, **decoding)
 
 
 def test_causal_lm_does_not_see_future_tokens():

@@ -253,7 +253,7 @@ def test_linear_attention_cache_has_constant_size():
     model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="linear_attention")
     sizes = []
     for length in (1, 700):
-        cache = model(tokens(1, length), use_cache=True).past_key_values
+        cache = model(tokens(1, length), use_cache=True).cache
         sizes.append(sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers))
     assert sizes[0] == sizes[1]
 
@@ -267,7 +267,7 @@ def test_transfo_xl_segments_with_memory_match_full_sequence():
         tokens(2, 12),
     )
     memory = create_cache(model.config)
-    parts = [model(part, past_key_values=memory).logits for part in ids.split(4, dim=1)]
+    parts = [model(part, cache=memory).logits for part in ids.split(4, dim=1)]
     torch.testing.assert_close(torch.cat(parts, dim=1), model(ids).logits, atol=1e-5, rtol=1e-4)
 
 
@@ -277,7 +277,7 @@ def test_transfo_xl_trains_over_segments_with_detached_memory():
     for _ in range(3):
         ids = tokens(2, 4)
         model.zero_grad()
-        model(ids, labels=ids, past_key_values=memory).loss.backward()
+        model(ids, labels=ids, cache=memory).loss.backward()
     assert memory.layers[1].keys.shape == (2, 8, 16) and not memory.layers[1].keys.requires_grad
 
 
@@ -285,9 +285,9 @@ def test_transfo_xl_memory_carries_earlier_sentences():
     model = tiny_model(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
     source, target, memory = tokens(2, 5), tokens(2, 4), create_cache(model.config)
     alone = model(source, decoder_input_ids=target).logits
-    before = model(source, decoder_input_ids=target, past_key_values=memory).logits
+    before = model(source, decoder_input_ids=target, cache=memory).logits
     torch.testing.assert_close(before, alone)
-    after = model(source, decoder_input_ids=target, past_key_values=memory).logits
+    after = model(source, decoder_input_ids=target, cache=memory).logits
     assert not torch.allclose(after, alone, atol=1e-3)
     assert memory.layers[0].keys.shape[1] == 8
 
@@ -303,10 +303,10 @@ def test_generate_reads_transfo_xl_memory_without_changing_it(beams):
         return model.generate(source, **decoding, **options).logits[0]
 
     alone = first_logits()
-    model(source, decoder_input_ids=tokens(2, 9), past_key_values=memory)
+    model(source, decoder_input_ids=tokens(2, 9), cache=memory)
     kept = copy.deepcopy(memory)
-    found = first_logits(past_key_values=memory)
-    assert torch.equal(found, first_logits(past_key_values=memory))
+    found = first_logits(cache=memory)
+    assert torch.equal(found, first_logits(cache=memory))
     assert not torch.allclose(found, alone, atol=1e-2)
     assert torch.equal(memory.layers[0].keys, kept.layers[0].keys)
 
@@ -316,19 +316,19 @@ def test_generate_reads_transfo_xl_memory_without_changing_it(beams):
 def test_long_causal_lm_continues_text_from_cache(layer_type, copies):
     model = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type)
     text, memory = tokens(2, 9), create_cache(model.config)
-    model(text[:, :6], past_key_values=memory, use_cache=True)
+    model(text[:, :6], cache=memory, use_cache=True)
     decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
     expected = model.generate(text, **decoding)
-    assert torch.equal(model.generate(text, past_key_values=memory, **decoding), expected)
+    assert torch.equal(model.generate(text, cache=memory, **decoding), expected)
 
 
 def test_generate_rejects_text_that_cache_already_holds():
     model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention")
     text, memory = tokens(2, 9), create_cache(model.config)
-    model(text, past_key_values=memory)
+    model(text, cache=memory)
     for length in (9, 3):
         with pytest.raises(ValueError, match=rf"Got {length} tokens, but the cache holds 9\. Pass the whole text"):
-            model.generate(text[:, :length], past_key_values=memory, max_new_tokens=2)
+            model.generate(text[:, :length], cache=memory, max_new_tokens=2)
 
 
 def test_transfo_xl_memory_ignores_padding_of_earlier_sentences():
@@ -336,10 +336,10 @@ def test_transfo_xl_memory_ignores_padding_of_earlier_sentences():
     source, first, second = tokens(2, 5), tokens(2, 6), tokens(2, 4)
     first[1, 4:] = PAD
     memories = create_cache(model.config), create_cache(model.config)
-    model(source, decoder_input_ids=first, past_key_values=memories[0])
-    model(source[1:], decoder_input_ids=first[1:, :4], past_key_values=memories[1])
-    together = model(source, decoder_input_ids=second, past_key_values=memories[0]).logits[1:]
-    alone = model(source[1:], decoder_input_ids=second[1:], past_key_values=memories[1]).logits
+    model(source, decoder_input_ids=first, cache=memories[0])
+    model(source[1:], decoder_input_ids=first[1:, :4], cache=memories[1])
+    together = model(source, decoder_input_ids=second, cache=memories[0]).logits[1:]
+    alone = model(source[1:], decoder_input_ids=second[1:], cache=memories[1]).logits
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
 
 
@@ -415,19 +415,19 @@ def test_long_model_rejects_cache_of_other_layer_type(layer_type):
     other = create_cache(tiny_config(VanillaTransformerLongDecoderConfig, layer_types="lsh_attention"))
     wrong = DynamicCache() if layer_type != "full_attention" else other
     with pytest.raises(ValueError, match="must have layers of .*as `create_cache"):
-        model(tokens(1, 3), past_key_values=wrong)
+        model(tokens(1, 3), cache=wrong)
 
 
 def test_transfo_xl_rejects_left_padding_after_memory():
     model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention")
     memory, mask = create_cache(model.config), torch.tensor([[0, 1, 1]])
-    model(tokens(1, 3), past_key_values=memory)
+    model(tokens(1, 3), cache=memory)
     with pytest.raises(ValueError, match="must not begin with padding.*Pad on the right"):
-        model(tokens(1, 3), attention_mask=mask, past_key_values=memory)
+        model(tokens(1, 3), attention_mask=mask, cache=memory)
 
 
 def test_transfo_xl_rejects_memory_with_gradient_checkpointing():
     model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention").train()
-    model.gradient_checkpointing_enable()
-    with pytest.raises(ValueError, match="gradient_checkpointing_disable"):
-        model(tokens(1, 3), past_key_values=create_cache(model.config))
+    model.activation_checkpointing_enable()
+    with pytest.raises(ValueError, match="activation_checkpointing_disable"):
+        model(tokens(1, 3), cache=create_cache(model.config))

@@ -37,6 +37,6 @@ def test_save_pretrained_carries_only_the_modules_in_use(build, expected, tmp_pa
 def test_carried_code_names_the_release_of_transformers_that_it_needs(version, monkeypatch):
     spec = importlib.util.spec_from_file_location("carried", PACKAGE / "configuration_vanilla_transformer.py")
     monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
-    with pytest.raises(ImportError, match=rf"transformers>=5.23 is required .* found transformers=={version}\.$"):
+    with pytest.raises(ImportError, match=rf"transformers>=5.24 is required .* found transformers=={version}\.$"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    assert '"transformers>=5.23,' in (PACKAGE.parent / "setup.py").read_text()
+    assert '"transformers>=5.24,' in (PACKAGE.parent / "setup.py").read_text()

@@ -153,8 +153,8 @@ def test_linear_attn_implementation_with_cache_matches_full_sequence(tiny_config
     whole = model(source, decoder_input_ids=target).logits
     cache = None
     for place in range(6):
-        step = model(source, decoder_input_ids=target[:, place : place + 1], past_key_values=cache)
-        cache = step.past_key_values
+        step = model(source, decoder_input_ids=target[:, place : place + 1], cache=cache)
+        cache = step.cache
         torch.testing.assert_close(step.logits[:, 0], whole[:, place], atol=1e-5, rtol=1e-4)
     assert isinstance(cache.self_attention_cache, DynamicCache)
     shorter = model(source[1:, :3], decoder_input_ids=target[1:]).logits

@@ -66,11 +66,11 @@ def test_transfo_xl_attention_matches_pairwise_reference(length, seed, earlier):
     states = torch.randn(2, earlier + length, WIDTH, dtype=torch.float64, requires_grad=True)
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     if earlier:
-        attention(states[:, :earlier].detach(), past_key_values=memory)
+        attention(states[:, :earlier].detach(), cache=memory)
     tokens = torch.ones(states.shape[:2], dtype=torch.bool)
     context = torch.cat([states[:, :earlier].detach(), states[:, earlier:]], dim=1)
     expected = reference_attention(attention, states[:, earlier:], context, tokens)
-    found, probabilities = attention(states[:, earlier:], past_key_values=memory if earlier else None)
+    found, probabilities = attention(states[:, earlier:], cache=memory if earlier else None)
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
     assert probabilities.shape == (2, HEADS, length, earlier + length)
     inputs = [states, *attention.parameters()]
@@ -81,8 +81,8 @@ def test_transfo_xl_attention_matches_pairwise_reference(length, seed, earlier):
 def test_transfo_xl_memory_receives_no_gradient():
     attention, memory = random_attention(), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     first, second = torch.randn(2, 1, 3, WIDTH, dtype=torch.float64, requires_grad=True).unbind()
-    attention(first, past_key_values=memory)
-    output, _ = attention(second, past_key_values=memory)
+    attention(first, cache=memory)
+    output, _ = attention(second, cache=memory)
     assert torch.autograd.grad(output.sum(), [first], allow_unused=True) == (None,)
 
 
@@ -110,16 +110,16 @@ def test_transfo_xl_attention_over_segments_matches_full_sequence(pieces, seed):
     attention = random_attention(mem_len=sum(pieces), seed=seed)
     states = torch.randn(2, sum(pieces), WIDTH, dtype=torch.float64)
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
-    rows = [attention(part, past_key_values=memory)[0] for part in states.split(pieces, dim=1)]
+    rows = [attention(part, cache=memory)[0] for part in states.split(pieces, dim=1)]
     torch.testing.assert_close(torch.cat(rows, dim=1), attention(states)[0], atol=1e-10, rtol=1e-10)
 
 
 def test_transfo_xl_memory_keeps_last_mem_len_positions():
     attention, memory = random_attention(mem_len=4), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     states = torch.randn(1, 9, WIDTH, dtype=torch.float64)
-    attention(states[:, :6], past_key_values=memory)
+    attention(states[:, :6], cache=memory)
     assert torch.equal(memory.layers[0].keys, states[:, 2:6])
-    found, _ = attention(states[:, 6:], past_key_values=memory)
+    found, _ = attention(states[:, 6:], cache=memory)
     expected = attention(states[:, 2:])[0][:, 4:]
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
 
@@ -129,28 +129,28 @@ def test_transfo_xl_memory_moves_padding_before_tokens():
     states = torch.randn(1, 7, WIDTH, dtype=torch.float64)
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     padded = torch.cat([states[:, :4], torch.randn(1, 3, WIDTH, dtype=torch.float64)], dim=1)
-    attention(padded, torch.tensor([[1, 1, 1, 1, 0, 0, 0]]), past_key_values=memory)
-    found, _ = attention(states[:, 4:], past_key_values=memory)
+    attention(padded, torch.tensor([[1, 1, 1, 1, 0, 0, 0]]), cache=memory)
+    found, _ = attention(states[:, 4:], cache=memory)
     torch.testing.assert_close(found, attention(states)[0][:, 4:], atol=1e-12, rtol=1e-12)
 
 
 def test_transfo_xl_memory_repeats_reorders_and_resets():
     attention, memory = random_attention(), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     states = torch.randn(2, 3, WIDTH, dtype=torch.float64)
-    attention(states, past_key_values=memory)
+    attention(states, cache=memory)
     memory.batch_repeat_interleave(2)
     memory.reorder_cache(torch.tensor([3, 0]))
     assert torch.equal(memory.layers[0].keys, states[[1, 0]]) and memory.get_seq_length() == 3
     restart_positions(memory)
     assert memory.get_seq_length() == 0 and memory.layers[0].keys.shape[1] == 3
     memory.reset()
-    found, _ = attention(states[[1, 0]], past_key_values=memory)
+    found, _ = attention(states[[1, 0]], cache=memory)
     torch.testing.assert_close(found, attention(states[[1, 0]])[0])
 
 
 def test_transfo_xl_memory_rejects_crop():
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
-    random_attention()(torch.randn(1, 3, WIDTH, dtype=torch.float64), past_key_values=memory)
+    random_attention()(torch.randn(1, 3, WIDTH, dtype=torch.float64), cache=memory)
     with pytest.raises(ValueError, match="memory cannot remove tokens, got -1"):
         memory.crop(-1)
     assert not memory.is_croppable
@@ -169,7 +169,7 @@ def pre_norm_model(reversible=False):
 def test_transfo_xl_pre_norm_memory_holds_layer_inputs(reversible):
     model, memory = pre_norm_model(reversible), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     tokens = torch.randint(3, 11, (2, 6))
-    model(tokens, past_key_values=memory)
+    model(tokens, cache=memory)
     torch.testing.assert_close(memory.layers[0].keys, model.embed_tokens(tokens).detach())
 
 
@@ -182,7 +182,7 @@ def test_transfo_xl_pre_norm_memory_is_normalized_by_current_parameters(reversib
     model, memory = pre_norm_model(reversible), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     tokens = torch.randint(3, 11, (2, 9))
     layer = model.layers[0]  # its inputs are embeddings, which do not depend on the norm
-    model(tokens[:, :5], past_key_values=memory)
+    model(tokens[:, :5], cache=memory)
     with torch.no_grad():
         for parameter in layer.self_attn_layer_norm.parameters():
             parameter.normal_()
@@ -192,7 +192,7 @@ def test_transfo_xl_pre_norm_memory_is_normalized_by_current_parameters(reversib
     expected = reference_attention(layer.self_attn, normalized[:, 5:], normalized, mask)
     outputs = []
     layer.self_attn.register_forward_hook(lambda module, inputs, output: outputs.append(output[0]))
-    model(tokens[:, 5:], past_key_values=memory)
+    model(tokens[:, 5:], cache=memory)
     torch.testing.assert_close(outputs[0], expected, atol=1e-10, rtol=1e-10)
     parameters = list(layer.self_attn_layer_norm.parameters())  # gradients reach the norm through the memory too
     theirs, ours = (torch.autograd.grad(each.sin().sum(), parameters) for each in (expected, outputs[0]))

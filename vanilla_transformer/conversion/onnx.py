@@ -75,8 +75,8 @@ def _example_inputs(model: VanillaTransformerForConditionalGeneration) -> dict[s
     encoder_outputs = model.get_encoder()(**source)
     decoder_input_ids = torch.ones(batch_size, past_length, dtype=torch.long)
     step = {"encoder_outputs": encoder_outputs, "attention_mask": source["attention_mask"], "use_cache": True}
-    cache = model(**step, decoder_input_ids=decoder_input_ids).past_key_values
-    further = step | {"decoder_input_ids": decoder_input_ids[:, :1], "past_key_values": cache}
+    cache = model(**step, decoder_input_ids=decoder_input_ids).cache
+    further = step | {"decoder_input_ids": decoder_input_ids[:, :1], "cache": cache}
     return {
         ENCODER: (model.get_encoder(), source),
         DECODER: (model, step | {"decoder_input_ids": decoder_input_ids}),

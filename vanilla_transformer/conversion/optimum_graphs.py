@@ -28,7 +28,7 @@ _NAMES = {
     "attention_mask": "encoder_attention_mask",
     "decoder_input_ids": "input_ids",
 }
-_CACHE = re.compile(r"past_key_values\.(self|cross)_attention_cache\.layers\.(\d+)\.(key|value)s$")
+_CACHE = re.compile(r"cache\.(self|cross)_attention_cache\.layers\.(\d+)\.(key|value)s$")
 _STACKS = {"self": "decoder", "cross": "encoder"}
 _ENCODER_OUTPUT = "encoder_last_hidden_state"  # the decoder returns its input
 

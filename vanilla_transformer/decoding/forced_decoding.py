@@ -186,13 +186,13 @@ def decoder_logits(
     first = model(**source, decoder_input_ids=previous[:, :1], use_cache=True)
     if previous.shape[1] == 1:
         return first.logits
-    encoded, cache = BaseModelOutput(first.encoder_last_hidden_state), first.past_key_values
+    encoded, cache = BaseModelOutput(first.encoder_last_hidden_state), first.cache
     rest = model(
         input_ids=ids,
         attention_mask=mask,
         decoder_input_ids=previous[:, 1:],
         encoder_outputs=encoded,
-        past_key_values=cache,
+        cache=cache,
     )
     return torch.cat([first.logits, rest.logits], dim=1)
 

@@ -77,15 +77,14 @@ class OnnxModel(PaperGenerationMixin, PreTrainedModel):
         decoder_input_ids: torch.Tensor,
         encoder_outputs: Any,
         attention_mask: torch.Tensor,
-        past_key_values: Any = None,
+        cache: Any = None,
         **kwargs: Any,
     ) -> Any:
         """Return the logits of the next tokens, and the cache."""
         inputs = {"encoder_outputs": encoder_outputs, "attention_mask": attention_mask}
-        if past_key_values is None or past_key_values.get_seq_length() == 0:
+        if cache is None or cache.get_seq_length() == 0:
             return self._graphs[DECODER](**inputs, decoder_input_ids=decoder_input_ids)
-        cache = {"past_key_values": past_key_values}
-        return self._graphs[DECODER_WITH_PAST](**inputs, decoder_input_ids=decoder_input_ids, **cache)
+        return self._graphs[DECODER_WITH_PAST](**inputs, decoder_input_ids=decoder_input_ids, cache=cache)
 
 
 __all__ = ["DECODER", "DECODER_WITH_PAST", "ENCODER", "OnnxModel", "load_onnx"]

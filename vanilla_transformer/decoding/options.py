@@ -528,6 +528,11 @@ def declared_options() -> dict[str, Option]:
     }
 
 
+def options_of_pipeline() -> list[str]:
+    """Return the names of the options that the pipeline follows and `generate()` does not."""
+    return [each.name for each in declared_options().values() if not each.in_config]
+
+
 # --- Levels ---------------------------------------------------------------------------------------------------------
 
 # Options of a generation config that change no search, besides those that are declared.

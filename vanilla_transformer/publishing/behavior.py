@@ -126,8 +126,8 @@ def check_cache(model: Any, tokenizer: Any) -> str:
     past, steps = None, []
     for position in range(targets.shape[1]):
         step = {name: targets[:, position : position + 1]}
-        outputs = model(**inputs, **step, past_key_values=past, use_cache=True)
-        past = outputs.past_key_values
+        outputs = model(**inputs, **step, cache=past, use_cache=True)
+        past = outputs.cache
         steps.append(outputs.logits)
     return _require_close(
         _relative_difference(torch.cat(steps, dim=1), expected), "logits with a cache and without one differ"

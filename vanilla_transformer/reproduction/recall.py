@@ -64,8 +64,8 @@ def read_text(model: Any, ids: Tensor, labels: Tensor) -> Any:
     *earlier, last = ids.split(SEGMENT, dim=1)
     with torch.no_grad():
         for segment in earlier:
-            model.model(input_ids=segment, past_key_values=memory)
-    return model(input_ids=last, labels=labels[:, -last.shape[1] :], past_key_values=memory)
+            model.model(input_ids=segment, cache=memory)
+    return model(input_ids=last, labels=labels[:, -last.shape[1] :], cache=memory)
 
 
 def set_length(model: Any, length: int) -> None:

@@ -136,24 +136,24 @@ class RecurrentDecoder(RecurrentStack):
         attention_mask: Tensor | None = None,
         encoder_hidden_states: Any = None,
         encoder_attention_mask: Tensor | None = None,
-        past_key_values: RecurrentCache | None = None,
+        cache: RecurrentCache | None = None,
         inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """Decode target tokens `(B, T)`, given the encoder output `(B, S, D)` and its padding mask `(B, S)`."""
-        if use_cache and past_key_values is None:
-            past_key_values = RecurrentCache()
-        states = self.dropout(run("lower", self.lower, self.embed(input_ids, inputs_embeds), past_key_values))
+        if use_cache and cache is None:
+            cache = RecurrentCache()
+        states = self.dropout(run("lower", self.lower, self.embed(input_ids, inputs_embeds), cache))
         scores = self.query(states) @ encoder_hidden_states.transpose(1, 2) / self.config.d_model**0.5  # (B, T, S)
         if encoder_attention_mask is not None:
             scores = scores.masked_fill(encoder_attention_mask[:, None] == 0, torch.finfo(scores.dtype).min)
         weights = scores.softmax(dim=-1)
         found = self.join(torch.cat([states, weights @ encoder_hidden_states], dim=-1)).tanh()  # (B, T, D)
-        states = self.run_upper(self.dropout(found), past_key_values)
-        if past_key_values is not None:
-            past_key_values.length += states.shape[1]
-        return BaseModelOutputWithPastAndCrossAttentions(states, past_key_values, cross_attentions=(weights[:, None],))
+        states = self.run_upper(self.dropout(found), cache)
+        if cache is not None:
+            cache.length += states.shape[1]
+        return BaseModelOutputWithPastAndCrossAttentions(states, cache, cross_attentions=(weights[:, None],))
 
 
 class RecurrentModel(VanillaTransformerModel):

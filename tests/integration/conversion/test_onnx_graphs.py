@@ -118,7 +118,7 @@ def test_to_float16_keeps_the_types_of_inputs_and_outputs():
 
 @pytest.mark.parametrize("prefixes", [("", ""), ("input.", "output.")])
 def test_to_optimum_decoder_names_inputs_and_outputs_as_optimum_does(prefixes):
-    before, after = (f"{prefix}past_key_values." for prefix in prefixes)
+    before, after = (f"{prefix}cache." for prefix in prefixes)
     hidden, cache = "float[b, s, 16]", "float[b, 2, p, 8]"
     names = {
         "encoder_outputs.last_hidden_state": "encoder_hidden_states",

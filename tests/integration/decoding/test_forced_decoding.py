@@ -40,7 +40,7 @@ def continued(model, prompt, tokens):
     outputs, found = model(torch.tensor([seen]), use_cache=True), []
     for token in tokens:
         found.append(outputs.logits[0, -1].log_softmax(dim=-1)[token].item())
-        outputs = model(torch.tensor([[token]]), past_key_values=outputs.past_key_values, use_cache=True)
+        outputs = model(torch.tensor([[token]]), cache=outputs.cache, use_cache=True)
     return found
 
 

@@ -163,7 +163,7 @@ BROKEN_BEHAVIOR = {
         "in a padded batch and alone differ",
     ),
     "cached positions start at 0": (
-        lambda folder: replace(folder / MODELING, "past = past_key_values.get_seq_length() if", "past = 0 if"),
+        lambda folder: replace(folder / MODELING, "past = cache.get_seq_length() if", "past = 0 if"),
         "cache",
         "with a cache and without one differ",
     ),

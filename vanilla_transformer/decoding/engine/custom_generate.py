@@ -10,6 +10,7 @@ from transformers import GenerationConfig, LogitsProcessorList, MaxLengthCriteri
 from transformers.generation import EosTokenCriteria
 from transformers.modeling_outputs import BaseModelOutput
 
+from vanilla_transformer.decoding.options import options_of_pipeline
 from vanilla_transformer.generation_vanilla_transformer import (
     MaxNewTokensBeyondSource,
     PaperGenerationMixin,
@@ -21,7 +22,8 @@ from .engine import Engine, Hypothesis
 from .engine_pool import LENGTH_LIMITS, EnginePool
 from .supported_models import can_encode, fits_positions
 
-_INPUTS = {"input_ids", "inputs_embeds", "encoder_outputs", "attention_mask"}
+# Arguments that ask for no other search; `Seq2SeqTrainer` passes the labels.
+_INPUTS = {"input_ids", "inputs_embeds", "encoder_outputs", "attention_mask", "labels"}
 
 
 def find_search(
@@ -83,8 +85,12 @@ def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | Non
     call = {name: value for name, value in levels[0].items() if name not in _INPUTS.union(LENGTH_LIMITS)} | {
         "max_new_tokens": 1
     }
-    if getattr(call.get("past_key_values"), "is_of_call", False):
-        del call["past_key_values"]
+    if getattr(call.get("cache"), "is_of_call", False):
+        del call["cache"]
+    if not call.get("synced_gpus"):
+        call.pop("synced_gpus", None)
+    if any(closest([call, *levels[1:]], name) is not None for name in options_of_pipeline()):
+        return None  # the library refuses them
     return pool.find_for(model, [call, *levels[1:]])
 
 

@@ -91,7 +91,7 @@ def _read_prompts(model: Any, prompts: Sequence[Sequence[int]], length: int) -> 
     if type(decoder) is not VanillaTransformerDecoderModel:  # whose causal attention never sees padding after a prompt
         mask = to_device(torch.arange(ids.shape[1]) < lengths[:, None], device)  # (W, S)
     cache = decoder.create_cache()
-    outputs = decoder(input_ids=to_device(ids, device), attention_mask=mask, past_key_values=cache)
+    outputs = decoder(input_ids=to_device(ids, device), attention_mask=mask, cache=cache)
     places = torch.arange(len(prompts), device=device), to_device(lengths - 1, device)
     forms = [SELF_ATTENTIONS[type(layer.self_attn)] for layer in decoder.layers]
     read = [form.read_prompt(layer) for form, layer in zip(forms, cache.layers, strict=True)]

@@ -119,7 +119,7 @@ def test_generate_of_long_models_leaves_other_requests_to_the_library(decoded):
     late = sources(5, 11, left=True)
     assert torch.equal(model.generate(late), generate_by_library(model, late))
     cache = model.get_decoder().create_cache()
-    assert torch.equal(model.generate(tokens, past_key_values=cache), generate_by_library(model, tokens))
+    assert torch.equal(model.generate(tokens, cache=cache), generate_by_library(model, tokens))
     assert decoded == [] and cache.get_seq_length() > 0
 
 

@@ -163,7 +163,7 @@ def test_generate_leaves_positional_processors_and_streamers_to_the_library(deco
 
     class Words:
         def decode(self, ids, **options):
-            return " ".join(map(str, ids)) + "\n"
+            return " ".join(map(str, torch.tensor(ids).flatten().tolist())) + "\n"
 
     assert_generate_gives_tokens_of_library(model, tokens, streamer=TextStreamer(Words()), **OPTIONS)
     assert decoded == [] and capsys.readouterr().out
@@ -173,7 +173,7 @@ def test_generate_leaves_given_caches_and_embeddings_to_the_library(decoded):
     model, tokens = tiny_causal_lm(**FIELDS), torch.tensor([[7, 8, 9]])
     expected = generate_by_library(model, tokens, **OPTIONS)
     cache = model.model.create_cache()
-    assert torch.equal(model.generate(tokens, past_key_values=cache, **OPTIONS), expected)
+    assert torch.equal(model.generate(tokens, cache=cache, **OPTIONS), expected)
     assert cache.get_seq_length() > 0
     embeddings = model.model.embed_tokens(tokens)
     assert torch.equal(model.generate(inputs_embeds=embeddings, **OPTIONS), expected[:, 3:])

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _INPUTS = ("q_proj", "k_proj", "v_proj")  # self-attention projects one input three times
@@ -65,6 +66,8 @@ def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = No
     if module not in copied:
         if type(module) is nn.Linear:
             copied[module] = PackedLinear(cast(nn.Linear, module))
+        elif is_parametrized(module):  # computes its weights at each call
+            copied[module] = module
         else:
             copied[module] = copy.copy(module)
             children = {

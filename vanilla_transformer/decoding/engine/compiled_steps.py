@@ -9,6 +9,7 @@ another architecture, another version of torch or another processor is not found
 again.
 """
 
+import copy
 import io
 import os
 import shutil
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -165,6 +167,8 @@ class CompiledSteps:
             self._leaves_core = torch.get_num_threads() >= usable_cores() > 1
             try:
                 error = _run_worker(self.step, self._buffers, self._folder(kind).name, kind)
+            except Exception as problem:  # of a thread that nobody waits for
+                error = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
             finally:
                 self._leaves_core = False
         if error is None:
@@ -226,7 +230,7 @@ def _run_worker(step: nn.Module, buffers: SlotBuffers, name: str, kind: str) -> 
     The process outlives this one, so that the next one finds the package.
     """
     content = io.BytesIO()
-    torch.save((step, buffers.example(), buffers.dimensions(), torch.get_num_threads()), content)
+    torch.save((_without_hooks(step, {}), buffers.example(), buffers.dimensions(), torch.get_num_threads()), content)
     nice = shutil.which("nice")  # also while the worker imports torch
     process = subprocess.Popen(
         [
@@ -247,6 +251,16 @@ def _run_worker(step: nn.Module, buffers: SlotBuffers, name: str, kind: str) -> 
         os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})  # one core, also for the compilers it starts
     errors = process.communicate(content.getvalue())[1].decode(errors="replace").strip()
     return (errors.splitlines() or ["it was killed"])[-1] if process.returncode else None
+
+
+def _without_hooks(module: nn.Module, copied: dict[nn.Module, nn.Module]) -> nn.Module:
+    """Return a copy of a module without hooks: those by which the library records outputs cannot be pickled."""
+    if module not in copied:
+        bare: Any = copied.setdefault(module, copy.copy(module))
+        bare._forward_hooks, bare._forward_pre_hooks = OrderedDict(), OrderedDict()
+        children = {name: child and _without_hooks(child, copied) for name, child in module._modules.items()}
+        bare._modules = children
+    return copied[module]
 
 
 def _read_sources() -> str:

@@ -6,17 +6,21 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.modules import module as global_hooks
+from transformers.generation import GenerationMixin
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_managed_module
 from transformers.utils import output_capturing
 
-from vanilla_transformer.generation_vanilla_transformer import closest
+from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin, closest
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
 from .ensemble import Ensemble
 from .static_decoder import has_static_form, joined_linears
 
+# A class or a model that replaces one of them decodes in its own way.
+_METHODS = {"forward", "__call__", *vars(GenerationMixin), *vars(PaperGenerationMixin)} - {"save_pretrained"}
+_METHODS -= {name for name in _METHODS if name.startswith("__") and name != "__call__"}
 SUPPORTED = "an unchanged translation model or causal language model of this package"
 
 
@@ -47,7 +51,8 @@ def is_unchanged(model: Any) -> bool:
         model.config._attn_implementation in ("eager", "sdpa")
         and not (model.training or model.config.output_attentions or model.config.output_hidden_states)
         and not any(map(_is_hooked, modules))
-        and "generate" not in vars(model)
+        and not _replaces_method(model)
+        and not _replaces_method(model.model)
         and not hasattr(model, "hf_device_map")
         and not (model.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(model.device.type))
         and not _decodes_in_step_with_others(model)
@@ -56,7 +61,19 @@ def is_unchanged(model: Any) -> bool:
 
 def can_encode(model: Any) -> bool:
     """Tell whether an engine computes what the encoder of a supported model computes for a batch with padding."""
-    return not any(map(_is_hooked, submodules(model.get_encoder())))
+    encoder = model.get_encoder()
+    return not (_replaces_method(encoder) or any(map(_is_hooked, submodules(encoder))))
+
+
+def _replaces_method(module: nn.Module) -> bool:
+    """Tell whether a class outside this package, or the module itself, replaces a method that decodes."""
+    package, classes = __name__.partition(".")[0], type(module).__mro__
+    own = next((each for each in classes if each.__module__.partition(".")[0] == package), None)
+    if own is None or any(not _METHODS.isdisjoint(vars(each)) for each in classes[: classes.index(own)]):
+        return True
+    given = {name: value for name, value in vars(module).items() if name in _METHODS and hasattr(own, name)}
+    # PEFT puts a bound method back.
+    return any(getattr(value, "__func__", value) is not getattr(own, name) for name, value in given.items())
 
 
 def _is_hooked(module: Any) -> bool:

@@ -88,6 +88,7 @@ class PaperGenerationMixin(GenerationMixin):
     paper_parameters = ("length_penalty_type", "max_new_tokens_beyond_source")
     # The installed package sets this. It takes the arguments of a call and returns further ones, or None.
     fast_search: Callable[..., dict[str, Any] | None] | None = None
+    use_engine = True  # False: the library's own search decodes, also where the package is imported
 
     @torch.no_grad()
     def generate(
@@ -104,6 +105,7 @@ class PaperGenerationMixin(GenerationMixin):
         check_parameters(penalty_type, margin, closest(levels, "num_beams"))
         kwargs = {name: value for name, value in kwargs.items() if name not in self.paper_parameters}
         ids = inputs if inputs is not None else kwargs.get("input_ids")
+        check_rows(ids)
         kwargs |= _source_arguments(self.config, ids, kwargs)
         criteria, changes = StoppingCriteriaList(stopping_criteria or []), dict[str, Any]()
         if margin is not None:
@@ -112,7 +114,7 @@ class PaperGenerationMixin(GenerationMixin):
             criteria.append(limit)
             changes |= self._length_limit(int(limit.max_lengths.max()), prompt_length)
         search = None
-        if self.fast_search is not None:
+        if self.use_engine and self.fast_search is not None:
             search = self.fast_search(self, [levels[0] | changes, *levels[1:]], ids, logits_processor, criteria)
         by_library = search is None and kwargs.get("custom_generate") is None
         beams_of_library = by_library and (closest(levels, "num_beams") or 1) > 1
@@ -189,6 +191,11 @@ def closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
     limits = ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
     level = next((level for level in levels if any(level.get(name) is not None for name in limits)), dict[str, Any]())
     return level.get("max_new_tokens_beyond_source") if level.get("max_new_tokens") is None else None
+
+
+def check_rows(ids: torch.Tensor | None) -> None:
+    if ids is not None and (ids.dim() != 2 or len(ids) == 0):
+        raise ValueError(f"`input_ids` must have at least one row of tokens, got the shape {tuple(ids.shape)}.")
 
 
 def check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:

@@ -88,9 +88,10 @@ def accept_past_key_values(forward: Callable) -> Callable:
     """
     Let `forward` take its `cache` by the old name `past_key_values`, too.
 
-    PEFT's prefix tuning passes its prefix so, beside the empty cache of `generate()`, which the prefix then replaces.
+    PEFT's prefix tuning passes its prefix so, beside the cache of `generate()`. The prefix replaces an empty cache;
+    later it is ignored, as in the library.
     """
-    renamed = deprecate_kwarg("past_key_values", "5.40.0", new_name="cache", raise_if_both_names=True)(forward)
+    renamed = deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")(forward)
 
     @wraps(forward)
     def forward_with_cache(*args: Any, **kwargs: Any) -> Any:
@@ -400,6 +401,12 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
         except SafetensorError as error:
             source = f"the weights of {pretrained_model_name_or_path}"
             raise OSError(f"Cannot load {source}: a file is truncated or corrupt ({error}). Copy it again.") from error
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Load weights as `nn.Module` does; of tied ones, which files hold once, the other names may be missing."""
+        tied = {name: source for name, source in self.all_tied_weights_keys.items() if source in state_dict}
+        missing = {name: state_dict[source] for name, source in tied.items() if name not in state_dict}
+        return super().load_state_dict({**state_dict, **missing}, *args, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

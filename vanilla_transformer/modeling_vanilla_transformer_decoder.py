@@ -20,6 +20,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
+from .generation_vanilla_transformer import check_rows
 from .modeling_vanilla_transformer import (
     VanillaTransformerAttention,
     VanillaTransformerDecoder,
@@ -102,6 +103,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
     _pp_plan = {"lm_head": (["last_hidden_state"], ["logits"])}
     # The installed package sets this. It takes the arguments of a call and returns further ones, or None.
     fast_search: Callable[..., dict[str, Any] | None] | None = None
+    use_engine = True  # False: the library's own search decodes, also where the package is imported
 
     def __init__(self, config: VanillaTransformerDecoderConfig):
         super().__init__(config)
@@ -119,6 +121,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         inputs_embeds: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        shift_labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         **kwargs: Any,
@@ -132,6 +135,9 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
             labels (`torch.LongTensor` of shape `(batch_size, length)`):
                 Usually the `input_ids`, with -100 for positions to ignore. This method shifts them:
                 `labels[:, t + 1]` is the target of `logits[:, t]`.
+            shift_labels (`torch.LongTensor` of shape `(batch_size, length)`):
+                The targets of `logits` at the same positions, beside `labels`. Trainers that split a sequence over
+                processes shift the labels before.
             logits_to_keep (`int` or `torch.Tensor`):
                 Compute only the logits of that many last positions, or of the given positions; 0 for all.
             num_items_in_batch (`int` or `torch.Tensor`, among the keyword arguments):
@@ -160,7 +166,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         logits = self.lm_head(outputs.last_hidden_state[:, kept, :])  # (B, L, D) -> (B, L, V)
         loss = None
         if labels is not None:
-            loss = self.loss_function(logits, labels, logits.shape[-1], **kwargs)
+            loss = self.loss_function(logits, labels, logits.shape[-1], shift_labels=shift_labels, **kwargs)
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
@@ -193,13 +199,14 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         if inputs is not None:
             inputs, kwargs = None, kwargs | {"input_ids": inputs}
         prompt: Any = kwargs.get("input_ids")
+        check_rows(prompt)
         eos = generation_option(self, "eos_token_id", generation_config, kwargs)
         shortens = (cache is None or cache.get_seq_length() == 0) and ends_with(prompt, eos)
         if shortens:
             names = [name for name in ("input_ids", "attention_mask", "position_ids") if kwargs.get(name) is not None]
             kwargs |= {name: kwargs[name][:, :-1] for name in names}
         levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
-        search = self.fast_search(self, levels) if self.fast_search and not args else None
+        search = self.fast_search(self, levels) if self.use_engine and self.fast_search and not args else None
         if search is not None:
             kwargs |= search
         outputs = super().generate(inputs, generation_config, *args, **kwargs)

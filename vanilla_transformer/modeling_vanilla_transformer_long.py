@@ -338,6 +338,7 @@ class VanillaTransformerLongForConditionalGeneration(LongGenerationMixin, Vanill
     config_class = VanillaTransformerLongConfig
     model_class = VanillaTransformerLongModel
     _auto_class = "AutoModelForSeq2SeqLM"
+    _tp_plan: dict[str, str] = {}  # which the embedding that is tied to the head lacks, too
 
 
 class VanillaTransformerLongDecoderModel(LongDecoderStack, VanillaTransformerDecoderModel):
@@ -363,6 +364,7 @@ class VanillaTransformerLongForCausalLM(LongGenerationMixin, VanillaTransformerF
     config_class = VanillaTransformerLongDecoderConfig
     model_class = VanillaTransformerLongDecoderModel
     _auto_class = "AutoModelForCausalLM"
+    _tp_plan: dict[str, str] = {}
 
 
 __all__ = [

@@ -208,6 +208,10 @@ class LongTests:
 
     has_attentions = False
 
+    @unittest.skip("The test fills a `DynamicCache`; these models need the cache of `create_cache`.")
+    def test_bc_cache_name_forward(self):
+        pass
+
 
 class LinearTest(LongTests, VanillaTransformerTest):
     """Linear attention in the encoder, in the decoder and as cross-attention."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import transformers
 
 # Relative to the largest logit. Batches of another size sum in another order; nothing else may differ.
 _TOLERANCE = 1e-4
@@ -66,7 +67,11 @@ def find_task(architectures: Sequence[str] | None) -> tuple[str, str]:
 
 def names_of_checks(task: str) -> tuple[str, ...]:
     """Return the names of the checks of a model for `task`."""
-    absent = set() if task in ("translation", "text-generation") else {"causal mask", "cache", "generation"}
+    absent = (
+        set()
+        if task in ("translation", "text-generation")
+        else {"causal mask", "cache", "cached search", "generation"}
+    )
     return tuple(name for name in _CHECKS if name not in absent)
 
 
@@ -132,6 +137,30 @@ def check_cache(model: Any, tokenizer: Any) -> str:
     return _require_close(
         _relative_difference(torch.cat(steps, dim=1), expected), "logits with a cache and without one differ"
     )
+
+
+@torch.no_grad()
+def check_cached_search(model: Any, tokenizer: Any) -> str:
+    """Check that the installed transformers finds the same tokens and logits with a cache and without one.
+
+    A release that calls the cache by another name would decode every cached step as if it were the first one.
+    """
+    inputs = _make_inputs(model)
+    row = slice(None) if model.config.is_encoder_decoder else _longest_row()
+    call = {"attention_mask": inputs["attention_mask"][row], "do_sample": False, "return_dict_in_generate": True}
+    call |= {"output_logits": True, "min_new_tokens": _NEW_TOKENS, "max_new_tokens": _NEW_TOKENS}
+    uses_engine, model.use_engine = getattr(model, "use_engine", True), False
+    try:
+        cached, plain = (
+            model.generate(inputs["input_ids"][row], **call, num_beams=1, use_cache=use_cache)
+            for use_cache in (True, False)
+        )
+    finally:
+        model.use_engine = uses_engine
+    if not torch.equal(cached.sequences, plain.sequences):
+        raise CheckFailed(f"transformers {transformers.__version__} finds other tokens with a cache than without one")
+    difference = _relative_difference(torch.stack(cached.logits), torch.stack(plain.logits))
+    return _require_close(difference, "logits of `generate()` with a cache and without one differ")
 
 
 def check_tied_weights(model: Any, tokenizer: Any) -> str:
@@ -201,8 +230,7 @@ def check_generation(model: Any, tokenizer: Any) -> str:
         if getattr(generation, name) != getattr(model.config, name):
             raise CheckFailed(f"{name} is {getattr(generation, name)}, the model's is {getattr(model.config, name)}")
     inputs = _make_inputs(model)
-    row = slice(_SOURCE_LENGTHS.index(max(_SOURCE_LENGTHS)), None, len(_SOURCE_LENGTHS))  # one without padding
-    rows = slice(None) if model.config.is_encoder_decoder else row
+    rows = slice(None) if model.config.is_encoder_decoder else _longest_row()
     model.generate(inputs["input_ids"][rows], attention_mask=inputs["attention_mask"][rows], max_new_tokens=2)
     return f"beam {generation.num_beams or 1}, length penalty {generation.length_penalty}"
 
@@ -211,6 +239,7 @@ _CHECKS = {
     "causal mask": check_causal_mask,
     "padding": check_padding,
     "cache": check_cache,
+    "cached search": check_cached_search,
     "tied weights": check_tied_weights,
     "positions": check_positions,
     "tokenizer": check_tokenizer,
@@ -252,6 +281,11 @@ def _make_inputs(model: Any) -> dict[str, torch.Tensor]:
     return inputs | {"decoder_input_ids": targets}
 
 
+def _longest_row() -> slice:
+    """Return the row of [`_make_inputs`] without padding."""
+    return slice(_SOURCE_LENGTHS.index(max(_SOURCE_LENGTHS)), None, len(_SOURCE_LENGTHS))
+
+
 def _relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
     """Return the largest absolute difference, divided by the largest expected value if that exceeds 1."""
     return float((actual - expected).abs().max() / expected.abs().max().clamp(min=1.0))
@@ -269,7 +303,6 @@ def check_loading(folder: str, loaded: dict[str, Any]) -> str:
     Args:
         loaded: Gets the loaded "model", "tokenizer" and "task", and for translation the "pipeline".
     """
-    import transformers
     from transformers import AutoConfig, AutoModel, AutoTokenizer, pipeline
 
     try:

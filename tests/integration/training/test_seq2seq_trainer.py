@@ -1,10 +1,12 @@
 """Transformers' `Seq2SeqTrainer` on a saved checkpoint, without and with the paper's batches and schedule."""
 
 import json
+import logging
 
 import datasets
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 from transformers import (
     AutoModelForSeq2SeqLM,
@@ -17,6 +19,7 @@ from transformers import (
 
 from tests.sweeps import sample
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
+from vanilla_transformer.decoding.engine import engine_pool
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.lr_scheduler import noam_lambda
 from vanilla_transformer.training.seq2seq_trainer import (
@@ -326,3 +329,45 @@ def test_token_budget_trainer_resumes_bit_for_bit(folder, rows, tmp_path, stop, 
     assert logged(resumed, "learning_rate") == logged(straight, "learning_rate")
     for (name, ours), theirs in zip(resumed.model.named_parameters(), straight.model.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, atol=0.0, rtol=0.0, msg=name)
+
+
+@pytest.mark.filterwarnings("error::FutureWarning")
+def test_stock_trainer_predicts_by_the_engine_and_loads_the_best_model_without_a_warning(
+    folder, rows, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    found = []
+    find = engine_pool.EnginePool.find
+    monkeypatch.setattr(
+        engine_pool.EnginePool, "find", lambda self, *a, **k: found.append(find(self, *a, **k)) or found[-1]
+    )
+    model, tokenizer = load(folder)
+    options = {"predict_with_generate": True, "generation_max_length": 12, "generation_num_beams": 2}
+    options |= {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
+    arguments = Seq2SeqTrainingArguments(
+        tmp_path / "run", max_steps=2, load_best_model_at_end=True, **(QUIET | options), learning_rate=0.01
+    )
+    trainer = Seq2SeqTrainer(
+        model,
+        arguments,
+        train_dataset=rows,
+        eval_dataset=rows[:6],
+        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
+    )
+    with caplog.at_level(logging.WARNING):
+        trainer.train()
+    predictions = trainer.predict(rows[:6]).predictions
+    assert found and all(engine is not None for engine in found)
+    assert "missing keys" not in caplog.text
+    model.use_engine = False
+    assert (trainer.predict(rows[:6]).predictions == predictions).all()
+
+
+def test_state_dict_without_tied_weights_loads(tiny_model, tmp_path):
+    tiny_model.save_pretrained(tmp_path)
+    other = type(tiny_model)(tiny_model.config)
+    result = other.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert not result.missing_keys and other.lm_head.weight is other.get_input_embeddings().weight
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in tiny_model.state_dict().items())
+    with pytest.raises(RuntimeError, match="Missing key.*fc1"):
+        other.load_state_dict({name: value for name, value in other.state_dict().items() if "fc1" not in name})

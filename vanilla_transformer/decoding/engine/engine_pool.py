@@ -45,7 +45,7 @@ class EnginePool:
             check_precision(precision)
         self.precision, self.compile = precision, compile
         self._engines = OrderedDict[Any, Engine]()
-        self._places: Any = None  # of the weights in memory
+        self._places: Any = None  # the modules, their classes, and where their weights are
         self._sums = torch.empty(0)
         self._precision = "float32"
         self._model: Any = None
@@ -102,8 +102,10 @@ class EnginePool:
 
     def _follow(self, model: Any, precision: str) -> None:
         """Forget the engines of other weights, since engines copy some or all of them."""
-        weights = [weight for each in submodules(model) for weight in each._parameters.values() if weight is not None]
-        places, sums = (model, [weight.data_ptr() for weight in weights]), weight_sums(weights)
+        modules = submodules(model)
+        weights = [weight for each in modules for weight in each._parameters.values() if weight is not None]
+        places = modules, [*map(type, modules)], [weight.data_ptr() for weight in weights]
+        sums = weight_sums(weights)
         if places != self._places or not torch.equal(sums, self._sums):
             self._engines.clear()
             self._places, self._sums = places, sums

@@ -1,0 +1,166 @@
+"""Every option of `generate()` changes its answer as the library's own search does, or is refused."""
+
+import pytest
+import torch
+from transformers import CompileConfig, GenerationConfig, WatermarkingConfig
+
+from tests.tiny import tiny_model
+from vanilla_transformer.decoding.options import declared_options
+
+SOURCE = torch.tensor([[5, 6, 7, 8, 9, 2], [10, 11, 2, 0, 0, 0]])
+PLAIN = {"max_new_tokens": 8, "num_beams": 4, "length_penalty_type": "power", "length_penalty": 1.0}
+GREEDY = {"num_beams": 1}
+SAMPLE = {"do_sample": True, "num_beams": 1, "top_k": 0}
+ASSISTED = {"num_beams": 1, "max_new_tokens": 8}
+# A value of each option that changes the answer or raises, and the further options that it needs.
+CHANGING = {
+    "max_length": (4, {"max_new_tokens": None}),
+    "max_new_tokens": (3, {}),
+    "min_length": (9, {"eos_token_id": [2, *range(60)]}),
+    "min_new_tokens": (8, {"eos_token_id": [2, *range(60)]}),
+    "early_stopping": (True, {"eos_token_id": [2, *range(3, 60)], "length_penalty": 5.0}),
+    "max_time": (1e-9, {}),
+    "stop_strings": (["a"], {}),
+    "do_sample": (True, GREEDY),
+    "num_beams": (2, {"return_dict_in_generate": True, "output_scores": True}),
+    "temperature": (5.0, SAMPLE),
+    "top_k": (1, {"do_sample": True, "num_beams": 1}),
+    "top_p": (0.01, SAMPLE),
+    "min_p": (0.9, SAMPLE),
+    "top_h": (0.1, SAMPLE),
+    "typical_p": (0.01, SAMPLE),
+    "epsilon_cutoff": (0.9, SAMPLE),
+    "eta_cutoff": (0.9, SAMPLE),
+    "repetition_penalty": (20.0, {}),
+    "encoder_repetition_penalty": (50.0, {}),
+    "length_penalty": (-5.0, {"eos_token_id": [2, *range(30)]}),
+    "no_repeat_ngram_size": (1, {}),
+    "bad_words_ids": ("first tokens", {}),
+    "forced_bos_token_id": (7, {}),
+    "forced_eos_token_id": (2, {}),
+    "exponential_decay_length_penalty": ((1, 50.0), {}),
+    "suppress_tokens": ("first tokens", {}),
+    "begin_suppress_tokens": ("first tokens", {}),
+    "sequence_bias": ({(7,): 50.0}, {}),
+    "token_healing": (True, {}),
+    "guidance_scale": (3.0, {}),
+    "watermarking_config": (WatermarkingConfig(bias=9.0), {}),
+    "num_return_sequences": (2, {}),
+    "output_attentions": (True, {"return_dict_in_generate": True}),
+    "output_hidden_states": (True, {"return_dict_in_generate": True}),
+    "output_scores": (True, {"return_dict_in_generate": True}),
+    "output_logits": (True, {"return_dict_in_generate": True}),
+    "return_dict_in_generate": (True, {}),
+    "pad_token_id": (11, {"eos_token_id": [2, *range(30)]}),
+    "eos_token_id": ([2, *range(60)], {}),
+    "encoder_no_repeat_ngram_size": (1, {"sequence_bias": {(5,): 99.0}}),
+    "decoder_start_token_id": (9, {}),
+    "assistant_early_exit": (1, GREEDY),
+    "low_memory": (True, {"penalty_alpha": 0.5}),
+    "penalty_alpha": (0.6, {"num_beams": 1, "top_k": 4}),
+    "dola_layers": ("high", GREEDY),
+    "constraints": ([object()], {}),
+    "force_words_ids": ([[7]], {}),
+    "max_matching_ngram_size": (-1, {"num_beams": 1, "prompt_lookup_num_tokens": 2}),
+    "use_mtp": (True, GREEDY),
+}
+# How the library computes, not what; or what it does not read in this search.
+SAME_ANSWER = {
+    "use_cache": False,
+    "cache_implementation": "static",
+    "prompt_lookup_num_tokens": 2,
+    "max_cache_len": 64,
+    "cache_config": {},
+    "renormalize_logits": True,
+    "remove_invalid_values": True,
+    "disable_compile": True,
+    "compile_config": CompileConfig(),
+    "prefill_chunk_size": 2,
+    "bos_token_id": 7,  # the start symbol is given
+    "is_assistant": True,
+    "num_assistant_tokens": 3,
+    "num_assistant_tokens_schedule": "constant",
+    "assistant_confidence_threshold": 0.9,
+    "assistant_lookbehind": 3,
+    "target_lookbehind": 3,
+    "assistant_ensemble_weight": 0.5,
+    "speculation_type": "invented",
+    "continuous_batching_config": None,
+    "transformers_version": "5.0.0",
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = tiny_model(seed=1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    return model
+
+
+def answer(model, use_engine, as_config=False, **options):
+    """Return what `generate()` answers as comparable values, or the error that it raises."""
+    model.use_engine = use_engine
+    options = PLAIN | options
+    if as_config:
+        config = GenerationConfig(**vars(model.generation_config) | {"max_new_tokens_beyond_source": None} | options)
+        options = {"generation_config": config}
+    torch.manual_seed(0)
+    try:
+        found = model.generate(SOURCE, **options)
+    except Exception as error:
+        return type(error)
+    finally:
+        model.use_engine = True
+    if isinstance(found, torch.Tensor):
+        return found.tolist()
+    return {"sequences": found.sequences.tolist(), "fields": sorted(name for name in found if name != "cache")}
+
+
+def given(model, name):
+    value, further = CHANGING[name]
+    if value == "first tokens":
+        first = sorted({row[1] for row in answer(model, False)})
+        value = [[token] for token in first] if name == "bad_words_ids" else first
+    return {name: value}, further
+
+
+@pytest.mark.parametrize("as_config", [False, True], ids=["keyword", "config"])
+@pytest.mark.parametrize("name", CHANGING)
+def test_option_of_the_library_changes_the_answer_as_in_the_library_or_is_refused(model, name, as_config):
+    option, further = given(model, name)
+    found = answer(model, True, as_config, **further, **option)
+    expected = answer(model, False, as_config, **further, **option)
+    assert found == expected
+    without = answer(model, True, as_config, **{key: value for key, value in further.items() if key != name})
+    assert isinstance(found, type) or found != without
+
+
+@pytest.mark.parametrize("name", SAME_ANSWER)
+def test_option_of_the_library_that_changes_no_answer_is_as_in_the_library(model, name):
+    option = {name: SAME_ANSWER[name]}
+    assert answer(model, True, **option) == answer(model, False, **option)
+
+
+def test_every_option_of_the_installed_library_is_tried():
+    names = {name for name in vars(GenerationConfig()) if not name.startswith("_")}
+    assert names <= CHANGING.keys() | SAME_ANSWER.keys() | declared_options().keys()
+
+
+# Options of our own `generate()`, with a value that changes the answer.
+OWN = {
+    "length_penalty_type": ("wu", {"eos_token_id": [2, *range(3, 60)]}),
+    "diversity_penalty": (9.0, {"num_beam_groups": 2}),
+    "num_beam_groups": (2, {"diversity_penalty": 9.0}),
+    "max_new_tokens_beyond_source": (0, {"max_new_tokens": None}),
+    "coverage_penalty": (9.0, {}),
+    "prefix_bias": (0.5, {}),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in declared_options() if name not in CHANGING])
+def test_declared_option_changes_the_answer_of_generate_or_is_refused(model, name):
+    value, further = OWN.get(name, ("anything", {}))
+    found = answer(model, True, **further, **{name: value})
+    assert isinstance(found, type) or found != answer(model, True, **further)

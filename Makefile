@@ -75,7 +75,7 @@ test-newest: $(READY_DEV) ## Models, search, pipeline, trainers and tokenizer wi
 	$(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --no-deps torch
 	$(INSTALL_NEWEST) --constraint constraints.txt --editable ".[test]"
-	$(INSTALL_NEWEST) --upgrade $(LIBRARIES)
+	$(INSTALL_NEWEST) $(LIBRARIES:%=--upgrade-package %) $(LIBRARIES)
 	$(INSTALL_NEWEST) --upgrade --torch-backend cpu torch || echo "Without a newer CPU build of torch."
 	$(BIN)/uv pip list --python $(NEWEST)/bin/python | grep -E "^($(subst $(SPACE),|,$(LIBRARIES))|torch) "
 	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) $(NEWEST_TESTS)

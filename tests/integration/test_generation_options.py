@@ -148,7 +148,7 @@ def test_every_option_of_the_installed_library_is_tried():
     assert names <= CHANGING.keys() | SAME_ANSWER.keys() | declared_options().keys()
 
 
-# Options of our own `generate()`, with a value that changes the answer.
+# The package's options of `generate()`, with a value that changes the answer.
 OWN = {
     "length_penalty_type": ("wu", {"eos_token_id": [2, *range(3, 60)]}),
     "diversity_penalty": (9.0, {"num_beam_groups": 2}),

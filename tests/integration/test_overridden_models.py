@@ -1,4 +1,4 @@
-"""An engine decodes only what a model does not override, and notices every change of its weights."""
+"""An engine decodes models that override nothing, and notices every change of their weights."""
 
 import logging
 

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -17,6 +19,7 @@ from transformers import (
 )
 
 from tests.forked import run_python
+from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
@@ -447,6 +450,17 @@ def test_batch_decode_skips_tokens_that_a_user_added(tmp_path):
     assert tokenizer.batch_decode([row, row], skip_special_tokens=True) == [tokenizer.decode(row, True)] * 2
     assert "<mask>" not in tokenizer.decode(row, True)
     assert "<mask>" in tokenizer.batch_decode([row])[0]
+
+
+def test_tokenizer_loads_without_code_and_without_a_question(tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    program = "import sys; sys.modules['vanilla_transformer'] = None; from transformers import AutoTokenizer; "
+    program += f"print(AutoTokenizer.from_pretrained({str(tmp_path)!r}, trust_remote_code=False)('man')['input_ids'])"
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        printed = process.stdout.read()  # an open standard input: a question would wait
+    assert printed == f"{tiny_tokenizer()('man')['input_ids']}\n"
 
 
 def test_backend_is_not_used_for_tokenizers_with_another_state_or_call():

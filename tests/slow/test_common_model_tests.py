@@ -50,7 +50,7 @@ NOT_FOR_THIS_ARCHITECTURE = {
     "does not have a TP plan": "LSH attention shares keys with queries; Transformer-XL attention adds a projection.",
     "neither causal_lm_class nor": "Those tests feed a decoder-only model. Our test with two processes is "
     "`test_tensor_parallel_logits_match_single_process`.",
-    "need the cache of|Do not take a cache": "Long models have caches of their own, and an encoder has none. "
+    "need the cache of|Do not take a cache": "Long models have other caches, and an encoder has none. "
     "`tests/integration/test_cached_search.py` covers the old name of the cache.",
     "embeds both sides|expects the target vocabulary": "Explained in `common_model_tests.py`: separate vocabularies.",
 }

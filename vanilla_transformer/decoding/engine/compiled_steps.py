@@ -167,7 +167,7 @@ class CompiledSteps:
             self._leaves_core = torch.get_num_threads() >= usable_cores() > 1
             try:
                 error = _run_worker(self.step, self._buffers, self._folder(kind).name, kind)
-            except Exception as problem:  # of a thread that nobody waits for
+            except Exception as problem:  # no one waits for this thread
                 error = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
             finally:
                 self._leaves_core = False

@@ -167,6 +167,15 @@ BROKEN_BEHAVIOR = {
         "cache",
         "with a cache and without one differ",
     ),
+    "generate() loses the cache": (
+        lambda folder: replace(
+            folder / MODELING,
+            "        mask = kwargs.get(",
+            "        kwargs.pop('cache', None)\n        mask = kwargs.get(",
+        ),
+        "cached search",
+        "finds other tokens with a cache than without one",
+    ),
     "ties by copying": (
         lambda folder: replace(folder / MODELING, TIED, "self._tied_weights_keys = {}"),
         "tied weights",

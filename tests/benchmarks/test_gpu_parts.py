@@ -79,4 +79,4 @@ def test_bench_gpu_names_a_release_that_is_too_old():
     command = f"{older}; import runpy; runpy.run_module('benchmarks.bench_gpu', run_name='__main__')"
     ended = bench_gpu.subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 1 and ended.stderr.count("\n") == 1
-    assert "must have transformers>=5.23,<6, but has transformers 4.57.1. Install it" in ended.stderr
+    assert "must have transformers>=5.24,<5.25, but has transformers 4.57.1. Install it" in ended.stderr

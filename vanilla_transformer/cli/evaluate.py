@@ -45,6 +45,7 @@ _EVALUATE_MAIN = [
     "hypotheses",
     "compare_with",
     "paper_bleu",
+    "tokenize",
     "metric",
     "output_file",
     "json",
@@ -77,6 +78,13 @@ class _TestSetArguments:
             "nargs": "?",
             "const": "de",
             "help": "Add the paper's BLEU (Moses tokens, compounds split) for this target language, by default de.",
+        },
+    )
+    tokenize: str | None = field(
+        default=None,
+        metadata={
+            "help": "Tokens of BLEU, by their name in sacreBLEU, such as zh, char or flores200. By default the script "
+            "of the references chooses them."
         },
     )
     metric: list[str] | None = field(
@@ -128,6 +136,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         further_models(options),
         options.precision,
         parse_workers(options.workers),
+        options.tokenize,
     )
     if found is not None:  # on the main process
         if options.output_file is not None:
@@ -185,7 +194,7 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         check_precision(options.precision)
     if parse_workers(options.workers) != 1 and process_state().num_processes > 1:
         raise ValueError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
-    corpus_metrics(options.paper_bleu)
+    corpus_metrics(paper_language=options.paper_bleu, tokenize=options.tokenize)
 
 
 _DIRECTIONS_MAIN = ("text", "directions", "json", "precision", "num_beams")  # the flags that `--help` shows

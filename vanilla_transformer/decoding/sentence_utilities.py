@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.metrics.helpers import extract_all_char_ngrams, extract_word_ngrams
-from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+from vanilla_transformer.text.scripts import bleu_tokenizer
 
 
 def pairwise_utilities(texts: Sequence[str], utility: str) -> np.ndarray:
@@ -39,7 +40,7 @@ def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
 
 def pairwise_bleu(texts: Sequence[str]) -> np.ndarray:
     """Return the BLEU of each text, with each one as reference and without orders that it lacks, `(K, K)`."""
-    tokenize = Tokenizer13a()
+    tokenize = BLEU(tokenize=bleu_tokenizer(texts)).tokenizer
     words = [tokenize(text.rstrip()).split() for text in texts]
     lengths = [len(each) for each in words]
     found = [_matches([extract_word_ngrams(each, order) for each in words]) for order in range(1, 5)]

@@ -1,7 +1,7 @@
 """Translate a test set on all processes, and score it with BLEU, chrF and the paper's BLEU."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.device_utils import process_state
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.scripts import bleu_tokenizer
 
 from .named_metrics import OWN_METRICS, Metric, load_metric
 
@@ -141,12 +142,12 @@ class PaperScores(NamedTuple):
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
-    """Compute cased corpus BLEU (13a tokens) and chrF2 of detokenized text.
+    """Compute cased corpus BLEU and chrF2 of detokenized text. [`bleu_tokenizer`] chooses the tokens of BLEU.
 
     Raises:
         ValueError: there are no sentences, or the numbers of hypotheses and references differ.
     """
-    return Scores(**_score_all(corpus_metrics(), hypotheses, references))
+    return Scores(**_score_all(corpus_metrics(references), hypotheses, references))
 
 
 def score_paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "de") -> PaperScores:
@@ -219,15 +220,33 @@ def evaluator_for(best_metric: str) -> Callable[..., dict[str, Any]]:
     return partial(validation_scores, metrics=metrics)
 
 
-def corpus_metrics(paper_language: str | None = None) -> dict[str, SacreMetric]:
+def corpus_metrics(
+    references: Iterable[str] = (), paper_language: str | None = None, tokenize: str | None = None
+) -> dict[str, SacreMetric]:
     """Return sacreBLEU metrics by name: `bleu`, `chrf`, and with a language `paper_bleu` and `tokenized_bleu`.
 
+    Args:
+        references: The references, whose script chooses the tokens of BLEU.
+        tokenize: The name of sacreBLEU's tokenizer instead.
+
     Raises:
-        ValueError: the language is not supported.
+        ValueError: the language is not supported, or the tokenizer is unknown or not installed.
         OSError: sacremoses is not installed.
     """
-    metrics: dict[str, SacreMetric] = {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF()}
+    metrics: dict[str, SacreMetric] = {"bleu": _bleu(tokenize or bleu_tokenizer(references))}
+    metrics["chrf"] = sacrebleu.CHRF()
     return metrics if paper_language is None else metrics | _paper_metrics(paper_language)
+
+
+def _bleu(tokenize: str) -> sacrebleu.BLEU:
+    if tokenize not in sacrebleu.BLEU.TOKENIZERS:
+        names = ", ".join(sorted(sacrebleu.BLEU.TOKENIZERS))
+        raise ValueError(f"The tokenizer of BLEU must be one of {names}, got {tokenize!r}.")
+    try:
+        return sacrebleu.BLEU(tokenize=tokenize)
+    except (ImportError, RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"The tokenizer {tokenize} of sacreBLEU does not work: {reason}") from error
 
 
 def check_same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:
@@ -265,7 +284,7 @@ def count_ngrams(hypotheses: Sequence[str], references: Sequence[str]) -> np.nda
         ValueError: there are no sentences, or the numbers of hypotheses and references differ.
     """
     check_same_length(hypotheses, references)
-    metric = sacrebleu.BLEU(effective_order=True)
+    metric = sacrebleu.BLEU(effective_order=True, tokenize=bleu_tokenizer(references))
     scores = (metric.sentence_score(*pair) for pair in zip(hypotheses, ([each] for each in references), strict=True))
     return np.array([[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in scores])
 

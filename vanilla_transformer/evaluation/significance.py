@@ -38,7 +38,11 @@ class SystemComparison(NamedTuple):
 
 
 def estimate_scores(
-    hypotheses: Sequence[str], references: Sequence[str], paper_language: str | None = None, samples: int = 1000
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    paper_language: str | None = None,
+    samples: int = 1000,
+    tokenize: str | None = None,
 ) -> dict[str, Estimate]:
     """Estimate the scores of `corpus_metrics` with confidence intervals from `samples` bootstrap resamples.
 
@@ -48,7 +52,7 @@ def estimate_scores(
         OSError: `paper_language` is given, but sacremoses is not installed.
     """
     check_same_length(hypotheses, references)
-    metrics = corpus_metrics(paper_language)
+    metrics = corpus_metrics(references, paper_language, tokenize)
     return {name: _resample([hypotheses], references, metric, samples)[0][0] for name, metric in metrics.items()}
 
 
@@ -58,6 +62,7 @@ def compare_systems(
     references: Sequence[str],
     paper_language: str | None = None,
     samples: int = 1000,
+    tokenize: str | None = None,
 ) -> dict[str, SystemComparison]:
     """Compare two systems' translations of a test set by sacreBLEU's paired bootstrap resampling (Koehn, 2004).
 
@@ -65,7 +70,7 @@ def compare_systems(
     """
     check_same_length(hypotheses, references)
     check_same_length(baseline, references)
-    metrics = corpus_metrics(paper_language)
+    metrics = corpus_metrics(references, paper_language, tokenize)
     return {name: _compare(hypotheses, baseline, references, metric, samples) for name, metric in metrics.items()}
 
 
@@ -189,18 +194,20 @@ def build_report(
     paper_language: str | None = None,
     samples: int = 1000,
     metrics: Mapping[str, float] | None = None,
+    tokenize: str | None = None,
 ) -> Report:
     """Score `hypotheses` and, if given, compare them with the translations of a `baseline` system.
 
     Args:
         metrics: Values of further metrics, which the report shows as they are.
+        tokenize: Name of sacreBLEU's tokenizer for BLEU, by default that of the references' script.
 
     Raises the errors of `estimate_scores`.
     """
     if baseline is None:
-        estimates = estimate_scores(hypotheses, references, paper_language, samples)
+        estimates = estimate_scores(hypotheses, references, paper_language, samples, tokenize)
         return Report(len(references), samples, estimates, {}, metrics or {})
-    comparisons = compare_systems(hypotheses, baseline, references, paper_language, samples)
+    comparisons = compare_systems(hypotheses, baseline, references, paper_language, samples, tokenize)
     estimates = {name: one.system for name, one in comparisons.items()}
     return Report(len(references), samples, estimates, comparisons, metrics or {})
 

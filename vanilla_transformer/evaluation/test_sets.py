@@ -46,6 +46,7 @@ def evaluate_test_set(
     further_models: Mapping[str, Any] | None = None,
     precision: str | None = None,
     workers: int | str = 1,
+    tokenize: str | None = None,
 ) -> Evaluation | None:
     """
     Score the translations of a test set, whose files are aligned line by line.
@@ -61,7 +62,7 @@ def evaluate_test_set(
         baseline: File of the translations with which these are compared. By default, a glossary is compared with the
             same model without it.
         metrics: `loss`, and further metrics by name, see [`load_metric`].
-        paper_language, samples: See [`build_report`].
+        paper_language, samples, tokenize: See [`build_report`].
         search: Keyword arguments of the pipeline.
         further_models: An ensemble or a reranker, see [`TranslationPipeline`].
         precision, workers: See [`open_pipeline`].
@@ -97,7 +98,7 @@ def evaluate_test_set(
         )
     if not process_state().is_main_process:
         return None
-    report = build_report(translations, references, others, paper_language, samples, values)
+    report = build_report(translations, references, others, paper_language, samples, values, tokenize)
     if sources and search.get("glossary") is not None:
         report = add_term_use(report, search["glossary"], sources, translations, others)
     return Evaluation(sources, references, translations, report)

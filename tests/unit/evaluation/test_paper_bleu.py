@@ -99,7 +99,7 @@ def test_moses_bleu_keeps_periods_of_the_language_abbreviations():
 @pytest.mark.parametrize("language", ["xx", "german", "fi"])
 def test_corpus_metrics_refuses_languages_without_moses_rules(language):
     with pytest.raises(ValueError, match=f"de, .*got '{language}'"):
-        corpus_metrics(language)
+        corpus_metrics(paper_language=language)
 
 
 def test_paper_bleu_without_sacremoses_names_the_extra(monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 import sacrebleu
 
-from vanilla_transformer.evaluation.scores import score, translate_and_score
+from vanilla_transformer.evaluation.scores import corpus_metrics, score, translate_and_score
 
 HYPOTHESES = ["Ein Mann schläft auf dem Sofa.", "Zwei Hunde laufen schnell."]
 REFERENCES = ["Ein Mann schläft auf einem Sofa.", "Zwei Hunde rennen schnell."]
@@ -21,6 +21,39 @@ def test_score_has_sacrebleu_signatures():
     assert "case:mixed" in scores.bleu_signature and "tok:13a" in scores.bleu_signature
     assert f"version:{sacrebleu.__version__}" in scores.bleu_signature
     assert "nc:6" in scores.chrf_signature
+
+
+LINES = {
+    "zh": ("两只狗在绿色的草地上奔跑。", "zh"),
+    "th": ("สุนัขสองตัวกำลังวิ่งบนหญ้าสีเขียว", "char"),
+    "my": ("ခွေးနှစ်ကောင်သည် မြက်ခင်းပေါ်တွင် ပြေးနေသည်။", "char"),
+    "km": ("ឆ្កែពីរក្បាលកំពុងរត់លើស្មៅបៃតង។", "char"),
+    "lo": ("ໝາສອງໂຕກໍາລັງແລ່ນຢູ່ຫຍ້າສີຂຽວ", "char"),
+    "ru": ("Две собаки бегут по зелёной траве.", "13a"),
+    "ar": ("كلبان يركضان على العشب الأخضر.", "13a"),
+    "he": ("שני כלבים רצים על הדשא הירוק.", "13a"),
+    "hi": ("दो कुत्ते हरी घास पर दौड़ रहे हैं।", "13a"),
+    "vi": ("Hai con chó đang chạy trên bãi cỏ xanh.", "13a"),
+    "el": ("Δύο σκυλιά τρέχουν στο πράσινο γρασίδι.", "13a"),
+}
+
+
+@pytest.mark.parametrize("language", LINES)
+def test_score_equals_sacrebleu_with_the_tokenizer_of_the_script(language):
+    line, tokenizer = LINES[language]
+    references = [line] * 20
+    hypotheses = [line.replace(line[number % 9], "x", 1) for number in range(20)]
+    scores, expected = score(hypotheses, references), sacrebleu.BLEU(tokenize=tokenizer)
+    assert scores.bleu == expected.corpus_score(hypotheses, [references]).score > 20
+    assert f"tok:{tokenizer}|" in scores.bleu_signature
+
+
+def test_tokenizer_of_bleu_can_be_chosen():
+    chosen = corpus_metrics(REFERENCES, tokenize="char")["bleu"]
+    expected = sacrebleu.BLEU(tokenize="char").corpus_score(HYPOTHESES, [REFERENCES]).score
+    assert chosen.corpus_score(HYPOTHESES, [REFERENCES]).score == expected
+    with pytest.raises(ValueError, match="must be one of 13a, char, .*got 'words'"):
+        corpus_metrics(REFERENCES, tokenize="words")
 
 
 def test_score_is_case_sensitive():

@@ -80,7 +80,7 @@ def test_build_report_has_lines_and_json():
     assert all(line.startswith(f"{label} ") and "p = " in line for label, line in zip(labels, lines[5:], strict=True))
     data = json.loads(json.dumps(found.as_dict()))
     assert data["sentences"] == 60 and data["bootstrap_samples"] == 50
-    assert data["scores"].keys() == data["comparison"].keys() == corpus_metrics("de").keys()
+    assert data["scores"].keys() == data["comparison"].keys() == corpus_metrics(paper_language="de").keys()
     assert data["scores"]["bleu"]["score"] == pytest.approx(score(GOOD, REFERENCES).bleu)
     assert data["comparison"]["bleu"]["baseline"]["score"] == pytest.approx(score(BAD, REFERENCES).bleu)
     assert 0 < data["comparison"]["chrf"]["p_value"] < 1

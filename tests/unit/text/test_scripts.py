@@ -1,0 +1,62 @@
+"""Scripts of texts, and the tokens by which BLEU compares them."""
+
+import pytest
+
+from vanilla_transformer.text import scripts
+from vanilla_transformer.text.scripts import bleu_tokenizer, count_scripts, script_of
+
+SENTENCES = {
+    "en": "Two dogs are running across the green grass.",
+    "de": "Zwei Hunde rennen über das grüne Gras.",
+    "ru": "Две собаки бегут по зелёной траве.",
+    "el": "Δύο σκυλιά τρέχουν στο πράσινο γρασίδι.",
+    "ar": "كلبان يركضان على العشب الأخضر.",
+    "he": "שני כלבים רצים על הדשא הירוק.",
+    "hi": "दो कुत्ते हरी घास पर दौड़ रहे हैं।",
+    "ta": "இரண்டு நாய்கள் பச்சை புல்வெளியில் ஓடுகின்றன.",
+    "vi": "Hai con chó đang chạy trên bãi cỏ xanh.",
+    "zh": "两只狗在绿色的草地上奔跑。",
+    "ja": "二匹の犬が緑の芝生を走っています。",
+    "ko": "두 마리의 개가 푸른 잔디 위를 달리고 있다.",
+    "th": "สุนัขสองตัวกำลังวิ่งบนหญ้าสีเขียว",
+    "km": "ឆ្កែពីរក្បាលកំពុងរត់លើស្មៅបៃតង។",
+    "lo": "ໝາສອງໂຕກໍາລັງແລ່ນຢູ່ຫຍ້າສີຂຽວ",
+    "my": "ခွေးနှစ်ကောင်သည် စိမ်းလန်းသော မြက်ခင်းပေါ်တွင် ပြေးနေသည်။",
+    "bo": "ཁྱི་གཉིས་རྩྭ་ལྗང་ཁུའི་སྟེང་རྒྱུག་བཞིན་འདུག",
+}
+UNSPACED = {
+    "zh": "zh",
+    "ja": "char",
+    "ko": "char",
+    "th": "char",
+    "km": "char",
+    "lo": "char",
+    "my": "char",
+    "bo": "char",
+}
+
+
+@pytest.fixture
+def without_mecab(monkeypatch):
+    monkeypatch.setattr(scripts, "find_spec", lambda module: None)
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_bleu_tokenizer_follows_the_script(language, without_mecab):
+    assert bleu_tokenizer([SENTENCES[language]] * 3) == UNSPACED.get(language, "13a")
+
+
+def test_bleu_tokenizer_uses_the_tokenizers_of_words_that_are_installed(monkeypatch):
+    monkeypatch.setattr(scripts, "find_spec", lambda module: object())
+    found = {language: bleu_tokenizer([SENTENCES[language]]) for language in ("ja", "ko", "zh")}
+    assert found == {"ja": "ja-mecab", "ko": "ko-mecab", "zh": "zh"}
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["1, 2, 3."], ["Das Zeichen 狗 heißt Hund."], ["🙂 …"]])
+def test_bleu_tokenizer_of_other_texts_is_13a(texts):
+    assert bleu_tokenizer(texts) == "13a"
+
+
+def test_scripts_count_letters_and_marks_only():
+    assert count_scripts(["aé1 狗。", "е\u0301"]) == {"LATIN": 2, "CJK": 1, "CYRILLIC": 1, "COMBINING": 1}
+    assert script_of("1") is script_of(" ") is script_of("。") is None

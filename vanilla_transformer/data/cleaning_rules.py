@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any
 
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.text.translation_warnings import (
-    find_scripts,
     has_other_numbers,
     has_other_scripts,
     letter_ratio,

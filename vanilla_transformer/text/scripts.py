@@ -1,4 +1,4 @@
-"""Scripts of texts, and the tokens by which sacreBLEU compares texts of these scripts."""
+"""The scripts of texts, and the tokens by which sacreBLEU compares them."""
 
 import unicodedata
 from collections import Counter
@@ -12,25 +12,25 @@ _MECAB = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_di
 _SHARE_OF_KANA = 0.05  # of Japanese text, which Chinese does not have
 
 
+def count_scripts(text: str) -> Counter[str]:
+    """Count the letters of a text by script, the first word of their names in Unicode."""
+    counts = Counter[str]()
+    for character, count in Counter(text if text.isascii() else unicodedata.normalize("NFKC", text)).items():
+        script = _script(character)
+        if script:
+            counts[script] += count
+    return counts
+
+
+def find_scripts(texts: Iterable[str], least_share: float) -> tuple[str, ...]:
+    """Return the scripts with at least a share of the letters of all texts."""
+    counts = count_scripts("".join(texts))
+    return tuple(sorted(name for name, count in counts.items() if count >= least_share * counts.total()))
+
+
 @cache
-def script_of(character: str) -> str | None:
-    """Return the script of a letter or a mark by the first word of its Unicode name, such as `LATIN` or `CJK`."""
-    if unicodedata.category(character)[0] not in "LM":
-        return None
-    return unicodedata.name(character, "").partition(" ")[0] or None
-
-
-def count_scripts(texts: Iterable[str]) -> Counter[str]:
-    """Count the letters and marks of each script."""
-    characters: Counter[str] = Counter()
-    for text in texts:
-        characters.update(text)
-    scripts: Counter[str] = Counter()
-    for character, count in characters.items():
-        script = script_of(character)
-        if script is not None:
-            scripts[script] += count
-    return scripts
+def _script(character: str) -> str:
+    return unicodedata.name(character, "UNKNOWN").split()[0] if unicodedata.category(character)[0] == "L" else ""
 
 
 def bleu_tokenizer(references: Iterable[str]) -> str:
@@ -41,7 +41,7 @@ def bleu_tokenizer(references: Iterable[str]) -> str:
     scripts without spaces, Chinese has `zh`, Japanese `ja-mecab` and Korean `ko-mecab`, if their packages are
     installed, and everything else `char`.
     """
-    scripts = count_scripts(references)
+    scripts = count_scripts("".join(references))
     counts = {script: count for script, count in scripts.items() if script in _UNSPACED}
     if 2 * sum(counts.values()) <= scripts.total():
         return "13a"
@@ -55,4 +55,4 @@ def _installed(tokenizer: str) -> str:
     return tokenizer if all(find_spec(module) for module in _MECAB[tokenizer]) else "char"
 
 
-__all__ = ["bleu_tokenizer", "count_scripts", "script_of"]
+__all__ = ["bleu_tokenizer", "count_scripts", "find_scripts"]

@@ -8,12 +8,13 @@ the pairs of a corpus as well.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
 from typing import Any
 
+from .scripts import count_scripts, find_scripts
 from .units import split_words
 
 # The warnings, and what each says about a translation.
@@ -134,33 +135,12 @@ def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
     return counts.total() - sum(counts[script] for script in scripts) > _FOREIGN_SHARE * counts.total()
 
 
-def count_scripts(text: str) -> Counter[str]:
-    """Count the letters of a text by script, the first word of their names in Unicode."""
-    counts = Counter[str]()
-    for character, count in Counter(text if text.isascii() else unicodedata.normalize("NFKC", text)).items():
-        script = _script(character)
-        if script:
-            counts[script] += count
-    return counts
-
-
-def find_scripts(texts: Iterable[str], least_share: float) -> tuple[str, ...]:
-    """Return the scripts with at least a share of the letters of all texts."""
-    counts = count_scripts("".join(texts))
-    return tuple(sorted(name for name, count in counts.items() if count >= least_share * counts.total()))
-
-
 def letter_ratio(text: str) -> float:
     """Return the share of letters, with their marks, of the characters of a text that are no spaces."""
     counts = Counter(text)
     letters = sum(count for character, count in counts.items() if _kind(character) in "LM")
     others = sum(count for character, count in counts.items() if not character.isspace()) - letters
     return letters / (letters + others) if letters else 0.0
-
-
-@cache
-def _script(character: str) -> str:
-    return unicodedata.name(character, "UNKNOWN").split()[0] if _kind(character) == "L" else ""
 
 
 @cache
@@ -187,5 +167,5 @@ def _numbers(text: str) -> list[str]:
     return ["".join(str(int(each)) for each in number[0] if each.isdecimal()) for number in _NUMBER.finditer(text)]
 
 
-__all__ = ["WARNINGS", "WarningLimits", "count_scripts", "find_warnings", "length_ratio", "measure_limits"]
-__all__ += ["find_scripts", "has_other_numbers", "has_other_scripts", "letter_ratio", "most_repeats"]
+__all__ = ["WARNINGS", "WarningLimits", "find_warnings", "length_ratio", "measure_limits"]
+__all__ += ["has_other_numbers", "has_other_scripts", "letter_ratio", "most_repeats"]

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from vanilla_transformer.text.translation_warnings import (
     WARNINGS,
     WarningLimits,
-    count_scripts,
     find_warnings,
     length_ratio,
     measure_limits,
@@ -77,11 +76,6 @@ def test_most_repeats_counts_phrases_in_a_row(words, size):
         return count
 
     assert most_repeats(words, size) == max(1, *map(repeats, range(len(words))))
-
-
-def test_count_scripts_counts_letters_only():
-    counts = count_scripts("Ab 12 – Ωю ｗ 漢")
-    assert counts == {"LATIN": 3, "GREEK": 1, "CYRILLIC": 1, "CJK": 1}
 
 
 def test_measure_limits_covers_the_usual_lengths_and_scripts():

@@ -355,7 +355,7 @@ def test_hooks_of_the_library_do_not_stop_compiling_aside(monkeypatch, caplog):
     written = {}
 
     class Process:
-        pid, returncode = 0, 0
+        pid, returncode = None, 0
 
         def __init__(self, command, **options):
             written["command"] = command
@@ -365,6 +365,7 @@ def test_hooks_of_the_library_do_not_stop_compiling_aside(monkeypatch, caplog):
             return None, b""
 
     monkeypatch.setattr(compiled_steps.subprocess, "Popen", Process)
+    monkeypatch.delattr(compiled_steps.os, "sched_setaffinity", raising=False)
     engine = find_engine(model, [OPTIONS, vars(model.generation_config)])
     with caplog.at_level(logging.WARNING):
         engine.steps._compile_elsewhere(compiled_steps.MANY_ROWS)

@@ -9,13 +9,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import to_py_obj
 
 # In the order of their ids, which are the defaults of VanillaTransformerConfig.
 _SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each of the 256 bytes
+# The words of GPT-2, but combining marks and joiners stay with their letters, as scripts from Devanagari to Thai need.
+_WORDS = r"'(?:[sdmt]|re|ve|ll)| ?(?:\p{L}[\p{M}\u200C\u200D]*)+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _MAX_VOCAB_SIZE = 10**7  # trainers reserve memory for all entries
 # WordPiece gives up on longer words, and its time grows with their square.
 _MAX_WORDPIECE_WORD_LENGTH = 100
@@ -178,7 +190,12 @@ def _byte_level(model: models.Model) -> Tokenizer:
     """
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Prepend(" ")
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_WORDS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
     return tokenizer
 

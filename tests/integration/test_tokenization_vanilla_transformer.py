@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+import unicodedata
 from collections import Counter
 
 import pytest
@@ -450,6 +451,35 @@ def test_batch_decode_skips_tokens_that_a_user_added(tmp_path):
     assert tokenizer.batch_decode([row, row], skip_special_tokens=True) == [tokenizer.decode(row, True)] * 2
     assert "<mask>" not in tokenizer.decode(row, True)
     assert "<mask>" in tokenizer.batch_decode([row])[0]
+
+
+WORDS = {
+    "Latin": "Straße ñandú",
+    "Vietnamese, decomposed": unicodedata.normalize("NFD", "đường Việt"),
+    "Greek": "πράσινο γρασίδι",
+    "Cyrillic": "собаки зелёной",
+    "Arabic, pointed": "كَلْبَانِ عُشْبٌ",
+    "Persian, with a joiner": "می\u200cخواهم کتاب\u200cها",
+    "Hebrew, pointed": "שָׁלוֹם יְרוּשָׁלַיִם",
+    "Devanagari": "हिन्दी क्\u200dष",
+    "Tamil": "நாய்கள் புல்வெளியில்",
+    "Thai": "สุนัข หญ้าสีเขียว",
+    "Khmer": "ឆ្កែពីរ ស្មៅបៃតង",
+    "Burmese": "မြက်ခင်းပေါ်တွင် ခွေးနှစ်ကောင်",
+    "Han": "绿色 草地",
+    "Hangul": "강아지가 잔디",
+}
+
+
+@pytest.mark.parametrize("model", ["bpe", "wordpiece"])  # pieces of unigram have at most 16 bytes
+@pytest.mark.parametrize("script", WORDS)
+def test_words_of_each_script_become_one_token(script, model):
+    """GPT-2's words, which end before a combining mark, can never be one token in half of these scripts."""
+    words = WORDS[script].split()
+    tokenizer = train_tokenizer([" ".join(words), " ".join(words[::-1])] * 20, vocab_size=600, model=model)
+    for word in words:
+        (token,) = tokenizer(word, add_special_tokens=False)["input_ids"]
+        assert tokenizer.decode([token]) == word
 
 
 def test_tokenizer_loads_without_code_and_without_a_question(tmp_path):

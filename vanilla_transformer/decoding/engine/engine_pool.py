@@ -22,8 +22,8 @@ from .supported_models import SUPPORTED, fits_positions, kind_of, submodules
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
-_FEW_VALUES = 4096  # of weights whose bits are added up together
-_STRIDE = 509
+_STRIDE = 8191
+_FEW_VALUES = 2 * _STRIDE  # of weights whose bits are added up together
 LENGTH_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 
 
@@ -103,7 +103,8 @@ class EnginePool:
     def _follow(self, model: Any, precision: str) -> None:
         """Forget the engines of other weights, since engines copy some or all of them."""
         modules = submodules(model)
-        weights = [weight for each in modules for weight in each._parameters.values() if weight is not None]
+        found = (weight for each in modules for weight in each._parameters.values() if weight is not None)
+        weights = [*{id(weight): weight for weight in found}.values()]  # tied ones once
         places = modules, [*map(type, modules)], [weight.data_ptr() for weight in weights]
         sums = weight_sums(weights)
         if places != self._places or not torch.equal(sums, self._sums):
@@ -117,8 +118,8 @@ def weight_sums(weights: Sequence[torch.Tensor]) -> torch.Tensor:
     """
     Return sums over the bits of weights, which change with each value and with its place.
 
-    Versions would not tell: writing to `weight.data` raises none. Each sum is over every 509th integer: as 509 is
-    prime, exchanged values, columns and rows are in other sums. Reading 7 M weights takes 1.5 ms on two cores.
+    Versions would not tell: writing to `weight.data` raises none. Each sum is over every 8191st integer: as 8191
+    is prime, exchanged values, columns and rows are in other sums. Two cores read 63 M weights in 20 ms.
     """
     flat = [weight.detach().reshape(-1) for weight in weights if type(weight) in (torch.Tensor, torch.nn.Parameter)]
     small = [each for each in flat if len(each) < _FEW_VALUES]

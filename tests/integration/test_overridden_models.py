@@ -131,13 +131,6 @@ def test_new_tokens_of_peft_are_trained():
 # --- Subclasses, instances, hooks ---
 
 
-class OtherForward(VanillaTransformerForConditionalGeneration):
-    def forward(self, *args, **kwargs):
-        outputs = super().forward(*args, **kwargs)
-        outputs.logits = outputs.logits.roll(1, dims=-1)
-        return outputs
-
-
 class OtherInputs(VanillaTransformerForConditionalGeneration):
     def prepare_inputs_for_generation(self, input_ids, **kwargs):
         inputs = super().prepare_inputs_for_generation(input_ids, **kwargs)
@@ -151,7 +144,21 @@ class OtherProcessors(VanillaTransformerForConditionalGeneration):
         return processors
 
 
-class Mixed(type("Mixin", (), {"forward": OtherForward.forward}), VanillaTransformerForConditionalGeneration):
+class OtherForward(VanillaTransformerForConditionalGeneration):
+    def forward(self, *args, **kwargs):
+        outputs = super().forward(*args, **kwargs)
+        outputs.logits = outputs.logits.roll(1, dims=-1)
+        return outputs
+
+
+class RolledLogits:
+    def forward(self, *args, **kwargs):
+        outputs = super().forward(*args, **kwargs)
+        outputs.logits = outputs.logits.roll(1, dims=-1)
+        return outputs
+
+
+class Mixed(RolledLogits, VanillaTransformerForConditionalGeneration):
     pass
 
 
@@ -160,11 +167,8 @@ class OnlyMore(VanillaTransformerForConditionalGeneration):
         return self.generate(ids, **OPTIONS)
 
 
-class OtherCausalLM(VanillaTransformerForCausalLM):
-    def forward(self, *args, **kwargs):
-        outputs = super().forward(*args, **kwargs)
-        outputs.logits = outputs.logits.roll(1, dims=-1)
-        return outputs
+class OtherCausalLM(RolledLogits, VanillaTransformerForCausalLM):
+    pass
 
 
 def as_class(kind, model):
@@ -172,7 +176,7 @@ def as_class(kind, model):
     return model
 
 
-@pytest.mark.parametrize("kind", [OtherForward, OtherInputs, OtherProcessors])
+@pytest.mark.parametrize("kind", [OtherForward, OtherInputs, OtherProcessors, Mixed])
 def test_generate_follows_methods_of_subclasses(kind):
     model = as_class(kind, tiny_model())
     found, expected = by_engine_and_library(model)

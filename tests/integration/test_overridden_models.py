@@ -144,21 +144,26 @@ class OtherProcessors(VanillaTransformerForConditionalGeneration):
         return processors
 
 
+def rolling(forward, field):
+    """Return a `forward` whose output has one field rolled along its last dimension."""
+
+    def rolled(*args, **kwargs):
+        outputs = forward(*args, **kwargs)
+        outputs[field] = outputs[field].roll(1, dims=-1)
+        return outputs
+
+    return rolled
+
+
 class OtherForward(VanillaTransformerForConditionalGeneration):
-    def forward(self, *args, **kwargs):
-        outputs = super().forward(*args, **kwargs)
-        outputs.logits = outputs.logits.roll(1, dims=-1)
-        return outputs
+    forward = rolling(VanillaTransformerForConditionalGeneration.forward, "logits")
 
 
-class RolledLogits:
-    def forward(self, *args, **kwargs):
-        outputs = super().forward(*args, **kwargs)
-        outputs.logits = outputs.logits.roll(1, dims=-1)
-        return outputs
+class Mixin:
+    forward = rolling(VanillaTransformerForConditionalGeneration.forward, "logits")
 
 
-class Mixed(RolledLogits, VanillaTransformerForConditionalGeneration):
+class Mixed(Mixin, VanillaTransformerForConditionalGeneration):
     pass
 
 
@@ -167,8 +172,8 @@ class OnlyMore(VanillaTransformerForConditionalGeneration):
         return self.generate(ids, **OPTIONS)
 
 
-class OtherCausalLM(RolledLogits, VanillaTransformerForCausalLM):
-    pass
+class OtherCausalLM(VanillaTransformerForCausalLM):
+    forward = rolling(VanillaTransformerForCausalLM.forward, "logits")
 
 
 def as_class(kind, model):
@@ -196,40 +201,16 @@ def test_subclass_that_overrides_nothing_is_decoded_by_the_engine():
     assert model.translate(SOURCE).tolist() == tiny_model().generate(SOURCE, **OPTIONS).tolist()
 
 
-def roll_logits(model):
-    forward = model.forward
-
-    def rolled(*args, **kwargs):
-        outputs = forward(*args, **kwargs)
-        outputs.logits = outputs.logits.roll(1, dims=-1)
-        return outputs
-
-    model.forward = rolled
-
-
-def roll_states(part):
-    forward = part.forward
-
-    def rolled(*args, **kwargs):
-        outputs = forward(*args, **kwargs)
-        outputs.last_hidden_state = outputs.last_hidden_state.roll(1, dims=-1)
-        return outputs
-
-    part.forward = rolled
+def roll_output(module, field):
+    module.forward = rolling(module.forward, field)
 
 
 class OtherEncoder(VanillaTransformerEncoder):
-    def forward(self, *args, **kwargs):
-        outputs = super().forward(*args, **kwargs)
-        outputs.last_hidden_state = outputs.last_hidden_state.roll(1, dims=-1)
-        return outputs
+    forward = rolling(VanillaTransformerEncoder.forward, "last_hidden_state")
 
 
 class OtherDecoder(VanillaTransformerDecoder):
-    def forward(self, *args, **kwargs):
-        outputs = super().forward(*args, **kwargs)
-        outputs.last_hidden_state = outputs.last_hidden_state.roll(1, dims=-1)
-        return outputs
+    forward = rolling(VanillaTransformerDecoder.forward, "last_hidden_state")
 
 
 class Rolled(nn.Linear):
@@ -256,9 +237,9 @@ def hook(module):
 
 
 CHANGES = {
-    "forward of the model": roll_logits,
-    "forward of the decoder": lambda model: roll_states(model.get_decoder()),
-    "forward of the encoder": lambda model: roll_states(model.get_encoder()),
+    "forward of the model": lambda model: roll_output(model, "logits"),
+    "forward of the decoder": lambda model: roll_output(model.get_decoder(), "last_hidden_state"),
+    "forward of the encoder": lambda model: roll_output(model.get_encoder(), "last_hidden_state"),
     "class of the decoder": lambda model: as_class(OtherDecoder, model.get_decoder()),
     "class of the encoder": lambda model: as_class(OtherEncoder, model.get_encoder()),
     "inputs of a step": give_inputs,

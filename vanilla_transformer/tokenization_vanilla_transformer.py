@@ -2,7 +2,9 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Tokenizer with one joint subword vocabulary for source and target (section 5.1 of "Attention Is All You Need")."""
 
+import copy
 import io
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,11 +30,19 @@ _SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each of the 256 bytes
 # The words of GPT-2, but combining marks and joiners stay with their letters, as scripts from Devanagari to Thai need.
 _WORDS = r"'(?:[sdmt]|re|ve|ll)| ?(?:\p{L}[\p{M}\u200C\u200D]*)+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+NORMALIZATIONS = ("nfc", "nfkc", "none")
+# Control characters but white space, soft hyphens, zero-width spaces, word joiners, and marks of writing direction.
+_INVISIBLE = r"\u0000-\u0008\u000E-\u001B\u007F-\u0084\u0086-\u009F\u00AD"
+_INVISIBLE += r"\u061C\u200B\u200E\u200F\u202A-\u202E\u2060-\u206F\uFEFF"
+# Joiners shape letters from Arabic to Malayalam and join emoji. Between letters that nothing joins they mean nothing.
+_JOINABLE = rf"[^\s\x1C-\x1F\p{{N}}\p{{P}}A-Za-z\u00AA-\u052F\u1E00-\u1FFF{_INVISIBLE}]"
+_REMOVED = rf"[{_INVISIBLE}]|(?<!{_JOINABLE})[\u200C\u200D]+(?!{_JOINABLE})"
+_SPACES = r"[\s\x1C-\x1F]{2,}|[^\S ]|[\x1C-\x1F]"
 _MAX_VOCAB_SIZE = 10**7  # trainers reserve memory for all entries
 # WordPiece gives up on longer words, and its time grows with their square.
 _MAX_WORDPIECE_WORD_LENGTH = 100
-# Unigram: SentencePiece's limit of a piece, and how many candidates there are for each piece.
-_MAX_PIECE_LENGTH = 16
+# Unigram: the bytes of SentencePiece's 16 characters, and how many candidates there are for each piece.
+_MAX_PIECE_LENGTH = 64
 _CANDIDATES_PER_PIECE = 4
 _MAX_TRAINING_WORD_LENGTH = 256  # BPE and unigram split longer words while they train
 
@@ -43,9 +53,10 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
 
     Every sentence, source or target (`text_target=`), ends with EOS; the decoder input starts with `bos_token`. The
     vocabulary contains the 256 bytes, so there is no unknown token, and `decode(..., skip_special_tokens=True)`
-    returns every string of Unicode scalar values unchanged. A `</s>` in a text is five characters, not the special
-    token: padding, BOS and EOS are never found in a text. Tokens that a user adds, special or not, are:
-    `tokenizer.add_special_tokens({"mask_token": "<mask>"})` keeps each `<mask>` of a text in one piece.
+    returns every string of Unicode scalar values as its normal form, see [`build_normalizer`]. A `</s>` in a text is
+    five characters, not the special token: padding, BOS and EOS are never found in a text. Tokens that a user adds,
+    special or not, are: `tokenizer.add_special_tokens({"mask_token": "<mask>"})` keeps each `<mask>` of a text in one
+    piece.
 
     `tokenizer.json` holds everything: `AutoTokenizer` loads a saved folder without this package too, as a
     `PreTrainedTokenizerFast`.
@@ -61,6 +72,7 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         min_frequency: int = 2,
         show_progress: bool = False,
         model: str = "bpe",
+        normalization: str = "nfc",
     ) -> "VanillaTransformerTokenizer":
         """
         Train a joint vocabulary on the sentences of both languages.
@@ -74,14 +86,16 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
             show_progress (`bool`): Show the progress bars of `tokenizers`.
             model (`str`):
                 `"bpe"`, as in the paper for English-German; `"wordpiece"`, as for English-French; or `"unigram"`.
+            normalization (`str`): `"nfc"`, `"nfkc"` or `"none"`, see [`build_normalizer`].
 
         Raises:
-            ValueError: the vocabulary has no room for bytes and special tokens, the model is unknown, there is no
-                text, or `texts` is a single string.
+            ValueError: the vocabulary has no room for bytes and special tokens, the model or the normalization is
+                unknown, there is no text, or `texts` is a single string.
         """
         _check_training(texts, vocab_size, min_frequency, model)
         counted = _CountedTexts(texts)
-        tokenizer = _TRAINERS[model](counted, vocab_size, min_frequency, show_progress)
+        untrained = _byte_level(build_normalizer(normalization))
+        tokenizer = _TRAINERS[model](untrained, counted, _trainer_options(vocab_size, min_frequency, show_progress))
         if not counted.characters:
             raise ValueError(f"A vocabulary needs text to train on, got {counted.texts} texts without a character.")
         eos = _SPECIAL_TOKENS["eos_token"]
@@ -181,15 +195,67 @@ class _CountedTexts:
             yield text
 
 
-def _byte_level(model: models.Model) -> Tokenizer:
+def build_normalizer(normalization: str, prefix: str = " ") -> normalizers.Normalizer:
     """
-    Build an untrained byte-level tokenizer.
+    Build the normalizer of a tokenizer, which sees each text before it is split into words.
 
-    A space is prepended to every text, so a word has the same tokens at the start of a text and within it; the decoder
-    removes exactly that space.
+    The prefix, a space, is prepended, so a word has the same tokens at the start of a text and within it; the decoder
+    removes exactly that space. `"none"` does nothing else.
+
+    `"nfc"` gives text from word processors, PDF files and the web the tokens of clean text: each run of white space of
+    Unicode becomes one space, and none is left at the ends; control characters, soft hyphens, zero-width spaces and
+    marks of the direction of text are removed, and so are joiners between letters that nothing joins; letters and
+    marks are composed (NFC). `"nfkc"` also replaces compatibility characters, such as ligatures, full-width letters,
+    ² and ½ (NFKC).
+
+    Raises:
+        ValueError: There is no such normalization.
     """
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.Prepend(" ")
+    if normalization not in NORMALIZATIONS:
+        raise ValueError(f"`normalization` must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}.")
+    if normalization == "none":
+        return normalizers.Prepend(prefix)
+    return normalizers.Sequence(
+        [
+            normalizers.Replace(Regex(_REMOVED), ""),
+            normalizers.NFC() if normalization == "nfc" else normalizers.NFKC(),
+            *([normalizers.Prepend(prefix)] if prefix else []),
+            normalizers.Replace(Regex(_SPACES), " "),
+            normalizers.Strip(left=not prefix, right=True),
+        ]
+    )
+
+
+def with_normalization(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """
+    Return a tokenizer that normalizes text as new ones do, see [`build_normalizer`].
+
+    One of this package that does so already is returned as it is, and any other as a copy. Offsets point into the
+    text as it is given.
+
+    Raises:
+        ValueError: The tokenizer has another normalizer, on which its model was trained, or no fast backend.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(backend, Tokenizer):
+        raise ValueError(f"`normalize` needs a tokenizer with `tokenizer.json`, got {type(tokenizer).__name__}.")
+    found = json.loads(backend.to_str())["normalizer"]
+    steps = [] if found is None else found.get("normalizers", [found])
+    kinds = [step["type"] for step in steps]
+    if kinds[:1] == ["Replace"] and steps[0]["pattern"] == {"Regex": _REMOVED}:
+        return tokenizer
+    if kinds not in ([], ["Prepend"]):
+        found = ", ".join(kinds)
+        raise ValueError(f"`normalize` is for tokenizers that leave text as it is, but this one has its own: {found}.")
+    tokenizer = copy.deepcopy(tokenizer)
+    tokenizer.backend_tokenizer.normalizer = build_normalizer("nfc", steps[0]["prepend"] if steps else "")
+    return tokenizer
+
+
+def _byte_level(normalizer: normalizers.Normalizer) -> Tokenizer:
+    """Build an untrained byte-level tokenizer."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(_WORDS), "isolated"),
@@ -210,15 +276,13 @@ def _trainer_options(vocab_size: int, min_frequency: int, show_progress: bool) -
     }
 
 
-def _train_bpe(texts: Iterable[str], vocab_size: int, min_frequency: int, show_progress: bool) -> Tokenizer:
+def _train_bpe(tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, Any]) -> Tokenizer:
     """
     Train BPE by `tokenizers`.
 
     SentencePiece does not replace it: of 8,000 entries for Multi30k about 100 differ, its segmentation cannot be
     expressed exactly as a list of merges, and with byte-level words it saves no time.
     """
-    tokenizer = _byte_level(models.BPE())
-    options = _trainer_options(vocab_size, min_frequency, show_progress)
     words = tokenizer.pre_tokenizer
     # The time of training grows with the square of a word's length, and text without spaces is one word.
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.FixedLength(_MAX_TRAINING_WORD_LENGTH)])
@@ -227,7 +291,7 @@ def _train_bpe(texts: Iterable[str], vocab_size: int, min_frequency: int, show_p
     return tokenizer
 
 
-def _train_wordpiece(texts: Iterable[str], vocab_size: int, min_frequency: int, show_progress: bool) -> Tokenizer:
+def _train_wordpiece(tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, Any]) -> Tokenizer:
     """
     Train WordPiece (Wu et al., 2016), which the paper cites for English-French.
 
@@ -238,17 +302,16 @@ def _train_wordpiece(texts: Iterable[str], vocab_size: int, min_frequency: int, 
     Differs from Wu et al.: pieces are chosen by the frequency of pairs, as in BPE, because `tokenizers` has no trainer
     for the likelihood.
     """
-    tokenizer = _byte_level(models.WordPiece())
+    tokenizer.model = models.WordPiece()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [tokenizer.pre_tokenizer, pre_tokenizers.FixedLength(_MAX_WORDPIECE_WORD_LENGTH)]
     )
-    options = _trainer_options(vocab_size, min_frequency, show_progress)
     tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(**options, continuing_subword_prefix=""))
     tokenizer.model.max_input_chars_per_word = _MAX_WORDPIECE_WORD_LENGTH
     return tokenizer
 
 
-def _train_unigram(texts: Iterable[str], vocab_size: int, min_frequency: int, show_progress: bool) -> Tokenizer:
+def _train_unigram(tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, Any]) -> Tokenizer:
     """
     Train the unigram language model (Kudo, 2018, "Subword Regularization", section 3.2) by SentencePiece.
 
@@ -256,11 +319,11 @@ def _train_unigram(texts: Iterable[str], vocab_size: int, min_frequency: int, sh
     words that always precede a word boundary, and with them the sentences of Multi30k have 5 % more tokens; with the
     candidates of the trainer in `tokenizers` they have 20 % more.
     """
-    tokenizer = _byte_level(models.BPE())
     words: Counter[str] = Counter()
-    options = _trainer_options(_CANDIDATES_PER_PIECE * vocab_size, min_frequency, show_progress)
-    trainer = trainers.BpeTrainer(**options, max_token_length=_MAX_PIECE_LENGTH)
-    tokenizer.train_from_iterator(_count_words(texts, words), trainer)
+    vocab_size = options["vocab_size"]
+    more = options | {"vocab_size": _CANDIDATES_PER_PIECE * vocab_size, "max_token_length": _MAX_PIECE_LENGTH}
+    splitter = _byte_level(tokenizer.normalizer)  # the tokenizer in training is locked while it reads
+    tokenizer.train_from_iterator(_count_words(texts, splitter, words), trainers.BpeTrainer(**more))
     if words:
         candidates = tokenizer.get_vocab().keys() - set(_SPECIAL_TOKENS.values())
         scores = _fit_unigram(words, _count_pieces(candidates, words), vocab_size - len(_SPECIAL_TOKENS))
@@ -270,16 +333,15 @@ def _train_unigram(texts: Iterable[str], vocab_size: int, min_frequency: int, sh
     return tokenizer
 
 
-_TRAINERS: dict[str, Callable[[Iterable[str], int, int, bool], Tokenizer]] = {
+_TRAINERS: dict[str, Callable[[Tokenizer, Iterable[str], dict[str, Any]], Tokenizer]] = {
     "bpe": _train_bpe,
     "unigram": _train_unigram,
     "wordpiece": _train_wordpiece,
 }
 
 
-def _count_words(texts: Iterable[str], words: Counter[str]) -> Iterator[str]:
+def _count_words(texts: Iterable[str], splitter: Tokenizer, words: Counter[str]) -> Iterator[str]:
     """Yield the texts and count their words, long ones in parts."""
-    splitter = _byte_level(models.BPE())  # the tokenizer in training is locked while it reads
     for text in texts:
         for word, _ in splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text)):
             for first in range(0, len(word), _MAX_TRAINING_WORD_LENGTH):
@@ -342,4 +404,4 @@ def _fit_unigram(words: Mapping[str, int], candidates: Counter[str], size: int) 
     return sorted(scores.items(), key=lambda item: (item[0] not in _BYTES, -item[1], item[0]))
 
 
-__all__ = ["VanillaTransformerTokenizer", "constructor_arguments"]
+__all__ = ["VanillaTransformerTokenizer", "build_normalizer", "constructor_arguments", "with_normalization"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vanilla_transformer.data.cleaning_rules import ON_TOKENS
-from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
+from vanilla_transformer.data.data_arguments import NORMALIZATIONS, TOKENIZER_MODELS
 from vanilla_transformer.file_utils import atomic_folder, write_text_atomically
 from vanilla_transformer.training.parser import with_underscores
 from vanilla_transformer.training.recipe import parse_recipe
@@ -125,6 +125,13 @@ class TokenizerArguments:
         default="bpe",
         metadata={"help": "Tokenizer model: bpe, unigram or wordpiece.", "choices": list(TOKENIZER_MODELS)},
     )
+    normalization: str = field(
+        default="nfc",
+        metadata={
+            "help": "Form of the text before it is split into words: nfc, nfkc or none.",
+            "choices": list(NORMALIZATIONS),
+        },
+    )
 
 
 def train_tokenizer_command(arguments: Sequence[str]) -> None:
@@ -144,7 +151,12 @@ def train_tokenizer_command(arguments: Sequence[str]) -> None:
 
     lines = chain.from_iterable(read_lines(file) for file in files)
     tokenizer = train_tokenizer(
-        lines, options.vocab_size, options.min_frequency, show_progress=True, model=options.model
+        lines,
+        options.vocab_size,
+        options.min_frequency,
+        show_progress=True,
+        model=options.model,
+        normalization=options.normalization,
     )
     with atomic_folder(folder) as aside:
         tokenizer.save_pretrained(aside)
@@ -211,6 +223,7 @@ def back_translate_command(arguments: Sequence[str]) -> None:
         search.setdefault("seed", 0)  # by which a run that continues draws the same samples
     with open_model(model, options, options.num_beams) as translate:
         hashes = [*map(hash_model, model_names(model, options)), options.precision, options.dtype, options.backend]
+        hashes += ["normalize"] if options.normalize else []
         kept, resume, size = options.keep_warnings, options.resume, options.batch_size
         found = back_translate(translate, text, output, hashes, options.tag, kept, resume, size, **search)
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in found.dropped.items()) or "none"

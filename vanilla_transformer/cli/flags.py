@@ -176,18 +176,25 @@ class EnsembleArguments:
 
 @dataclass
 class FurtherModelArguments(EnsembleArguments):
-    """Flags of reranking."""
+    """Flags of reranking, and of text that the tokenizer of an older model does not normalize."""
 
     rerank_reverse: str | None = field(
         default=None,
         metadata={"help": "Model of the other direction, by which the n-best list of --num_beams is reranked."},
+    )
+    normalize: bool = field(
+        default=False,
+        metadata={
+            "help": "Normalize white space, invisible characters and accents of the text as the tokenizers of new "
+            "models do, for a model whose tokenizer does not."
+        },
     )
 
 
 def further_models(options: FurtherModelArguments) -> dict[str, Any]:
     """Return the arguments of the pipeline that the flags give."""
     given = {each.name: getattr(options, each.name) for each in fields(FurtherModelArguments)}
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in given.items() if value not in (None, False)}
 
 
 def model_names(first: str, options: FurtherModelArguments) -> list[str]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from vanilla_transformer.serving.models import LoadedModel, Models
 
 # Flags that say something of one model only.
-_OF_ONE_MODEL = [each.name for each in fields(FurtherModelArguments)]
+_OF_ONE_MODEL = [each.name for each in fields(FurtherModelArguments) if each.name != "normalize"]
 _OF_ONE_MODEL += ["source_language", "target_language", "direction"]
 # The flags that `--help` shows.
 _MAIN = [
@@ -214,7 +214,7 @@ def _serve_several(
     from vanilla_transformer.serving.page import add_page
 
     def load(direction: Direction, folder: str) -> "LoadedModel":
-        translate = load_pipeline(folder, options.backend, options.precision)
+        translate = load_pipeline(folder, options.backend, options.precision, normalize=options.normalize)
         is_multilingual = find_languages(translate.tokenizer) is not None
         languages = language_settings(translate.tokenizer, LanguageArguments(*direction)) if is_multilingual else {}
         return _wrap(translate, languages, str(direction.source))

@@ -382,7 +382,7 @@ def _origin(text: str, model: str, options: TranslateArguments, settings: Mappin
     from vanilla_transformer.file_utils import hash_file
 
     names = ["precision", "dtype", "backend", "json", "n_best", "alignments", "tab_constraints"]
-    names += ["ensemble_weights"]
+    names += ["ensemble_weights", "normalize"]
     chosen = {name: getattr(options, name) for name in names} | dict(settings)
     if options.target_prefixes is not None:
         chosen["target_prefixes"] = hash_file(Path(options.target_prefixes))

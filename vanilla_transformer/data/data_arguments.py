@@ -12,6 +12,7 @@ from .stages import ONE_STAGE, Stages, read_stages
 
 _BOTH_DIRECTIONS = "both_directions"  # the key of a corpus that is read forward and in reverse
 TOKENIZER_MODELS = ("bpe", "unigram", "wordpiece")
+NORMALIZATIONS = ("nfc", "nfkc", "none")
 NO_TAGS, TARGET_TAGS, BOTH_TAGS = "none", "target", "both"  # values of `language_tags`
 AGREEMENT = "agreement"  # the value of `train_alignments` with which the text itself is aligned
 # Augmentations of training pairs that add tokens to the vocabulary.
@@ -109,6 +110,14 @@ class DataArguments:
         metadata={
             "help": "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1).",
             "choices": list(TOKENIZER_MODELS),
+        },
+    )
+    normalization: str = field(
+        default="nfc",
+        metadata={
+            "help": "What the tokenizer does to text before it splits it: white space to single spaces, invisible "
+            "characters out, and nfc or nfkc; or none.",
+            "choices": list(NORMALIZATIONS),
         },
     )
     bpe_dropout: float = field(
@@ -436,11 +445,12 @@ def _check_cleaning(data: DataArguments) -> None:
 
 
 def _check_tokenizer(data: DataArguments) -> None:
-    if data.tokenizer is not None and data.tokenizer_model != "bpe":
-        raise ValueError(
-            f"Give either `tokenizer` or `tokenizer_model`, got {data.tokenizer} and {data.tokenizer_model}: the "
-            "latter is for a tokenizer that is trained on the corpus."
-        )
+    for name, default in (("tokenizer_model", "bpe"), ("normalization", "nfc")):
+        if data.tokenizer is not None and getattr(data, name) != default:
+            raise ValueError(
+                f"Give either `tokenizer` or `{name}`, got {data.tokenizer} and {getattr(data, name)}: the latter is "
+                "for a tokenizer that is trained on the corpus."
+            )
     if not 0.0 <= data.bpe_dropout < 1.0:
         raise ValueError(f"`bpe_dropout` must be in [0, 1), got {data.bpe_dropout}.")
     if data.bpe_dropout and data.tokenizer_model != "bpe":

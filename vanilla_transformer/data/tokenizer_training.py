@@ -103,6 +103,7 @@ def _train_cached(texts: Texts) -> Path:
     options: dict[str, Any] = {
         "vocab_size": data.vocab_size,
         "model": data.tokenizer_model,
+        "normalization": data.normalization,
     }
     versions = [tokenizers.__version__, version("sentencepiece")]
     key = hash_json(_FORMAT, versions, texts.training.key, options)

@@ -12,6 +12,7 @@ from typing import Any
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
 from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 
 from .answers import Translation, build_answer, needs_alignments, to_translations
 from .constraints import room_for_phrases, word_continuations
@@ -102,12 +103,15 @@ class TranslationPipeline(CarriedTranslationPipeline):
             with `model`: probabilities are the mean of theirs. An [`Engine`] decodes all requests.
         ensemble_weights (list of `float`, *optional*): A positive number for each model, beginning with `model`.
         rerank_reverse (`str`, *optional*): Folder or Hub name of a model that translates in the other direction.
+        normalize (`bool`): Whether text is normalized as the tokenizers of new models do it, before a tokenizer that
+            does not, see [`with_normalization`].
 
     Raises:
         ValueError: The backend, the precision or `compile` is unknown.
         OSError: The folder is not one for the backend, or the backend is not installed.
     """
 
+    tokenizer: Any
     # Each takes (folder, tokenizer, device) and returns (model, tokenizer).
     backends: dict[str, Callable[..., tuple[Any, Any]]] = {"ctranslate2": load_ctranslate2, "onnx": load_onnx}
 
@@ -122,6 +126,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         ensemble: Sequence[str | Path] | None = None,
         ensemble_weights: Sequence[float] | None = None,
         rerank_reverse: str | Path | None = None,
+        normalize: bool = False,
         **kwargs: Any,
     ):
         self._engines = EnginePool(precision, compile)
@@ -136,6 +141,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             model, tokenizer = self.backends[backend](model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         super().__init__(model, tokenizer, **kwargs)
+        if normalize:
+            self.tokenizer = with_normalization(self.tokenizer)
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)

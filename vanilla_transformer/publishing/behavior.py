@@ -22,7 +22,7 @@ _POSITIONS = (0, 1, 2, 7, 50, 333, 1000)  # large ones too, because the angles o
 _ROUND_TRIP_TEXTS = (
     "A man is sleeping.",
     "„Schön“, sagte sie — für 3,50 € (ohne Öl)!",
-    "two  spaces, a tab\tand </s> in the text",
+    "a </s> in the text",
     "日本語 русский עברית 🙂",
 )
 

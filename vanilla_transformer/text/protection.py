@@ -60,7 +60,7 @@ def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
     found = dict[str, list[Range]]()
     taken = list[Range]()
     for text in sorted(set(texts), key=len, reverse=True):
-        expression = regex.compile(_edge(text[0], "<!") + regex.escape(text) + _edge(text[-1], "!"), regex.V1)
+        expression = regex.compile(_edge(text[0], "<!") + _loosely(text) + _edge(text[-1], "!"), regex.V1)
         spans = [match.span() for match in expression.finditer(translation)]
         spans = [(start, end) for start, end in spans if all(end <= low or high <= start for low, high in taken)]
         if len(spans) < Counter(texts)[text]:
@@ -68,6 +68,11 @@ def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
         found[text] = spans
         taken += spans
     return [found[text].pop(0) for text in texts]
+
+
+def _loosely(text: str) -> str:
+    """Return the expression of a text whose white space may be any other, because tokenizers normalize it."""
+    return r"\s".join(regex.escape(part) for part in regex.split(r"\s", text))
 
 
 def _edge(character: str, look: str) -> str:

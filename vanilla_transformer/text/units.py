@@ -1,17 +1,23 @@
-"""Units of a text: words, Chinese and Japanese characters, and punctuation marks; and forms of one word."""
+"""Units of a text: words, letters of scripts without spaces, and punctuation marks; and forms of one word."""
 
-import re
-import unicodedata
+import regex
 
 Span = tuple[int, int]
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_UNIT = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+|[^\w\s]")
+# Letters between whose words there are no spaces. Each one is a unit, with its marks.
+UNSPACED = (
+    r"[\p{L}&&[\p{Han}\p{Hiragana}\p{Katakana}\u30FC\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Tai_Tham}]]"
+)
+_FURTHER = r"\p{M}\p{Cf}"  # marks, joiners and soft hyphens, which belong to the character before them
+_UNIT = regex.compile(
+    rf"{UNSPACED}[{_FURTHER}]*|[[\w\p{{N}}]--[{UNSPACED}{_FURTHER}]][[\w\p{{N}}{_FURTHER}]--{UNSPACED}]*"
+    rf"|[^\w\s\p{{Cf}}][{_FURTHER}]*",
+    regex.V1,
+)
 
 
 def split_units(text: str) -> list[Span]:
     """Return the start and the end of each unit of a text."""
-    joined = "".join("a" if unicodedata.category(each)[0] == "M" else each for each in text)  # marks are of their word
-    return [match.span() for match in _UNIT.finditer(joined)]
+    return [match.span() for match in _UNIT.finditer(text)]
 
 
 def split_words(text: str) -> list[str]:

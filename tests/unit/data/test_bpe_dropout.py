@@ -9,12 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.normal_form import normal_form
 from vanilla_transformer.data.bpe_dropout import BpeDropout
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the grass.", "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
-any_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
+any_text = st.text(st.characters(exclude_categories=["Cs", "Cn"])) | st.lists(
     st.sampled_from([" ", "\n", "</s>", "<2de>", "man", "Mann", "nnnn", "schläft", "日本", "🙂", "."])
 ).map("".join)
 
@@ -41,7 +42,7 @@ def test_bpe_dropout_of_zero_equals_the_tokenizer(tokenizer, texts, seed):
 @given(text=any_text, dropout=st.floats(0.0, 1.0), seed=st.integers(0, 3))
 def test_bpe_dropout_round_trips_any_text(tokenizer, text, dropout, seed):
     (ids,) = BpeDropout(tokenizer, dropout).encode([text], seed, epoch=0)
-    assert tokenizer.decode(ids, skip_special_tokens=True) == text
+    assert tokenizer.decode(ids, skip_special_tokens=True) == normal_form(text)
     assert ids.count(tokenizer.eos_token_id) == 1
     assert ids[-1] == tokenizer.eos_token_id
 

@@ -82,4 +82,11 @@ def hash_content(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-METRIC_LABELS = {"bleu": "BLEU", "chrf": "chrF", "paper_bleu": "paper's BLEU", "tokenized_bleu": "tokenized BLEU"}
+METRIC_LABELS = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "chrf++": "chrF++",
+    "ter": "TER",
+    "paper_bleu": "paper's BLEU",
+    "tokenized_bleu": "tokenized BLEU",
+}

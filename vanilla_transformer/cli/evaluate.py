@@ -90,8 +90,9 @@ class _TestSetArguments:
     metric: list[str] | None = field(
         default=None,
         metadata={
-            "help": "Add further metrics: loss, metrics of the evaluate library, or functions of sources, hypotheses "
-            "and references, such as package.module:name."
+            "action": "extend",
+            "help": "Add further metrics: chrf++, ter, loss, metrics of the evaluate library, or functions of "
+            "sources, hypotheses and references, such as package.module:name.",
         },
     )
     bootstrap_samples: int = field(
@@ -118,25 +119,30 @@ class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, _
 def evaluate_command(arguments: Sequence[str]) -> None:
     words, options = parse(EvaluateArguments, arguments, _EVALUATE_USAGE, MODEL, _EVALUATE_MAIN)
     from vanilla_transformer.device_utils import process_state
+    from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
+    from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.evaluation.test_sets import evaluate_test_set
     from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
 
     _check_evaluate(words, options)
+    metrics = dict.fromkeys(options.metric or ())
+    further = [name for name in metrics if name in SACRE_METRICS]
+    scoring = partial(corpus_metrics, paper_language=options.paper_bleu, tokenize=options.tokenize, further=further)
+    scoring()  # an unknown tokenizer or language is found before an hour of decoding
     found = evaluate_test_set(
         words[0] if words else None,
         options.source,
         options.target,
         options.hypotheses,
         options.compare_with,
-        options.metric or (),
-        options.paper_bleu,
+        [name for name in metrics if name not in further],
+        scoring,
         options.bootstrap_samples,
         partial(language_settings, options=options),
         request_settings(options),
         further_models(options),
         options.precision,
         parse_workers(options.workers),
-        options.tokenize,
     )
     if found is not None:  # on the main process
         if options.output_file is not None:
@@ -161,7 +167,7 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
     """
     from vanilla_transformer.decoding.engine.precision import check_precision
     from vanilla_transformer.device_utils import process_state
-    from vanilla_transformer.evaluation.scores import corpus_metrics
+    from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
     from vanilla_transformer.publishing.run_records import check_record_name
 
     if options.hypotheses is not None:
@@ -175,7 +181,7 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
             raise ValueError(
                 "Give a text to translate with --source FILE, or its translations with --hypotheses FILE."
             )
-    if options.metric is not None and options.source is None:
+    if options.source is None and not SACRE_METRICS.keys() >= {*(options.metric or ())}:
         raise ValueError("Give the source text by --source FILE, which the metrics of --metric may read.")
     if "loss" in (options.metric or ()) and options.hypotheses is not None:
         raise ValueError("The metric loss is of a model, so a model must translate. Leave out --hypotheses.")
@@ -194,7 +200,6 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         check_precision(options.precision)
     if parse_workers(options.workers) != 1 and process_state().num_processes > 1:
         raise ValueError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
-    corpus_metrics(paper_language=options.paper_bleu, tokenize=options.tokenize)
 
 
 _DIRECTIONS_MAIN = ("text", "directions", "json", "precision", "num_beams")  # the flags that `--help` shows

@@ -1,18 +1,24 @@
-"""Metrics by name: of the `evaluate` library, or a function `package.module:name`, such as one that runs COMET."""
+"""Metrics by name: of sacreBLEU, of the `evaluate` library, or a function `package.module:name`."""
 
 import importlib
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from sacrebleu import CHRF, TER
+from sacrebleu.metrics.base import Metric as SacreMetric
+
 # Scores sources, hypotheses and references, aligned.
 Metric = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]
 OWN_METRICS = ("bleu", "chrf", "loss")
+# Further metrics of sacreBLEU by name.
+SACRE_METRICS: dict[str, Callable[[], SacreMetric]] = {"chrf++": partial(CHRF, word_order=2), "ter": TER}
 _RULE = (
-    "A metric must be bleu, chrf, loss, a metric of the evaluate library or a function of sources, hypotheses and "
-    "references, such as package.module:name"
+    "A metric must be bleu, chrf, chrf++, ter, loss, a metric of the evaluate library or a function of sources, "
+    "hypotheses and references, such as package.module:name"
 )
 _SCORES = ("mean_score", "score")  # where COMET and metrics of sacreBLEU return the score
 
@@ -26,6 +32,9 @@ def load_metric(name: str) -> Metric:
         ValueError: there is no such metric, or what it needs is not installed.
     """
     module, separator, function = name.rpartition(":")
+    if name in SACRE_METRICS:
+        metric = SACRE_METRICS[name]()
+        return lambda sources, hypotheses, references: metric.corpus_score(hypotheses, [references]).score
     compute = _load_function(name, module, function) if separator else _load_of_evaluate(name)
 
     def measure(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:

@@ -17,7 +17,7 @@ from vanilla_transformer.device_utils import process_state
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.scripts import bleu_tokenizer
 
-from .named_metrics import OWN_METRICS, Metric, load_metric
+from .named_metrics import OWN_METRICS, SACRE_METRICS, Metric, load_metric
 
 Item = TypeVar("Item")
 
@@ -221,13 +221,17 @@ def evaluator_for(best_metric: str) -> Callable[..., dict[str, Any]]:
 
 
 def corpus_metrics(
-    references: Iterable[str] = (), paper_language: str | None = None, tokenize: str | None = None
+    references: Iterable[str] = (),
+    paper_language: str | None = None,
+    tokenize: str | None = None,
+    further: Iterable[str] = (),
 ) -> dict[str, SacreMetric]:
     """Return sacreBLEU metrics by name: `bleu`, `chrf`, and with a language `paper_bleu` and `tokenized_bleu`.
 
     Args:
         references: The references, whose script chooses the tokens of BLEU.
         tokenize: The name of sacreBLEU's tokenizer instead.
+        further: Names of [`SACRE_METRICS`].
 
     Raises:
         ValueError: the language is not supported, or the tokenizer is unknown or not installed.
@@ -235,6 +239,7 @@ def corpus_metrics(
     """
     metrics: dict[str, SacreMetric] = {"bleu": _bleu(tokenize or bleu_tokenizer(references))}
     metrics["chrf"] = sacrebleu.CHRF()
+    metrics |= {name: SACRE_METRICS[name]() for name in further}
     return metrics if paper_language is None else metrics | _paper_metrics(paper_language)
 
 

@@ -1,7 +1,7 @@
 """Confidence intervals, significance of differences, use of terms, and the report of all scores of a test set."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from vanilla_transformer.text.glossary import Glossary
 from vanilla_transformer.text.units import count_forms
 
 from .scores import check_same_length, corpus_metrics
+
+Scoring = Callable[[Sequence[str]], Mapping[str, Metric]]  # returns metrics by name, for references
 
 
 class Estimate(NamedTuple):
@@ -40,19 +42,20 @@ class SystemComparison(NamedTuple):
 def estimate_scores(
     hypotheses: Sequence[str],
     references: Sequence[str],
-    paper_language: str | None = None,
+    scoring: Scoring = corpus_metrics,
     samples: int = 1000,
-    tokenize: str | None = None,
 ) -> dict[str, Estimate]:
-    """Estimate the scores of `corpus_metrics` with confidence intervals from `samples` bootstrap resamples.
+    """Estimate scores with confidence intervals from `samples` bootstrap resamples.
+
+    Args:
+        scoring: [`corpus_metrics`] or a partial of it; returns the metrics for references.
 
     Raises:
-        ValueError: there are no sentences, the numbers of hypotheses and references differ, the language is not
-            supported, or `samples` is not positive.
-        OSError: `paper_language` is given, but sacremoses is not installed.
+        ValueError: there are no sentences, the numbers of hypotheses and references differ, or `samples` is not
+            positive.
     """
     check_same_length(hypotheses, references)
-    metrics = corpus_metrics(references, paper_language, tokenize)
+    metrics = scoring(references)
     return {name: _resample([hypotheses], references, metric, samples)[0][0] for name, metric in metrics.items()}
 
 
@@ -60,9 +63,8 @@ def compare_systems(
     hypotheses: Sequence[str],
     baseline: Sequence[str],
     references: Sequence[str],
-    paper_language: str | None = None,
+    scoring: Scoring = corpus_metrics,
     samples: int = 1000,
-    tokenize: str | None = None,
 ) -> dict[str, SystemComparison]:
     """Compare two systems' translations of a test set by sacreBLEU's paired bootstrap resampling (Koehn, 2004).
 
@@ -70,7 +72,7 @@ def compare_systems(
     """
     check_same_length(hypotheses, references)
     check_same_length(baseline, references)
-    metrics = corpus_metrics(references, paper_language, tokenize)
+    metrics = scoring(references)
     return {name: _compare(hypotheses, baseline, references, metric, samples) for name, metric in metrics.items()}
 
 
@@ -191,23 +193,22 @@ def build_report(
     hypotheses: Sequence[str],
     references: Sequence[str],
     baseline: Sequence[str] | None = None,
-    paper_language: str | None = None,
+    scoring: Scoring = corpus_metrics,
     samples: int = 1000,
     metrics: Mapping[str, float] | None = None,
-    tokenize: str | None = None,
 ) -> Report:
     """Score `hypotheses` and, if given, compare them with the translations of a `baseline` system.
 
     Args:
+        scoring: See [`estimate_scores`].
         metrics: Values of further metrics, which the report shows as they are.
-        tokenize: Name of sacreBLEU's tokenizer for BLEU, by default that of the references' script.
 
     Raises the errors of `estimate_scores`.
     """
     if baseline is None:
-        estimates = estimate_scores(hypotheses, references, paper_language, samples, tokenize)
+        estimates = estimate_scores(hypotheses, references, scoring, samples)
         return Report(len(references), samples, estimates, {}, metrics or {})
-    comparisons = compare_systems(hypotheses, baseline, references, paper_language, samples, tokenize)
+    comparisons = compare_systems(hypotheses, baseline, references, scoring, samples)
     estimates = {name: one.system for name, one in comparisons.items()}
     return Report(len(references), samples, estimates, comparisons, metrics or {})
 

@@ -11,8 +11,8 @@ from vanilla_transformer.device_utils import process_state
 
 from .named_metrics import OWN_METRICS, load_metric
 from .pair_scores import PairScorer
-from .scores import measure_metrics, translate_on_all_processes
-from .significance import Report, add_term_use, build_report, worst_translations
+from .scores import corpus_metrics, measure_metrics, translate_on_all_processes
+from .significance import Report, Scoring, add_term_use, build_report, worst_translations
 
 Languages = Callable[[Any], Mapping[str, str]]  # returns `src_lang` and `tgt_lang` for a tokenizer that has several
 
@@ -39,14 +39,13 @@ def evaluate_test_set(
     hypotheses: str | None = None,
     baseline: str | None = None,
     metrics: Sequence[str] = (),
-    paper_language: str | None = None,
+    scoring: Scoring = corpus_metrics,
     samples: int = 1000,
     languages: Languages = lambda tokenizer: {},
     search: Mapping[str, Any] | None = None,
     further_models: Mapping[str, Any] | None = None,
     precision: str | None = None,
     workers: int | str = 1,
-    tokenize: str | None = None,
 ) -> Evaluation | None:
     """
     Score the translations of a test set, whose files are aligned line by line.
@@ -62,7 +61,7 @@ def evaluate_test_set(
         baseline: File of the translations with which these are compared. By default, a glossary is compared with the
             same model without it.
         metrics: `loss`, and further metrics by name, see [`load_metric`].
-        paper_language, samples, tokenize: See [`build_report`].
+        scoring, samples: See [`build_report`].
         search: Keyword arguments of the pipeline.
         further_models: An ensemble or a reranker, see [`TranslationPipeline`].
         precision, workers: See [`open_pipeline`].
@@ -98,7 +97,7 @@ def evaluate_test_set(
         )
     if not process_state().is_main_process:
         return None
-    report = build_report(translations, references, others, paper_language, samples, values, tokenize)
+    report = build_report(translations, references, others, scoring, samples, values)
     if sources and search.get("glossary") is not None:
         report = add_term_use(report, search["glossary"], sources, translations, others)
     return Evaluation(sources, references, translations, report)

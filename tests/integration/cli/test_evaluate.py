@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+import sacrebleu
 
 from tests.forked import TwoProcesses
 from vanilla_transformer.cli import main
@@ -41,6 +42,14 @@ def test_evaluate_scores_a_file_of_translations(texts, capsys):
     assert f"BLEU {scores.bleu:.2f} ±" in shown and f"chrF {scores.chrf:.2f} ±" in shown and "tok:13a" in shown
     data = json.loads((texts / "scores.json").read_text())
     assert data["scores"]["bleu"]["score"] == pytest.approx(scores.bleu) and data["sentences"] == len(TARGET)
+
+
+def test_evaluate_adds_metrics_of_sacrebleu_without_a_source(texts, capsys):
+    words = ["--metric", "ter", "--metric", "chrf++"]
+    assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de"), *words]) == 0
+    shown = capsys.readouterr().out
+    assert f"TER {sacrebleu.corpus_ter(OURS, [TARGET]).score:.2f} ± " in shown
+    assert f"chrF++ {sacrebleu.corpus_chrf(OURS, [TARGET], word_order=2).score:.2f} ± " in shown
 
 
 def test_evaluate_compares_with_a_baseline(texts, capsys):

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+import sacrebleu
 import torch
 
 from tests.tiny_runs import entries, flags
@@ -44,10 +45,16 @@ def test_metric_is_a_function_or_of_the_evaluate_library():
     assert load_metric(SAME_WORDS)(["", ""], ["a b", "c"], ["b a", "d"]) == 0.5
 
 
+def test_metrics_of_sacrebleu_have_names():
+    texts = ["Ein Mann läuft weit."], ["Ein Mann geht weit."]
+    assert load_metric("ter")(["A man"], *texts) == sacrebleu.corpus_ter(texts[0], [texts[1]]).score == 25.0
+    assert load_metric("chrf++")(["A man"], *texts) == sacrebleu.corpus_chrf(texts[0], [texts[1]], word_order=2).score
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("no_such_metric", "A metric must be bleu, chrf, loss, .*'no_such_metric' cannot be loaded"),
+        ("no_such_metric", "A metric must be bleu, chrf, chrf\\+\\+, ter, loss, .*'no_such_metric' cannot be loaded"),
         ("no_such_module:name", "'no_such_module:name' cannot be loaded: No module named 'no_such_module'"),
         ("math:no_such_name", "'math:no_such_name' cannot be loaded: module 'math' has no attribute"),
         ("math:pi", "'math:pi' is not a function but float"),

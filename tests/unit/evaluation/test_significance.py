@@ -1,6 +1,7 @@
 """Confidence intervals and p-values, compared with sacreBLEU's."""
 
 import json
+from functools import partial
 
 import pytest
 import sacrebleu
@@ -12,13 +13,14 @@ from vanilla_transformer.evaluation.significance import (
     estimate_scores,
 )
 
+PAPER = partial(corpus_metrics, paper_language="de")
 REFERENCES = [f"Der Mann mit der Nummer {number} liest heute ein altes Buch." for number in range(60)]
 GOOD = [text.replace("altes", "gutes") if number % 6 == 0 else text for number, text in enumerate(REFERENCES)]
 BAD = [text.replace("liest heute", "kauft") if number % 3 else text for number, text in enumerate(REFERENCES)]
 
 
 def test_estimate_scores_adds_an_interval_to_each_score():
-    estimates = estimate_scores(GOOD, REFERENCES, "de", samples=200)
+    estimates = estimate_scores(GOOD, REFERENCES, PAPER, samples=200)
     plain, paper = score(GOOD, REFERENCES), score_paper_bleu(GOOD, REFERENCES)
     assert list(estimates) == ["bleu", "chrf", "paper_bleu", "tokenized_bleu"]
     assert [one.score for one in estimates.values()] == pytest.approx([*plain[:2], *paper[:2]])
@@ -41,8 +43,8 @@ def test_compare_systems_finds_only_clear_differences_significant():
 
 
 def test_compare_systems_estimates_each_system_as_alone():
-    compared = compare_systems(GOOD, BAD, REFERENCES, "de", samples=100)
-    ours, theirs = (estimate_scores(texts, REFERENCES, "de", samples=100) for texts in (GOOD, BAD))
+    compared = compare_systems(GOOD, BAD, REFERENCES, PAPER, samples=100)
+    ours, theirs = (estimate_scores(texts, REFERENCES, PAPER, samples=100) for texts in (GOOD, BAD))
     for name, one in compared.items():
         assert one.system.signature == ours[name].signature
         assert one.system[:3] == pytest.approx(ours[name][:3], abs=1e-4)
@@ -50,7 +52,7 @@ def test_compare_systems_estimates_each_system_as_alone():
 
 
 def test_compare_systems_with_itself_has_p_value_one():
-    assert [one.p_value for one in compare_systems(GOOD, list(GOOD), REFERENCES, "de", samples=50).values()] == [
+    assert [one.p_value for one in compare_systems(GOOD, list(GOOD), REFERENCES, PAPER, samples=50).values()] == [
         1.0
     ] * 4
 
@@ -72,7 +74,7 @@ def test_estimate_scores_refuses_zero_resamples():
 
 
 def test_build_report_has_lines_and_json():
-    found = build_report(GOOD, REFERENCES, BAD, "de", samples=50)
+    found = build_report(GOOD, REFERENCES, BAD, PAPER, samples=50)
     lines = list(found.lines())
     labels = ["BLEU", "chrF", "paper's BLEU", "tokenized BLEU"]
     assert [line.rsplit(" ±")[0].rsplit(" ", 1)[0] for line in lines[:4]] == labels
@@ -84,6 +86,15 @@ def test_build_report_has_lines_and_json():
     assert data["scores"]["bleu"]["score"] == pytest.approx(score(GOOD, REFERENCES).bleu)
     assert data["comparison"]["bleu"]["baseline"]["score"] == pytest.approx(score(BAD, REFERENCES).bleu)
     assert 0 < data["comparison"]["chrf"]["p_value"] < 1
+
+
+def test_build_report_has_further_metrics_of_sacrebleu():
+    found = build_report(GOOD, REFERENCES, BAD, partial(corpus_metrics, further=["chrf++", "ter"]), samples=50)
+    scores = {name: one["score"] for name, one in found.as_dict()["scores"].items()}
+    assert scores["chrf++"] == sacrebleu.corpus_chrf(GOOD, [REFERENCES], word_order=2).score
+    assert scores["ter"] == sacrebleu.corpus_ter(GOOD, [REFERENCES]).score
+    assert scores.keys() == {"bleu", "chrf", "chrf++", "ter"}
+    assert [line.split()[0] for line in found.lines()][:4] == ["BLEU", "chrF", "chrF++", "TER"]
 
 
 def test_build_report_without_baseline_has_no_comparison():

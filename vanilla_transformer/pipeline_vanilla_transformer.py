@@ -27,7 +27,11 @@ _SENTENCE_GAP = re.compile(
 
 
 class Segment(NamedTuple):
-    """A line or sentence that is translated by itself, the white space before the next one, and its token ids."""
+    """
+    A line or sentence that is translated by itself, the white space before the next one, and its token ids.
+
+    One without letters has no tokens, and is its own translation.
+    """
 
     text: str
     separator: str
@@ -36,7 +40,7 @@ class Segment(NamedTuple):
 
 class Request:
     """
-    One call of the pipeline, decoded by `generate()`: its options, and the three steps that depend on them.
+    One call of the pipeline, decoded by `generate()`: its options, and the steps that depend on them.
 
     The installed package has its own class with the same methods, see [`TranslationPipeline.begin`].
 
@@ -57,8 +61,12 @@ class Request:
         lines = [split_lines(text) for text in texts]
         return encode_segments(lines, self._encode, *source_limits(self._pipeline.model.config))
 
+    def keep(self, segment: Segment) -> str:
+        """Return the translation of a segment without tokens."""
+        return segment.text
+
     def decode(self, segments: Sequence[Segment], batch_size: int, report: Callable[[int], object]) -> list[list[str]]:
-        """Return the translations of each segment, best first."""
+        """Return the translations of each segment, best first; each has tokens."""
         sources = [segment.tokens for segment in segments]
         return self._pipeline.generate_texts(sources, batch_size, self._options, report)
 
@@ -85,7 +93,8 @@ class TranslationPipeline(Pipeline):
     Sentences are sorted by length into batches of `batch_size` (32 by default) and returned in the given order; with
     the package installed, its engine decodes. Line breaks are kept. A line with more tokens than
     `config.max_source_length`, the longest source in training, is split into sentences. A sentence with more than 512
-    tokens, and more than any source in training, is cut at white space. Blank text has an empty translation.
+    tokens, and more than any source in training, is cut at white space. Blank text has an empty translation, and a
+    line or sentence without a letter, such as `-` or `(1)`, is its own translation.
 
     `progress_bar` turns the bar on or off; by default a terminal shows it for 256 sentences or more. All other keyword
     arguments are passed to `generate()`, whose defaults are the checkpoint's.
@@ -178,7 +187,7 @@ class TranslationPipeline(Pipeline):
     def _translate(self, request: Any, batch_size: int, progress_bar: bool | None, texts: list[str]) -> list[Any]:
         """Return the answer of each text, or a list of them, best first."""
         segments = request.segments(texts)
-        sentences = [segment for text_segments in segments for segment in text_segments]
+        sentences = [segment for text_segments in segments for segment in text_segments if segment.tokens]
         hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
         was_training = self.model.training
         if was_training:  # visiting all layers of a model takes longer than a step of its decoder
@@ -189,10 +198,10 @@ class TranslationPipeline(Pipeline):
         finally:
             if was_training:
                 self.model.train()
-        answers = []
+        answers, count = [], request.num_return_sequences
         for text, text_segments in zip(texts, segments, strict=True):
-            hypotheses = list(zip(*[next(translations) for _ in text_segments], strict=True))
-            hypotheses = hypotheses or [()] * request.num_return_sequences
+            found = [next(translations) if each.tokens else [request.keep(each)] * count for each in text_segments]
+            hypotheses = list(zip(*found, strict=True)) or [()] * count
             answer = [request.answer(text, text_segments, hypothesis) for hypothesis in hypotheses]
             answers.append(answer[0] if len(answer) == 1 else answer)
         return answers
@@ -218,16 +227,15 @@ def source_limits(config: Any) -> tuple[int, int]:
 def encode_segments(
     lines: Sequence[Sequence[Segment]], encode: Callable[[list[str]], list[list[int]]], longest: int, most: int
 ) -> list[list[Segment]]:
-    """Return the segments of each text with their token ids.
+    """Return the segments of each text with their token ids, of which segments without letters have none.
 
     Args:
         lines: The lines of each text.
         encode: Returns the token ids of texts.
         longest, most: See [`source_limits`].
     """
-    rows = iter(encode([line.text for text_lines in lines for line in text_lines]))
-    segments = [[Segment(line.text, line.separator, next(rows)) for line in text_lines] for text_lines in lines]
-    segments, parts = [], _split_long(segments, encode, longest, split_sentences)
+    segments: list[list[Segment]] = []
+    parts = _split_long(_encode(lines, encode), encode, longest, split_sentences)
     while sum(map(len, parts)) > sum(map(len, segments)):  # a character may have more tokens than `most`
         segments, parts = parts, _split_long(parts, encode, most, lambda part: _cut(part, most))
     return parts
@@ -246,8 +254,22 @@ def _split_long(
         [part for segment in some for part in (split(segment) if len(segment.tokens) > longest else [segment])]
         for some in segments
     ]
-    rows = iter(encode([part.text for some in parts for part in some if not part.tokens]))
-    return [[part if part.tokens else part._replace(tokens=next(rows)) for part in some] for some in parts]
+    return _encode(parts, encode)
+
+
+def _encode(
+    segments: Sequence[Sequence[Segment]], encode: Callable[[list[str]], list[list[int]]]
+) -> list[list[Segment]]:
+    """Give token ids to the segments that have letters and no tokens yet."""
+
+    def lacks_tokens(segment: Segment) -> bool:
+        return not segment.tokens and any(map(str.isalpha, segment.text))
+
+    rows = iter(encode([segment.text for some in segments for segment in some if lacks_tokens(segment)]))
+    return [
+        [segment._replace(tokens=next(rows)) if lacks_tokens(segment) else segment for segment in some]
+        for some in segments
+    ]
 
 
 def encode_sources(model: Any, tokenizer: Any, texts: list[str]) -> list[list[int]]:

@@ -19,6 +19,8 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.file_utils import atomic_folder, cached_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
+from vanilla_transformer.text.scripts import find_scripts
+from vanilla_transformer.text.translation_warnings import USED_SHARE
 
 from .augmented_corpus import AugmentedCorpus, find_augmentations
 from .bpe_dropout import BpeDropoutCorpus
@@ -61,6 +63,7 @@ from .tokenized_corpus import (
 
 _FORMAT = 1  # of the cached overlaps; another number invalidates all older entries
 _OVERLAP_FILE = "report.json"
+_SAMPLED_SOURCES = 20_000
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,12 @@ class Texts:
         """Yield every training sentence of both sides; of a stream, only the first window."""
         for table in self.training.first_window().with_format("arrow").iter(ROWS_PER_BATCH):
             yield from chain.from_iterable(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
+
+    def source_scripts(self) -> list[str]:
+        """Return the scripts of the sources, of 20,000 from all places of the text if there are more."""
+        window = self.training.first_window()
+        rows = range(0, len(window), max(1, len(window) // _SAMPLED_SOURCES))
+        return list(find_scripts(window.select(rows)["source"], USED_SHARE))
 
 
 def load_texts(data: DataArguments, cache_dir: str | Path | None = None, score: Scorer | None = None) -> Texts:

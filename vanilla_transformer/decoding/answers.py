@@ -124,14 +124,15 @@ def _entries(
 ) -> dict[str, Any]:
     """Return the requested entries of an answer.
 
-    The log-probability is the sum over the sentences, and the score is their mean: so n-best lists stay in order. A
-    blank text has no sentences, and its empty translation is certain: both are 0. The confidence and the warnings are
-    about the text as a whole.
+    The log-probability is the sum over the sentences, and the score is their mean: so n-best lists stay in order.
+    Sentences without letters are certain and count in neither. Without others, as in a blank text, both are 0. The
+    confidence and the warnings are about the text as a whole.
     """
     entries: dict[str, Any] = {}
     source = "".join(sentence.text + sentence.separator for sentence in sentences)
     if options.return_scores:
-        entries["score"] = sum(each.score for each in translations) / max(1, len(translations))
+        decoded = sum(bool(each.tokens) for each in sentences)
+        entries["score"] = sum(each.score for each in translations) / max(1, decoded)
         entries["log_probability"] = float(sum(each.log_probability for each in translations))
     if options.return_confidence:
         values = [value for each in translations for value in each.token_log_probabilities]

@@ -143,6 +143,12 @@ def _moved(place: Range, offset: int) -> Range:
     return place[0] + offset, place[1] + offset
 
 
+def copy_sentence(text: str) -> Translation:
+    """Return a sentence as its own translation."""
+    links = [Link(*match.span(), *match.span(), 1.0) for match in _WORD.finditer(text)]
+    return Translation(text, alignment=links)
+
+
 # --- Sentences of a request -----------------------------------------------------------------------------------------
 
 
@@ -187,8 +193,7 @@ class _Kept:
 
     def copy(self, count: int) -> list[Translation]:
         """Return the sentence as its own translations."""
-        links = [Link(*match.span(), *match.span(), 1.0) for match in _WORD.finditer(self.part.text)]
-        return [Translation(self.part.text, alignment=links)] * count
+        return [copy_sentence(self.part.text)] * count
 
     def around(self) -> list[Sentence]:
         """Return the sentences between the text that must survive, without their tokens."""
@@ -291,4 +296,4 @@ class ProtectedSearch:
             each.shown = each.shown._replace(tokens=tokens)
 
 
-__all__ = ["Part", "ProtectedSearch", "join_parts", "overlaps", "texts_at"]
+__all__ = ["Part", "ProtectedSearch", "copy_sentence", "join_parts", "overlaps", "texts_at"]

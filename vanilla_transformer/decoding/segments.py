@@ -82,7 +82,7 @@ class SentenceReader:
             OptionError: A text has constraints, alternatives or a prefix that do not fit its sentences.
         """
         segments = self._split(texts)
-        counts = [len(each) for each in segments]
+        counts = [sum(bool(segment.tokens) for segment in each) for each in segments]
         phrases = repeat(()) if self._phrases is None else iter(self._phrases.of_segments(counts))
         prefixes = repeat(None) if self._prefixes is None else iter(self._prefixes.of_segments(counts))
         if self._is_alone and max(counts, default=0) > 1:
@@ -90,7 +90,12 @@ class SentenceReader:
         if self._seed is None and self._phrases is None and self._prefixes is None:
             return [[Sentence(*segment) for segment in each] for each in segments]
         return [
-            [Sentence(*segment, self._next_seed(segment.text), next(phrases), next(prefixes)) for segment in each]
+            [
+                Sentence(*segment, self._next_seed(segment.text), next(phrases), next(prefixes))
+                if segment.tokens
+                else Sentence(*segment)
+                for segment in each
+            ]
             for each in segments
         ]
 

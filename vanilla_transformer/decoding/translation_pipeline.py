@@ -25,7 +25,7 @@ from .minimum_bayes_risk import choose_by_risk, risk_candidates
 from .onnx_runtime import load_onnx
 from .options import LEAST_BEAMS, OptionError, TranslationOptions
 from .pretrained import load_ensemble
-from .protected_search import ProtectedSearch
+from .protected_search import ProtectedSearch, copy_sentence
 from .reranking import Reranker, check_not_reranked, rerank_candidates
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .terms import search_terms
@@ -276,7 +276,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
 class TranslationCall:
     """
-    One call of the package's pipeline: its options, and the three steps that depend on them, see [`Request`].
+    One call of the package's pipeline: its options, and the steps that depend on them, see [`Request`].
 
     Args:
         pipeline: Which was called.
@@ -296,8 +296,12 @@ class TranslationCall:
         """Return the sentences of each text; none for blank text."""
         return self._reader.read(texts)
 
+    def keep(self, sentence: Sentence) -> Translation:
+        """Return the translation of a sentence without tokens."""
+        return copy_sentence(sentence.text)
+
     def decode(self, sentences: Sequence[Sentence], batch_size: int, report: Report) -> list[list[Translation]]:
-        """Return the translations of each sentence, best first."""
+        """Return the translations of each sentence, best first; each has tokens."""
         report = follow(self.options.progress, report, len(sentences))
         return self._pipeline.decode(sentences, self.options, batch_size, report)
 

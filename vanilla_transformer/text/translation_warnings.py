@@ -33,7 +33,8 @@ _PHRASE_WORDS = 2
 _LONGEST_PHRASE = 8
 _SPELLED_OUT = 12  # numbers up to this one are often written as words
 _FOREIGN_SHARE = 0.05  # of the letters of the translation
-_USED_SHARE = 0.001  # of the letters of a text, from which on it uses a script
+_UNSEEN_SHARE = 0.5  # of the letters of the source
+USED_SHARE = 0.001  # of the letters of a text, from which on it uses a script
 _SMOOTHING = 10  # characters added to both sides, since ratios of short texts vary more
 _LENGTH_QUANTILES = (0.001, 0.999)
 _NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u00a0\u202f]\d+)*")
@@ -49,11 +50,13 @@ class WarningLimits:
             characters, and 10 more.
         scripts: Names of Unicode, such as LATIN, of the scripts in which translations are written. Without any, no
             script is a reason for a warning.
+        source_scripts: Scripts of the sources, likewise; training stores them.
     """
 
     shortest: float = 0.2
     longest: float = 5.0
     scripts: Sequence[str] = ()
+    source_scripts: Sequence[str] = ()
 
     @classmethod
     def from_config(cls, config: Any) -> "WarningLimits":
@@ -65,7 +68,8 @@ class WarningLimits:
         stored = getattr(config, "warning_limits", None) or {}
         try:
             limits = cls(**stored)
-            if not 0 <= limits.shortest <= limits.longest or not all(isinstance(each, str) for each in limits.scripts):
+            names = [*limits.scripts, *limits.source_scripts]
+            if not 0 <= limits.shortest <= limits.longest or not all(isinstance(each, str) for each in names):
                 raise ValueError
         except (TypeError, ValueError) as error:
             hint = "`vanilla-transformer calibrate MODEL --source FILE --target FILE` writes it again."
@@ -79,14 +83,16 @@ def find_warnings(source: str, translation: str, limits: WarningLimits) -> list[
     - "copy": half of the words of the translation, and at least 4, are copied from the source in one piece.
     - "repetition": a word comes 3 times in a row, or a phrase of 2 to 8 words twice, unless the source repeats one.
     - "numbers": one side has a number in digits that the other side lacks. Numbers up to 12 may be written as words.
-    - "script": more than 5 % of the letters are of scripts that `limits` does not have.
+    - "script": more than 5 % of the letters are of scripts that `limits` does not have, or half of the letters of the
+      source are of scripts that no source had in training.
     - "length": the length divided by that of the source is out of the range of `limits`.
     """
     found = {
         "copy": is_copy(source, translation),
         "repetition": has_repetition(source, translation),
         "numbers": has_other_numbers(source, translation),
-        "script": bool(limits.scripts) and has_other_scripts(translation, limits.scripts),
+        "script": has_other_scripts(translation, limits.scripts)
+        or has_other_scripts(source, limits.source_scripts, _UNSEEN_SHARE),
         "length": not limits.shortest <= length_ratio(source, translation) <= limits.longest,
     }
     return [name for name in WARNINGS if found[name]]
@@ -129,10 +135,12 @@ def has_other_numbers(source: str, translation: str) -> bool:
     return any(len(number) > 2 or int(number) > _SPELLED_OUT for number in missing + added)
 
 
-def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
-    """Return whether more than 5 % of the letters of a text are not of some scripts."""
+def has_other_scripts(text: str, scripts: Sequence[str], most: float = _FOREIGN_SHARE) -> bool:
+    """Return whether more than a share of the letters of a text, `most`, are not of some scripts, if there are any."""
+    if not scripts:
+        return False
     counts = count_scripts(text)
-    return counts.total() - sum(counts[script] for script in scripts) > _FOREIGN_SHARE * counts.total()
+    return counts.total() - sum(counts[script] for script in scripts) > most * counts.total()
 
 
 def letter_ratio(text: str) -> float:
@@ -159,7 +167,8 @@ def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> Warni
 
     ratios = [length_ratio(*pair) for pair in zip(sources, translations, strict=True)]
     shortest, longest = np.quantile(ratios, _LENGTH_QUANTILES)
-    return WarningLimits(float(shortest), float(longest), find_scripts(translations, _USED_SHARE))
+    scripts = [find_scripts(texts, USED_SHARE) for texts in (translations, sources)]
+    return WarningLimits(float(shortest), float(longest), *scripts)
 
 
 def _numbers(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The training loop (section 5 of the paper), on one process or several."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -152,6 +152,12 @@ class PreparedRun(NamedTuple):
     validation: AnyValidation
 
 
+def _store_scripts(config: Any, scripts: Sequence[str]) -> None:
+    """Store the scripts of the sources, also of former training, by which a source of another one has a warning."""
+    limits = getattr(config, "warning_limits", None) or {}
+    config.warning_limits = limits | {"source_scripts": sorted({*limits.get("source_scripts", ()), *scripts})}
+
+
 def prepare_run(
     recipe: Recipe,
     run: RunFolder,
@@ -178,6 +184,7 @@ def prepare_run(
         accelerator.mixed_precision,
         model_class,
     )
+    _store_scripts(model.config, texts.source_scripts())
     measure = partial(
         Validation, tokenizer=tokenizer, evaluate=evaluate, accelerator=accelerator, max_tokens=recipe.data.max_tokens
     )

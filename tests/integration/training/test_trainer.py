@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.sweeps import sample
+from tests.tiny import TINY_SIZES
 from tests.tiny_runs import (
     assert_similar_weights,
     assert_two_processes_match_one,
@@ -50,6 +51,17 @@ def test_train_computes_with_as_many_threads_as_the_recipe_says(corpus, tmp_path
     with pytest.raises(ValueError, match="`threads` must be from 1 to 3, .*, got 4."):
         train(parse_recipe(flags(corpus, tmp_path / "more", threads=4)))
     assert not (tmp_path / "more").exists()
+
+
+def test_train_stores_the_scripts_of_its_sources_and_of_those_before(corpus, tmp_path):
+    folder = train(parse_recipe(flags(corpus, tmp_path / "first", max_steps=1)))
+    assert json.loads((folder / "config.json").read_text())["warning_limits"] == {"source_scripts": ["LATIN"]}
+    lines = (corpus / "train.a").read_text().count("\n")
+    (corpus / "train.a").write_text("собака спит\n" * lines)
+    changes = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"init_from": folder, "max_steps": 1}
+    further = train(parse_recipe(flags(corpus, tmp_path / "second", **changes)))
+    scripts = json.loads((further / "config.json").read_text())["warning_limits"]["source_scripts"]
+    assert scripts == ["CYRILLIC", "LATIN"]
 
 
 def test_train_validates_greedily_and_finally_as_paper(corpus, tmp_path):

@@ -78,12 +78,20 @@ def test_most_repeats_counts_phrases_in_a_row(words, size):
     assert most_repeats(words, size) == max(1, *map(repeats, range(len(words))))
 
 
+def test_find_warnings_names_sources_in_scripts_of_no_source_in_training():
+    limits = WarningLimits(source_scripts=("LATIN",))
+    assert find_warnings("Собака спит на траве.", "A man is sleeping.", limits) == ["script"]
+    assert find_warnings("Der Hund heißt Бобик.", "The dog is called Bobik.", limits) == []
+    assert find_warnings("Собака спит на траве.", "A man is sleeping.", WarningLimits()) == []
+    assert find_warnings("12:30 – ♪", "12:30 – ♪", limits) == []
+
+
 def test_measure_limits_covers_the_usual_lengths_and_scripts():
     sources, translations = ["a" * 10] * 2000, ["b" * 10] * 1000 + ["b" * 20] * 1000
     sources[7], translations[7] = "a" * 10, "b" * 9990
     translations[8] = "Ω"
     limits = measure_limits(sources, translations)
     assert (limits.shortest, limits.longest) == (1.0, 1.5)
-    assert limits.scripts == ("LATIN",)
+    assert limits.scripts == limits.source_scripts == ("LATIN",)
     assert find_warnings(sources[7], translations[7], limits) == ["length"]
     assert length_ratio("", "") == 1.0

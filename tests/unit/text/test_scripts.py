@@ -3,7 +3,7 @@
 import pytest
 
 from vanilla_transformer.text import scripts
-from vanilla_transformer.text.scripts import bleu_tokenizer, count_scripts
+from vanilla_transformer.text.scripts import bleu_tokenizer, count_scripts, find_scripts
 
 SENTENCES = {
     "en": "Two dogs are running across the green grass.",
@@ -60,3 +60,8 @@ def test_bleu_tokenizer_of_other_texts_is_13a(texts):
 def test_count_scripts_counts_letters_only():
     counts = count_scripts("Ab 12 – Ωю ｗ 漢")
     assert counts == {"LATIN": 3, "GREEK": 1, "CYRILLIC": 1, "CJK": 1}
+
+
+def test_letters_that_scripts_share_are_of_no_other_one():
+    assert find_scripts(["人々はコーヒーを飲む。"], 0.0) == ("CJK", "HIRAGANA", "KATAKANA")
+    assert find_scripts(["здоровʼя"], 0.0) == ("CYRILLIC",)

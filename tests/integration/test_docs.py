@@ -14,6 +14,7 @@ import sacrebleu
 import yaml
 from accelerate.state import AcceleratorState
 
+from tests.comet_files import REGRESSION, write_comet
 from tests.docs_pages import ROOT, blocks, command_flags, command_lines, flags_of, run_in_shell, write_workspace
 from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.distillation.distillation_arguments import parse_distillation
@@ -137,6 +138,7 @@ def test_docs_evaluate_commands_run(tiny_model, tiny_tokenizer, tmp_path, monkey
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "runs" / "mine")
     for name, text in {"test.en": "A man.", "test.de": "Ein Mann.", "theirs.de": "Ein Hund."}.items():
         Path(name).write_text(f"{text}\n{text}\n")
+    write_comet(tmp_path / "Unbabel" / "wmt22-comet-da", REGRESSION)
     page = ROOT / "docs" / "evaluate.md"
     for command in blocks(page, "bash"):
         assert main(shlex.split(command)[1:]) == 0

@@ -12,6 +12,7 @@ import yaml
 from accelerate.state import AcceleratorState
 
 from tests.aligned_corpus import write_aligned_corpus
+from tests.comet_files import UNIFIED, write_comet
 from tests.docs_pages import ROOT, SMALL, blocks
 from tests.inline_terms import model_with_inline_terms
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
@@ -143,4 +144,5 @@ def test_docs_translate_commands_run(workspace, monkeypatch):
     Path("prefixes.txt").write_text("Das Kind\n\n")
     Path("text.en").write_text("A man.\tEin Mann\n")
     shutil.copy("test.en", "corpus.en")
+    write_comet(Path("Unbabel/wmt22-cometkiwi-da").absolute(), UNIFIED)
     assert run("translate", monkeypatch) > 15

@@ -105,10 +105,10 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(arguments, "vanilla-transformer clean-corpus", _CLEANING_MAIN)
     register_models()
     from vanilla_transformer.data.prepare_data import load_texts, write_corpus_files
-    from vanilla_transformer.decoding.forced_decoding import dual_scores
+    from vanilla_transformer.decoding.corpus_scores import corpus_scores
 
     show_progress()
-    texts = load_texts(recipe.data, score=dual_scores)
+    texts = load_texts(recipe.data, score=corpus_scores)
     files = write_corpus_files(texts, recipe.output.output_dir)
     print(texts.training.report)
     print(f"The text is in {', '.join(map(str, files))}.")

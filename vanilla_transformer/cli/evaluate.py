@@ -91,8 +91,8 @@ class _TestSetArguments:
         default=None,
         metadata={
             "action": "extend",
-            "help": "Add further metrics: chrf++, ter, loss, metrics of the evaluate library, or functions of "
-            "sources, hypotheses and references, such as package.module:name.",
+            "help": "Add further metrics: chrf++, ter, loss, comet (or comet:MODEL), metrics of the evaluate "
+            "library, or functions of sources, hypotheses and references, such as package.module:name.",
         },
     )
     bootstrap_samples: int = field(

@@ -182,6 +182,13 @@ class FurtherModelArguments(EnsembleArguments):
         default=None,
         metadata={"help": "Model of the other direction, by which the n-best list of --num_beams is reranked."},
     )
+    rerank_quality: str | None = field(
+        default=None,
+        metadata={
+            "help": "COMET model that scores without references, such as Unbabel/wmt22-cometkiwi-da, by which the "
+            "n-best list of --num_beams is reranked."
+        },
+    )
     normalize: bool = field(
         default=False,
         metadata={
@@ -199,7 +206,7 @@ def further_models(options: FurtherModelArguments) -> dict[str, Any]:
 
 def model_names(first: str, options: FurtherModelArguments) -> list[str]:
     """Return the names of all models that decide about translations."""
-    return [first, *(options.ensemble or []), *filter(None, [options.rerank_reverse])]
+    return [first, *(options.ensemble or []), *filter(None, [options.rerank_reverse, options.rerank_quality])]
 
 
 @dataclass

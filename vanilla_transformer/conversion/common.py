@@ -4,7 +4,6 @@ import json
 import math
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +31,6 @@ _ERRORS_OF_PARSERS = (
     *(yaml.YAMLError, MemoryError, StrictDataclassError),
 )
 _MAX_POSITIONS = 2**16
-_MAX_NAMES_OF_A_TENSOR = 4  # tied weights: embeddings of source and target, and the output projection
 
 
 @contextmanager
@@ -97,50 +95,6 @@ def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Mod
     return load_pretrained(model_class, name, dtype=torch.float32, **kwargs)
 
 
-def check_unpacked_size(path: Path) -> None:
-    """Check that a file, if it is a zip archive (`.pt`, `.npz`), does not unpack to more than its own size.
-
-    PyTorch and Marian do not compress. A compressed archive of some megabytes can fill the memory.
-
-    Raises:
-        ValueError: it unpacks to more.
-    """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            unpacked = sum(entry.file_size for entry in archive.infolist())
-    except (OSError, zipfile.BadZipFile):  # no archive; the caller reads it and explains
-        return
-    size = path.stat().st_size
-    if unpacked > size:
-        raise ValueError(
-            f"{path} must not be compressed, got {unpacked:,} bytes in a file of {size:,}. Save it uncompressed."
-        )
-
-
-def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
-    """Check that no tensor declares more values than it has: an expanded one fills the memory when it is copied.
-
-    Raises:
-        ValueError: a tensor does, or is sparse; or many tensors share the same values.
-    """
-    parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
-    tensors = [value for part in parts for value in part.values() if isinstance(value, torch.Tensor)]
-    for tensor in tensors:
-        if tensor.layout is not torch.strided:
-            raise ValueError(f"{path} must contain dense tensors, got one of layout {tensor.layout}.")
-        size, found = tensor.nbytes, tensor.untyped_storage().nbytes()
-        if size > found:
-            raise ValueError(
-                f"{path} must contain all values of its tensors, but one declares {size:,} bytes and has {found:,}."
-            )
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
-    size, found = sum(tensor.nbytes for tensor in tensors), sum(storages.values())
-    if size > _MAX_NAMES_OF_A_TENSOR * found:
-        raise ValueError(
-            f"{path} must contain all values of its tensors, but they declare {size:,} bytes and have {found:,}."
-        )
-
-
 def build_model(
     config: VanillaTransformerConfig, weights: Mapping[str, Any]
 ) -> VanillaTransformerForConditionalGeneration:
@@ -162,35 +116,6 @@ def build_model(
             f"The options must declare at most {_MAX_POSITIONS:,} positions, got {config.max_position_embeddings:,}."
         )
     return VanillaTransformerForConditionalGeneration(config).eval()
-
-
-def load_pickled_checkpoint(
-    path: Path, toolkit: str, entry: str, allowed_types: Sequence[type] = ()
-) -> dict[str, Any]:
-    """Load a pickled checkpoint without running code from it.
-
-    Args:
-        toolkit: The toolkit that wrote it, for error messages.
-        entry: The key of the weights.
-        allowed_types: Classes to accept besides tensors and plain values.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file contains other objects, has no `entry`, is compressed or has tensors without their
-            values.
-    """
-    check_unpacked_size(path)
-    try:
-        with torch.serialization.safe_globals(list(allowed_types)):
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # torch and pickle raise many types
-        raise ValueError(f"{path} cannot be read safely: {' '.join(str(error).split())[:200]}") from error
-    if not isinstance(content, dict) or entry not in content:
-        raise ValueError(f"{path} must be a {toolkit} checkpoint with the entry {entry!r}.")
-    _check_tensors(path, content)
-    return content
 
 
 def fairseq_sinusoids(num_positions: int, d_model: int, first_position: int = 0) -> torch.Tensor:

@@ -13,6 +13,7 @@ import yaml
 from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.file_utils import check_output_dir_is_empty, save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -22,7 +23,6 @@ from .common import (
     build_sentencepiece_tokenizer,
     check_supported,
     find_sentencepiece_model,
-    load_pickled_checkpoint,
     reading,
 )
 

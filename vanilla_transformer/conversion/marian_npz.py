@@ -18,6 +18,7 @@ import yaml
 from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.decoding.pickled_checkpoint import check_unpacked_size
 from vanilla_transformer.file_utils import check_output_dir_is_empty, save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -27,7 +28,6 @@ from .common import (
     Translator,
     build_model,
     check_supported,
-    check_unpacked_size,
     compare_translators,
     fairseq_sinusoids,
     greedy_translator,

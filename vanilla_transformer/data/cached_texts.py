@@ -137,8 +137,8 @@ def _pairs_of(texts: datasets.Dataset, corpus: int) -> Iterator[SentencePair]:
         yield from map(SentencePair, batch["source"], batch["target"])
 
 
-# (forward model, backward model, pairs, direction) -> scores in (0, 1], shape `(pairs,)`.
-Scorer = Callable[[str, str, Sequence[SentencePair], Direction], np.ndarray]
+# (models, pairs, direction) -> scores, shape `(pairs,)`.
+Scorer = Callable[[Sequence[str], Sequence[SentencePair], Direction], np.ndarray]
 _SCORES_FILE = "scores.npy"
 
 
@@ -154,7 +154,7 @@ def drop_low_scores(
 
     Args:
         rules: The rule of each corpus, or None.
-        score: Such as `dual_scores`. It is called for each corpus with a rule whose scores the cache does not hold.
+        score: Such as `corpus_scores`. It is called for each corpus with a rule whose scores the cache does not hold.
 
     Raises:
         OSError, ValueError: as raised by `score`; or nothing is left.
@@ -177,7 +177,7 @@ def _load_scores(
     def write(folder: Path) -> None:
         pairs = texts.dataset[rows.tolist()]
         numbered = list(map(SentencePair, pairs["source"], pairs["target"]))
-        scores = score(rule.forward, rule.backward, numbered, direction)
+        scores = score(rule.models, numbered, direction)
         np.save(folder / _SCORES_FILE, scores.astype(np.float32))
 
     name = hash_json(texts.key, [int(rows[0]), len(rows)], direction, _model_keys(rule))
@@ -185,11 +185,15 @@ def _load_scores(
 
 
 def _model_keys(rule: ScoreRule) -> list[Any]:
-    """Return values that identify the content of both models; of a model on the Hub, its name."""
+    """Return values that identify the content of the models; of a model on the Hub, its name."""
     return [
-        [hash_file(path) for path in sorted(Path(name).glob("*.*")) if path.is_file()] if Path(name).is_dir() else name
-        for name in (rule.forward, rule.backward)
+        [hash_file(path) for path in _files_of(Path(name))] if Path(name).is_dir() else name for name in rule.models
     ]
+
+
+def _files_of(model: Path) -> list[Path]:
+    """Return the files of a model; the weights of a COMET model are in a folder."""
+    return sorted(path for path in (*model.glob("*.*"), *model.glob("checkpoints/*.ckpt")) if path.is_file())
 
 
 def _write_kept(folder: Path, texts: CachedTexts, kept: np.ndarray) -> None:

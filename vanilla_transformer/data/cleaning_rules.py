@@ -24,7 +24,7 @@ from vanilla_transformer.user_input import check_names
 
 from .readers import CorpusSpec, SentencePair
 
-# In the order in which they apply: rules on the text of one pair, on all pairs, by two models, and on tokens.
+# In the order in which they apply: rules on the text of one pair, on all pairs, by models, and on tokens.
 RULES = {
     "invalid_unicode": "not valid Unicode",
     "empty": "without text on a side",
@@ -37,7 +37,7 @@ RULES = {
     "near_duplicates": "the same as an earlier pair but for case, digits, punctuation and spaces",
     "repeated_sources": "with the source of an earlier pair",
     "repeated_targets": "with the target of an earlier pair",
-    "score": "with a low score by two models",
+    "score": "with a low score by models",
     "max_length": "longer than max_length",
     "max_length_ratio": "beyond max_length_ratio",
 }
@@ -48,24 +48,29 @@ ON_TOKENS = ("max_length", "max_length_ratio")
 @dataclass(frozen=True)
 class ScoreRule:
     """
-    The section `score` of a recipe: drop pairs with a low dual conditional cross-entropy score.
+    The section `score` of a recipe: drop pairs with a low score, by dual conditional cross-entropy or by quality.
 
     Args:
         forward, backward (`str`): A model of the direction of the corpus, and one of the opposite direction.
-        min_score (`float`): Drop pairs with a lower score. Scores are in (0, 1].
+        quality (`str`): Instead: a COMET model that scores without references.
+        min_score (`float`): Drop pairs with a lower score. Scores are in (0, 1], of quality about so.
         keep (`float`): Instead: the share of pairs of each corpus to keep, the ones with the highest scores.
 
     Raises:
-        ValueError: a model is not given, or not exactly one of `min_score` and `keep`, or it is out of its range.
+        ValueError: a model is not given, or there is one too many; or not exactly one of `min_score` and `keep`, or it
+            is out of its range.
     """
 
     forward: str = ""
     backward: str = ""
+    quality: str | None = None
     min_score: float | None = None
     keep: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("forward", "backward"):
+        if self.quality is not None and (self.forward or self.backward):
+            raise ValueError("`score` must have either `quality` or both `forward` and `backward`, got more.")
+        for name in ("forward", "backward") if self.quality is None else ("quality",):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise ValueError(f"`{name}` of `score` must name a model, got {getattr(self, name)!r}.")
         if (self.min_score is None) == (self.keep is None):
@@ -79,13 +84,17 @@ class ScoreRule:
     def from_section(cls, section: Any) -> "ScoreRule":
         """Read the section `score` of a recipe or of a corpus."""
         if not isinstance(section, Mapping):
-            raise ValueError(
-                f"`score` must be a mapping, such as {{forward: MODEL, backward: MODEL}}, got {section!r}."
-            )
+            example = "{forward: MODEL, backward: MODEL, keep: 0.7}"
+            raise ValueError(f"`score` must be a mapping, such as {example}, got {section!r}.")
         check_names(
             [str(name) for name in section], {item.name for item in fields(cls)}, "key of `score`", exactly=True
         )
         return cls(**section)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the models that score: one for each direction, or one of quality."""
+        return (self.forward, self.backward) if self.quality is None else (self.quality,)
 
     def threshold(self, scores: Sequence[float]) -> float:
         """Return the lowest score to keep, given the scores of a corpus."""

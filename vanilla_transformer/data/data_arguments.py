@@ -200,8 +200,9 @@ class DataArguments:
     score: dict[str, Any] | str | None = field(
         default=None,
         metadata={
-            "help": "Drop pairs with a low score by two models (dual conditional cross-entropy): `forward` and "
-            "`backward` name the models, and `min_score` is the lowest score in (0, 1], or `keep` the share to keep."
+            "help": "Drop pairs with a low score: `forward` and `backward` name two models (dual conditional "
+            "cross-entropy), or `quality` a COMET model that needs no references, and `min_score` is the lowest score "
+            "in (0, 1], or `keep` the share to keep."
         },
     )
     stream: bool = field(

@@ -125,7 +125,7 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None, score: 
 
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
-        score: Scores pairs by two models, such as `dual_scores`, if the recipe has `score`.
+        score: Scores pairs by models, such as `corpus_scores`, if the recipe has `score`.
 
     Raises:
         OSError: a file or dataset is missing or cannot be read.

@@ -28,7 +28,7 @@ def load_pipeline(
         backend, precision: See [`TranslationPipeline`]. A folder that was converted for another runtime is run by it.
         device: See [`check_device`]; by default the accelerator if there is one.
         dtype: See [`check_dtype`]; by default the checkpoint's.
-        further_models: `ensemble`, `ensemble_weights`, `rerank_reverse` and `normalize`, see [`TranslationPipeline`].
+        further_models: `ensemble`, `rerank_quality` and others, see [`TranslationPipeline`].
 
     Raises:
         ValueError: A name is unknown, or the model cannot decode with the precision.

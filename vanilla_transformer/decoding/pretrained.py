@@ -47,6 +47,7 @@ _CONSTANTS = re.compile(r".*\.(version|position_ids|embed_positions\.(weights|_f
 _TOKENIZER_FILE = "tokenizer.json"
 _TOKENIZER_FILES = (_TOKENIZER_FILE, "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 _MODEL_FILES = {".safetensors", ".bin", ".json", ".txt", ".model"}  # suffixes
+COMET_FILES = ("hparams.yaml", "checkpoints/model.ckpt")  # of a model that scores translations
 _AGAIN = "Copy or download the model again."
 
 
@@ -108,8 +109,7 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     """
     _check_size(load_config(name), name)
     _check_generation_config(name)
-    if "OMP_NUM_THREADS" not in os.environ:  # torch does not know the quotas of containers
-        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
+    limit_threads()
     try:
         with _without_loading_report():
             model, found = model_class.from_pretrained(
@@ -123,6 +123,12 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     _check_numbers(model, name)
     _check_generation_config(name)  # now that the files of a name on the Hub are here
     return model.eval()
+
+
+def limit_threads() -> None:
+    """Use no more threads than cores; torch does not know the quotas of containers."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
 
 
 def load_tokenizer(name: str | Path) -> Any:
@@ -287,12 +293,14 @@ def hash_model(name: str | Path) -> dict[str, str]:
     """
     folder = Path(name)
     if not folder.is_dir():
-        cached = try_to_load_from_cache(str(name), CONFIG_NAME)
-        if not isinstance(cached, str):
+        cached = [try_to_load_from_cache(str(name), file) for file in (CONFIG_NAME, COMET_FILES[0])]
+        found = next((Path(path) for path in cached if isinstance(path, str)), None)
+        if found is None:
             rule = f"The model {name} must be a folder or in the cache, but it is not"
             raise OSError(f"{rule}. Give the path of its folder.")
-        folder = Path(cached).parent
+        folder = found.parent
     files = sorted(path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file())
+    files += [folder / file for file in COMET_FILES if (folder / file).is_file()]
     return {path.name: hash_file(path) for path in files}
 
 

@@ -1,11 +1,11 @@
 """
-Rerank n-best lists by a reverse model and by length.
+Rerank n-best lists by a reverse model and by length, or by the quality that a model predicts.
 
     score(y) = log p(y | x) + λ_reverse · log p(x | y) + λ_length · |y|
 
 The log-linear score of Li and Jurafsky (2016, "Mutual Information and Diverse Decoding Improve Neural Machine
 Translation", section 3) without a language model: a noisy channel beside the direct model. |y| counts tokens,
-EOS included.
+EOS included. A model of quality, see [`comet`], scores by itself.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ import numpy as np
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
 from .answers import Translation
+from .comet import Comet
 from .forced_decoding import encode_as_trained, score_tokens
 from .options import OptionError, TranslationOptions
 from .pretrained import load_seq2seq, load_tokenizer
@@ -26,14 +27,17 @@ REVERSE_WEIGHT, LENGTH_WEIGHT = 0.5, 0.5  # by default
 WEIGHTS = ("rerank_reverse_weight", "rerank_length_weight")  # the options λ_reverse and λ_length
 
 
-def rerank_candidates(options: TranslationOptions) -> TranslationOptions:
+def rerank_candidates(options: TranslationOptions, argument: str) -> TranslationOptions:
     """Return the options of a search for the n-best list, with the tokens of each candidate.
+
+    Args:
+        argument: Which named the model that reranks, for messages.
 
     Raises:
         OptionError: The request is for samples or minimum Bayes risk, or has too few beams.
     """
     if options.mbr is not None:
-        raise OptionError("Give `mbr` or `rerank_reverse`, not both: each one chooses from the candidates.")
+        raise OptionError(f"Give `mbr` or `{argument}`, not both: each one chooses from the candidates.")
     if options.do_sample:
         raise OptionError("Reranking is for the n-best list of beam search. Leave out `do_sample`.")
     beams, count = options.num_beams or 1, options.count
@@ -91,6 +95,10 @@ class Reranker:
         """
         return cls(load_seq2seq(name, "translates").to(device), load_tokenizer(name))
 
+    def candidates(self, options: TranslationOptions) -> TranslationOptions:
+        """Return the options of a search for the candidates, see [`rerank_candidates`]."""
+        return rerank_candidates(options, "rerank_reverse")
+
     def features(
         self,
         sentences: Sequence[str],
@@ -139,10 +147,46 @@ class Reranker:
         return ranked
 
 
+class QualityReranker:
+    """
+    Order candidates by the quality that a model predicts.
+
+    Args:
+        model: A model that needs no references.
+    """
+
+    def __init__(self, model: Comet):
+        self.model = model
+
+    @classmethod
+    def load(cls, name: str | Path, device: Any) -> "QualityReranker":
+        """Load the model of a folder or of a name on the Hub.
+
+        Raises:
+            OSError, ValueError: As [`Comet.load`] raises them.
+        """
+        return cls(Comet.load(name, without_references=True).to(device))
+
+    def candidates(self, options: TranslationOptions) -> TranslationOptions:
+        """Return the options of a search for the candidates, see [`rerank_candidates`]."""
+        check_not_reranked(options)
+        return rerank_candidates(options, "rerank_quality")
+
+    def choose(
+        self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], options: TranslationOptions
+    ) -> list[list[Translation]]:
+        """Return the best translations of each sentence, as [`Reranker.choose`] does, with their quality as score."""
+        sources = [sentence for sentence, some in zip(sentences, candidates, strict=True) for _ in some]
+        scores = iter(self.model.score(sources, [each.text for some in candidates for each in some]).tolist())
+        scored = [[each._replace(score=next(scores)) for each in some] for some in candidates]
+        return [sorted(some, key=lambda each: each.score, reverse=True)[: options.count] for some in scored]
+
+
 def combine(features: Features, weights: tuple[float, float]) -> float:
     """Return the score of a candidate, given λ_reverse and λ_length."""
     reverse, length = weights
     return features.log_probability + reverse * features.reverse_log_probability + length * features.length
 
 
-__all__ = ["ScoredCandidate", "Features", "Reranker", "check_not_reranked", "combine", "rerank_candidates"]
+__all__ = ["ScoredCandidate", "Features", "QualityReranker", "Reranker"]
+__all__ += ["check_not_reranked", "combine", "rerank_candidates"]

@@ -26,7 +26,7 @@ from .onnx_runtime import load_onnx
 from .options import LEAST_BEAMS, OptionError, TranslationOptions
 from .pretrained import load_ensemble
 from .protected_search import ProtectedSearch, copy_sentence
-from .reranking import Reranker, check_not_reranked, rerank_candidates
+from .reranking import QualityReranker, Reranker, check_not_reranked
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .terms import search_terms
 
@@ -88,7 +88,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
     some are done.
 
     With `rerank_reverse`, the n-best list of `num_beams` is ordered by a score to which a model of the other direction
-    and the length contribute, by `rerank_reverse_weight` and `rerank_length_weight`. See [`reranking`].
+    and the length contribute, by `rerank_reverse_weight` and `rerank_length_weight`. See [`reranking`]. With
+    `rerank_quality`, it is ordered by the quality that a model predicts from the source and the translation.
 
     [`TranslationOptions`] lists all options of a call.
 
@@ -103,6 +104,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             with `model`: probabilities are the mean of theirs. An [`Engine`] decodes all requests.
         ensemble_weights (list of `float`, *optional*): A positive number for each model, beginning with `model`.
         rerank_reverse (`str`, *optional*): Folder or Hub name of a model that translates in the other direction.
+        rerank_quality (`str`, *optional*): Folder or Hub name of a model that predicts quality, see [`Comet`].
         normalize (`bool`): Whether text is normalized as the tokenizers of new models do it, before a tokenizer that
             does not, see [`with_normalization`].
 
@@ -126,12 +128,16 @@ class TranslationPipeline(CarriedTranslationPipeline):
         ensemble: Sequence[str | Path] | None = None,
         ensemble_weights: Sequence[float] | None = None,
         rerank_reverse: str | Path | None = None,
+        rerank_quality: str | Path | None = None,
         normalize: bool = False,
         **kwargs: Any,
     ):
         self._engines = EnginePool(precision, compile)
+        rerankers = {"rerank_reverse": rerank_reverse, "rerank_quality": rerank_quality}
+        if None not in rerankers.values():
+            raise ValueError("Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best list.")
         if backend is not None:
-            for name, value in {"ensemble": ensemble, "rerank_reverse": rerank_reverse}.items():
+            for name, value in {"ensemble": ensemble, **rerankers}.items():
                 if value is not None:
                     hint = f"but `backend` is {backend!r}. Leave one of them out."
                     raise ValueError(f"`{name}` is for models that PyTorch decodes, {hint}")
@@ -146,7 +152,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)
-        self._reranker = None if rerank_reverse is None else Reranker.load(rerank_reverse, self.model.device)
+        self._reranker: Reranker | QualityReranker | None = None
+        if rerank_reverse is not None:
+            self._reranker = Reranker.load(rerank_reverse, self.model.device)
+        elif rerank_quality is not None:
+            self._reranker = QualityReranker.load(rerank_quality, self.model.device)
 
     @property
     def decoded_model(self) -> Any:
@@ -155,8 +165,13 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     @property
     def reranks(self) -> bool:
-        """Whether a reverse model reranks the n-best list of each sentence."""
+        """Whether a model reranks the n-best list of each sentence."""
         return self._reranker is not None
+
+    @property
+    def reranks_by_weights(self) -> bool:
+        """Whether a reverse model does, whose weight is an option."""
+        return isinstance(self._reranker, Reranker)
 
     def begin(self, options: dict[str, Any], count: int | None) -> "TranslationCall":
         """Return the request of a call, with its options resolved and checked."""
@@ -210,7 +225,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
     ) -> list[list[Translation]]:
         """Return the hypotheses of each sentence, chosen as the options say."""
         if self._reranker is not None:
-            found = self._search_terms(sentences, rerank_candidates(options), batch_size, report)
+            found = self._search_terms(sentences, self._reranker.candidates(options), batch_size, report)
             return self._reranker.choose([sentence.text for sentence in sentences], found, options)
         check_not_reranked(options)
         if options.mbr is None:

@@ -1,4 +1,4 @@
-"""Metrics by name: of sacreBLEU, of the `evaluate` library, or a function `package.module:name`."""
+"""Metrics by name: of sacreBLEU, COMET, of the `evaluate` library, or a function `package.module:name`."""
 
 import importlib
 import math
@@ -11,14 +11,18 @@ from typing import Any
 from sacrebleu import CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
 
+from vanilla_transformer.device_utils import process_state
+
 # Scores sources, hypotheses and references, aligned.
 Metric = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]
 OWN_METRICS = ("bleu", "chrf", "loss")
 # Further metrics of sacreBLEU by name.
 SACRE_METRICS: dict[str, Callable[[], SacreMetric]] = {"chrf++": partial(CHRF, word_order=2), "ter": TER}
+COMET = "comet"
+COMET_MODEL = "Unbabel/wmt22-comet-da"  # by default
 _RULE = (
-    "A metric must be bleu, chrf, chrf++, ter, loss, a metric of the evaluate library or a function of sources, "
-    "hypotheses and references, such as package.module:name"
+    "A metric must be bleu, chrf, chrf++, ter, loss, comet, comet:MODEL, a metric of the evaluate library or a "
+    "function of sources, hypotheses and references, such as package.module:name"
 )
 _SCORES = ("mean_score", "score")  # where COMET and metrics of sacreBLEU return the score
 
@@ -30,12 +34,16 @@ def load_metric(name: str) -> Metric:
 
     Raises:
         ValueError: there is no such metric, or what it needs is not installed.
+        OSError: there is no such model of COMET, or it is damaged.
     """
     module, separator, function = name.rpartition(":")
     if name in SACRE_METRICS:
         metric = SACRE_METRICS[name]()
         return lambda sources, hypotheses, references: metric.corpus_score(hypotheses, [references]).score
-    compute = _load_function(name, module, function) if separator else _load_of_evaluate(name)
+    if COMET in (name, module):
+        compute = _load_comet(function if separator else COMET_MODEL)
+    else:
+        compute = _load_function(name, module, function) if separator else _load_of_evaluate(name)
 
     def measure(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
         try:
@@ -47,6 +55,18 @@ def load_metric(name: str) -> Metric:
         return float(found)
 
     return measure
+
+
+def _load_comet(model_name: str) -> Callable[..., Any]:
+    from vanilla_transformer.decoding.comet import Comet
+
+    model = Comet.load(model_name)
+
+    def compute(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        scores = model.to(process_state().device).score(sources, hypotheses, references, progress_bar=True)
+        return float(scores.mean())
+
+    return compute
 
 
 def _load_function(name: str, module: str, function: str) -> Callable[..., Any]:

@@ -37,7 +37,7 @@ def translate_on_all_processes(
     Process k of n translates the sentences k, k + n, k + 2n, … All processes must call this function with the same
     sentences, since they wait for each other. The model stays on its device. The progress bar shows the share of the
     main process. See [`TranslationPipeline`] for `precision` and `compile`, and for `ensemble`,
-    `ensemble_weights` and `rerank_reverse`, which `further_models` may hold.
+    `ensemble_weights`, `rerank_reverse` and `rerank_quality`, which `further_models` may hold.
     """
     state = process_state()
     options = {"precision": precision, "compile": compile, **(further_models or {})}

@@ -29,7 +29,8 @@ def known_options(translate: Any) -> list[str]:
     """Return the options of requests that a service accepts for a [`TranslationPipeline`]."""
     names = supported_options(translate.model)
     if names and translate.reranks:
-        names = [name for name in names if name not in ("do_sample", "alternatives")] + [*RERANKING]
+        names = [name for name in names if name not in ("do_sample", "alternatives")]
+        names += RERANKING if translate.reranks_by_weights else ()
     elif names:
         names += RISK
     return [*names, "split_sentences", "protect", "format"]

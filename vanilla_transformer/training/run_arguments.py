@@ -235,8 +235,8 @@ class OutputArguments:
     best_metric: str = field(
         default="bleu",
         metadata={
-            "help": "Metric that ranks the models: bleu, chrf, loss, a metric of the evaluate library, or a function "
-            "of sources, hypotheses and references, such as package.module:name."
+            "help": "Metric that ranks the models: bleu, chrf, loss, comet (or comet:MODEL), a metric of the "
+            "evaluate library, or a function of sources, hypotheses and references, such as package.module:name."
         },
     )
     greater_is_better: bool | None = field(

@@ -15,7 +15,7 @@ from vanilla_transformer.data.data_arguments import stages
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
-from vanilla_transformer.decoding.forced_decoding import dual_scores
+from vanilla_transformer.decoding.corpus_scores import corpus_scores
 from vanilla_transformer.device_utils import check_threads, limit_onednn_cache, without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -169,7 +169,7 @@ def prepare_run(
     limit_onednn_cache()
     resumed = None if run.checkpoint is None else load_progress(run.checkpoint)
     accelerator = create_accelerator(recipe)
-    texts = load_texts(recipe.data, score=dual_scores)
+    texts = load_texts(recipe.data, score=corpus_scores)
     initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
     tokenizer = load_or_train_tokenizer(texts, run.checkpoint) if initial is None else initial[1]
     planned = stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from tests.comet_files import UNIFIED, write_comet
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.cleaning import LENGTH_EDGES
+from vanilla_transformer.decoding.comet import Comet
 
 
 @pytest.fixture
@@ -40,6 +42,17 @@ def test_clean_corpus_writes_text_report_and_picture(folder, capsys):
     assert (folder / "out/lengths.png").read_bytes().startswith(b"\x89PNG")
     printed = capsys.readouterr().out
     assert "3 of 5 pairs kept." in printed and "It has 25. | Es hat 26." in printed and "out/lengths.png" in printed
+
+
+def test_clean_corpus_keeps_the_pairs_of_the_best_quality(folder):
+    pairs = [line.split("\t") for line in (folder / "a.tsv").read_text().splitlines()]
+    scores = Comet.load(write_comet(folder / "quality", UNIFIED)).score(*zip(*pairs, strict=True))
+    text = (
+        "corpora: [{file: a.tsv}]\nscore: {quality: quality, keep: 0.34}\nsource_language: en\ntarget_language: de\n"
+    )
+    (folder / "quality.yaml").write_text(f"{text}output_dir: out\ncache_dir: cache\n")
+    assert main(["clean-corpus", "quality.yaml"]) == 0
+    assert (folder / "out/train.en-de.en").read_text() == pairs[scores.argmax()][0] + "\n"
 
 
 def test_clean_corpus_keeps_the_sides_of_one_language_apart(folder):

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
+from tests.comet_files import REGRESSION, UNIFIED, write_comet
 from tests.sweeps import sample
 from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.comet import Comet
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.reranking import Features, combine
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
@@ -63,6 +65,53 @@ def test_reranking_returns_text_alone_unless_more_is_requested(folders):
     assert translate(TINY_SENTENCES[:2], num_beams=3) == [
         {"translation_text": answers[0]["translation_text"]} for answers in best
     ]
+
+
+@pytest.fixture(scope="module")
+def quality(tmp_path_factory):
+    return write_comet(tmp_path_factory.mktemp("quality") / "model", UNIFIED)
+
+
+def test_reranking_by_quality_orders_by_the_scores_of_comet(folders, quality):
+    options = {"num_beams": 4, "num_return_sequences": 4, "return_scores": True}
+    plain = load(folders["forward"])(TINY_SENTENCES, **options)
+    reranked = load(folders["forward"], rerank_quality=quality)(TINY_SENTENCES, **options)
+    assert [answers[0] for answers in plain] != [answers[0] for answers in reranked]
+    for source, before, after in zip(TINY_SENTENCES, plain, reranked, strict=True):
+        texts = [each["translation_text"] for each in before]
+        scores = Comet.load(quality).score([source] * 4, texts)
+        order = sorted(range(4), key=lambda place: -scores[place])
+        assert [each["translation_text"] for each in after] == [texts[place] for place in order]
+        assert [each["score"] for each in after] == pytest.approx(sorted(scores, reverse=True), abs=1e-5)
+        assert {each["log_probability"] for each in after} == {each["log_probability"] for each in before}
+
+
+def test_reranking_by_quality_refuses_what_does_not_fit(folders, quality, tmp_path):
+    with pytest.raises(ValueError, match="Give `rerank_reverse` or `rerank_quality`, not both"):
+        load(folders["forward"], rerank_quality=quality, rerank_reverse=folders["reverse"])
+    with pytest.raises(ValueError, match="`rerank_quality` is for models that PyTorch decodes"):
+        load(folders["forward"], rerank_quality=quality, backend="ctranslate2")
+    with pytest.raises(ValueError, match="A model of quality must be a unified_metric"):
+        load(folders["forward"], rerank_quality=write_comet(tmp_path / "model", REGRESSION))
+    translate = load(folders["forward"], rerank_quality=quality)
+    for options, message in (
+        ({"rerank_length_weight": 1.0}, "`rerank_length_weight` needs `rerank_reverse`"),
+        ({"mbr": "chrf"}, "Give `mbr` or `rerank_quality`, not both"),
+        ({"num_beams": 1}, "got 1 of `num_beams=1`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            translate("A man.", **options)
+
+
+def test_translate_command_reranks_by_quality(folders, quality, tmp_path, capsys):
+    (tmp_path / "text").write_text("A man.\nTwo dogs\n")
+    words = [str(folders["forward"]), "--input", str(tmp_path / "text"), "--num_beams", "3"]
+    words += ["--rerank_quality", str(quality)]
+    assert main(["translate", *words, "--output", str(tmp_path / "out"), "--quiet"]) == 0
+    expected = load(folders["forward"], rerank_quality=quality)(["A man.", "Two dogs"], num_beams=3)
+    assert (tmp_path / "out").read_text().splitlines() == [each["translation_text"] for each in expected]
+    assert main(["translate", *words[:-1], str(folders["reverse"]), "--quiet"]) == 2
+    assert "error: A COMET model must have the files hparams.yaml and" in capsys.readouterr().err
 
 
 def test_features_of_length_and_reverse_model_add_up():

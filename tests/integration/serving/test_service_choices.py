@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.comet_files import UNIFIED, write_comet
 from tests.service_answers import TEXTS, post
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
@@ -72,6 +73,18 @@ def test_service_reranks_like_the_pipeline(reranking):
     assert "mbr" not in known and post(reranking, known).json() == texts_of(reranking(TEXTS, num_beams=4))
     options = {"rerank_reverse_weight": 2.0, "rerank_length_weight": 0.1}
     assert post(reranking, known, **options).json() == texts_of(reranking(TEXTS, num_beams=4, **options))
+
+
+def test_service_reranks_by_quality(tiny_tokenizer, tmp_path):
+    quality = write_comet(tmp_path / "quality", UNIFIED)
+    pipeline = TranslationPipeline(
+        tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=8, rerank_quality=quality
+    )
+    known = known_options(pipeline)
+    assert not {"mbr", "rerank_reverse_weight", "rerank_length_weight", "alternatives"} & {*known}
+    assert post(pipeline, known).json() == texts_of(pipeline(TEXTS, num_beams=4))
+    answer = post(pipeline, known, rerank_length_weight=1.0)
+    assert answer.status_code == 422 and "no model or search for `rerank_length_weight`" in answer.text
 
 
 def test_service_of_an_ensemble_answers_like_the_pipeline(tiny_tokenizer, reverse):

@@ -8,8 +8,8 @@ from vanilla_transformer.conversion.common import (
     check_supported,
     fairseq_sinusoids,
     find_sentencepiece_model,
-    load_pickled_checkpoint,
 )
+from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 
 
 def test_check_supported_lists_every_reason_that_applies():

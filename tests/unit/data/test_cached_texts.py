@@ -19,12 +19,13 @@ def load(tmp_path):
     (tmp_path / "b.tsv").write_text("bad\tschlecht\n")
     calls = []
 
-    def score(forward, backward, pairs, direction):
-        calls.append((forward, backward, direction))
+    def score(models, pairs, direction):
+        calls.append((models, direction))
         return np.array([len(pair.source) / 10 for pair in pairs])
 
     def load_with(**rule):
-        entries = [{"file": str(tmp_path / "a.tsv"), "score": MODELS | rule}, {"file": str(tmp_path / "b.tsv")}]
+        models = {} if "quality" in rule else MODELS
+        entries = [{"file": str(tmp_path / "a.tsv"), "score": models | rule}, {"file": str(tmp_path / "b.tsv")}]
         data = DataArguments(corpora=entries, cache_dir=str(tmp_path / "cache"), source_language="en")
         return load_texts(data, score=score).training, calls
 
@@ -38,10 +39,10 @@ def test_drop_low_scores_keeps_a_minimum_and_other_corpora(load):
         ["one", "eins"],
         ["two", "zwei"],
     ]
-    assert calls == [("there", "back", Direction("en", None))]
+    assert calls == [(("there", "back"), Direction("en", None))]
     counts = texts.report.histograms["source"]
     assert (sum(counts["kept"]), sum(counts["dropped"])) == (4, 2) and texts.report.kept == 4
-    assert "2 dropped (33 %): with a low score by two models" in str(texts.report)
+    assert "2 dropped (33 %): with a low score by models" in str(texts.report)
 
 
 def test_drop_low_scores_keeps_the_best_share_of_a_corpus(load):
@@ -63,6 +64,16 @@ def test_drop_low_scores_identifies_a_model_by_its_content(load, tmp_path):
         assert len(calls) == (2 if number == 3 else 1)
 
 
+def test_drop_low_scores_by_quality(load, tmp_path):
+    model = tmp_path / "quality"
+    (model / "checkpoints").mkdir(parents=True)
+    for content in (b"a", b"a", b"b"):
+        (model / "checkpoints" / "model.ckpt").write_bytes(content)
+        texts, calls = load(keep=0.4, quality=str(model))
+        assert texts.dataset["source"][:] == ["two 2", "three", "bad"]
+    assert calls == [((str(model),), Direction("en", None))] * 2
+
+
 def test_drop_low_scores_refuses_to_drop_everything(load, tmp_path):
     (tmp_path / "b.tsv").write_text("\n")
     with pytest.raises(ValueError, match="empty"):
@@ -78,6 +89,9 @@ def test_drop_low_scores_refuses_to_drop_everything(load, tmp_path):
     [
         ("{forward: a}", "`backward` of `score` must name a model, got ''"),
         (MODELS, "`score` must have either `min_score` or `keep`"),
+        ({"quality": "a"}, "`score` must have either `min_score` or `keep`"),
+        ({"quality": 1, "keep": 0.5}, "`quality` of `score` must name a model, got 1"),
+        (MODELS | {"quality": "a", "keep": 0.5}, "must have either `quality` or both `forward` and `backward`"),
         (MODELS | {"min_score": 0.1, "keep": 0.5}, "`score` must have either `min_score` or `keep`"),
         (MODELS | {"keep": 0}, r"`keep` of `score` must be a number in \(0, 1\], got 0"),
         (MODELS | {"min_score": "high"}, r"`min_score` of `score` must be a number in \(0, 1\], got 'high'"),

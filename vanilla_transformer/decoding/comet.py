@@ -1,0 +1,263 @@
+"""
+Score translations by COMET: an encoder, a mix of its layers, and a feed-forward estimator.
+
+With the hidden states h of XLM-RoBERTa, a text has the vector pool(γ Σ_l softmax(w)_l h_l), or sparsemax instead of
+softmax. Two kinds of models estimate a score from vectors (Rei et al., 2020 and 2022):
+
+- `regression_metric` of s, t and r, the source, translation and reference, which are encoded one by one and pooled by
+  their mean: [t; r; t ⊙ r; |t - r|; t ⊙ s; |t - s|];
+- `unified_metric` of translation and source as one text, pooled by its first token: quality without a reference.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from accelerate import init_empty_weights
+from huggingface_hub import snapshot_download
+from torch import Tensor, nn
+from transformers import AutoModel
+from transformers.utils import logging
+
+from .forced_decoding import plan_scoring_batches
+from .pickled_checkpoint import load_pickled_checkpoint
+from .pretrained import COMET_FILES, limit_threads, load_config, load_tokenizer
+
+HPARAMS, CHECKPOINT = COMET_FILES
+REGRESSION, UNIFIED = "regression_metric", "unified_metric"
+_ACTIVATIONS: dict[Any, Callable[[], nn.Module]] = {"Tanh": nn.Tanh, "Sigmoid": nn.Sigmoid}
+_PATCH = "sparsemax_patch"  # of a model that was trained with softmax although its options said sparsemax
+# The default of each option, and the values that are implemented.
+_OPTIONS: dict[str, dict[str, tuple[Any, list[Any]]]] = {
+    REGRESSION: {
+        "layer": ("mix", ["mix"]),
+        "pool": ("avg", ["avg", "cls"]),
+        "layer_transformation": ("softmax", ["softmax", "sparsemax"]),
+    },
+    UNIFIED: {
+        "sent_layer": ("mix", ["mix"]),
+        "input_segments": (["mt", "src", "ref"], [["mt", "src"]]),
+        "layer_transformation": ("sparsemax", ["softmax", "sparsemax"]),
+    },
+}
+for _options in _OPTIONS.values():
+    _options["encoder_model"] = ("XLM-RoBERTa", ["XLM-RoBERTa"])
+    _options["layer_norm"] = (True, [True, False])
+    _options["activations"] = ("Tanh", [*_ACTIVATIONS])
+    _options["final_activation"] = (None, [None, *_ACTIVATIONS])
+_ELSEWHERE = "Score by unbabel-comet in another environment, or use another model."
+_WINDOW, _MOST_TOKENS = 256, 2048  # pairs at a time, and padded tokens of a batch
+
+
+class Comet(nn.Module):
+    """
+    A COMET model. Its parameters have the names of the checkpoint.
+
+    Args:
+        name: For messages.
+        options: The class and its options, checked.
+    """
+
+    def __init__(self, name: str, options: Mapping[str, Any], encoder: nn.Module, tokenizer: Any):
+        super().__init__()
+        config: Any = encoder.config
+        self.name, self.tokenizer, self.most_tokens = name, tokenizer, config.max_position_embeddings - 2
+        self.needs_references = options["class_identifier"] == REGRESSION
+        self.pool = options["pool"] if self.needs_references else "cls"
+        self.encoder = nn.ModuleDict({"model": encoder})
+        self.layerwise_attention = LayerMix(config.num_hidden_layers + 1, options)
+        widths = [config.hidden_size * (6 if self.needs_references else 1), *options["hidden_sizes"]]
+        layers: list[nn.Module] = []
+        for inputs, outputs in zip(widths, widths[1:], strict=False):
+            layers += [nn.Linear(inputs, outputs), _ACTIVATIONS[options["activations"]](), nn.Dropout()]
+        layers.append(nn.Linear(widths[-1], 1))
+        if options["final_activation"] is not None:
+            layers.append(_ACTIVATIONS[options["final_activation"]]())
+        self.estimator = nn.ModuleDict({"ff": nn.Sequential(*layers)})
+
+    @classmethod
+    def load(cls, name: str | Path, without_references: bool = False) -> "Comet":
+        """Load the model of a folder or of a name on the Hub. Weights stay in their file until they are moved or used.
+
+        Args:
+            without_references: Whether the model must score translations without references.
+
+        Raises:
+            OSError: there is no such model, or a file of it is damaged.
+            ValueError: it has a class or options that are not implemented, or it needs references.
+        """
+        limit_threads()
+        folder = _find_folder(name)
+        content = load_pickled_checkpoint(folder / CHECKPOINT, "COMET", "state_dict", mmap=True)
+        options = _read_options(folder / HPARAMS, content.get("hyper_parameters") or {})
+        if without_references and options["class_identifier"] != UNIFIED:
+            rule = f"A model of quality must be a {UNIFIED}, which needs no references, but {name} is a {REGRESSION}"
+            raise ValueError(f"{rule}. Use another one, such as Unbabel/wmt22-cometkiwi-da.")
+        config = load_config(options["pretrained_model"])
+        if config.model_type != "xlm-roberta":
+            rule = f"The `pretrained_model` of {name} must be an xlm-roberta model, got {config.model_type}"
+            raise ValueError(f"{rule}. {_ELSEWHERE}")
+        with init_empty_weights(include_buffers=False):
+            encoder = AutoModel.from_config(config, add_pooling_layer=False)
+            model = cls(str(name), options, encoder, load_tokenizer(options["pretrained_model"]))
+        weights = {key: value.float() for key, value in content["state_dict"].items()}
+        try:
+            missing = model.load_state_dict(weights, strict=False, assign=True).missing_keys
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[:200]
+            raise OSError(f"The weights of {name} do not fit its options: {reason}") from error
+        if missing:
+            raise OSError(f"The weights of {name} lack {missing[0]}. Copy or download the model again.")
+        return model.eval().requires_grad_(False)
+
+    @torch.inference_mode()
+    def score(
+        self,
+        sources: Sequence[str],
+        translations: Sequence[str],
+        references: Sequence[str] = (),
+        progress_bar: bool = False,
+    ) -> np.ndarray:
+        """Return the score of each translation, `(sentences,)`; most are from 0 to 1.
+
+        Args:
+            references: The references, if the model needs them.
+            progress_bar: Whether a terminal shows the progress.
+
+        Raises:
+            OSError: a score is not a number.
+        """
+        sides = [translations, sources, references] if self.needs_references else [translations, sources]
+        rows = list(zip(*sides, strict=True))
+        order = sorted(range(len(rows)), key=lambda place: sum(map(len, rows[place])), reverse=True)
+        scores = np.zeros(len(rows))
+        hidden = None if progress_bar else True  # or where there is no terminal
+        with logging.tqdm(total=len(rows), unit="pair", desc=f"Scoring by {self.name}", disable=hidden) as bar:
+            for start in range(0, len(order), _WINDOW):
+                places = order[start : start + _WINDOW]
+                scores[places] = self._estimate([rows[place] for place in places]).cpu().numpy()
+                bar.update(len(places))
+        if not np.isfinite(scores).all():
+            raise OSError(f"The scores of {self.name} must be numbers, but some are not. Its weights may be damaged.")
+        return scores
+
+    def _estimate(self, rows: Sequence[tuple[str, ...]]) -> Tensor:
+        """Return the score of each row, which has a translation, a source and perhaps a reference."""
+        ids = [self._tokenize(side) for side in zip(*rows, strict=True)]
+        if self.needs_references:
+            mt, src, ref = self._embed([text for side in ids for text in side]).chunk(3)
+            features = torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], dim=1)
+        else:
+            pad, sep = self.tokenizer.pad_token_id, self.tokenizer.sep_token_id
+            texts = [[*translation, sep, *source[1:]] for translation, source in zip(*ids, strict=True)]
+            features = self._embed([[each for each in text if each != pad][: self.most_tokens] for text in texts])
+        return self.estimator["ff"](features)[:, 0]
+
+    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.tokenizer(list(texts), truncation=True, max_length=self.most_tokens - 2)["input_ids"]
+
+    def _embed(self, texts: Sequence[Sequence[int]]) -> Tensor:
+        """Return the vector of each text, `(texts, hidden size)`."""
+        different = [*dict.fromkeys(map(tuple, texts))]
+        vectors = dict[tuple[int, ...], Tensor]()
+        for batch in plan_scoring_batches([(len(text), 0) for text in different], _MOST_TOKENS):
+            some = [different[place] for place in batch]
+            vectors |= zip(some, self._embed_batch(some), strict=True)
+        return torch.stack([vectors[tuple(text)] for text in texts])
+
+    def _embed_batch(self, texts: Sequence[Sequence[int]]) -> Tensor:
+        pad = self.tokenizer.pad_token_id
+        device = self.layerwise_attention.gamma.device
+        rows = [torch.tensor(text) for text in texts]
+        ids = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad).to(device)
+        lengths = torch.tensor([len(text) for text in texts], device=device)
+        mask = torch.arange(ids.shape[1], device=device) < lengths[:, None]
+        found = self.encoder["model"](input_ids=ids, attention_mask=mask.long(), output_hidden_states=True)
+        mixed = self.layerwise_attention(found.hidden_states, mask)
+        if self.pool == "cls":
+            return mixed[:, 0]
+        return (mixed * (ids != pad)[:, :, None]).sum(dim=1) / lengths[:, None]  # a text may contain "<pad>"
+
+
+class LayerMix(nn.Module):
+    """Compute γ Σ_l p_l h_l of hidden states h, where p is the softmax or sparsemax of a weight for each layer."""
+
+    def __init__(self, num_layers: int, options: Mapping[str, Any]):
+        super().__init__()
+        self.scalar_parameters = nn.ParameterList([torch.zeros(1) for _ in range(num_layers)])
+        self.gamma = nn.Parameter(torch.ones(1))
+        self.normalizes, self.transformation = options["layer_norm"], options["layer_transformation"]
+
+    def forward(self, hidden: Sequence[Tensor], mask: Tensor) -> Tensor:
+        """Return the mix of hidden states, `(B, S, hidden size)` each; the mask is True for tokens."""
+        scores = torch.cat([*self.scalar_parameters])
+        weights = sparsemax(scores) if self.transformation == "sparsemax" else scores.softmax(0)
+        if self.normalizes:
+            hidden = [_normalize(states, mask) for states in hidden]
+        return self.gamma * sum(weight * states for weight, states in zip(weights, hidden, strict=True))
+
+
+def _normalize(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Shift and scale the values of all tokens of a text together to mean 0 and variance 1."""
+    seen, count = mask[:, :, None], mask.sum(dim=1)[:, None, None] * hidden.shape[2]
+    mean = (hidden * seen).sum(dim=(1, 2), keepdim=True) / count
+    variance = ((hidden - mean).square() * seen).sum(dim=(1, 2), keepdim=True) / count
+    return (hidden - mean) / (variance + 1e-12).sqrt()
+
+
+def sparsemax(scores: Tensor) -> Tensor:
+    """Return the point of the probability simplex that is closest to a vector (Martins and Astudillo, 2016)."""
+    descending, _ = scores.sort(descending=True)
+    thresholds = (descending.cumsum(0) - 1) / torch.arange(1, len(scores) + 1, device=scores.device)
+    support = int((descending > thresholds).sum())
+    return (scores - thresholds[support - 1]).clamp(min=0)
+
+
+def _find_folder(name: str | Path) -> Path:
+    folder = Path(name)
+    if not folder.is_dir():
+        try:
+            folder = Path(snapshot_download(str(name), allow_patterns=[*COMET_FILES]))
+        except Exception as error:  # of the Hub library, of the network, or of a name that no model can have
+            reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+            raise FileNotFoundError(f"There is no folder {name}, and the Hub gives no such model: {reason}") from error
+    for file in COMET_FILES:
+        if not (folder / file).is_file():
+            raise FileNotFoundError(f"A COMET model must have the files {' and '.join(COMET_FILES)}, not so {name}.")
+    return folder
+
+
+def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a model. The ones in its checkpoint come first, as in COMET.
+
+    Raises:
+        ValueError: an option is missing, or it is not implemented.
+    """
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise ValueError(f"{path} must be YAML of plain values: {' '.join(str(error).split())[:200]}") from error
+    if not isinstance(given, dict) or given.get("class_identifier") not in _OPTIONS:
+        found = given.get("class_identifier") if isinstance(given, dict) else type(given).__name__
+        raise ValueError(f"`class_identifier` in {path} must be {' or '.join(_OPTIONS)}, got {found!r}. {_ELSEWHERE}")
+    known = _OPTIONS[given["class_identifier"]]
+    options = {key: default for key, (default, _) in known.items()} | {"hidden_sizes": [3072, 1024]}
+    options |= given | dict(of_checkpoint) | {"class_identifier": given["class_identifier"]}
+    if _PATCH in (given.get("layer_transformation"), options["layer_transformation"]):
+        options["layer_transformation"] = "softmax"
+    for key, (_, values) in known.items():
+        if options[key] not in values:
+            rule = f"`{key}` in {path} must be {' or '.join(map(repr, values))}, got {options[key]!r}"
+            raise ValueError(f"{rule}. {_ELSEWHERE}")
+    sizes, name = options["hidden_sizes"], options.get("pretrained_model")
+    if not (isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)):
+        raise ValueError(f"`hidden_sizes` in {path} must be a list of positive integers, got {sizes!r}.")
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"`pretrained_model` in {path} must name a model, got {name!r}.")
+    return options
+
+
+__all__ = ["Comet", "LayerMix", "sparsemax"]

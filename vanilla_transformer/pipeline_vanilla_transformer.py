@@ -3,11 +3,13 @@
 """`pipeline("translation")`, which transformers 5 removed: raw text in, translated text out."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
+import regex
 import torch
 from transformers import PreTrainedTokenizerFast
 from transformers.pipelines import Pipeline
@@ -19,11 +21,24 @@ _LONG_WORK = 256  # sentences from which a terminal shows a progress bar
 _SPACE = re.compile(r"\s")
 # The line breaks of `str.splitlines`, with the white space around them.
 _LINE_GAP = re.compile(r"(?<!\s)[^\S\n\v\f\r\x1c-\x1e\x85\u2028\u2029]*+[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*+")
-# The white space after Western, Arabic or Indic punctuation (and closing quotation marks and brackets), or the empty
-# gap after CJK punctuation, as the last group.
-_SENTENCE_GAP = re.compile(
-    r"""[.!?…؟۔।]["'”’»)\]]*(\s+)|(?<![。！？])[。！？][。！？」』”’）]*(\s*)(?=[^\s。！？」』”’）])"""
+# Marks that end a sentence by themselves: Chinese and Japanese, Indic, Ethiopic, Burmese, Khmer, Tibetan. A full-width
+# period may also be in a number or an address, and the Khmer mark in "and so on".
+_END = r"(?:[。！？｡︒︕︖﹒﹖﹗।॥።፧፨။៕།༎༏༐༑༔]|．(?![\p{N}\p{Latin}])|។(?!ល។))"
+# Marks that end one before white space: all others of Unicode but commas, and Armenian ones within words; and a Greek
+# question mark, which is a semicolon in NFC.
+_END_BEFORE_SPACE = (
+    rf"(?:(?!{_END})[\p{{Sentence_Terminal}}…\u037E--[՜՞၊꧈᭞។]]|"
+    r""";(?<=\p{Greek}[\p{M}"'”’»)\]]{0,8};))"""
 )
+_WHITE = r"[\s\x1c-\x1f]"  # as of `str.isspace`
+# The white space after these marks (and closing quotation marks and brackets), which may be none, as the last group.
+_SENTENCE_GAP = regex.compile(
+    rf"""{_END_BEFORE_SPACE}["'”’»)\]\p{{M}}\p{{Cf}}]*({_WHITE}+)"""
+    rf"""|(?<!{_END}){_END}(?:{_END}|[」』”’）\p{{M}}\p{{Cf}}])*+(?:["'»)\]]++({_WHITE}+)|({_WHITE}*+))"""
+    rf"(?!{_END}|[」』”’）])",
+    regex.V1,
+)
+_GRAPHEME = regex.compile(r"\X")
 
 
 class Segment(NamedTuple):
@@ -342,11 +357,17 @@ def split_sentences(line: Segment) -> Iterator[Segment]:
 
 
 def _cut(sentence: Segment, longest: int) -> Iterator[Segment]:
-    """Cut a sentence into parts of about equal length, at white space near their ends if there is some."""
+    """Cut a sentence into parts of about equal length, at white space near their ends if there is some.
+
+    A letter keeps its marks, unless the sentence is only one letter with marks.
+    """
     text, start = sentence.text, 0
+    borders = [match.start() for match in _GRAPHEME.finditer(text)]
+    borders = borders if len(borders) > 1 else [*range(len(text))]
     count = min(-(-len(sentence.tokens) // longest), len(text))
     for number in range(1, count):
         place, reach = number * len(text) // count, len(text) // count // 4
+        place = borders[bisect_right(borders, place) - 1]
         if place <= start:  # white space was longer than a part
             continue
         space = _SPACE.search(text, max(start, place - reach), place + reach)
@@ -358,12 +379,13 @@ def _cut(sentence: Segment, longest: int) -> Iterator[Segment]:
     yield Segment(text[start:], sentence.separator)
 
 
-def _split_at(gap: re.Pattern[str], whole: Segment) -> Iterator[Segment]:
+def _split_at(gap: re.Pattern[str] | regex.Pattern[str], whole: Segment) -> Iterator[Segment]:
     start = 0
     for match in gap.finditer(whole.text):
         gap_start, gap_end = match.span(match.lastindex or 0)
-        yield Segment(whole.text[start:gap_start], whole.text[gap_start:gap_end])
-        start = gap_end
+        if gap_end < len(whole.text):
+            yield Segment(whole.text[start:gap_start], whole.text[gap_start:gap_end])
+            start = gap_end
     if start < len(whole.text):
         yield Segment(whole.text[start:], whole.separator)
 

@@ -9,7 +9,7 @@ training text share them.
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
 from os.path import commonprefix
 from random import Random
@@ -20,7 +20,7 @@ import regex
 from vanilla_transformer.text.glossary import Match
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate
 from vanilla_transformer.text.protection import find_protected, locate, mask, merge
-from vanilla_transformer.text.units import split_units
+from vanilla_transformer.text.units import FURTHER, UNSPACED, is_word_of_letters, split_graphemes, split_units
 
 from .readers import SentencePair
 
@@ -29,17 +29,24 @@ if TYPE_CHECKING:  # `train --help` imports this module, and must not wait for t
 
     from .word_alignments import Lexicon, WordPair
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-_LONG_WORD = re.compile(r"[^\W\d_]{4,}")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+# Letters in a row, with their marks, in scripts with spaces between words; and words, which may have an apostrophe or,
+# in Hebrew, quotation marks inside.
+_SPELLED = rf"(?:[[\p{{L}}\p{{Nl}}\p{{No}}]--{UNSPACED}][{FURTHER}]*+)++"
+_LETTERS = regex.compile(_SPELLED, regex.V1)
+_WORD = regex.compile(
+    rf"""{_SPELLED}(?:(?:['’׳״]|(?<=\p{{Hebrew}}[{FURTHER}]*)"(?=\p{{Hebrew}})){_SPELLED})*""", regex.V1
+)
+_LONG_WORD = 4  # letters
+_NUMBER = re.compile(r"\d+(?:[.,٫٬]\d+)*")
 _WORDS_PER_CHANGE = 10  # one typo or doubled word in each started ten
-_PERIODS = ".。।"
+# Latin, Chinese, Indic, Urdu, Armenian, Ethiopic, Burmese, Khmer, Tibetan, Mongolian, Santali, Meitei, Cree
+_PERIODS = ".。｡．।॥۔։።။។៕།༎᠃᠉᱾᱿꯫᙮"
 _EMOJI = "😀😂😍🙏👍🎉🔥🚀🌍🐶"
 
 
 def title_case(text: str, draw: random.Random) -> str:
     """Begin each word with a capital."""
-    return re.sub(r"\S+", lambda match: match[0][0].upper() + match[0][1:], text)
+    return re.sub(r"\S+", lambda match: match[0][0].title() + match[0][1:], text)
 
 
 def upper_case(text: str, draw: random.Random) -> str:
@@ -54,7 +61,8 @@ def lower_case(text: str, draw: random.Random) -> str:
 
 def typos(text: str, draw: random.Random) -> str:
     """Swap, drop or double a letter in one of each started ten words of four letters or more."""
-    return _change_words(_LONG_WORD, _misspell, text, draw)
+    words = (match for match in _LETTERS.finditer(text) if len(split_graphemes(match[0])) >= _LONG_WORD)
+    return _change_words(words, _misspell, text, draw)
 
 
 def no_final_period(text: str, draw: random.Random) -> str:
@@ -64,7 +72,7 @@ def no_final_period(text: str, draw: random.Random) -> str:
 
 def doubled_words(text: str, draw: random.Random) -> str:
     """Write one of each started ten words twice."""
-    return _change_words(_WORD, lambda word, draw: f"{word} {word}", text, draw)
+    return _change_words(_WORD.finditer(text), lambda word, draw: f"{word} {word}", text, draw)
 
 
 def emoji(text: str, draw: random.Random) -> str:
@@ -79,7 +87,10 @@ def html_tags(text: str, draw: random.Random) -> str:
 
 
 def other_numbers(text: str, draw: random.Random) -> str:
-    """Replace the digits of each number of two digits or more. The same number becomes the same other one."""
+    """Replace the digits of each number of two digits or more. The same number becomes the same other one.
+
+    Digits stay digits of their script.
+    """
     seed = draw.random()
 
     def replace(match: re.Match[str]) -> str:
@@ -87,10 +98,19 @@ def other_numbers(text: str, draw: random.Random) -> str:
         if len(digits) < 2:
             return match[0]
         others = random.Random(f"{seed} {digits}")
-        found = [str(others.choice([new for new in range(1, 10) if new != old])) for old in digits]
-        return "".join(found.pop(0) if each.isdecimal() else each for each in match[0])
+        found = [others.choice([new for new in range(1, 10) if new != old]) for old in digits]
+        return "".join(chr(ord(each) - int(each) + found.pop(0)) if each.isdecimal() else each for each in match[0])
 
     return _NUMBER.sub(replace, text)
+
+
+# Properties of scripts, and the letters of the scripts that have them. Georgian text has no capitals.
+_SCRIPTS_WITH = {
+    "capitals": regex.compile(r"[\p{L}&&[\p{Lu}\p{Lt}\p{CWT}]]", regex.V1),
+    "spaces between words": regex.compile(rf"[\p{{L}}--{UNSPACED}]", regex.V1),
+    "a period": regex.compile(r"[\p{L}--[\p{Thai}\p{Lao}]]", regex.V1),
+}
+_LETTER = regex.compile(r"\p{L}")
 
 
 class Perturbation(NamedTuple):
@@ -100,19 +120,26 @@ class Perturbation(NamedTuple):
     Attributes:
         apply: Returns the changed text.
         on_target: Whether a good translation changes in the same way.
+        needs: What the script of the source must have, such as capitals. Without it, neither side changes.
     """
 
     apply: Callable[[str, random.Random], str]
     on_target: bool
+    needs: str | None = None
+
+    def suits(self, source: str) -> bool:
+        """Return whether the change is meant for the script of a source, by most of its letters."""
+        letters = len(_LETTER.findall(source)) if self.needs else 0
+        return self.needs is None or 2 * len(_SCRIPTS_WITH[self.needs].findall(source)) >= letters
 
 
 PERTURBATIONS = {
-    "title_case": Perturbation(title_case, on_target=True),
-    "upper_case": Perturbation(upper_case, on_target=True),
-    "lower_case": Perturbation(lower_case, on_target=False),
-    "typos": Perturbation(typos, on_target=False),
-    "no_final_period": Perturbation(no_final_period, on_target=True),
-    "doubled_words": Perturbation(doubled_words, on_target=False),
+    "title_case": Perturbation(title_case, on_target=True, needs="capitals"),
+    "upper_case": Perturbation(upper_case, on_target=True, needs="capitals"),
+    "lower_case": Perturbation(lower_case, on_target=False, needs="capitals"),
+    "typos": Perturbation(typos, on_target=False, needs="spaces between words"),
+    "no_final_period": Perturbation(no_final_period, on_target=True, needs="a period"),
+    "doubled_words": Perturbation(doubled_words, on_target=False, needs="spaces between words"),
     "emoji": Perturbation(emoji, on_target=True),
     "html_tags": Perturbation(html_tags, on_target=True),
     "other_numbers": Perturbation(other_numbers, on_target=True),
@@ -120,20 +147,24 @@ PERTURBATIONS = {
 
 
 def perturb(name: str, pair: SentencePair, seed: int | str) -> SentencePair:
-    """Apply one of the `PERTURBATIONS` to a source, and to its translation where that changes too.
+    """Apply one of the `PERTURBATIONS` to a source that it suits, and to its translation where that changes too.
 
     Both sides draw the same numbers, which depend on the seed only.
     """
-    apply, on_target = PERTURBATIONS[name]
-    source = apply(pair.source, random.Random(str(seed)))
-    return SentencePair(source, apply(pair.target, random.Random(str(seed))) if on_target else pair.target)
+    change = PERTURBATIONS[name]
+    if not change.suits(pair.source):
+        return pair
+    source = change.apply(pair.source, random.Random(str(seed)))
+    return SentencePair(
+        source, change.apply(pair.target, random.Random(str(seed))) if change.on_target else pair.target
+    )
 
 
 def _change_words(
-    words: re.Pattern[str], change: Callable[[str, random.Random], str], text: str, draw: random.Random
+    words: Iterable[regex.Match[str]], change: Callable[[str, random.Random], str], text: str, draw: random.Random
 ) -> str:
-    """Change one of each started ten matches in a text."""
-    found = [match.span() for match in words.finditer(text)]
+    """Change one of each started ten words of a text."""
+    found = [match.span() for match in words]
     chosen = draw.sample(found, -(-len(found) // _WORDS_PER_CHANGE))
     for start, end in sorted(chosen, reverse=True):
         text = text[:start] + change(text[start:end], draw) + text[end:]
@@ -142,16 +173,16 @@ def _change_words(
 
 def _misspell(word: str, draw: random.Random) -> str:
     """Change a letter of a word that is not the first one."""
-    place, kind = draw.randrange(1, len(word) - 1), draw.choice(["swap", "drop", "double"])
-    before, letter, after = word[:place], word[place], word[place + 1 :]
-    if kind == "swap":
-        return before + after[0] + letter + after[1:]
-    return before + after if kind == "drop" else before + 2 * letter + after
+    letters = split_graphemes(word)
+    place, kind = draw.randrange(1, len(letters) - 1), draw.choice(["swap", "drop", "double"])
+    letter, after = letters[place : place + 2]
+    changed = {"swap": [after, letter], "drop": [after], "double": [letter, letter, after]}[kind]
+    return "".join([*letters[:place], *changed, *letters[place + 2 :]])
 
 
 # Tokens of placeholders. They are not special, so they appear in the text of a translation.
 MASKS = tuple(f"<ph{number}>" for number in range(8))
-_NAME = regex.compile(r"(?<!\w)\p{Lu}[\p{L}\p{M}]+(?!\w)")
+_NAME = regex.compile(r"(?<!\w)\p{Lu}\p{M}*+\p{L}[\p{L}\p{M}]*+(?!\w)")
 # Probabilities: that a term is annotated, and that it is joined with the next one.
 _ANNOTATED, _JOINED = 0.5, 0.3
 _SHORTEST_STEM = 2  # letters that the forms of an invented word share
@@ -184,14 +215,15 @@ def perturb_pair(pair: SentencePair, random: Random, name: str) -> SentencePair:
 
 def replace_by_noise(pair: SentencePair, random: Random) -> SentencePair:
     """
-    Replace a pair by noise that is the same on both sides: its source with all letters shuffled.
+    Replace a pair by noise that is the same on both sides: its source with all letters shuffled, with their marks.
 
     So a model learns to copy text that it cannot translate, instead of inventing a translation. These are letters
     that the vocabulary knows, and words of usual lengths.
     """
-    letters = [letter for letter in pair.source if letter.isalpha()]
+    graphemes = split_graphemes(pair.source)
+    letters = [each for each in graphemes if each[0].isalpha()]
     random.shuffle(letters)
-    noise = "".join(letters.pop() if letter.isalpha() else letter for letter in pair.source)
+    noise = "".join(letters.pop() if each[0].isalpha() else each for each in graphemes)
     return SentencePair(noise, noise)
 
 
@@ -233,7 +265,7 @@ def insert_inline_terms(pair: SentencePair, random: Random, lexicon: "Lexicon", 
         form, used = term.form, target[term.target_start : term.target_end]
         if kind == "hidden":
             hidden.add(number)
-        elif kind == "invented" and used.isalpha():
+        elif kind == "invented" and is_word_of_letters(used):
             form, used = _invent(form, used, random, words)
             changes[term.target_start] = term.target_end, used
         matches.append(Match(term.start, term.end, form))
@@ -244,13 +276,14 @@ def insert_inline_terms(pair: SentencePair, random: Random, lexicon: "Lexicon", 
 
 def _invent(form: str, used: str, random: Random, words: Sequence[str]) -> tuple[str, str]:
     """Return two forms of an invented word that differ as the given ones do; or these, if they begin differently."""
-    stem = len(commonprefix([form.lower(), used.lower()]))
+    forms = split_graphemes(form), split_graphemes(used)
+    stem = len(commonprefix([[letter.lower() for letter in each] for each in forms]))
     if stem < _SHORTEST_STEM:
         return form, used
-    head, tail = random.choice(words), random.choice(words)
-    new = (head[: (len(head) + 1) // 2] + tail[len(tail) // 2 :]).lower()
-    one, other = (new.capitalize() if each[0].isupper() else new for each in (form, used))
-    return one + form[stem:], other + used[stem:]
+    head, tail = split_graphemes(random.choice(words)), split_graphemes(random.choice(words))
+    new = "".join(head[: (len(head) + 1) // 2] + tail[len(tail) // 2 :]).lower()
+    one, other = ((new.capitalize() if each[0].isupper() else new) for each in (form, used))
+    return "".join([one, *forms[0][stem:]]), "".join([other, *forms[1][stem:]])
 
 
 def insert_placeholders(pair: SentencePair, random: Random) -> SentencePair:

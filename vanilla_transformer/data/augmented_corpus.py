@@ -1,6 +1,7 @@
 """A corpus with another random share of its pairs augmented in each epoch."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ import datasets
 import numpy as np
 
 from vanilla_transformer.file_utils import cached_folder
+from vanilla_transformer.text.scripts import find_scripts
 
 from .augmentation import (
     PERTURBATIONS,
@@ -27,9 +29,12 @@ from .word_alignments import Lexicon, WordPair, fit_lexicon
 # Return an augmented pair, or the same pair if there is nothing to augment.
 Augment = Callable[[SentencePair, Random], SentencePair]
 
-_FORMAT = 1  # of the cached lexicon; another number invalidates all older entries
+logger = logging.getLogger(__name__)
+_FORMAT = 2  # of the cached lexicon; another number invalidates all older entries
 _LEXICON_PAIRS = 50_000  # at the start of the training text
 _LEXICON_FILE = "lexicon.json"
+_SAMPLE = 1_000  # sources, whose scripts decide which perturbations fit
+_USED_SHARE = 0.05  # of the letters of the sample, from which on it uses a script
 _ALIGNED_WORDS = "aligned_words"  # beside the columns of a changed text
 
 
@@ -127,6 +132,8 @@ def find_augmentations(
     """
     Return the functions of a recipe's augmentations with their shares, in the same order.
 
+    A perturbation that suits none of a sample of the sources is left out, with a warning.
+
     Args:
         texts, key: The training text and its hash; the lexicon of inline terms is fitted to it.
         tags: Words at the start of sources, which no augmentation changes.
@@ -139,14 +146,34 @@ def find_augmentations(
     functions |= {name: partial(perturb_pair, name=name) for name in PERTURBATIONS}
     if "inline_terms" in augmentations:
         functions["inline_terms"] = _create_inline_terms(texts, key, cache_dir)
+    for name in _find_unsuited(augmentations, texts, tags):
+        del functions[name]
     if tags:
         functions = {name: partial(_augment_after_tag, augment=each, tags=tags) for name, each in functions.items()}
-    return {functions[name]: share for name, share in augmentations.items()}
+    return {functions[name]: share for name, share in augmentations.items() if name in functions}
+
+
+def _find_unsuited(augmentations: Mapping[str, float], texts: datasets.Dataset, tags: Sequence[str]) -> list[str]:
+    """Return the perturbations that are meant for no script of the sources, and warn of each."""
+    places = range(0, len(texts), -(-len(texts) // _SAMPLE) or 1)
+    sample = [text.removeprefix(_tag_of(text, tags)) for text in texts.select(places)["source"]]
+    needs = {name: PERTURBATIONS[name].needs for name in augmentations if name in PERTURBATIONS}
+    unsuited = [name for name in needs if not any(map(PERTURBATIONS[name].suits, sample))]
+    for name in unsuited:
+        scripts = ", ".join(find_scripts(sample, _USED_SHARE))
+        logger.warning(
+            "`%s` of `augment` is left out: it needs %s, and the sources are in %s.", name, needs[name], scripts
+        )
+    return unsuited
+
+
+def _tag_of(source: str, tags: Sequence[str]) -> str:
+    return next((f"{tag} " for tag in tags if source.startswith(f"{tag} ")), "")
 
 
 def _augment_after_tag(pair: SentencePair, random: Random, augment: Augment, tags: Sequence[str]) -> SentencePair:
     """Augment the text after a tag."""
-    tag = next((f"{tag} " for tag in tags if pair.source.startswith(f"{tag} ")), "")
+    tag = _tag_of(pair.source, tags)
     changed = augment(pair._replace(source=pair.source.removeprefix(tag)), random)
     return changed._replace(source=f"{tag}{changed.source}")
 

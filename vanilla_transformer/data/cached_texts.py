@@ -31,7 +31,7 @@ from .cleaning_rules import CleaningRules, PairRules, ScoreRule
 from .readers import ROWS_PER_BATCH, CorpusSpec, OpenCorpus, SentencePair, content_key, open_corpus, read_pairs
 from .tokenized_corpus import hash_json, open_arrow_files
 
-_FORMAT = 2  # of the cached text; another number invalidates all older entries
+_FORMAT = 3  # of the cached text; another number invalidates all older entries
 _SCHEMA = pa.schema([("source", pa.string()), ("target", pa.string()), ("corpus", pa.int32())])
 _REPORT_FILE = "report.json"
 

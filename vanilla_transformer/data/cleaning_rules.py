@@ -4,7 +4,6 @@ The rules that drop pairs of a corpus: the ones that a recipe enables, and the c
 A pair that breaks several counts for the first one in `RULES`. `data.cleaning` applies the rules to a corpus.
 """
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -13,7 +12,10 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
+import regex
+
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.text.translation_warnings import (
     has_other_numbers,
@@ -243,7 +245,8 @@ def is_in_other_languages(pair: SentencePair, codes: Sequence[str]) -> bool:
     return any(is_clearly_another(text, code) for text, code in zip(pair, codes, strict=True))
 
 
-_NO_LETTERS = re.compile(r"[\W\d_]+")
+# All but letters, numerals that are no digits, and their marks, such as vowel signs.
+_NO_LETTERS = regex.compile(r"(?:[^\p{L}\p{Nl}\p{No}\p{M}\p{Cf}]\p{M}*+|\p{Cf})++")
 
 
 def hash_pair(pair: SentencePair) -> bytes:
@@ -290,7 +293,7 @@ def load_identifier() -> Any:
 
 def language_code(language: str | None) -> str | None:
     """Return the code of a language as the classifier spells it, such as `pt` for `pt_BR`, or None if it has none."""
-    base = (language or "").replace("_", "-").split("-")[0].lower()
+    base = base_language(language or "")
     code = _ALIASES.get(base, base)
     return code if code in load_identifier().labels else None
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from vanilla_transformer.text.units import split_words
+from vanilla_transformer.text.units import is_word_of_letters, split_graphemes, split_words
 
 from .readers import SentencePair, read_lines
 
@@ -243,7 +243,7 @@ class _ContentWords:
 
 
 def _content_words(text: str) -> list[str]:
-    return [word for word in split_words(text) if len(word) > 1 and word.isalpha()]
+    return [word for word in split_words(text) if is_word_of_letters(word)]
 
 
 def _fit_lexicon(
@@ -264,6 +264,9 @@ def _fit_lexicon(
 
 def _citation(form: str, forms: dict[str, float]) -> str:
     """Return the most likely of the forms that begin as `form` does."""
-    start = form[:_SHARED_START].casefold()
-    same = [other for other in forms if other[:_SHARED_START].casefold() == start]
+    same = [other for other in forms if _start(other) == _start(form)]
     return max(same, key=lambda other: (forms[other], other))
+
+
+def _start(form: str) -> str:
+    return "".join(split_graphemes(form)[:_SHARED_START]).casefold()

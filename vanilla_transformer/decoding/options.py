@@ -366,8 +366,8 @@ class TranslationOptions:
     sentence_splitter: Any = option(
         "How lines are split: a function, abbreviations, simple, or module:function.", _SPLITTER
     )
-    source_language: str = option(
-        "Code of the language of the text, whose abbreviations end no sentence.", default="en"
+    source_language: str | None = option(
+        "Code of the language of the text, whose abbreviations end no sentence; by default `src_lang` or en."
     )
     # What answers have besides the translation
     return_scores: bool = option("Return the score and the log-probability.", BOOLEAN, JSON, default=False)

@@ -116,7 +116,8 @@ def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
     if wanted is False or (wanted is None and splitter is None):
         return None
     if isinstance(splitter, str | None):
-        return find_splitter("abbreviations" if splitter is None else splitter, options.source_language)
+        language = options.source_language or options.src_lang or "en"
+        return find_splitter("abbreviations" if splitter is None else splitter, language)
     return splitter
 
 

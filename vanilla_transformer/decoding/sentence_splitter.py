@@ -7,9 +7,11 @@ from itertools import pairwise
 
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
+from vanilla_transformer.text.languages import base_language
 
 SentenceSplitter = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"\S+")
+_NEW_TO_SENTENCEX = re.compile("[។៕།༎༏༐༑༔\u037e]")  # Khmer and Tibetan marks, and the Greek question mark
 
 
 class AbbreviationSplitter:
@@ -20,7 +22,8 @@ class AbbreviationSplitter:
         ['Dr. Smith slept.', 'He woke up.']
 
     Args:
-        language: The language of the text as an ISO 639-1 code. For an unknown one sentencex takes a similar one.
+        language: The code of the language of the text, such as `en`, `pt-BR` or `deu_Latn`. A language that sentencex
+            does not know has the abbreviations of a similar one, or of English.
 
     Raises:
         OSError: sentencex is not installed.
@@ -29,14 +32,16 @@ class AbbreviationSplitter:
     def __init__(self, language: str = "en"):
         with requires_extra("documents", "Sentence splitting"):
             from sentencex import segment
-        self.language, self._segment = language, segment
+
+            self.language, self._segment = base_language(language), segment
 
     def __call__(self, text: str) -> list[str]:
-        return [sentence.strip() for sentence in self._segment(self.language, text) if sentence.strip()]
+        found = [sentence.strip() for sentence in self._segment(self.language, text) if sentence.strip()]
+        return [part for each in found for part in (split_simply(each) if _NEW_TO_SENTENCEX.search(each) else [each])]
 
 
 def split_simply(text: str) -> list[str]:
-    """Split a text after each period, question mark and exclamation mark, as the pipeline of a checkpoint does."""
+    """Split a text after each mark that ends a sentence in some script, as the pipeline of a checkpoint does."""
     return [segment.text for segment in split_sentences(Segment(text.strip(), ""))]
 
 

@@ -7,14 +7,15 @@ import regex
 
 from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.text.protection import Range
+from vanilla_transformer.text.units import FURTHER, UNSPACED_SCRIPTS
 
 from .blocks import Span
 
-# Words, single characters of scripts without spaces, and single punctuation marks: markup begins and ends at these.
+# Words, single characters of scripts without spaces, and single punctuation marks, each with its marks: markup begins
+# and ends at these.
+_IN_WORD = rf"[\w--{UNSPACED_SCRIPTS}][{FURTHER}]*+"
 _UNIT = regex.compile(
-    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Khmer}\p{Lao}\p{Myanmar}]|"
-    r"[^\W\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Khmer}\p{Lao}\p{Myanmar}]+"
-    r"(?:[-'’][^\W\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Khmer}\p{Lao}\p{Myanmar}]+)*\p{M}*|[^\w\s]\p{M}*"
+    rf"{UNSPACED_SCRIPTS}[{FURTHER}]*+|(?:{_IN_WORD})++(?:[-'’](?:{_IN_WORD})++)*|[^\w\s]\p{{M}}*", regex.V1
 )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import regex
 import torch
 from transformers import PreTrainedTokenizerBase
 
@@ -16,6 +17,8 @@ from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction
+
+_IN_WORD = regex.compile(r"[\p{L}\p{N}\p{M}\p{Cf}]")
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -103,7 +106,7 @@ def token_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], as_sour
     """Return the [`token_texts`], after a dot if it continues a word, or dots for a part of a character."""
     labels, before = [], " "
     for text in token_texts(tokenizer, ids, as_source):
-        continues = text[:1].isalnum() and before[-1:].isalnum()
+        continues = _IN_WORD.match(text) and _IN_WORD.match(before[-1:])
         labels.append(f"·{text}" if continues else text.strip() or "…")
         before = text
     return labels

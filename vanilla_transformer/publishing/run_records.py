@@ -2,10 +2,11 @@
 
 import csv
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import regex
 
 from vanilla_transformer.file_utils import read_json_lines, write_text_atomically
 from vanilla_transformer.text.translation_warnings import WARNINGS
@@ -67,7 +68,7 @@ def check_record_name(name: str) -> None:
     Raises:
         ValueError: it has other characters than a file name and a heading may have.
     """
-    if not re.fullmatch(r"[\w .-]+", name):
+    if not regex.fullmatch(r"[\w\p{N} .-]+", name):
         raise ValueError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {name!r}.")
 
 

@@ -15,12 +15,6 @@ def language_name(code: str) -> str:
     return (locale and locale.english_name) or code
 
 
-def base_language(code: str) -> str:
-    """Return the shortest code of a language, such as `de` for `deu_Latn`, or `code` if that is unknown."""
-    locale = _parse(code)
-    return locale.language if locale else code
-
-
 def _parse(code: str) -> Locale | None:
     try:
         return Locale.parse(code.replace("-", "_"))
@@ -55,5 +49,5 @@ def detect_languages(text: str) -> list[Detected]:
 def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detected:
     """Return the most probable one of `codes`, which may name a script or a region too, such as `deu_Latn`."""
     confidences = dict(detected)
-    known = [Detected(code, confidences.get(language_code(base_language(code)) or "", 0.0)) for code in codes]
+    known = [Detected(code, confidences.get(language_code(code) or "", 0.0)) for code in codes]
     return max(known, key=lambda each: each.confidence)

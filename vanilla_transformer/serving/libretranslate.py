@@ -10,10 +10,11 @@ from pathlib import PurePosixPath
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
+import regex
 from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 
 from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.languages import Direction, find_code
 
 from .language_detection import Detected, DetectLanguages, choose_language, language_name
 from .limits import Limits, Refusal
@@ -114,7 +115,7 @@ def find_format(name: str) -> str:
 def name_translation(name: str, language: str) -> str:
     """Return the name of the translation of a file, which has only harmless characters."""
     path = PurePosixPath(name.replace("\\", "/"))
-    stem, code = (re.sub(r"[^\w-]+", "_", text)[:_LONGEST_NAME] for text in (path.stem, language))
+    stem, code = (regex.sub(r"[^\w\p{N}-]+", "_", text)[:_LONGEST_NAME] for text in (path.stem, language))
     return f"{stem}.{code}{path.suffix.lower()}"
 
 
@@ -166,7 +167,8 @@ class Question(BaseModel):
 
     def detect_source(self, detect: DetectLanguages, directions: Sequence[Direction]) -> Detected | None:
         """Return the most probable one of the languages from which there is a translation, or None without any."""
-        sources = [str(each.source) for each in directions if each.target == self.target]
+        target = find_code(str(self.target), (str(each.target) for each in directions))
+        sources = [str(each.source) for each in directions if each.target == target]
         if not sources:
             return None
         texts = self.q if isinstance(self.q, list) else [self.q]
@@ -204,7 +206,10 @@ class Question(BaseModel):
             raise Refusal(422, "`source` and `target` must be given: the codes of two languages.")
         if not directions:
             return None
-        fitting = [each for each in directions if each.target == target and source in (each.source, _DETECTED)]
+        target = find_code(target, (str(each.target) for each in directions))
+        into = [each for each in directions if each.target == target]
+        found = source if source == _DETECTED else find_code(source, (str(each.source) for each in into))
+        fitting = [each for each in into if found in (each.source, _DETECTED)]
         if not fitting:
             known = ", ".join(map(str, directions[:12]))
             raise Refusal(422, f"`source` and `target` must be a direction of this service: {known}.")

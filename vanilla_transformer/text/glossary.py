@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.file_utils import decode_text
 
+from .languages import is_of_language
 from .units import split_units
-from .xml_tree import LANG, is_of_language, local_name, parse_xml
+from .xml_tree import LANG, local_name, parse_xml
 
 _TBX = (".tbx", ".xml")
 _HEADER = ["source", "target"]

@@ -2,6 +2,9 @@
 
 M2M-100 and NLLB begin the source with its language, and decoding forces the translation to begin with the other. Our
 models and OPUS-MT begin the source with a tag of the target language, such as `>>de<<`, which decoding need not know.
+
+Codes of languages are compared in any case and with `-` or `_`, and a code that is not known itself stands for the
+language of which it is a variant: `EN` for `en`, and `pt_BR` for `pt`, but not `pt` for `pt_BR`.
 """
 
 import difflib
@@ -10,11 +13,37 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from vanilla_transformer.import_utils import requires_extra
+
 TARGET_TAG, SOURCE_TAG = ">>{}<<", "<<{}>>"  # the former as in OPUS-MT
 # The entry of `tokenizer_config.json` with the directions that a model was trained on.
 DIRECTIONS = "directions"
 _CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 _MOST_SHOWN = 12
+
+
+def is_of_language(code: str, language: str) -> bool:
+    """Return whether a code of a language is another one, or a variant of it: `de-AT` is of `de`."""
+    code, language = code.lower().replace("_", "-"), language.lower().replace("_", "-")
+    return code == language or code.startswith(f"{language}-")
+
+
+def find_code(code: str, known: Iterable[str]) -> str | None:
+    """Return the one of some known codes that a code stands for, the most exact one, or None."""
+    found = [each for each in known if is_of_language(code, each)]
+    return code if code in found else max(found, key=len, default=None)
+
+
+def base_language(code: str) -> str:
+    """Return the shortest code of a language without script and region, such as `de` for `deu_Latn`.
+
+    Raises:
+        OSError: babel is not installed, which knows the codes of three letters.
+    """
+    with requires_extra("documents", "Shortening the codes of languages"):
+        from babel.core import get_global
+    base = code.replace("_", "-").split("-")[0].lower()
+    return get_global("language_aliases").get(base, base).split("_")[0]
 
 
 class Direction(NamedTuple):
@@ -83,9 +112,8 @@ class Languages:
         source = _only(self.source_codes) or self.default.source if source is None else source
         target = _only(self.targets) or self.default.target if target is None else target
         if source is not None or self.sources:
-            _check("source", source, self.source_codes)
-        _check("target", target, self.targets)
-        return Direction(source, target)
+            source = _known_code("source", source, self.source_codes)
+        return Direction(source, _known_code("target", target, self.targets))
 
     def tokens(self, direction: Direction) -> DirectionTokens:
         """Return the tokens of a direction.
@@ -173,10 +201,8 @@ def set_languages(model: Any, tokenizer: Any, source: str | None, target: str | 
         ValueError: The tokenizer does not know a code.
     """
     codes = _language_tokens(tokenizer)
-    for side, code in (("source", source), ("target", target)):
-        _check(side, code, codes)
-    tokenizer.src_lang, tokenizer.tgt_lang = source, target
-    model.generation_config.forced_bos_token_id = codes[str(target)]
+    tokenizer.src_lang, tokenizer.tgt_lang = _known_code("source", source, codes), _known_code("target", target, codes)
+    model.generation_config.forced_bos_token_id = codes[tokenizer.tgt_lang]
 
 
 def _language_tokens(tokenizer: Any) -> dict[str, int]:
@@ -206,19 +232,30 @@ def _only(codes: Iterable[str]) -> str | None:
     return codes[0] if len(codes) == 1 else None
 
 
-def _check(side: str, code: str | None, known: Iterable[str]) -> None:
-    """Refuse a language that is missing or unknown. Where none is known, each is accepted."""
+def _known_code(side: str, code: str | None, known: Iterable[str]) -> str | None:
+    """Return the known code of a language, or refuse one that is missing or unknown. Where none is known, each is."""
     known = list(known)
-    if not known or code in known:
-        return
+    found = None if code is None else find_code(code, known)
+    if found is not None or not known:
+        return found or code
     shown = ", ".join(known[:_MOST_SHOWN])
     if len(known) > _MOST_SHOWN:
         shown = f"{shown}, … ({len(known)} languages)"
-    near = [each for each in known if each.startswith(str(code))] or difflib.get_close_matches(str(code), known, n=1)
+    near = [each for each in known if each.lower().startswith(str(code).lower())] or difflib.get_close_matches(
+        str(code), known, n=1
+    )
     hint = f" Did you mean {near[0]!r}?" if near else ""
     found = "none" if code is None else repr(code)
     raise ValueError(f"The {side} language must be one of {shown}; got {found}.{hint}")
 
 
 __all__ = ["NO_DIRECTION", "TARGET_TAG", "Direction", "DirectionTokens", "Languages", "add_language_tags"]
-__all__ += ["find_languages", "set_languages", "similar_tags", "trained_directions"]
+__all__ += [
+    "base_language",
+    "find_code",
+    "find_languages",
+    "is_of_language",
+    "set_languages",
+    "similar_tags",
+    "trained_directions",
+]

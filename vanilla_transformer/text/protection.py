@@ -6,6 +6,8 @@ from typing import Any
 
 import regex
 
+from .units import UNSPACED_SCRIPTS
+
 Range = tuple[int, int]
 
 _PARTS = {
@@ -22,7 +24,7 @@ _PARTS = {
 }
 _PROTECTED = regex.compile("|".join(f"(?:{part})" for part in _PARTS.values()))
 # A character that continues a word, in scripts that separate words.
-WORD_CHARACTER = r"[\w--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]"
+WORD_CHARACTER = rf"[\w--{UNSPACED_SCRIPTS}]"
 _MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 
 
@@ -55,12 +57,12 @@ def mask(text: str, ranges: Sequence[Range], masks: Sequence[str]) -> tuple[str,
 def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
     """Return where each of the texts is in a translation, equal ones in order, or None if one is not there as often.
 
-    A text is not found within a longer word or number.
+    A text is not found within a longer word or number, nor without the marks of its last character.
     """
     found = dict[str, list[Range]]()
     taken = list[Range]()
     for text in sorted(set(texts), key=len, reverse=True):
-        expression = regex.compile(_edge(text[0], "<!") + _loosely(text) + _edge(text[-1], "!"), regex.V1)
+        expression = regex.compile(_edge(text[0], "<!") + _loosely(text) + _edge(text[-1], r"!\p{M}|"), regex.V1)
         spans = [match.span() for match in expression.finditer(translation)]
         spans = [(start, end) for start, end in spans if all(end <= low or high <= start for low, high in taken)]
         if len(spans) < Counter(texts)[text]:

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from .scripts import count_scripts, find_scripts
-from .units import split_words
+from .units import split_graphemes, split_words
 
 # The warnings, and what each says about a translation.
 WARNINGS = {
@@ -47,7 +47,7 @@ class WarningLimits:
 
     Attributes:
         shortest, longest: Range of the length of a translation divided by that of its source. Both lengths count
-            characters, and 10 more.
+            characters, each with its marks, and 10 more.
         scripts: Names of Unicode, such as LATIN, of the scripts in which translations are written. Without any, no
             script is a reason for a warning.
         source_scripts: Scripts of the sources, likewise; training stores them.
@@ -100,7 +100,7 @@ def find_warnings(source: str, translation: str, limits: WarningLimits) -> list[
 
 def is_copy(source: str, translation: str) -> bool:
     """Return whether a long run of the words of the source is at least half of the translation."""
-    words, others = split_words(source.casefold()), split_words(translation.casefold())
+    words, others = _words(source), _words(translation)
     run = SequenceMatcher(None, words, others, autojunk=False).find_longest_match()
     copied = [word for word in words[run.a : run.a + run.size] if not word.isdigit()]
     return len(copied) >= _COPIED_WORDS and run.size >= _COPIED_SHARE * len(others)
@@ -108,7 +108,7 @@ def is_copy(source: str, translation: str) -> bool:
 
 def has_repetition(source: str, translation: str) -> bool:
     """Return whether the translation repeats a word or a phrase at once, more often than the source repeats one."""
-    words = [[each for each in split_words(text.casefold()) if not each.isdigit()] for text in (source, translation)]
+    words = [[each for each in _words(text) if not each.isdigit()] for text in (source, translation)]
     for size in range(1, _LONGEST_PHRASE + 1):
         least = _REPEATED_WORD if size < _PHRASE_WORDS else _REPEATED_PHRASE
         before, after = (most_repeats(each, size) for each in words)
@@ -157,8 +157,9 @@ def _kind(character: str) -> str:
 
 
 def length_ratio(source: str, translation: str) -> float:
-    """Return the length of a translation divided by that of its source, in characters and 10 more."""
-    return (len(translation) + _SMOOTHING) / (len(source) + _SMOOTHING)
+    """Return the length of a translation divided by that of its source, in characters with marks, and 10 more."""
+    there, here = (len(split_graphemes(text)) + _SMOOTHING for text in (translation, source))
+    return there / here
 
 
 def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> WarningLimits:
@@ -169,6 +170,10 @@ def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> Warni
     shortest, longest = np.quantile(ratios, _LENGTH_QUANTILES)
     scripts = [find_scripts(texts, USED_SHARE) for texts in (translations, sources)]
     return WarningLimits(float(shortest), float(longest), *scripts)
+
+
+def _words(text: str) -> list[str]:
+    return split_words(unicodedata.normalize("NFC", text.casefold()))
 
 
 def _numbers(text: str) -> list[str]:

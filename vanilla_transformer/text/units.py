@@ -1,18 +1,22 @@
-"""Units of a text: words, letters of scripts without spaces, and punctuation marks; and forms of one word."""
+"""Units of a text: words, letters of scripts without spaces, and punctuation marks; graphemes; and forms of a word."""
+
+import unicodedata
 
 import regex
 
 Span = tuple[int, int]
-# Letters between whose words there are no spaces. Each one is a unit, with its marks.
-UNSPACED = (
-    r"[\p{L}&&[\p{Han}\p{Hiragana}\p{Katakana}\u30FC\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Tai_Tham}]]"
-)
-_FURTHER = r"\p{M}\p{Cf}"  # marks, joiners and soft hyphens, which belong to the character before them
+# Scripts between whose words there are no spaces, and their letters. Each one is a unit, with its marks.
+UNSPACED_SCRIPTS = r"[\p{Han}\p{Hiragana}\p{Katakana}\u30FC\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}\p{Tibetan}\p{Tai_Tham}]"
+UNSPACED = rf"[\p{{L}}&&{UNSPACED_SCRIPTS}]"
+FURTHER = r"\p{M}\p{Cf}"  # marks, joiners and soft hyphens, which belong to the character before them
 _UNIT = regex.compile(
-    rf"{UNSPACED}[{_FURTHER}]*|[[\w\p{{N}}]--[{UNSPACED}{_FURTHER}]][[\w\p{{N}}{_FURTHER}]--{UNSPACED}]*"
-    rf"|[^\w\s\p{{Cf}}][{_FURTHER}]*",
+    rf"{UNSPACED}[{FURTHER}]*|[[\w\p{{N}}]--[{UNSPACED}{FURTHER}]][[\w\p{{N}}{FURTHER}]--{UNSPACED}]*"
+    rf"|[^\w\s\p{{Cf}}][{FURTHER}]*",
     regex.V1,
 )
+_GRAPHEME = regex.compile(rf"\X[{FURTHER}]*")
+# A word of letters only, at least two. In scripts without spaces no unit is one.
+_LETTERS = regex.compile(rf"\p{{L}}[{FURTHER}]*+(?:\p{{L}}[{FURTHER}]*+)+")
 
 
 def split_units(text: str) -> list[Span]:
@@ -24,6 +28,16 @@ def split_words(text: str) -> list[str]:
     """Return the units of a text that have letters or digits."""
     units = [text[start:end] for start, end in split_units(text)]
     return [unit for unit in units if any(map(str.isalnum, unit))]
+
+
+def is_word_of_letters(unit: str) -> bool:
+    """Return whether a unit has two letters or more, with their marks, and nothing else."""
+    return _LETTERS.fullmatch(unit) is not None
+
+
+def split_graphemes(text: str) -> list[str]:
+    """Return the characters of a text as a reader counts them: each with its marks, joiners and soft hyphens."""
+    return list(text) if text.isascii() else _GRAPHEME.findall(text)
 
 
 _LONGEST_ENDING = 3  # letters by which a form is longer than the wanted one
@@ -47,4 +61,5 @@ def is_form(word: str, wanted: str) -> bool:
 
 
 def _folded_units(text: str) -> list[str]:
+    text = unicodedata.normalize("NFC", text)
     return [text[start:end].casefold() for start, end in split_units(text)]

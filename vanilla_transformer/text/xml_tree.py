@@ -61,15 +61,9 @@ def _mistake(error: Exception) -> ValueError:
     return ValueError(f"The text must be well-formed XML: {reason}.")
 
 
-def is_of_language(code: str, language: str) -> bool:
-    """Return whether a code of a language is another one, or a variant of it: `de-AT` is of `de`."""
-    code, language = code.lower().replace("_", "-"), language.lower().replace("_", "-")
-    return code == language or code.startswith(f"{language}-")
-
-
 def local_name(element: Any) -> str:
     """Return the name of an element without its namespace; comments, instructions and entities have none."""
     return "" if callable(element.tag) else element.tag.rpartition("}")[2]
 
 
-__all__ = ["DECLARATION", "LANG", "is_of_language", "iterate_elements", "local_name", "parse_xml"]
+__all__ = ["DECLARATION", "LANG", "iterate_elements", "local_name", "parse_xml"]

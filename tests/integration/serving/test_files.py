@@ -159,6 +159,7 @@ def test_a_file_that_is_not_there_is_refused(name, client):
         ("C:\\files\\my file.HTML", "my_file.de.html"),
         ('a"\r\nX: b.md', "a_X_b.de.md"),
         ("Übersicht.v2.md", "Übersicht_v2.de.md"),
+        ("हिन्दी m².md", "हिन्दी_m².de.md"),
         ("a" * 999 + ".srt", "a" * 100 + ".de.srt"),
     ],
 )

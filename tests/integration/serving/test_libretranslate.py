@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from tests.service_answers import TEXTS
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli.serve import find_directions
-from vanilla_transformer.serving.language_detection import base_language, detect_languages, language_name
+from vanilla_transformer.serving.language_detection import detect_languages, language_name
 from vanilla_transformer.serving.libretranslate import Question
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
@@ -37,6 +37,12 @@ def test_libretranslate_answers_like_the_pipeline(client, translate):
     expected = [answer["translation_text"] for answer in translate(TEXTS)]
     assert ask(client).json() == {"translatedText": expected}
     assert ask(client, q=TEXTS[0], source="auto", format="text").json() == {"translatedText": expected[0]}
+
+
+def test_libretranslate_takes_codes_of_any_spelling(client):
+    assert ask(client, source="en-US", target="DE").json() == ask(client).json()
+    assert ask(client, source="auto", target="de_AT").json() == ask(client).json()
+    assert ask(client, target="deu").status_code == 400
 
 
 def test_libretranslate_accepts_forms(client, translate):
@@ -203,10 +209,3 @@ def test_find_directions_reads_the_flag(tiny_tokenizer):
 )
 def test_language_name_is_english_or_the_code(code, name):
     assert language_name(code) == name
-
-
-@pytest.mark.parametrize(
-    ("code", "base"), [("pt-BR", "pt"), ("deu_Latn", "de"), ("zho_Hans", "zh"), ("xx", "xx"), ("!", "!")]
-)
-def test_base_language_has_no_script_or_region(code, base):
-    assert base_language(code) == base

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES, CleaningReport, find_broken
-from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules
+from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules, language_code
 from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, cleaning_rules
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
@@ -64,6 +64,18 @@ def test_find_broken_compares_with_kept_pairs_only():
 def test_find_broken_keeps_texts_without_letters_apart():
     pairs = [SentencePair(text, text) for text in ("1", "2 !", "1")]
     assert broken_by(CleaningRules(drop_near_duplicates=True), pairs)[0] == [False, False, True]
+
+
+def test_find_broken_compares_vowel_signs_of_near_duplicates():
+    sources = ["पानी", "पीना", "पानी!", "पा\u200cनी", "e\u0301te\u0301", "ete", "Été 1\ufe0f\u20e3", "a ❤\ufe0f", "a"]
+    pairs = [SentencePair(source, "x") for source in sources]
+    found = broken_by(CleaningRules(drop_near_duplicates=True), pairs)[0]
+    assert found == [False, False, True, True, False, False, True, False, True]
+
+
+@pytest.mark.parametrize("code", ["de", "DE", "de-AT", "deu_Latn", "deu"])
+def test_language_code_takes_codes_of_any_form(code):
+    assert language_code(code) == "de" and language_code("xx") is None
 
 
 def test_find_broken_drops_scripts_that_a_corpus_rarely_uses():

@@ -2,6 +2,7 @@
 
 import torch
 
+from vanilla_transformer.evaluation import plots
 from vanilla_transformer.evaluation.plots import cross_attention
 
 
@@ -17,3 +18,10 @@ def test_cross_attention_restores_the_attention_implementation(tiny_model, tiny_
     assert before != "eager"
     cross_attention(tiny_model, tiny_tokenizer, "A man.")
     assert tiny_model.config._attn_implementation == before
+
+
+def test_token_labels_mark_words_that_continue_with_marks(monkeypatch):
+    monkeypatch.setattr(
+        plots, "token_texts", lambda tokenizer, ids, as_source: [" कम", "रा", "ि", " है", "।", " a", "e\u0301"]
+    )
+    assert plots.token_labels(None, []) == ["कम", "·रा", "·ि", "है", "।", "a", "·e\u0301"]

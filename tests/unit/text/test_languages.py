@@ -12,6 +12,8 @@ from vanilla_transformer.text.languages import (
     Direction,
     DirectionTokens,
     add_language_tags,
+    base_language,
+    find_code,
     find_languages,
     set_languages,
 )
@@ -127,3 +129,42 @@ def test_set_languages_changes_the_default_of_nllb(tiny_model):
     set_languages(tiny_model, tokenizer, "eng_Latn", "deu_Latn")
     assert find_languages(tokenizer).resolve() == Direction("eng_Latn", "deu_Latn")
     assert tiny_model.generation_config.forced_bos_token_id == tokenizer.convert_tokens_to_ids("deu_Latn")
+
+
+@pytest.mark.parametrize(
+    ("code", "known", "found"),
+    [
+        ("en", ["en"], "en"),
+        ("EN", ["de", "en"], "en"),
+        ("pt_BR", ["pt"], "pt"),
+        ("pt-br", ["pt", "pt_BR"], "pt_BR"),
+        ("zh_hans_cn", ["zh", "zh-Hans"], "zh-Hans"),
+        ("DEU-latn", ["deu_Latn"], "deu_Latn"),
+        ("en", ["en", "EN"], "en"),
+        ("pt", ["pt_BR"], None),
+        ("deu", ["de"], None),
+        ("enm", ["en"], None),
+    ],
+)
+def test_find_code_knows_spellings_and_variants(code, known, found):
+    assert find_code(code, known) == found
+
+
+def test_languages_take_codes_of_any_spelling(tagged):
+    languages = find_languages(tagged)
+    assert languages.resolve("EN", "de_AT") == Direction("en", "de")
+    assert languages.tokens(Direction("en-US", "DE")) == languages.tokens(Direction("en", "de"))
+
+
+def test_set_languages_takes_codes_of_any_spelling(tiny_model):
+    tokenizer = build_nllb_tokenizer()
+    set_languages(tiny_model, tokenizer, "ENG-latn", "deu_latn")
+    assert (tokenizer.src_lang, tokenizer.tgt_lang) == ("eng_Latn", "deu_Latn")
+    assert tiny_model.generation_config.forced_bos_token_id == tokenizer.convert_tokens_to_ids("deu_Latn")
+
+
+@pytest.mark.parametrize(
+    ("code", "base"), [("pt-BR", "pt"), ("deu_Latn", "de"), ("zho_Hans", "zh"), ("EN", "en"), ("xx", "xx"), ("!", "!")]
+)
+def test_base_language_has_no_script_or_region(code, base):
+    assert base_language(code) == base

@@ -23,6 +23,21 @@ def test_locate_finds_text_that_is_no_part_of_a_longer_word(texts, translation, 
     assert locate(texts, translation) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "translation", "is_found"),
+    [
+        ("123", "ที่123", True),
+        ("กา", "กาแฟ", True),
+        ("กา", "กา\u0e48", False),
+        ("cafe", "cafe\u0301", False),
+        ("❤", "❤\ufe0f", True),
+        ("ཀ", "ཀཁ", True),
+    ],
+)
+def test_locate_finds_whole_letters_of_scripts_without_spaces(text, translation, is_found):
+    assert (locate([text], translation) is not None) == is_found
+
+
 def test_locate_finds_texts_side_by_side():
     assert locate(["%s", "{name}"], "x {name}%s") == [(8, 10), (2, 8)]
 

@@ -1,5 +1,7 @@
 """Warnings about translations: each rule by examples, and limits measured on text."""
 
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,29 @@ ANY = WarningLimits(scripts=("LATIN",))
 )
 def test_find_warnings(source, translation, expected):
     assert find_warnings(source, translation, ANY) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "expected"),
+    [
+        ("It is good.", "ดีดีดี", ["repetition"]),
+        ("It is very good.", "มันดีมากมันดีมาก", ["repetition"]),
+        ("It is good.", "好好好", ["repetition"]),
+        ("He is here.", "ខ្ញុំខ្ញុំខ្ញុំ", ["repetition"]),
+        ("He is here.", "यह कमरा कमरा कमरा है", ["repetition"]),
+        ("He is here.", "यह कमरा है", []),
+        ("मैं हिन्दी नहीं जानता हूँ", "मैं हिन्दी नहीं जानता हूँ", ["copy"]),
+        (*(unicodedata.normalize(form, "déjà vu à côté près") for form in ("NFC", "NFD")), ["copy"]),
+    ],
+)
+def test_find_warnings_in_many_scripts(source, translation, expected):
+    assert find_warnings(source, translation, WarningLimits()) == expected
+
+
+@given(st.text(st.sampled_from("aéüß ǘ"), max_size=40), st.text(st.sampled_from("bñ가각"), max_size=40))
+def test_length_ratio_does_not_depend_on_the_normal_form(source, translation):
+    forms = [unicodedata.normalize("NFD", text) for text in (source, translation)]
+    assert length_ratio(*forms) == length_ratio(source, translation)
 
 
 def test_find_warnings_names_scripts_only_if_the_usual_ones_are_known():

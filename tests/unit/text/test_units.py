@@ -1,8 +1,10 @@
 """Phrases are found in texts, as they are and with other endings."""
 
+import unicodedata
+
 import pytest
 
-from vanilla_transformer.text.units import count_forms, is_form
+from vanilla_transformer.text.units import count_forms, is_form, is_word_of_letters, split_graphemes
 
 
 def test_count_forms_counts_phrases_by_words():
@@ -25,3 +27,33 @@ def test_count_forms_counts_phrases_by_words():
 )
 def test_is_form_compares_endings(word, wanted, is_one):
     assert is_form(word, wanted) == is_one
+
+
+def test_count_forms_finds_words_in_another_normal_form():
+    assert count_forms("schön", unicodedata.normalize("NFD", "Schönes Haus")) == 1
+
+
+@pytest.mark.parametrize("text", ["", "abc", "e\u0301a", "हिन्दी", "กำลัง", "👍🏽 a\u00ad\u200cb\r\n"])
+def test_split_graphemes_joins_to_the_text(text):
+    assert "".join(split_graphemes(text)) == text
+
+
+def test_split_graphemes_keeps_marks_with_their_letters():
+    assert split_graphemes("हिन्दी") == ["हि", "न्दी"] and split_graphemes("e\u0301a") == ["e\u0301", "a"]
+    assert split_graphemes("می\u200cخ") == ["م", "ی\u200c", "خ"] and split_graphemes("a\u00adb") == ["a\u00ad", "b"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "is_one"),
+    [
+        ("हिन्दी", True),
+        ("cafe\u0301", True),
+        ("a", False),
+        ("e\u0301", False),
+        ("ที่", False),
+        ("a1", False),
+        ("", False),
+    ],
+)
+def test_is_word_of_letters(unit, is_one):
+    assert is_word_of_letters(unit) == is_one

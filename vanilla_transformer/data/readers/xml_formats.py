@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from vanilla_transformer.text.xml_tree import LANG, is_of_language, iterate_elements, local_name
+from vanilla_transformer.text.languages import is_of_language
+from vanilla_transformer.text.xml_tree import LANG, iterate_elements, local_name
 
 from .corpora import OpenCorpus
 from .corpus_spec import SentencePair

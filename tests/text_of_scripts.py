@@ -1,0 +1,45 @@
+"""Texts of many scripts for property tests: letters with their marks, words, and sentences."""
+
+import unicodedata
+
+import regex
+from hypothesis import strategies as st
+
+# Letters, marks of which each one may follow, the mark at the end of a sentence, and the space between words.
+_LATIN, _GREEK, _CYRILLIC, _HANGUL = "aeosnlABÉéüßñ", "αεησωΑΕάέΰ", "аеийстЁё", "가각한국어는말"
+SCRIPTS = {
+    "Latin": (_LATIN, "", ".", " "),
+    "Latin in NFD": ("aeosnlAB", "\u0301\u0308\u0327", ".", " "),
+    "Greek": (_GREEK, "", ".", " "),
+    "Cyrillic": (_CYRILLIC, "\u0301", ".", " "),
+    "Arabic": ("ابتسلمن", "\u064e\u064f\u0651", ".", " "),
+    "Hebrew": ("אבגדהלמש", "\u05b0\u05b8\u05bc", ".", " "),
+    "Devanagari": ("कखगतनमरसअ", "\u093e\u093f\u0940\u0947\u0902\u094d", "।", " "),
+    "Tamil": ("கசதநமரலஅ", "\u0bbe\u0bbf\u0bc1\u0bcd", ".", " "),
+    "Thai": ("กขคงดตนมรส", "\u0e31\u0e34\u0e35\u0e48\u0e49", "", ""),
+    "Han": ("我今天去学校他来了", "", "。", ""),
+    "Hangul": (_HANGUL, "", ".", " "),
+}
+WITH_CASE = ("Latin", "Latin in NFD", "Greek", "Cyrillic")
+UNSPACED = ("Thai", "Han")
+WITHOUT_PERIODS = ("Thai",)
+
+
+def letters(text: str) -> list[str]:
+    """Return the characters of a text, each with its marks."""
+    return regex.findall(r"\P{M}\p{M}*", text)
+
+
+def words(script: str) -> st.SearchStrategy[str]:
+    bases, marks, _, _ = SCRIPTS[script]
+    letter = st.builds(str.__add__, st.sampled_from(bases), st.sampled_from(["", *marks]))
+    return st.lists(letter, min_size=1, max_size=7).map("".join)
+
+
+def sentences(script: str) -> st.SearchStrategy[str]:
+    _, _, period, space = SCRIPTS[script]
+    return st.lists(words(script), min_size=1, max_size=12).map(lambda found: space.join(found) + period)
+
+
+def in_form(form: str, text: str) -> str:
+    return unicodedata.normalize(form, text)

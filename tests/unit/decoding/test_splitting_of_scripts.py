@@ -1,0 +1,101 @@
+"""Sentences of many scripts: where they end, and that no letter loses its marks."""
+
+import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.text_of_scripts import SCRIPTS, sentences
+from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter, sentence_ranges, split_simply
+from vanilla_transformer.pipeline_vanilla_transformer import Segment, encode_segments, split_sentences
+
+each_script = pytest.mark.parametrize("script", SCRIPTS)
+STARTS_WITH_MARK = regex.compile(r"\p{M}")
+
+
+def texts(script):
+    space = SCRIPTS[script][3]
+    return st.lists(sentences(script), min_size=1, max_size=5).map(space.join)
+
+
+@each_script
+@settings(max_examples=20)
+@given(data=st.data())
+def test_sentences_join_to_the_text(script, data):
+    text = data.draw(texts(script))
+    segments = list(split_sentences(Segment(text, "\n")))
+    assert "".join(each.text + each.separator for each in segments) == text + "\n"
+    period = SCRIPTS[script][2]
+    expected = regex.findall(rf"[^\s{period}][^{period}]*{period}", text) if period else [text]
+    assert [each.text for each in segments] == expected
+    ranges = sentence_ranges(text, AbbreviationSplitter("en"))
+    assert not any(STARTS_WITH_MARK.match(text, start) for start, _ in ranges)
+
+
+@each_script
+@settings(max_examples=20)
+@given(data=st.data(), longest=st.integers(8, 40))
+def test_long_sentences_are_cut_between_letters(script, data, longest):
+    text = data.draw(sentences(script))
+
+    def encode(parts):
+        return [[*range(len(part.encode()))] for part in parts]
+
+    (segments,) = encode_segments([[Segment(text, "")]], encode, longest, longest)
+    assert "".join(each.text + each.separator for each in segments) == text
+    assert not any(STARTS_WITH_MARK.match(each.text) for each in segments)
+    assert all(len(each.tokens) <= longest or len(regex.findall(r"\X", each.text)) == 1 for each in segments)
+
+
+def test_a_letter_with_too_many_marks_is_cut():
+    def encode(parts):
+        return [[*range(len(part))] for part in parts]
+
+    (segments,) = encode_segments([[Segment("ab" + "\u0301" * 20, "")]], encode, 8, 8)
+    assert max(len(each.tokens) for each in segments) <= 8 and segments[0].text == "a"
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["ខ្ញុំទៅ។", " ", "គាត់មក៕", " ", "ល្អ"],
+        ["ខ្ញុំទៅ។", "", "គាត់មក។"],
+        ["មាន ក ខ ។ល។", " ", "ល្អ។"],
+        ["သူလာသည်။", " ", "ငါသွား၊ သည်။", "", "ကောင်းသည်။"],
+        ["ང་འགྲོ། །", "", "ཁོང་ཡོང་།", " ", "ང་འགྲོ༎", " ", "ང"],
+        ["እኔ ሄድኩ።", " ", "እሱ መጣ፧", " ", "ጥሩ"],
+        ["Ի՞նչ ես անում։", " ", "Դա նա՞ է։", " ", "Օ՜ ինչ լավ է։"],
+        ["Τι κάνεις;", " ", "Λέει «πού;»", " ", "Καλά\u037e", " ", "Ναι."],
+        ["one; two."],
+        ["行った｡", "", "来た．", "", "値は３．５です！", "", "はい﹗", "", "え"],
+        ["वह है।", "", "हाँ॥", " ", "ठीक"],
+        ["هل أنت؟\u200f", " ", "نعم۔", " ", "لا"],
+        ["What‼\ufe0f", " ", "Yes⁉", " ", "No"],
+        ["他说：「好。」", " ", "走了。"],
+    ],
+)
+def test_split_sentences_knows_the_marks_of_scripts(sentences):
+    segments = list(split_sentences(Segment("".join(sentences), "")))
+    assert [part for each in segments for part in each[:2]] == [*sentences, ""]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "sentences"),
+    [
+        *(
+            (code, "Das ist bzw. Das war.", ["Das ist bzw. Das war."])
+            for code in ("de", "DE", "de_AT", "de-CH", "deu_Latn")
+        ),
+        *((code, "O Exmo. Silva foi.", ["O Exmo. Silva foi."]) for code in ("pt", "pt_BR", "pt-PT", "por", "PT")),
+        *((code, "我去了。他来了。", ["我去了。", "他来了。"]) for code in ("zh", "zh-TW", "zho_Hant", "xx")),
+        ("km", "ខ្ញុំទៅ។ គាត់មក។", ["ខ្ញុំទៅ។", "គាត់មក។"]),
+        ("bo", "ང་འགྲོ། ཁོང་ཡོང་།", ["ང་འགྲོ།", "ཁོང་ཡོང་།"]),
+        ("el", "Τι κάνεις\u037e Καλά.", ["Τι κάνεις\u037e", "Καλά."]),
+    ],
+)
+def test_abbreviation_splitter_takes_codes_of_any_form(language, text, sentences):
+    assert AbbreviationSplitter(language)(text) == sentences
+
+
+def test_split_simply_splits_as_the_pipeline():
+    assert split_simply("वह है। हाँ।") == ["वह है।", "हाँ।"]

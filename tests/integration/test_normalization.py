@@ -11,7 +11,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from tests.normal_form import normal_form
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerTokenizer
+from vanilla_transformer.cli import main
 from vanilla_transformer.data.data_arguments import NORMALIZATIONS
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.tokenization_vanilla_transformer import build_normalizer, with_normalization
 
 CLEAN = "A man isn't walking über 3,5 km."
@@ -163,6 +165,20 @@ def test_pipeline_with_normalize_translates_dirty_text_as_clean(old_tokenizer):
     assert plain(CLEAN) == normalizing(CLEAN)
     assert normalizing(dirty) == [*plain(CLEAN)] * 2
     assert plain(dirty) != [*plain(CLEAN)] * 2
+
+
+def test_commands_with_normalize_read_dirty_text_as_clean(old_tokenizer, tmp_path, capsys):
+    folder = str(save_model_folder(tiny_model(vocab_size=len(old_tokenizer)), old_tokenizer, tmp_path / "model"))
+    dirty = DIRTY["one no-break space"]
+    shown = []
+    for words in ([CLEAN], [dirty, "--normalize"], [dirty]):
+        assert main(["translate", folder, *words]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] != shown[2]
+    imported = json.loads((tmp_path / "model" / "tokenizer.json").read_text()) | {"normalizer": {"type": "NFKC"}}
+    (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(imported))
+    assert main(["translate", folder, dirty, "--normalize"]) == 2
+    assert "has its own: NFKC." in capsys.readouterr().err
 
 
 def test_links_point_into_the_text_as_it_is(tokenizer):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from vanilla_transformer.data.augmentation import PERTURBATIONS
 from vanilla_transformer.data.cleaning_rules import (
     hash_repetition,
     identify,
@@ -20,7 +21,7 @@ from vanilla_transformer.data.cleaning_rules import (
     is_in_other_scripts,
     language_code,
 )
-from vanilla_transformer.data.data_arguments import DataArguments
+from vanilla_transformer.data.data_arguments import DataArguments, augmentations
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.text.protection import find_protected
@@ -309,6 +310,16 @@ def _check_sentences(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
             yield Finding("sentences", words, found[0].show(), "sentence_splitter='my_module:split' of the pipeline")
 
 
+def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
+    """Find augmentations of the recipe that do not suit the script of the source."""
+    for name in augmentations(text.data):
+        change = PERTURBATIONS.get(name)
+        found = [each for each in text.sample if change and not change.suits(each.pair.source)]
+        if change and 2 * len(found) > len(text.sample):
+            words = f"{name} needs {change.needs}, and {_share(found, text.sample)} have a source without them."
+            yield Finding("augmentation", words, found[0].show(), f"`augment` without {name}")
+
+
 def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     codes = [(each or "").removesuffix(" (identified)") for each in text.languages]
     if not find_spec("py3langid") or not all(map(language_code, codes)):
@@ -425,6 +436,7 @@ _CHECKS = (
     _check_normalization,
     _check_scores,
     _check_sentences,
+    _check_augmentations,
     _check_languages,
     _check_duplicates,
     _check_lengths,

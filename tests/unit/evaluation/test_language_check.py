@@ -117,6 +117,15 @@ def test_marks_that_end_no_sentence_are_found():
     assert "sentences" not in found([SentencePair(f"{pair.source[:-1]}।", pair.target) for pair in CLEAN])
 
 
+def test_augmentations_that_do_not_suit_the_script_are_found():
+    pairs = [SentencePair(target, source) for source, target in CLEAN]
+    changes = {"augment": {"upper_case": 0.1, "emoji": 0.1}}
+    assert "augmentation" not in found(pairs, **changes)
+    indic = [SentencePair(f"{one} {SENTENCES['DEVANAGARI'][0]}", str(one)) for one in range(50)]
+    finding = found(indic, **changes)["augmentation"]
+    assert finding.text.startswith("upper_case needs capitals, and 50 of 50 ") and "emoji" not in finding.remedy
+
+
 @pytest.mark.parametrize("script", SENTENCES)
 def test_page_names_the_script_and_the_tokens_of_bleu(script):
     sentence, tokenizer = SENTENCES[script]

@@ -212,9 +212,12 @@ class OutputArguments:
         },
     )
     logging_steps: int = field(default=50, metadata={"help": "Steps between lines of metrics.jsonl."})
-    eval_steps: int = field(default=1000, metadata={"help": "Steps between validations."})
+    eval_steps: int | None = field(
+        default=None, metadata={"help": "Steps between validations; by default a tenth of the run, at most 1000."}
+    )
     save_steps: int | None = field(
-        default=None, metadata={"help": "Steps between checkpoints; 1000 unless --save_minutes is given."}
+        default=None,
+        metadata={"help": "Steps between checkpoints; by default as --eval_steps, unless --save_minutes is given."},
     )
     save_minutes: float | None = field(
         default=None, metadata={"help": "Minutes between checkpoints, instead of --save_steps; the paper uses 10."}
@@ -251,8 +254,6 @@ class OutputArguments:
     dry_run: bool = field(default=False, metadata={"help": "Print the size and time of the run, and write nothing."})
 
     def __post_init__(self) -> None:
-        if self.save_steps is None and self.save_minutes is None:
-            object.__setattr__(self, "save_steps", 1000)
         if self.keep_last is None:
             object.__setattr__(self, "keep_last", self.average_checkpoints)
 

@@ -293,7 +293,7 @@ class RunFolder:
             together: Whether processes talk to each other after this step, which `save_minutes` needs.
         """
         if self.options.save_minutes is None:
-            return state.step % (self.options.save_steps or 1) == 0 and not self.is_saved(state)
+            return state.step % state.steps_between("save_steps") == 0 and not self.is_saved(state)
         due = time.monotonic() - self._last_saved >= 60.0 * self.options.save_minutes
         return together and broadcast_decision(state.accelerator, due) and not self.is_saved(state)
 

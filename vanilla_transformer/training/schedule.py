@@ -140,7 +140,7 @@ def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping
         pace = Pace(steps_per_epoch, seconds, extra_steps, resumed["step"], resumed["minutes"])
     schedule = derive_schedule(recipe, pace, before)
     state.follow_schedule(schedule, pace.planned_steps(recipe.optimization.max_minutes, schedule.max_steps))
-    if state.accelerator.is_main_process:
+    if state.accelerator.is_main_process and not recipe.output.dry_run:  # which times whole steps
         logger.info(describe_schedule(recipe, state.schedule, pace, before))
 
 
@@ -181,6 +181,8 @@ def describe_schedule(recipe: Recipe, schedule: Schedule, pace: Pace, before: Ma
     names = [name for name, value in _known_schedule(recipe, before or {}).items() if value is None]
     if options.lr_scheduler != NOAM and "learning_rate_scale" in names:
         names.remove("learning_rate_scale")
+    if "max_steps" in names and planned < schedule.max_steps:  # the time decides
+        names.remove("max_steps")
     derived = [f"{name} {round(getattr(schedule, name), 4):,}" for name in names]
     return f"{line} Derived: {', '.join(derived)}." if derived else line
 

@@ -35,6 +35,8 @@ from .packed_attention import should_pack
 from .r_drop import check_r_drop
 from .recipe import DERIVED, Recipe, flatten
 
+_MOST_STEPS_BETWEEN, _USUAL_COUNT = 1000, 10  # validations, and checkpoints
+_LEAST_COUNT = 5  # of them and of lines in the log, in a short run
 _STEPS_BEFORE_ESTIMATE = 20  # the first ones take longer
 
 
@@ -123,6 +125,18 @@ class TrainState:
         self.unread: list[UnreadStep] = []
         self.unfinished_checkpoint: Future[None] | None = None
         self._started = time.monotonic()
+
+    def steps_between(self, name: str) -> int:
+        """Return `logging_steps`, `eval_steps` or `save_steps`.
+
+        The recipe's, but a fifth of the run if that is less: for the log, and for a run that time ends before the
+        first. Without one in the recipe, a tenth of the run, at most 1,000.
+        """
+        given = getattr(self.recipe.output, name)
+        if given is None:
+            return max(1, min(_MOST_STEPS_BETWEEN, self.planned_steps // _USUAL_COUNT))
+        is_short = self.recipe.optimization.max_minutes is not None and given > self.planned_steps
+        return min(given, max(1, self.planned_steps // _LEAST_COUNT)) if is_short or name == "logging_steps" else given
 
     def follow_schedule(self, schedule: Schedule, planned_steps: int | None = None) -> None:
         """Create the LR schedule of the run, and record it with the recipe.

@@ -40,7 +40,6 @@ from .validation import AnyValidation, Evaluator, Validation, create_validation,
 logger = logging.getLogger(__name__)
 
 _MOVING_AVERAGE = "moving average"
-_FEWEST_LINES = 5  # of losses in the log of a run
 
 
 def train(
@@ -102,13 +101,13 @@ def _train(prepared: "PreparedRun") -> Path:
     with StopSignal(state.accelerator) as stop, metrics, lost_workers, closing(iter(batches)) as steps:
         if state.recipe.fine_tuning.init_from is not None and not state.step:
             _validate(state, validation, metrics, state.gather_model(), num_beams=1)
-        staged, logging_steps = _log_stages(steps, state, batches), _logging_steps(state)
+        staged = _log_stages(steps, state, batches)
         while not stop.check(state.step, state.is_finished(), at_once=_is_milestone(state)):
             norm = train_step(state, next(staged))  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
-            if state.step % logging_steps == 0:
+            if state.step % state.steps_between("logging_steps") == 0:
                 metrics.log_steps(state.measure_steps(norm, **batches.place()))
-            if state.step % run.options.eval_steps == 0:
+            if state.step % state.steps_between("eval_steps") == 0:
                 state.read_steps()  # a model is validated and kept only if no loss was bad
                 run.keep_best(state, _validate(state, validation, metrics, state.gather_model(), num_beams=1))
             if run.checkpoint_due(state, together=stop.due(state.step)):
@@ -133,14 +132,9 @@ def _log_stages(
         yield micro_batches
 
 
-def _logging_steps(state: TrainState) -> int:
-    """Return the steps between lines of the log: the recipe's, or fewer in a short run."""
-    return min(state.recipe.output.logging_steps, max(1, state.planned_steps // _FEWEST_LINES))
-
-
 def _is_milestone(state: TrainState) -> bool:
     """Return whether a run can end with the current step by a limit other than time."""
-    return state.step >= state.schedule.max_steps or state.step % state.recipe.output.eval_steps == 0
+    return state.step >= state.schedule.max_steps or state.step % state.steps_between("eval_steps") == 0
 
 
 class PreparedRun(NamedTuple):

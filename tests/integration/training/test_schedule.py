@@ -70,6 +70,37 @@ def test_short_runs_log_at_least_five_losses(corpus, tmp_path, speed, changes, l
     assert [entry["step"] for entry in entries(folder) if "loss" in entry] == logged
 
 
+@pytest.mark.parametrize(
+    ("changes", "planned", "between"),
+    [
+        ({}, 20_000, 1000),
+        ({}, 600, 60),
+        ({}, 3, 1),
+        ({"eval_steps": 1000, "save_steps": 500, "max_minutes": 10.0}, 400, 80),
+        ({"eval_steps": 300, "save_steps": 300, "max_minutes": 10.0}, 400, 300),
+        ({"eval_steps": 1000, "save_steps": 1000}, 400, 1000),
+    ],
+)
+def test_short_runs_are_validated_and_saved_before_they_end(tmp_path, changes, planned, between):
+    state = tiny_train_state(tmp_path, **changes)
+    state.follow_schedule(state.schedule, planned_steps=planned)
+    assert [state.steps_between(name) for name in ("eval_steps", "save_steps")] == [between] * 2
+
+
+def test_run_ended_by_time_has_validations_and_checkpoints(corpus, tmp_path, speed):
+    speed[0] = 90.0  # so that ten steps fit into the time
+    given = {"max_minutes": 15, "eval_steps": 1000, "save_steps": 500, "max_steps": 10, "average_checkpoints": 4}
+    folder = train(parse_recipe(flags(corpus, tmp_path / "out", **given)), evaluate=no_scores)
+    assert [entry["step"] for entry in entries(folder) if "validation_loss" in entry][:5] == [2, 4, 6, 8, 10]
+    assert (folder / "checkpoint-8").is_dir()
+
+
+def test_dry_run_names_one_number_of_steps(corpus, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    plan_run(parse_recipe(flags(corpus, tmp_path / "out", **UNSET, max_minutes=0.5, dry_run=True)), timed_steps=1)
+    assert "Training has" not in caplog.text
+
+
 def test_expected_steps_are_the_planned_ones_until_the_speed_is_known(tmp_path):
     state = tiny_train_state(tmp_path, max_minutes=1.0)
     state.follow_schedule(state.schedule, planned_steps=40)

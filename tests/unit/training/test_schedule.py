@@ -150,7 +150,7 @@ def test_describe_schedule_names_derived_values():
     line = describe_schedule(given, derive_schedule(given, pace), pace)
     assert line == (
         "Training has at most 600 steps (2.9 epochs) and 4 minutes, with a warm-up of 180 steps. "
-        "Derived: max_steps 100,000, warmup_steps 180, learning_rate_scale 0.3."
+        "Derived: warmup_steps 180, learning_rate_scale 0.3."
     )
     given = recipe_of(**GIVEN, learning_rate_scale=1)
     assert "Derived" not in describe_schedule(given, derive_schedule(given, Pace(209)), Pace(209))

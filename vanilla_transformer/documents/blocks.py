@@ -12,7 +12,7 @@ from vanilla_transformer.text.protection import WORD_CHARACTER, Range, are_two_w
 BYTE_ORDER_MARK = "\ufeff"
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _STARTS_WORD = regex.compile(r"[^\s.,:;!?…、。，：；！？\p{Pe}\p{Pf}]")
-_LAST_WORD = regex.compile(rf"{WORD_CHARACTER}+\Z", regex.V1)
+_LAST_WORD = regex.compile(rf"(?r){WORD_CHARACTER}{{1,64}}\Z", regex.V1)
 _FIRST_WORD = regex.compile(rf"{WORD_CHARACTER}*", regex.V1)
 _LETTER = regex.compile(r"\p{L}")
 _NUMBER = regex.compile(r"[-+−–]?\d+(?:[.,]\d+)*")

@@ -196,7 +196,12 @@ def _serve_one(name: str, options: ServeArguments, create: Callable[["Models"], 
         translate = loading.submit(load).result()
     languages = language_settings(translate.tokenizer, options)
     directions = find_directions(translate.tokenizer, options.direction)
-    model = _wrap(translate, languages, options.source_language or DEFAULT_LANGUAGE)
+    model = _wrap(
+        translate,
+        languages,
+        options.source_language or DEFAULT_LANGUAGE,
+        Direction() if options.direction is None else directions[0],
+    )
     served = ServedModel(options.direction or Path(name).name, options, loaded=model, directions=directions)
     service = create(Models([served], options.pivot))
     if options.page:
@@ -217,7 +222,7 @@ def _serve_several(
         translate = load_pipeline(folder, options.backend, options.precision, normalize=options.normalize)
         is_multilingual = find_languages(translate.tokenizer) is not None
         languages = language_settings(translate.tokenizer, LanguageArguments(*direction)) if is_multilingual else {}
-        return _wrap(translate, languages, str(direction.source))
+        return _wrap(translate, languages, str(direction.source), direction)
 
     loader = ModelLoader(options.max_loaded)
     models = [
@@ -231,12 +236,15 @@ def _serve_several(
     return service
 
 
-def _wrap(translate: "TranslationPipeline", languages: Mapping[str, str], spoken: str) -> "LoadedModel":
+def _wrap(
+    translate: "TranslationPipeline", languages: Mapping[str, str], spoken: str, direction: Direction
+) -> "LoadedModel":
     """Return a model for the service.
 
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
         spoken: Language of texts that are split into sentences.
+        direction: Languages of a model that does not name them itself, as far as they are known.
     """
     from vanilla_transformer.documents import DocumentTranslator
     from vanilla_transformer.serving.features import known_options, tokenizer_options
@@ -244,7 +252,7 @@ def _wrap(translate: "TranslationPipeline", languages: Mapping[str, str], spoken
     from vanilla_transformer.serving.service import count_tokens_with, translate_with
 
     return LoadedModel(
-        translate_with(translate, DocumentTranslator(translate, spoken), languages, spoken),
+        translate_with(translate, DocumentTranslator(translate, spoken, direction), languages, spoken),
         count_tokens_with(translate.tokenizer),
         [*known_options(translate), *tokenizer_options(translate.tokenizer)],
     )

@@ -86,15 +86,25 @@ def translate_document_file(
         ValueError: The format or the splitter is unknown, or the document is malformed.
     """
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
-    from vanilla_transformer.documents import parse_document, read_document, translator_by
+    from vanilla_transformer.documents import (
+        find_direction,
+        parse_document,
+        read_document,
+        translate_documents,
+        translator_by,
+    )
     from vanilla_transformer.file_utils import write_text_atomically
+    from vanilla_transformer.text.languages import Direction
 
     source, output = files
     splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
-    document = parse_document(read_document(source), options.format)
+    text, given = read_document(source), Direction(options.source_language, options.target_language)
+    parse_document(text, options.format)  # names mistakes before a model is loaded
     with open_model(model, loading, settings.get("num_beams")) as pipeline:
         settings = dict(settings) | language_settings(pipeline.tokenizer, options)
-        translated = document.render(translator_by(pipeline, splitter, **settings)(document.blocks))
+        direction = find_direction(pipeline, given, given)
+        translator = translator_by(pipeline, splitter, **settings)
+        (translated,) = translate_documents([text], options.format, translator, direction)
     if output is None:
         print_until_reader_ends([translated])
     else:

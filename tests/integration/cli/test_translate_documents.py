@@ -26,6 +26,21 @@ def test_translate_writes_a_document(tiny_model, tiny_tokenizer, tmp_path, page,
     assert capsys.readouterr().out == written
 
 
+def test_translate_keeps_the_bytes_of_a_page_and_names_its_language(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    page, output = tmp_path / "page.html", tmp_path / "out.html"
+    before = "\ufeff<!doctype html>\r\n<html lang='en'>\r\n<p>"
+    after = "<p lang=fr>Un homme</p>\r\n<!-- A man --><br />"
+    page.write_bytes(f"{before}A man{after}".encode())
+    flags = ["--format", "html", "--input", str(page), "--output", str(output), "--max_new_tokens", "5"]
+    assert main(["translate", str(folder), *flags]) == 0
+    written = output.read_bytes().decode()
+    assert written.startswith(before) and written.endswith(after) and "A man<p" not in written
+    assert main(["translate", str(folder), *flags, "--source_language", "en", "--target_language", "de"]) == 0
+    named = output.read_bytes().decode()
+    assert named == written.replace("'en'", "'de'")
+
+
 def test_translate_no_protect_leaves_the_text_of_a_document_to_the_model(
     tiny_model, tiny_tokenizer, tmp_path, page, capsys
 ):

@@ -169,3 +169,20 @@ def test_content_key_depends_on_the_content_of_an_archive(tmp_path):
         with open_corpus(CorpusSpec(file=str(tmp_path / name), **LANGUAGES)) as corpus:
             keys.append(content_key(corpus))
     assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize(
+    "segment, text",
+    [
+        ('A man is sleeping<ph x="1">&lt;br/&gt;</ph>Two dogs', "A man is sleeping Two dogs"),
+        ("sleeping.<ph/><ph/>Two", "sleeping. Two"),
+        ("sleeping <ph/>Two", "sleeping Two"),
+        ("sleeping\n<ph/>Two", "sleeping Two"),
+        ("un<bpt i='1'>&lt;b&gt;</bpt>usual<ept i='1'>&lt;/b&gt;</ept>", "unusual"),
+        ("Run (<ph/>dogs<ph/>).", "Run (dogs)."),
+        ("日<ph/>本", "日本"),
+    ],
+)
+def test_read_pairs_parts_words_around_codes(read, segment, text):
+    units = f'<tmx><body><tu><tuv xml:lang="en"><seg>{segment}</seg></tuv><tuv xml:lang="de"><seg>x</seg></tuv></tu>'
+    assert read("a.tmx", f"{units}</body></tmx>") == [SentencePair(text, "x")]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from vanilla_transformer.text.protection import are_two_words
 from vanilla_transformer.text.xml_tree import LANG, is_of_language, iterate_elements, local_name
 
 from .corpora import OpenCorpus
@@ -89,6 +90,8 @@ def _matches(codes: list[str], languages: tuple[str, str]) -> bool:
 
 # Elements that hold code of the original document instead of text.
 _CODES = {"bpt", "bx", "cp", "ec", "ept", "ex", "it", "ph", "sc", "sub", "ut", "x"}
+_PARTS = {"ph", "x"}  # of these, codes that are no pair, such as line breaks and pictures
+_PARTING = re.compile("\0+")  # which XML cannot contain
 _LINE_BREAK = re.compile(r"\s*[\n\r\t]\s*")
 
 
@@ -117,7 +120,12 @@ def segment_text(segment: Any, name: str) -> str:
     Raises:
         ValueError: it has an entity, which is not expanded; the message gives the `name` of the file and the line.
     """
-    return _LINE_BREAK.sub(" ", "".join(_pieces(segment, name))).strip()
+    return _PARTING.sub(_part, _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))).strip()
+
+
+def _part(mark: re.Match) -> str:
+    """Return a space for marks between words, which would be one word without them."""
+    return " " if are_two_words(mark.string[: mark.start()][-1:], mark.string[mark.end() :][:1]) else ""
 
 
 def _pieces(element: Any, name: str) -> Iterator[str]:
@@ -127,6 +135,8 @@ def _pieces(element: Any, name: str) -> Iterator[str]:
         if local_name(child):
             if local_name(child) not in _CODES:
                 yield from _pieces(child, name)
+            elif local_name(child) in _PARTS:
+                yield "\0"
         elif (child.text or "").startswith("&"):
             rule = f"Line {element.sourceline} of {name} must have text instead of the entity {child.text}"
             raise ValueError(f"{rule}, which is not read. Replace it.")

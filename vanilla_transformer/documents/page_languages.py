@@ -1,0 +1,51 @@
+"""The languages that the elements of a document name, such as `<html lang="en">`."""
+
+import re
+
+from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.languages import Direction
+
+_THREE_LETTERS = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")  # as NLLB names languages, such as deu_Latn
+
+
+class PageLanguages:
+    """
+    The languages of a document, and what becomes of the attributes that name them.
+
+    Args:
+        direction: The source and the target language, as far as they are known.
+        page: The language that the document names for itself, which is its source language if no other is given.
+    """
+
+    def __init__(self, direction: Direction, page: str | None):
+        self._source = _tag(direction.source or page or "").split("-")[0]
+        self._target = _tag(direction.target or "")
+
+    def is_other(self, code: str | None) -> bool:
+        """Return whether a code names another language than the source language."""
+        return bool(code and self._source) and _tag(str(code)).split("-")[0].lower() != self._source.lower()
+
+    def translated(self, code: str, is_page: bool) -> str | None:
+        """Return the code after translation, or None if it stays.
+
+        Args:
+            is_page: Whether it is the language of the whole document, which is translated whatever it is called.
+        """
+        is_changed = code.strip() and self._target and (is_page or (self._source and not self.is_other(code)))
+        return self._target if is_changed else None
+
+
+def _tag(code: str) -> str:
+    """Return a code as documents spell it: `de` for `deu_Latn`, and `pt-BR` for `pt_BR`."""
+    if not _THREE_LETTERS.fullmatch(code):
+        return code.replace("_", "-")
+    with requires_extra("documents", f"Naming the language {code} in a document"):
+        from babel import Locale, UnknownLocaleError
+    try:
+        locale = Locale.parse(code)
+    except UnknownLocaleError:
+        return code.replace("_", "-")
+    return "-".join(part for part in (locale.language, locale.script) if part)
+
+
+__all__ = ["PageLanguages"]

@@ -1,5 +1,6 @@
 """Translate a document of a known format."""
 
+import codecs
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -10,6 +11,7 @@ from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import LEAST_BEAMS
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.file_utils import decode_text, open_stdin
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, is_same_language
 from vanilla_transformer.text.protection import find_masks
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
@@ -58,27 +60,51 @@ def translate_documents(texts: Sequence[str], format: str, translator: BlockTran
     return [each.render(list(islice(translated, len(each.blocks)))) for each in documents]
 
 
-def parse_document(text: str, format: str) -> Any:
+def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) -> Any:
     """Return a document with its `blocks` and the method `render`.
 
+    Args:
+        direction: The languages of the translation, as far as they are known; see [`check_direction`].
+
     Raises:
-        ValueError: The format is unknown, or the text is not of this format.
+        ValueError: The format is unknown, the text is not of this format, or it is of other languages.
         OSError: A library that the format needs is not installed.
     """
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
-    return FORMATS[format](text)
+    document = FORMATS[format](text.removeprefix("\ufeff"))
+    check_direction(document, direction)
+    return document
+
+
+def check_direction(document: Any, direction: Direction) -> None:
+    """Refuse a document that names other languages than the ones of its translation. Regions may differ.
+
+    Raises:
+        ValueError: It does.
+    """
+    for named in named_directions(document):
+        for side, found, expected in zip(("source", "target"), named, direction, strict=True):
+            if found and expected and not is_same_language(found, expected):
+                rule = f"The {side} language of the file must be {expected}, as of the model"
+                raise ValueError(f"{rule}, but it is {found}. Choose a model for it, or correct the file.")
+
+
+def named_directions(document: Any) -> list[Direction]:
+    """Return the languages that a document names for its parts."""
+    return getattr(document, "directions", [])
 
 
 def read_document(path: str | None) -> str:
-    """Return the text of a file, or of standard input if there is none.
+    """Return the text of a file, or of standard input if there is none, with its byte order mark if it has one.
 
     Raises:
         ValueError: It is not UTF-8.
         OSError: The file cannot be read.
     """
     content = open_stdin().buffer.read() if path is None else Path(path).read_bytes()
-    return decode_text(content, path or "Standard input")
+    mark = "\ufeff" * content.startswith(codecs.BOM_UTF8)
+    return mark + decode_text(content, path or "Standard input")
 
 
 def translate_by(pipeline: Any, **options: Any) -> Translate:
@@ -149,4 +175,4 @@ def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = Tru
 
 
 __all__ = ["FORMATS", "DocumentTranslator", "constrain_by", "parse_document", "read_document", "translate_by"]
-__all__ += ["translate_document", "translate_documents", "translator_by"]
+__all__ += ["check_direction", "named_directions", "translate_document", "translate_documents", "translator_by"]

@@ -8,7 +8,7 @@ from vanilla_transformer.text.xml_tree import DECLARATION, parse_xml
 
 from .blocks import Block, Markup, build_block, content, fill, has_text, render_block
 
-_ENCODING = re.compile(r"(encoding\s*=\s*[\"'])[^\"']*([\"'])")
+_ENCODING = re.compile(r"(encoding\s*=\s*[\"'])(?!utf-8[\"'])[^\"']*([\"'])", re.IGNORECASE)
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _ITS = "{http://www.w3.org/2005/11/its}translate"
 
@@ -18,8 +18,12 @@ def write_xml(tree: Any, text: str) -> str:
     from lxml import etree
 
     declaration = DECLARATION.match(text)
-    heading = _ENCODING.sub(r"\g<1>UTF-8\g<2>", declaration[0]) if declaration else ""
-    return heading + etree.tostring(tree, encoding="unicode")
+    return (declare_utf8(declaration[0]) if declaration else "") + etree.tostring(tree, encoding="unicode")
+
+
+def declare_utf8(text: str) -> str:
+    """Return an XML text whose declaration, if there is one, names the encoding UTF-8."""
+    return DECLARATION.sub(lambda match: _ENCODING.sub(r"\g<1>UTF-8\g<2>", match[0]), text, count=1)
 
 
 class XmlDocument:
@@ -68,4 +72,4 @@ def _role_of(element: Any) -> str:
     return "fixed" if is_untranslatable(element) else "inline"
 
 
-__all__ = ["XmlDocument", "is_untranslatable", "write_xml"]
+__all__ = ["XmlDocument", "declare_utf8", "is_untranslatable", "write_xml"]

@@ -280,9 +280,12 @@ class PivotModels:
         """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does.
 
         Raises:
-            Refusal: as [`ServedModel.translate`] raises it; together they have the time of one request.
+            Refusal: as [`ServedModel.translate`] raises it; together they have the time of one request. 422; the
+                texts are XLIFF, of which the second model would translate the sources, too.
             ModelFailure: a model failed.
         """
+        if dict(options).get("format") == "xliff":
+            raise Refusal(422, f"XLIFF needs one model from {' to '.join(map(str, self.directions[0]))}, got two.")
         limits = self._second.limits
         limits.check_request(texts, num_hypotheses)
         shared = {name: value for name, value in options if name in _OF_BOTH}

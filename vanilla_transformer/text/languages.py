@@ -10,11 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from vanilla_transformer.import_utils import requires_extra
+
 TARGET_TAG, SOURCE_TAG = ">>{}<<", "<<{}>>"  # the former as in OPUS-MT
 # The entry of `tokenizer_config.json` with the directions that a model was trained on.
 DIRECTIONS = "directions"
 _CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 _MOST_SHOWN = 12
+_SYNONYMS = {"no": "nb"}  # which babel tells apart
 
 
 class Direction(NamedTuple):
@@ -125,6 +128,62 @@ def _has_own_languages(tokenizer: Any) -> bool:
     return hasattr(tokenizer, "src_lang") and hasattr(tokenizer, "tgt_lang")
 
 
+def store_direction(tokenizer: Any, directions: Iterable[Direction]) -> None:
+    """Store the direction of a model that has no tokens for languages with its tokenizer, or none if it is unknown."""
+    known = {*directions}
+    tokenizer.init_kwargs.pop(DIRECTIONS, None)
+    if len(known) == 1 and None not in (*known,)[0]:
+        tokenizer.init_kwargs[DIRECTIONS] = [list(direction) for direction in known]
+
+
+def find_direction(tokenizer: Any, source: str | None = None, target: str | None = None) -> Direction:
+    """Return the direction in which a model translates, as far as it is known.
+
+    Args:
+        source, target: Codes of the languages of a request for a model of several.
+
+    Raises:
+        ValueError: As [`Languages.resolve`] raises it.
+    """
+    languages = find_languages(tokenizer)
+    if languages is not None:
+        return languages.resolve(source, target)
+    stored = trained_directions(tokenizer)
+    if len(stored) == 1:
+        return stored[0]
+    for names in (("source_lang", "target_lang"), ("src_lang", "tgt_lang")):  # of Marian and FSMT
+        codes = [getattr(tokenizer, name, None) for name in names]
+        if all(codes):
+            return Direction(*codes)
+    return NO_DIRECTION
+
+
+def is_same_language(code: str, other: str) -> bool:
+    """Return whether two codes are of one language: `de-AT` and `de`, or `de` and `deu_Latn`.
+
+    Raises:
+        OSError: The codes differ, and babel is not installed.
+    """
+    first, second = (re.split("[-_]", each.lower())[0] for each in (code, other))
+    return first == second or base_language(code) == base_language(other)
+
+
+def base_language(code: str) -> str:
+    """Return the shortest code of a language, such as `de` for `deu_Latn`, or `code` if that is unknown."""
+    locale = find_locale(code)
+    return _SYNONYMS.get(locale.language, locale.language) if locale else code
+
+
+def find_locale(code: str) -> Any:
+    """Return the locale of babel for a code, or None if that is unknown."""
+    with requires_extra("documents", "Comparing languages"):
+        from babel import Locale, UnknownLocaleError
+    try:
+        return Locale.parse(code.replace("-", "_"))
+    except (UnknownLocaleError, ValueError):
+        return None
+
+
 def trained_directions(tokenizer: Any) -> list[Direction]:
     """Return the directions that a tokenizer stores."""
     return [Direction(*each) for each in tokenizer.init_kwargs.get(DIRECTIONS, ())]
@@ -150,8 +209,9 @@ def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sour
     wanted += [SOURCE_TAG.format(direction.source) for direction in directions if with_sources]
     known = tokenizer.get_vocab().keys()
     tags = [tag for tag in dict.fromkeys(wanted) if tag not in known]
+    tagged = trained_directions(tokenizer) if _tagged(tokenizer, TARGET_TAG) else []
     tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)
-    stored = dict.fromkeys([*trained_directions(tokenizer), *directions])
+    stored = dict.fromkeys([*tagged, *directions])
     tokenizer.init_kwargs[DIRECTIONS] = [list(direction) for direction in stored]
 
 
@@ -221,4 +281,5 @@ def _check(side: str, code: str | None, known: Iterable[str]) -> None:
 
 
 __all__ = ["NO_DIRECTION", "TARGET_TAG", "Direction", "DirectionTokens", "Languages", "add_language_tags"]
-__all__ += ["find_languages", "set_languages", "similar_tags", "trained_directions"]
+__all__ += ["base_language", "find_direction", "find_languages", "find_locale", "is_same_language", "set_languages"]
+__all__ += ["similar_tags", "store_direction", "trained_directions"]

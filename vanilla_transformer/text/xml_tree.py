@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+from xml.parsers import expat
 
 from vanilla_transformer.import_utils import requires_extra
 
-DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>\s*")
+DECLARATION = re.compile(r"\A\ufeff?<\?xml\s[^>]*\?>\s*")
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "strip_cdata": False}
 
@@ -30,6 +31,42 @@ def parse_xml(text: str | bytes) -> Any:
         return etree.fromstring(text, parser).getroottree()
     except (etree.XMLSyntaxError, ValueError) as error:
         raise _mistake(error) from None
+
+
+class Place(NamedTuple):
+    """Where an element is in the UTF-8 bytes of its text; an element without an end tag ends with its start tag."""
+
+    start: int
+    content: int
+    end_tag: int
+    end: int
+
+
+_START_TAG = re.compile(rb"<(?:[^\"'>]|\"[^\"]*\"|'[^']*')*>")
+
+
+def locate_elements(content: bytes, root: Any) -> dict[Any, Place]:
+    """Return the places of all elements of a tree in the UTF-8 bytes from which [`parse_xml`] parsed it."""
+    starts, places, parser = list[int](), list[Place | None](), expat.ParserCreate("utf-8")
+    opened = list[int]()
+
+    def start(name: str, attributes: dict[str, str]) -> None:
+        opened.append(len(places))
+        starts.append(parser.CurrentByteIndex)
+        places.append(None)
+
+    def end(name: str) -> None:
+        number = opened.pop()
+        tag = _START_TAG.match(content, starts[number])
+        assert tag is not None
+        at = tag.end() if tag[0].endswith(b"/>") else parser.CurrentByteIndex
+        after = at if tag[0].endswith(b"/>") else content.index(b">", at) + 1
+        places[number] = Place(starts[number], tag.end(), at, after)
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.DefaultHandler = lambda data: None  # without one, entities would be expanded
+    parser.Parse(content, True)
+    return dict(zip(root.iter("*"), filter(None, places), strict=True))
 
 
 def iterate_elements(file: Any, names: Sequence[str]) -> Iterator[Any]:
@@ -72,4 +109,5 @@ def local_name(element: Any) -> str:
     return "" if callable(element.tag) else element.tag.rpartition("}")[2]
 
 
-__all__ = ["DECLARATION", "LANG", "is_of_language", "iterate_elements", "local_name", "parse_xml"]
+__all__ = ["DECLARATION", "LANG", "Place", "is_of_language", "iterate_elements", "local_name", "locate_elements"]
+__all__ += ["parse_xml"]

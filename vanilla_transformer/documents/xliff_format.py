@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -14,6 +14,7 @@ from .blocks import Block, Markup, Span, build_block, content, restore_spaces
 from .xml_format import declare_utf8, is_untranslatable
 
 _INLINE = {"g", "mrk", "pc"}  # all other elements of a segment are code
+_PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes that begin and end a span
 _ATTRIBUTE = re.compile(r"""(\s+)([^\s=]+)(\s*=\s*)("[^"]*"|'[^']*')""")
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # What the specifications have for a machine translation before its review.
@@ -59,7 +60,8 @@ class XliffDocument:
         markup = Markup(_role_of, keeps_space=True)
         for _, segments, open_ones in self._units:
             sources = [segment.source for segment, is_open in zip(segments, open_ones, strict=True) if is_open]
-            self.blocks += [build_block(content(source), markup) for source in sources]
+            blocks = [build_block(content(source), markup) for source in sources]
+            self.blocks += [Block(block.text, _pair(block.spans)) for block in blocks]
 
     @property
     def summary(self) -> str:
@@ -138,6 +140,9 @@ class XliffDocument:
         return write(block.spans, 0, len(block.text))
 
     def _write_span(self, span: Span, inner: str) -> str:
+        if isinstance(span.payload, tuple):
+            first, last = (self._places[code] for code in span.payload)
+            return self._bytes[first.start : first.end].decode() + inner + self._bytes[last.start : last.end].decode()
         if callable(span.payload.tag):  # a comment, an instruction or an entity
             from lxml import etree
 
@@ -196,6 +201,33 @@ class XliffDocument:
 _Edit = tuple[int, int, str]  # the start and the end of bytes, and what replaces them
 _OPEN = "open"
 _KINDS = {Status.OPEN: _OPEN, Status.DONE: "with a translation", Status.FIXED: "not to be translated"}
+
+
+def _pair(spans: Sequence[Span]) -> list[Span]:
+    """Make one span of two codes that begin and end it and the spans between, so that they stay in this order."""
+    paired = list[Span]()
+    for span in spans:
+        span.children = _pair(span.children)
+        key = _pair_key(span.payload, _PAIRS.values())
+        starts = [_pair_key(each.payload, _PAIRS) for each in paired]
+        if key is None or key not in starts:
+            paired.append(span)
+            continue
+        at = starts.index(key)
+        first = paired[at]
+        paired[at:] = [Span(first.start, span.end, (first.payload, span.payload), paired[at + 1 :])]
+        if first.start == span.end:
+            paired[at].space_before, paired[at].space_after = first.space_before, span.space_after
+    return paired
+
+
+def _pair_key(payload: Any, names: Iterable[str]) -> tuple[str, str] | None:
+    """Return what the two codes of a pair have in common, or None if a payload is no code of these names."""
+    if isinstance(payload, tuple) or local_name(payload) not in names:
+        return None
+    name = local_name(payload)
+    key = payload.get("startRef") or payload.get("rid") or payload.get("id")
+    return None if key is None else (_PAIRS.get(name) or name, key)
 
 
 def _directions(root: Any) -> list[Direction]:

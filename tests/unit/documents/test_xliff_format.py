@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.fake_translation import shout
+from tests.fake_translation import reverse, shout
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.documents import parse_document, translate_document
 from vanilla_transformer.text.languages import Direction
@@ -315,6 +315,32 @@ def test_xliff_counts_what_it_translates_and_what_it_skips():
 def test_xliff_keeps_the_tags_of_codes_as_they_are(tag):
     text = UNIT.format("", "<target a=' state=\"new\"'/>").replace("house", tag)
     assert f"<target a=' state=\"new\"' {MT}>A {tag.replace('house', 'HOUSE')}</target>" in translate(text)
+
+
+@pytest.mark.parametrize(
+    "first, last",
+    [
+        ('<bpt id="1">{</bpt>', '<ept id="1">}</ept>'),
+        ('<bpt id="1" rid="3">{</bpt>', '<ept id="2" rid="3">}</ept>'),
+        ('<bx id="1"/>', '<ex id="1"/>'),
+        ('<sc id="1"/>', '<ec startRef="1"/>'),
+        ('<sm id="1" type="comment"/>', '<em startRef="1"/>'),
+    ],
+)
+def test_xliff_places_two_codes_of_a_pair_as_it_places_one_element(first, last):
+    source = "Press <pc>the <x id='9'/> big</pc> <g id='8'><pc>key</pc></g> now <pc></pc>"
+    paired, single = (
+        translate_document(UNIT.format("", "").replace("A house", each), "xliff", reverse, SPLIT)
+        for each in (source.replace("<pc>", first).replace("</pc>", last), source)
+    )
+    assert paired == single.replace("<pc>", first).replace("</pc>", last)
+    assert single.index("<target") < single.rindex("<pc><x id='9'/> BIG THE</pc>")
+
+
+@pytest.mark.parametrize("source", ['A<ept id="1"/> b<bpt id="1"/>', 'A <bx id="1"/>b<ex id="2"/>', "A <bx/>b<ex/>"])
+def test_xliff_keeps_codes_without_a_partner(source):
+    translated = translate(UNIT.format("", "").replace("A house", source))
+    assert f">{source.replace('b', 'B').replace('Bpt', 'bpt').replace('Bx', 'bx')}</target>" in translated
 
 
 def test_xliff_keeps_entities_comments_and_sections_of_characters():

@@ -115,7 +115,7 @@ def read_keys(path: str) -> list[str]:
     return lines
 
 
-_NAMING = {"html", "xml"}  # formats of documents that name their language
+_NAMING = {"html", "xml", "xliff"}  # formats of documents that name their language
 DEFAULT_LANGUAGE = "en"  # of abbreviations and of terms in TBX
 
 
@@ -134,7 +134,7 @@ class LanguageArguments:
         default=None,
         metadata={
             "help": "Code of the language of the translations, such as de: for models that translate into several, "
-            "for terms in TBX, and for the language that HTML and XML name."
+            "for terms in TBX, and for the language that HTML, XML and XLIFF name."
         },
     )
 
@@ -156,10 +156,8 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
     if find_languages(tokenizer) is None:
         is_named = getattr(options, "glossary", None) is not None or getattr(options, "format", None) in _NAMING
         if options.target_language is not None and not is_named:
-            rule = (
-                "is for models that translate into several languages, `--glossary FILE` and `--format html` or `xml`"
-            )
-            raise ValueError(f"`target_language` {rule}, got none of them. Leave it out.")
+            rule = "is for models that translate into several languages, for `--glossary FILE` and for `--format`"
+            raise ValueError(f"`target_language` {rule} html, xml or xliff, got none of them. Leave it out.")
         return {}
     check_languages(tokenizer, Direction(options.source_language, options.target_language))
     given = {"src_lang": options.source_language, "tgt_lang": options.target_language}

@@ -2,8 +2,7 @@
 
 import re
 
-from vanilla_transformer.import_utils import requires_extra
-from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.languages import Direction, find_locale, is_same_language
 
 _THREE_LETTERS = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")  # as NLLB names languages, such as deu_Latn
 
@@ -18,12 +17,12 @@ class PageLanguages:
     """
 
     def __init__(self, direction: Direction, page: str | None):
-        self._source = _tag(direction.source or page or "").split("-")[0]
+        self._source = direction.source or page
         self._target = _tag(direction.target or "")
 
     def is_other(self, code: str | None) -> bool:
         """Return whether a code names another language than the source language."""
-        return bool(code and self._source) and _tag(str(code)).split("-")[0].lower() != self._source.lower()
+        return bool(code and self._source) and not is_same_language(str(code), str(self._source))
 
     def translated(self, code: str, is_page: bool) -> str | None:
         """Return the code after translation, or None if it stays.
@@ -37,13 +36,8 @@ class PageLanguages:
 
 def _tag(code: str) -> str:
     """Return a code as documents spell it: `de` for `deu_Latn`, and `pt-BR` for `pt_BR`."""
-    if not _THREE_LETTERS.fullmatch(code):
-        return code.replace("_", "-")
-    with requires_extra("documents", f"Naming the language {code} in a document"):
-        from babel import Locale, UnknownLocaleError
-    try:
-        locale = Locale.parse(code)
-    except UnknownLocaleError:
+    locale = find_locale(code) if _THREE_LETTERS.fullmatch(code) else None
+    if locale is None:
         return code.replace("_", "-")
     return "-".join(part for part in (locale.language, locale.script) if part)
 

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import unescape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vanilla_transformer.text.protection import Range
 
@@ -32,7 +32,9 @@ _ATTRIBUTE = re.compile(r"[\s/]*+([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(\"[^\"]*+\"|'[
 _REFERENCE = re.compile(r"&(?:#[xX]?[0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
 _UNQUOTED_END = re.compile(r"=\s*+[^\s\"'>]+/>\Z")
 _UNQUOTED = re.compile(r"[^\s\"'=<>`]+")
+_NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of XML
 _SPACE = " \t\r\n\f"
+Edit = tuple[int, int, str]  # the start and the end of a range of the source, and what replaces it
 
 
 @dataclass
@@ -45,6 +47,7 @@ class Token:
         name: Of a tag; in lower case in HTML.
         is_empty: The tag is an element by itself.
         after: Of an opening tag: the number of the first token after its element.
+        element: Of an opening tag of XML: its element in the tree.
     """
 
     kind: str
@@ -53,6 +56,7 @@ class Token:
     name: str = ""
     is_empty: bool = False
     after: int = 0
+    element: Any = None
 
     @property
     def local_name(self) -> str:
@@ -151,8 +155,8 @@ class SourceDocument:
         self.text, self.tokens, self.read = text, tokens, read
         self.blocks = list[Block]()
         self._places = list[Place]()
-        self._replaced = list[tuple[int, int, str]]()
-        self._edits = list[tuple[int, int, str]]()  # in tags
+        self._replaced = list[Edit]()
+        self._edits = list[Edit]()  # in tags
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -161,13 +165,13 @@ class SourceDocument:
         edits = [(place.start, place.end, self.write(*row)) for row in rows if (place := row[0]).quote is None]
         return self.splice(edits)
 
-    def splice(self, edits: Sequence[tuple[int, int, str]]) -> str:
-        """Return the text with other text at some places."""
-        pieces, end = list[str](), 0
-        for start, last, new in sorted(edits, key=lambda edit: edit[:2]):
-            pieces += [self.slice(end, start), new]
-            end = last
-        return "".join([*pieces, self.slice(end, len(self.text))])
+    def splice(self, edits: Sequence[Edit], start: int = 0, end: int | None = None) -> str:
+        """Return the text, or a part of it, with other text at some places."""
+        pieces = list[str]()
+        for first, last, new in sorted(edits, key=lambda edit: edit[:2]):
+            pieces += [self.slice(start, first), new]
+            start = last
+        return "".join([*pieces, self.slice(start, len(self.text) if end is None else end)])
 
     def slice(self, start: int, end: int) -> str:
         """Return a part of the text in which attributes are translated."""
@@ -216,8 +220,22 @@ class SourceDocument:
 
     def replace(self, attribute: Attribute, value: str) -> None:
         """Replace the value of an attribute by one without special characters."""
+        self._replaced.append(self._edit_value(attribute, value))
+
+    def set_attributes(self, token: Token, values: Mapping[str, str]) -> list[Edit]:
+        """Return the edits that set attributes of an opening tag to values without special characters.
+
+        New ones are the last ones of the tag.
+        """
+        found = self.attributes(token)
+        end = max([token.start + 1 + len(token.name), *(attribute.end for attribute in found.values())])
+        added = "".join(f' {name}="{value}"' for name, value in values.items() if name not in found)
+        edits = [self._edit_value(found[name], value) for name, value in values.items() if name in found]
+        return [*edits, (end, end, added)] if added else edits
+
+    def _edit_value(self, attribute: Attribute, value: str) -> Edit:
         quote = _quote_of(self.text[attribute.start : attribute.end])
-        self._replaced.append((attribute.start, attribute.end, _quote(value, quote)))
+        return attribute.start, attribute.end, _quote(value, quote)
 
     def add_attribute(self, attribute: Attribute) -> None:
         """Translate the value of an attribute."""
@@ -227,12 +245,20 @@ class SourceDocument:
             self.note_references(raw, place)
             self._add(Block(attribute.value), place)
 
-    def add_run(self, first: int, last: int, add: Callable[[SpanBuilder, int, Place], int], keeps_space: bool) -> None:
+    def add_run(
+        self,
+        first: int,
+        last: int,
+        add: Callable[[SpanBuilder, int, Place], int],
+        keeps_space: bool,
+        needs_letters: bool = True,
+    ) -> None:
         """
         Translate the text of some tokens as one block, without comments and white space around it.
 
         Args:
             add: Adds a token at a place to a builder, and returns the number of the next one.
+            needs_letters: Whether text without letters is no block.
         """
         while first < last and self._is_blank(self.tokens[first]):
             first += 1
@@ -249,7 +275,7 @@ class SourceDocument:
         while first < last:
             first = add(builder, first, place)
         block = builder.finish()
-        if any(character.isalpha() for character in block.text):
+        if not needs_letters or any(character.isalpha() for character in block.text):
             self._add(block, place)
 
     def add_text(self, builder: SpanBuilder, token: Token, place: Place) -> None:
@@ -286,7 +312,8 @@ def _escape(text: str, place: Place) -> str:
     references = {"&": "&amp;", "<": "&lt;"} | place.references
     if place.quote:
         references.setdefault(place.quote, "&quot;" if place.quote == '"' else "&#39;")
-    return "".join(references.get(character, character) for character in text)
+    text = "".join(references.get(character, character) for character in _NO_CHARACTER.sub("", text))
+    return text.replace("]]>", "]]&gt;")  # which may end a section only
 
 
 def _quote_of(raw: str) -> str:
@@ -299,4 +326,4 @@ def _quote(value: str, quote: str) -> str:
     return f'"{value.replace(chr(34), "&quot;")}"'
 
 
-__all__ = ["Attribute", "Place", "SourceDocument", "Token", "read_html", "read_xml", "unescape_xml"]
+__all__ = ["Attribute", "Edit", "Place", "SourceDocument", "Token", "read_html", "read_xml", "unescape_xml"]

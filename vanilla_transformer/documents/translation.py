@@ -11,7 +11,7 @@ from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import LEAST_BEAMS
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.file_utils import decode_text, open_stdin
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
@@ -46,10 +46,11 @@ def translate_document(
     Args:
         format: One of `FORMATS`.
         translate, splitter, masks, constrain: See [`BlockTranslator`].
-        direction: The languages, as far as they are known: attributes such as `lang` name the target language then.
+        direction: The languages, as far as they are known: attributes such as `lang` name the target language then,
+            and XLIFF must be of these languages.
 
     Raises:
-        ValueError: The format is unknown, or the text is not of this format.
+        ValueError: As [`parse_document`] raises it.
         OSError: A library that the format needs is not installed.
     """
     translator = BlockTranslator(translate, splitter, masks, constrain)
@@ -69,8 +70,11 @@ def translate_documents(
 def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) -> Any:
     """Return a document with its `blocks` and the method `render`.
 
+    Args:
+        direction: The languages, as far as they are known.
+
     Raises:
-        ValueError: The format is unknown, or the text is not of this format.
+        ValueError: The format is unknown, the text is not of this format, or it is XLIFF of other languages.
         OSError: A library that the format needs is not installed.
     """
     if format not in FORMATS:
@@ -134,7 +138,7 @@ class DocumentTranslator:
     Args:
         pipeline: A [`TranslationPipeline`].
         language: ISO 639-1 code of the language of the documents, for its abbreviations.
-        direction: The languages of a model that does not name them itself, as far as they are known.
+        direction: The languages of requests that do not name them, as far as they are known.
     """
 
     def __init__(self, pipeline: Any, language: str = "en", direction: Direction = NO_DIRECTION):
@@ -144,19 +148,9 @@ class DocumentTranslator:
         """Return documents of a format with their text translated, with options of the pipeline."""
         splitter = find_splitter("abbreviations", options.get("src_lang", self._language))
         translator = translator_by(self._pipeline, splitter, progress_bar=False, **options)
-        given = Direction(options.get("src_lang"), options.get("tgt_lang"))
-        return translate_documents(texts, format, translator, find_direction(self._pipeline, given, self._direction))
-
-
-def find_direction(pipeline: Any, given: Direction, otherwise: Direction = NO_DIRECTION) -> Direction:
-    """Return from and to which language a pipeline translates, as far as that is known.
-
-    Args:
-        given: Languages of a request to a model that translates between several.
-        otherwise: Languages of any other model.
-    """
-    languages = find_languages(pipeline.tokenizer)
-    return otherwise if languages is None else languages.resolve(*given)
+        source, target = self._direction
+        given = options.get("src_lang", source), options.get("tgt_lang", target)
+        return translate_documents(texts, format, translator, find_direction(self._pipeline.tokenizer, *given))
 
 
 def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:
@@ -170,13 +164,5 @@ def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = Tru
     return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain, protect)
 
 
-__all__ = [
-    "FORMATS",
-    "DocumentTranslator",
-    "constrain_by",
-    "find_direction",
-    "parse_document",
-    "read_document",
-    "translate_by",
-]
+__all__ = ["FORMATS", "DocumentTranslator", "constrain_by", "parse_document", "read_document", "translate_by"]
 __all__ += ["translate_document", "translate_documents", "translator_by"]

@@ -4,7 +4,7 @@ import re
 from abc import ABC, abstractmethod
 
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
-from vanilla_transformer.text.xml_tree import DECLARATION, parse_xml
+from vanilla_transformer.text.xml_tree import DECLARATION, parse_xml, translate_value
 
 from .blocks import SpanBuilder
 from .page_languages import PageLanguages
@@ -27,13 +27,16 @@ class MarkupDocument(SourceDocument, ABC):
     """
 
     def __init__(self, text: str):
-        parse_xml(text)
+        root = parse_xml(text).getroot()
         super().__init__(text, read_xml(text), unescape_xml)
         declaration = DECLARATION.match(text)
         encoding = _ENCODING.search(declaration[0]) if declaration else None
         if encoding and encoding[1].lower() not in ("utf-8", "utf8"):
             self._replaced.append((*encoding.span(1), "UTF-8"))
-        self.root = next(index for index, token in enumerate(self.tokens) if token.kind == "open")
+        opened = [index for index, token in enumerate(self.tokens) if token.kind == "open"]
+        for index, element in zip(opened, root.iter("*"), strict=True):
+            self.tokens[index].element = element
+        self.root = opened[0]
 
     def children(self, index: int) -> list[int]:
         """Return the numbers of the tokens in an element, without those in the elements in it."""
@@ -56,8 +59,7 @@ class MarkupDocument(SourceDocument, ABC):
 
     def is_untranslatable(self, token: Token) -> bool:
         """Return whether an element is marked as not to be translated."""
-        attributes = self.attributes(token)
-        return any(attributes[name].value == "no" for name in ("translate", "its:translate") if name in attributes)
+        return translate_value(token.element) == "no"
 
     @abstractmethod
     def role_of(self, token: Token) -> str:
@@ -71,7 +73,7 @@ class MarkupDocument(SourceDocument, ABC):
         """Add a token of a paragraph, or all tokens of an element whose text is not translated."""
         token = self.tokens[index]
         if token.kind == "open":
-            return self._add_element(builder, index)
+            return self.add_element(builder, index)
         if token.kind == "close":
             span = builder.close(token.name)
             assert span is not None
@@ -79,6 +81,7 @@ class MarkupDocument(SourceDocument, ABC):
         elif token.kind == "other":
             section = _CDATA.fullmatch(self.text, token.start, token.end)
             if section:
+                place.references.setdefault(">", "&gt;")
                 builder.add_text(section[1])
             else:
                 builder.add_mark(self.span_of(index, index + 1))
@@ -95,7 +98,8 @@ class MarkupDocument(SourceDocument, ABC):
                 self.add_text(builder, Token("text", start, start + len(piece)), place)
             start += len(piece)
 
-    def _add_element(self, builder: SpanBuilder, index: int) -> int:
+    def add_element(self, builder: SpanBuilder, index: int) -> int:
+        """Add an element of a paragraph. Return the number of the next token to add."""
         token = self.tokens[index]
         mark, text, role = self.span_of(index, token.after), self.text_of(index, token.after), self.role_of(token)
         if role == "fixed":

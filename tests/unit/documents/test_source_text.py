@@ -25,7 +25,7 @@ XLIFF = """<?xml version="1.0"?>
   <trans-unit id='1'>
     <source xml:lang="en">A man is sleeping{}Two dogs</source>
   </trans-unit>
-  <trans-unit id="2"><source>yes</source><target state = 'final'/></trans-unit>
+  <trans-unit id="2"><source>yes</source><target state = 'new'/></trans-unit>
 </body></file></xliff>
 """
 
@@ -150,6 +150,23 @@ def test_xml_names_its_encoding():
     assert translated(text, reverse, "xml") == "<?xml version='1.0'  encoding='UTF-8'?><d>B A</d>"
 
 
+@pytest.mark.parametrize("format", ["html", "xml"])
+def test_translations_are_written_in_characters_of_the_format(format):
+    answer = "a\0b\x08 ]]> c > d"
+    assert translated("<p>a</p>", lambda texts: [(answer, None)], format) == "<p>ab ]]&gt; c > d</p>"
+
+
+def test_xml_has_no_end_of_a_section_in_text():
+    text = "<d>a ]]&gt; b<![CDATA[ c > d]]> e</d>"
+    assert translated(text, format="xml") == "<d>A ]]&gt; B C &gt; D E</d>"
+
+
+def test_xml_finds_attributes_by_their_namespace():
+    text = "<d xmlns:i='http://www.w3.org/2005/11/its' xmlns:its='x'>{}<p its:translate='no'>c d</p></d>"
+    kept = "<p i:translate='no'>a b</p>"
+    assert translated(text.format(kept), format="xml") == text.format(kept).replace("c d", "C D")
+
+
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("code", ['<x ctype="lb"/>', '<ph equiv-text="&lt;br/&gt;" />', "<x id='1' />"])
 def test_xliff_adds_its_targets_only(line_end, code):
@@ -158,14 +175,14 @@ def test_xliff_adds_its_targets_only(line_end, code):
     expected = text.replace(
         "</source>\n".replace("\n", line_end),
         f"</source>{line_end}    <target {state}>A MAN IS SLEEPING{code}TWO DOGS</target>{line_end}",
-    ).replace("<target state = 'final'/>", f"<target {state}>YES</target>")
+    ).replace("'new'/>", "'needs-review-translation' state-qualifier=\"mt-suggestion\">YES</target>")
     assert translated(text, format="xliff") == expected
 
 
 def test_xliff_2_states_that_a_segment_is_translated():
     text = "<segment id='1' ><source>a b</source></segment>"
     text = f"<xliff version='2.0' srcLang='en' trgLang='de'><unit>{text}</unit></xliff>"
-    expected = text.replace("<segment", '<segment state="translated"').replace(
+    expected = text.replace("'1'", '\'1\' state="translated" subState="vanilla-transformer:mt"').replace(
         "</source>", "</source><target>B A</target>"
     )
     assert translated(text, reverse, "xliff") == expected

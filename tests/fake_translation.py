@@ -12,6 +12,11 @@ def shout(texts):
     return [(text.upper(), [(*match.span(), *match.span(), 1.0) for match in _WORD.finditer(text)]) for text in texts]
 
 
+def copy(texts):
+    """Return each text as it is, without an alignment."""
+    return [(text, None) for text in texts]
+
+
 def reverse(texts):
     """Return the words of each text in reverse order and upper case, with their alignment."""
     return [_reverse(text) for text in texts]

@@ -124,8 +124,10 @@ def test_docs_document_command_and_python_translate_markup(tiny_model, tiny_toke
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "runs" / "mine")
     Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
     page = ROOT / "docs" / "terms_and_markup.md"
-    (command,) = blocks(page, "bash", "Translate documents")
-    assert main(shlex.split(command)[1:]) == 0
+    Path("project.sdlxliff").write_text("<xliff version='1.2'><trans-unit><source>Dogs.</source></trans-unit></xliff>")
+    for command in blocks(page, "bash", "Translate documents"):
+        assert main(shlex.split(command)[1:]) == 0
+    assert "<source>Dogs.</source><target state=" in Path("project.de.sdlxliff").read_text()
     translated = Path("page.de.html").read_text()
     assert re.fullmatch(r"<p>.*<b>.*</b>.*</p>\n", translated, re.DOTALL) and "dogs" not in translated
     (block,) = blocks(page, "python", "Translate documents")

@@ -115,6 +115,7 @@ def read_keys(path: str) -> list[str]:
     return lines
 
 
+_NAMING = {"html", "xml", "xliff"}  # formats of documents that name their language
 DEFAULT_LANGUAGE = "en"  # of abbreviations and of terms in TBX
 
 
@@ -126,14 +127,14 @@ class LanguageArguments:
         default=None,
         metadata={
             "help": "Code of the language of the text, such as en: for models that translate from several, for its "
-            "abbreviations, and for terms in TBX (default: en)."
+            "abbreviations, for terms in TBX (default: en), and for text of HTML and XML in other languages."
         },
     )
     target_language: str | None = field(
         default=None,
         metadata={
             "help": "Code of the language of the translations, such as de: for models that translate into several, "
-            "and for terms in TBX."
+            "for terms in TBX, and for the language that HTML, XML and XLIFF name."
         },
     )
 
@@ -142,19 +143,21 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
     """Return the keyword arguments of the pipeline that the languages of a text give.
 
     Args:
-        options: Flags, of which `source_language` and `target_language` are read, and `glossary` if it is there.
+        options: Flags, of which `source_language` and `target_language` are read, and `glossary` and `format` if they
+            are there.
 
     Raises:
         ValueError: A language is missing or unknown; or a target language is given for a model that has only one, and
-            for no glossary.
+            for no glossary or document that names it.
     """
     from vanilla_transformer.decoding.segments import check_languages
     from vanilla_transformer.text.languages import Direction, find_languages
 
     if find_languages(tokenizer) is None:
-        if options.target_language is not None and getattr(options, "glossary", None) is None:
-            rule = "is for models that translate into several languages and for `--glossary FILE`, got neither"
-            raise ValueError(f"`target_language` {rule}. Leave it out.")
+        is_named = getattr(options, "glossary", None) is not None or getattr(options, "format", None) in _NAMING
+        if options.target_language is not None and not is_named:
+            rule = "is for models that translate into several languages, for `--glossary FILE` and for `--format`"
+            raise ValueError(f"`target_language` {rule} html, xml or xliff, got none of them. Leave it out.")
         return {}
     check_languages(tokenizer, Direction(options.source_language, options.target_language))
     given = {"src_lang": options.source_language, "tgt_lang": options.target_language}

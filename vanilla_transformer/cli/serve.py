@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.serving.limits import Limits
-from vanilla_transformer.text.languages import Direction, find_languages
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
 
 from .flags import (
     DEFAULT_LANGUAGE,
@@ -103,7 +103,10 @@ class ServeArguments(FurtherModelArguments, Limits):
     )
     direction: str | None = field(
         default=None,
-        metadata={"help": "Languages of a model with one direction, such as en-de, for clients of LibreTranslate."},
+        metadata={
+            "help": "Languages of a model with one direction, such as en-de, for clients of LibreTranslate and for "
+            "documents; by default the ones with which it was trained, if its recipe named them."
+        },
     )
     docs: bool = field(default=True, metadata={"help": "Describe the service at /docs and /openapi.json."})
 
@@ -196,8 +199,10 @@ def _serve_one(name: str, options: ServeArguments, create: Callable[["Models"], 
         translate = loading.submit(load).result()
     languages = language_settings(translate.tokenizer, options)
     directions = find_directions(translate.tokenizer, options.direction)
-    model = _wrap(translate, languages, options.source_language or DEFAULT_LANGUAGE)
-    served = ServedModel(options.direction or Path(name).name, options, loaded=model, directions=directions)
+    default = _default_direction(translate.tokenizer, languages, directions)
+    model = _wrap(translate, languages, options.source_language or DEFAULT_LANGUAGE, default)
+    title = options.direction or Path(name).name
+    served = ServedModel(title, options, loaded=model, directions=directions, default=default)
     service = create(Models([served], options.pivot))
     if options.page:
         page_directions = _page_directions(translate, options.direction)
@@ -216,8 +221,9 @@ def _serve_several(
     def load(direction: Direction, folder: str) -> "LoadedModel":
         translate = load_pipeline(folder, options.backend, options.precision, normalize=options.normalize)
         is_multilingual = find_languages(translate.tokenizer) is not None
+        find_direction(translate.tokenizer, *direction)  # refuses a model of other languages
         languages = language_settings(translate.tokenizer, LanguageArguments(*direction)) if is_multilingual else {}
-        return _wrap(translate, languages, str(direction.source))
+        return _wrap(translate, languages, str(direction.source), direction)
 
     loader = ModelLoader(options.max_loaded)
     models = [
@@ -231,12 +237,15 @@ def _serve_several(
     return service
 
 
-def _wrap(translate: "TranslationPipeline", languages: Mapping[str, str], spoken: str) -> "LoadedModel":
+def _wrap(
+    translate: "TranslationPipeline", languages: Mapping[str, str], spoken: str, direction: Direction
+) -> "LoadedModel":
     """Return a model for the service.
 
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
         spoken: Language of texts that are split into sentences.
+        direction: Languages of requests that do not name them, as far as they are known.
     """
     from vanilla_transformer.documents import DocumentTranslator
     from vanilla_transformer.serving.features import known_options, tokenizer_options
@@ -244,7 +253,7 @@ def _wrap(translate: "TranslationPipeline", languages: Mapping[str, str], spoken
     from vanilla_transformer.serving.service import count_tokens_with, translate_with
 
     return LoadedModel(
-        translate_with(translate, DocumentTranslator(translate, spoken), languages, spoken),
+        translate_with(translate, DocumentTranslator(translate, spoken, direction), languages, spoken),
         count_tokens_with(translate.tokenizer),
         [*known_options(translate), *tokenizer_options(translate.tokenizer)],
     )
@@ -254,16 +263,30 @@ def find_directions(tokenizer: Any, given: str | None) -> list[Direction]:
     """Return from and to which languages a model translates, as far as that is known.
 
     Raises:
-        ValueError: `given` is no direction, or the model names its languages itself.
+        ValueError: `given` is no direction, or not the one of the model, or the model has tokens for languages.
     """
     languages = find_languages(tokenizer)
-    if given is None:
-        return [] if languages is None else languages.possible_directions
-    direction = _parse_direction(given)
-    if languages is not None or direction is None:
-        rule = "such as en-de, for a model that does not name its languages itself"
+    direction = NO_DIRECTION if given is None else _parse_direction(given)
+    if direction is None or (given is not None and languages is not None):
+        rule = "such as en-de, for a model without tokens for languages"
         raise ValueError(f"`direction` must be the codes of two languages, {rule}, got {given!r}.")
-    return [direction]
+    if languages is not None:
+        return languages.possible_directions
+    known = find_direction(tokenizer, *direction)
+    return [known] if all(known) else []
+
+
+def _default_direction(tokenizer: Any, languages: Mapping[str, str], directions: Sequence[Direction]) -> Direction:
+    """Return the languages of requests that do not name them, as far as they are known.
+
+    Args:
+        languages: `src_lang` and `tgt_lang` of flags.
+        directions: From and to which languages the model translates, as far as that is known.
+    """
+    found = find_languages(tokenizer)
+    if found is None:
+        return directions[0] if directions else NO_DIRECTION
+    return found.complete(languages.get("src_lang"), languages.get("tgt_lang"))
 
 
 def _page_directions(translate: "TranslationPipeline", given: str | None) -> list[Direction]:

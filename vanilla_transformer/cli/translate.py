@@ -47,6 +47,8 @@ from .lines import (
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.corpus_shards import Shard
+    from vanilla_transformer.documents.xliff_format import XliffDocument
+    from vanilla_transformer.text.languages import Direction
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +76,7 @@ def translate_document_file(
     loading: ModelArguments,
     files: tuple[str | None, str | None],
     settings: Mapping[str, Any],
+    quiet: bool = False,
 ) -> None:
     """
     Translate a document and write it.
@@ -81,24 +84,40 @@ def translate_document_file(
     Args:
         files: Where it is read and written; None for standard input and output.
         settings: Keyword arguments of the pipeline.
+        quiet: Whether no warning and no summary is printed.
 
     Raises:
-        ValueError: The format or the splitter is unknown, or the document is malformed.
+        ValueError: The format or the splitter is unknown, or the document is malformed or of another language.
     """
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
     from vanilla_transformer.documents import parse_document, read_document, translator_by
     from vanilla_transformer.file_utils import write_text_atomically
+    from vanilla_transformer.text.languages import find_direction
 
     source, output = files
     splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
-    document = parse_document(read_document(source), options.format)
+    text = read_document(source)
+    parse_document(text, options.format)  # names mistakes before a model is loaded
     with open_model(model, loading, settings.get("num_beams")) as pipeline:
         settings = dict(settings) | language_settings(pipeline.tokenizer, options)
+        direction = find_direction(pipeline.tokenizer, options.source_language, options.target_language)
+        document = parse_document(text, options.format, direction)
         translated = document.render(translator_by(pipeline, splitter, **settings)(document.blocks))
     if output is None:
         print_until_reader_ends([translated])
     else:
         write_text_atomically(output, translated)
+    if options.format == "xliff" and not quiet:
+        _report(document, direction)
+
+
+def _report(document: "XliffDocument", direction: "Direction") -> None:
+    """Print the summary of a document, and a warning if the language of its translation is unknown."""
+    targets = sorted({named.target for named in document.directions if named.target})
+    if targets and direction.target is None:
+        rule = "and the model does not say what it writes. Name its language by --target_language"
+        print(f"warning: The file asks for {', '.join(targets)}, {rule}.", file=sys.stderr)
+    print(document.summary, file=sys.stderr)
 
 
 _SENTENCES = {"SENTENCE": "Sentences to translate; without any, an `--input` or standard input is translated."}
@@ -177,7 +196,8 @@ def translate_command(arguments: Sequence[str]) -> None:
         silence_libraries()
     if options.format != "text":
         settings = decoding | {"batch_size": options.batch_size, "protect": options.protect}
-        translate_document_file(model, options, options, (options.input, options.output), settings)
+        files = options.input, options.output
+        translate_document_file(model, options, options, files, settings, options.quiet)
         return
     is_typed = not sentences and options.input is None and options.output is None and is_interactive()
     source = None if is_typed else _source(sentences, options)

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.file_utils import cached_folder, hash_file
-from vanilla_transformer.text.languages import add_language_tags, find_languages
+from vanilla_transformer.text.languages import add_language_tags, find_languages, store_direction
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, constructor_arguments
 from vanilla_transformer.user_input import check_local_model
 
@@ -69,6 +69,8 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
         sides = BOTH_TAGS if languages.sources else TARGET_TAGS
     if sides != NO_TAGS:
         add_language_tags(tokenizer, [spec.direction for spec in texts.specs], with_sources=sides == BOTH_TAGS)
+    elif languages is None:
+        store_direction(tokenizer, [spec.direction for spec in texts.specs])
 
 
 def hash_data(texts: Texts) -> dict[str, str]:

@@ -17,7 +17,7 @@ from vanilla_transformer.decoding.protected_search import Part, join_parts, over
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.text.protection import Range, find_protected, merge
 
-from .blocks import Block
+from .blocks import Block, find_formulas
 from .projection import CrossingSpansError, project, proportional_links
 
 # The translation of a text, and its alignment or None.
@@ -53,7 +53,7 @@ class BlockTranslator:
         splitter: Returns the sentences of a text.
         masks: Words that the model copies, such as `<ph0>`.
         constrain: Returns a translation of each text that contains the given phrases.
-        protect: Whether URLs, placeholders and so on survive, besides fixed spans.
+        protect: Whether URLs, placeholders, formulas such as H₂O and so on survive, besides fixed spans.
     """
 
     translate: Translate
@@ -76,10 +76,12 @@ class BlockTranslator:
     def _split(self, block: Block) -> Iterator[Part]:
         """Yield the sentences. None ends in text that is kept; each ends at a break."""
         fixed = [(span.start, span.end) for span in block.walk() if span.fixed and span.end > span.start]
+        formulas = find_formulas(block) if self.protect else []
         for low, high in pairwise([0, *sorted(set(_breaks(block))), len(block.text)]):
             text = block.text[low:high]
-            own = [(start - low, end - low) for start, end in fixed if low <= start and end <= high]
-            found = [place for place in find_protected(text) if not overlaps(place, own)] if self.protect else []
+            own = _inside(fixed, low, high)
+            kept = [*find_protected(text), *_inside(formulas, low, high)] if self.protect else []
+            found = [place for place in merge(kept) if not overlaps(place, own)]
             for start, end in merge([*sentence_ranges(text, self.splitter), *own, *found]):
                 inside = [(first - start, last - start) for first, last in sorted(own + found) if start <= first < end]
                 yield Part(low + start, text[start:end], inside)
@@ -149,11 +151,18 @@ def _read(text: str, answer: Answer) -> tuple[str, list[Link]]:
 def _join(block: Block, sentences: Sequence[Part]) -> Block | None:
     """Return the translation of a block, or None if its spans cannot be nested as in the source."""
     target, links, fixed = join_parts(block.text, sentences)
+    if target == block.text:
+        return block
     fixed += [((at, at), (_place_of(at, block.text, sentences),) * 2) for at in _breaks(block)]
     try:
         return Block(target, project(block.spans, block.text, target, links, fixed))
     except CrossingSpansError:
         return None
+
+
+def _inside(places: Sequence[Range], low: int, high: int) -> list[Range]:
+    """Return the places in a part of a text, relative to its start."""
+    return [(start - low, end - low) for start, end in places if low <= start and end <= high]
 
 
 def _breaks(block: Block) -> list[int]:

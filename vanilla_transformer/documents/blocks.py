@@ -1,18 +1,23 @@
-"""
-The text of a document as its format's module hands it over: blocks of text with the markup as spans.
-
-They are built from a sequence of texts and marks, or from a tree of elements, of lxml or of the standard library.
-"""
+"""The text of a document as its format's module hands it over: blocks of text with the markup as spans."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import regex
 
+from vanilla_transformer.text.protection import WORD_CHARACTER, Range, are_two_words, merge
+
+BYTE_ORDER_MARK = "\ufeff"
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _STARTS_WORD = regex.compile(r"[^\s.,:;!?…、。，：；！？\p{Pe}\p{Pf}]")
+_LAST_WORD = regex.compile(rf"(?r){WORD_CHARACTER}{{1,64}}\Z", regex.V1)
+_FIRST_WORD = regex.compile(rf"{WORD_CHARACTER}*", regex.V1)
+_LETTER = regex.compile(r"\p{L}")
+_NUMBER = regex.compile(r"[-+−–]?\d+(?:[.,]\d+)*")
+_PLAIN_WORD = regex.compile(r"\p{L}\p{Ll}{2,}|[\p{Lo}\p{M}]+")
+_DEEPEST = 256  # as lxml's
 
 
 @dataclass
@@ -25,6 +30,7 @@ class Span:
         fixed: The text of the span is not translated, and the markup is written as it is.
         breaks: The text before the span and the text after it are translated apart, like those around a line break.
         space_before, space_after: White space is beside the span, which has no text in the source.
+        parts: The text has a space after the span that the document lacks, because words would be one without it.
     """
 
     start: int
@@ -35,6 +41,7 @@ class Span:
     breaks: bool = False
     space_before: bool = False
     space_after: bool = False
+    parts: bool = False
 
     def walk(self) -> Iterator["Span"]:
         """Yield the span and all spans in it, outer ones first."""
@@ -56,31 +63,63 @@ class Block:
             yield from span.walk()
 
 
-class SpanBuilder:
-    """Build the text and the spans of a block from a sequence of texts and marks, such as opening and closing tags."""
+def is_part_of_word(base: str, text: str) -> bool:
+    """Return whether a number belongs to the word before it: in m², H₂ and 10⁶, but not to a word of prose."""
+    return bool(base and _NUMBER.fullmatch(text)) and not _PLAIN_WORD.fullmatch(base)
 
-    def __init__(self) -> None:
-        self.text = ""
+
+def find_formulas(block: Block) -> list[Range]:
+    """Return where the words are to which spans of digits belong, such as the 2 of H₂O."""
+    found = list[Range]()
+    for span in block.walk():
+        base = _LAST_WORD.search(block.text, 0, span.start)
+        if not span.fixed and base and is_part_of_word(base[0], block.text[span.start : span.end].strip()):
+            tail = _FIRST_WORD.match(block.text, span.end)
+            found.append((base.start(), tail.end() if tail else span.end))
+    return merge(found)
+
+
+class SpanBuilder:
+    """
+    Build the text and the spans of a block from a sequence of texts and marks, such as opening and closing tags.
+
+    Args:
+        keeps_space: Whether white space is content.
+    """
+
+    def __init__(self, keeps_space: bool = False) -> None:
+        self.text, self._keeps_space = "", keeps_space
+        self._parting: Span | None = None
         self._root = list[Span]()
         self._level = self._root
         self._open = list[tuple[Span, Any, bool, list[Span]]]()
 
     def add_text(self, text: str) -> None:
-        """Append text. White space is one space."""
-        text = _SPACE.sub(" ", text)
+        """Append text. White space is one space, unless it is content."""
+        if not text:
+            return
+        text = text if self._keeps_space else _SPACE.sub(" ", text)
+        self._part(text)
         opened = [span for span, *_ in self._open[-1:]]  # may stay a mark, which keeps the space after it
         text = _note_space(self._level or opened, self.text, text)
-        self.text += text.lstrip(" ") if self.text.endswith(" ") else text
+        self.text += text.lstrip(" ") if self.text.endswith(" ") and not self._keeps_space else text
 
     def add_mark(self, payload: Any, text: str = "", breaks: bool = False) -> None:
         """Append a mark that is written as it is, with text that is not translated."""
+        self._part(text)
         start, space_before = len(self.text), not text and self.text.endswith(" ")
         self.text += text
         span = Span(start, len(self.text), payload, fixed=True, breaks=breaks, space_before=space_before)
         self._level.append(span)
 
     def open(self, name: Any, payload: Any, is_paired: bool = False) -> None:
-        """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed."""
+        """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed.
+
+        Raises:
+            ValueError: Too many spans are nested.
+        """
+        if len(self._open) == _DEEPEST:
+            raise ValueError(f"Markup in a paragraph must be nested at most {_DEEPEST} deep, got more.")
         span = Span(len(self.text), len(self.text), payload, fixed=True, space_before=self.text.endswith(" "))
         self._level.append(span)
         self._open.append((span, name, is_paired, self._level))
@@ -101,6 +140,24 @@ class SpanBuilder:
         span.end, span.fixed, span.space_after = len(self.text), False, False
         span.space_before &= span.end == span.start
         return span
+
+    def is_note(self, text: str) -> bool:
+        """Return whether a text above or below the line marks a word, and is no part of it as in km² and H₂O."""
+        base = _LAST_WORD.search(self.text)
+        return not is_part_of_word(base[0] if base else "", text) and bool(text) and not _LETTER.search(text)
+
+    def part(self) -> None:
+        """Part the words before and after this place, which follows a mark or a span, for whatever reads the text."""
+        if self._level:
+            self._parting = self._level[-1]
+
+    def _part(self, following: str) -> None:
+        span = self._parting
+        if following:
+            self._parting = None
+        if span is not None and are_two_words(self.text[-1:], following):
+            self.text += " "
+            span.parts = True
 
     def finish(self) -> Block:
         """Return the block."""
@@ -125,11 +182,16 @@ def _note_space(spans: Sequence[Span], text: str, added: str) -> str:
 
 
 def restore_spaces(block: Block) -> Block:
-    """Return a block with a space beside each empty span that had one, except at the ends and before punctuation."""
-    text, is_due = "", False
+    """
+    Return a block as its document has it.
+
+    It has a space beside each empty span that had one, except at the ends and before punctuation, and none after a
+    span that only [`SpanBuilder.part`] separates from what follows.
+    """
+    text, is_due, is_parted = "", False, False
 
     def copy(spans: Sequence[Span], start: int, end: int) -> list[Span]:
-        nonlocal text, is_due
+        nonlocal text, is_due, is_parted
         copied = []
         for span in spans:
             add(block.text[start : span.start])
@@ -138,12 +200,14 @@ def restore_spaces(block: Block) -> Block:
             is_due, first = False, len(text)
             children = copy(span.children, span.start, span.end)
             copied.append(replace(span, start=first, end=len(text), children=children))
-            is_due, start = is_due or span.space_after, span.end
+            is_due, is_parted, start = is_due or span.space_after, is_parted or span.parts, span.end
         add(block.text[start:end])
         return copied
 
     def add(more: str) -> None:
-        nonlocal text, is_due
+        nonlocal text, is_due, is_parted
+        if is_parted and more:
+            more, is_parted = more.removeprefix(" "), False
         text += " " + more if is_due and _STARTS_WORD.match(more) else more
         is_due = is_due and not more
 
@@ -151,134 +215,9 @@ def restore_spaces(block: Block) -> Block:
     return Block(text, spans)
 
 
-Item = Any  # a string, or an element
-Role = str
+def find_line_end(text: str) -> str:
+    r"""Return how the lines of a text end: with `\r\n` if most do, otherwise with `\n`."""
+    return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
-@dataclass(frozen=True)
-class Markup:
-    """
-    How the elements of a format are translated.
-
-    Args:
-        role_of: Return the role of an element within a paragraph: `"inline"`; `"fixed"`, if its text is part of the
-            sentence and is not translated; `"opaque"`, if its content is not text; or `"break"`, such as a line break.
-        keeps_space: White space is content.
-    """
-
-    role_of: Callable[[Any], Role]
-    keeps_space: bool = False
-
-
-def content(element: Any) -> list[Item]:
-    """Return the text and the children of an element in order."""
-    items: list[Item] = [element.text] if element.text and not callable(element.tag) else []
-    for child in element:
-        items.append(child)
-        if child.tail:
-            items.append(child.tail)
-    return items
-
-
-def fill(element: Any, items: Sequence[Item]) -> None:
-    """Replace the content of an element."""
-    for child in list(element):
-        element.remove(child)
-    element.text, last = None, None
-    for item in items:
-        if not isinstance(item, str):
-            item.tail, last = None, item
-            element.append(item)
-        elif last is None:
-            element.text = (element.text or "") + item
-        else:
-            last.tail = (last.tail or "") + item
-
-
-def build_block(items: Sequence[Item], markup: Markup) -> Block:
-    """Return the text of a paragraph, and its elements as spans."""
-    builder = _TreeBuilder(markup)
-    return Block(spans=builder.add(items), text=builder.text)
-
-
-def render_block(block: Block) -> list[Item]:
-    """Return the content that a translated block describes. Its elements are moved and filled."""
-    block = restore_spaces(block)
-    return _render(block.text, block.spans, 0, len(block.text))
-
-
-class _TreeBuilder:
-    def __init__(self, markup: Markup):
-        self.text, self.markup = "", markup
-
-    def add(self, items: Sequence[Item]) -> list[Span]:
-        spans = list[Span]()
-        for item in items:
-            if isinstance(item, str):
-                self._add_text(_note_space(spans, self.text, item))
-            else:
-                space_before = self.text[-1:].isspace()
-                spans.append(self._span(item))
-                spans[-1].space_before = space_before and spans[-1].start == spans[-1].end
-        return spans
-
-    def _add_text(self, text: str) -> None:
-        if not self.markup.keeps_space:
-            text = _SPACE.sub(" ", text)
-            text = text[1:] if self.text.endswith(" ") and text.startswith(" ") else text
-        self.text += text
-
-    def _role_of(self, element: Any) -> Role:
-        if callable(element.tag):  # a comment, a processing instruction or an entity, whose text is its name
-            return "fixed" if element.tag.__name__ == "Entity" else "opaque"
-        return self.markup.role_of(element)
-
-    def _span(self, element: Any) -> Span:
-        role = self._role_of(element)
-        start = len(self.text)
-        if role in ("opaque", "break"):
-            return Span(start, start, element, fixed=True, breaks=role == "break")
-        if role == "inline":
-            children = self.add(content(element))
-            return Span(start, len(self.text), element, children)
-        self._add_text(element.text if callable(element.tag) else "".join(element.itertext()))
-        added = self.text[start:]
-        start += len(added) - len(added.lstrip())
-        return Span(start, max(start, len(self.text.rstrip())) if added.strip() else start, element, fixed=True)
-
-
-def _render(text: str, spans: Sequence[Span], start: int, end: int) -> list[Item]:
-    items: list[Item] = []
-    for span in spans:
-        items += [text[start : span.start]] if span.start > start else []
-        if not span.fixed:
-            fill(span.payload, _render(text, span.children, span.start, span.end))
-        items.append(span.payload)
-        start = span.end
-    return [*items, text[start:end]] if end > start else items
-
-
-def runs(items: Sequence[Item], is_inline: Callable[[Any], bool]) -> Iterator[tuple[bool, list[Item]]]:
-    """Yield the runs of text with inline elements as `(True, items)`, and the others as `(False, items)`."""
-    run: list[Item] = []
-    for item in items:
-        if isinstance(item, str) or is_inline(item):
-            run.append(item)
-            continue
-        if run:
-            yield True, run
-        run = []
-        yield False, [item]
-    if run:
-        yield True, run
-
-
-def has_text(items: Sequence[Item]) -> bool:
-    """Return whether there is text to translate."""
-    texts = (item if isinstance(item, str) else "".join(_texts(item)) for item in items)
-    return any(character.isalpha() for text in texts for character in text)
-
-
-def _texts(element: Any) -> Iterator[str]:
-    if not callable(element.tag):
-        yield from element.itertext()
+__all__ = ["BYTE_ORDER_MARK", "Block", "Span", "SpanBuilder", "find_formulas", "find_line_end", "restore_spaces"]

@@ -1,18 +1,12 @@
-"""HTML, whole pages and fragments, parsed as browsers parse it."""
+"""HTML, whole pages and fragments: tags, and the text and the attributes that readers see."""
 
-import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
-from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .blocks import Block, Item, Markup, build_block, content, fill, has_text, render_block, runs
-
-_PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype|html|head|body)\b", re.IGNORECASE | re.DOTALL)
-_FIRST_TAG = re.compile(r"\s*(?:<!--.*?-->\s*)*<(\w+)", re.DOTALL)
-# Elements that a parser drops where they may not be: a fragment that begins with one is in such a parent.
-_PARENTS = {"td": "tr", "th": "tr", "tr": "tbody", "col": "colgroup", "option": "select", "optgroup": "select"}
-_PARENTS |= dict.fromkeys(("tbody", "thead", "tfoot", "caption", "colgroup"), "table")
+from .blocks import SpanBuilder
+from .page_languages import PageLanguages
+from .source_text import Place, SourceDocument, Token, read_html
 
 
 def _names(text: str) -> frozenset[str]:
@@ -24,99 +18,211 @@ _INLINE = _names(
     "span strike strong sub sup time tt u"
 )
 _FIXED = _names("code kbd samp var")
-_UNTOUCHED = _names("iframe math noembed noframes plaintext pre script style svg template textarea xmp")
+_VOID = _names("area base br col embed hr img input link meta param source track wbr")
+_RAW = dict.fromkeys(_names("iframe noembed noframes plaintext script style textarea xmp"), "other")
+_RAW["title"] = "text"
+_UNTOUCHED = _names("iframe math noembed noframes plaintext pre script style svg template xmp")
 _OPAQUE = _UNTOUCHED - {"pre"} | _names(
-    "audio canvas embed img input map meter object output picture progress video wbr"
+    "area audio canvas embed img input map meter object output picture progress textarea track video wbr"
 )
+_INVISIBLE = _names("noembed noframes script style template wbr")  # words around them are one word
+_SIDE_BY_SIDE = _names("a button label")  # words in two of them are two words
+_DEEPEST = 1000
+# What may end without an end tag, and what begins then.
+_ROWS = _names("tbody tfoot thead")
+_ENDED_BY = {
+    "dd": _names("dd dt"),
+    "dt": _names("dd dt"),
+    "head": _names("body"),
+    "li": _names("li"),
+    "optgroup": _names("optgroup"),
+    "option": _names("optgroup option"),
+    "p": _names(
+        "address article aside blockquote center dd details dialog dir div dl dt fieldset figcaption figure footer "
+        "form h1 h2 h3 h4 h5 h6 header hgroup hr li main menu nav ol p pre search section table ul"
+    ),
+    "tr": _ROWS | {"tr"},
+    **dict.fromkeys(("td", "th"), _ROWS | _names("td th tr")),
+    **dict.fromkeys(_ROWS, _ROWS),
+}
+# Attributes that readers see or hear, of all elements and of some.
+_ATTRIBUTES = _names("aria-description aria-label aria-placeholder aria-roledescription aria-valuetext title")
+_OWN_ATTRIBUTES = {
+    "area": _names("alt"),
+    "img": _names("alt"),
+    "input": _names("alt placeholder"),
+    "optgroup": _names("label"),
+    "option": _names("label"),
+    "textarea": _names("placeholder"),
+    "th": _names("abbr"),
+    "track": _names("label"),
+}
+_BUTTONS = _names("button reset submit")
+_DESCRIPTIONS = _names("description og:description og:title twitter:description twitter:title")
 
 
-class HtmlDocument:
+class HtmlDocument(SourceDocument):
     """
     The blocks of an HTML text.
 
-    Attributes, comments, scripts, styles, `<pre>`, `<code>`, `<textarea>`, what browsers show instead of media, and
-    elements with `translate="no"` are not translated.
+    What readers see or hear is translated, also in attributes. Comments, scripts, styles, `<pre>`, `<code>`, what
+    browsers show instead of media, elements with `translate="no"` or the class `notranslate`, and elements in another
+    language than the page's are not translated.
+
+    Args:
+        direction: The languages, as far as they are known. The language of a page is the source language unless that
+            is given, and its attribute `lang` becomes the target language.
 
     Raises:
-        OSError: html5lib is not installed.
+        ValueError: Too many elements are nested.
     """
 
-    def __init__(self, text: str):
-        with requires_extra("documents", "Translating HTML"):
-            import html5lib
-        parser = html5lib.HTMLParser(html5lib.getTreeBuilder("etree", fullTree=True), namespaceHTMLElements=False)
-        if _PAGE.match(text):
-            self.root = parser.parse(text)
-        else:
-            first = _FIRST_TAG.match(text)
-            container = _PARENTS.get(first[1].lower() if first else "", "div")
-            self.root = parser.parseFragment(text, container=container)
-        self._places = list[tuple[Any, list[Item | int]]]()
-        self.blocks = list[Block]()
-        self._collect(self.root)
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
+        super().__init__(text, read_html(text, _RAW))
+        _pair(self.tokens)
+        page = next((token for token in self.tokens if token.name == "html"), None)
+        self._languages = PageLanguages(direction, None if page is None else _language(self, page))
+        self._collect()
 
-    def render(self, blocks: Sequence[Block]) -> str:
-        """Return the text with translated blocks."""
-        from html5lib.serializer import HTMLSerializer
-        from html5lib.treewalkers import getTreeWalker
+    def _collect(self) -> None:
+        first = index = 0
+        while index < len(self.tokens):
+            token = self.tokens[index]
+            following = self._following(index)
+            if token.name and not _is_inline(token):
+                self.add_run(first, index, self._add_token, False)
+                first = following
+            index = following
+        self.add_run(first, index, self._add_token, False)
 
-        for element, items in self._places:
-            fill(element, [part for item in items for part in _rendered(item, blocks)])
-        serializer = HTMLSerializer(
-            omit_optional_tags=False,
-            quote_attr_values="always",
-            resolve_entities=False,
-            minimize_boolean_attributes=False,
-        )
-        # html5lib does not know that this element has no end tag.
-        return serializer.render(getTreeWalker("etree")(self.root)).replace("</wbr>", "")
+    def _following(self, index: int) -> int:
+        """Translate the attributes of a token. Return the number of the next token, after text that is kept."""
+        token = self.tokens[index]
+        following = self._read_tag(index)
+        if token.kind == "open" and token.name in _OPAQUE | _FIXED:
+            while following < token.after:
+                following = self._read_tag(following)
+        return following
 
-    def _collect(self, element: Any) -> None:
-        items: list[Item | int] = []
-        for is_run, run in runs(content(element), _is_inline):
-            if is_run and has_text(run):
-                items.append(len(self.blocks))
-                self.blocks.append(build_block(run, _MARKUP))
+    def _read_tag(self, index: int) -> int:
+        """Translate the attributes of a tag. Return the number of the next token whose attributes are translated."""
+        token = self.tokens[index]
+        if token.kind != "open":
+            return index + 1
+        if self._is_kept(token):
+            return token.after
+        self._add_attributes(token)
+        return token.after if token.name in _UNTOUCHED else index + 1
+
+    def _is_kept(self, token: Token) -> bool:
+        attributes = self.attributes(token)
+        translate, names = attributes.get("translate"), attributes.get("class")
+        if translate is not None and translate.value.strip().lower() == "no":
+            return True
+        if names is not None and "notranslate" in names.value.split():
+            return True
+        return token.name != "html" and self._languages.is_other(_language(self, token))
+
+    def _add_attributes(self, token: Token) -> None:
+        attributes = self.attributes(token)
+        for name in ("lang", "xml:lang"):
+            if name in attributes:
+                code = self._languages.translated(attributes[name].value, is_page=token.name == "html")
+                if code is not None:
+                    self.replace(attributes[name], code)
+        seen = set(_ATTRIBUTES | _OWN_ATTRIBUTES.get(token.name, frozenset()))
+        values = {name: attribute.value.strip().lower() for name, attribute in attributes.items()}
+        if token.name == "input" and values.get("type") in _BUTTONS:
+            seen.add("value")
+        if token.name == "meta" and {values.get("name"), values.get("property")} & _DESCRIPTIONS:
+            seen.add("content")
+        for name, attribute in attributes.items():
+            if name in seen:
+                self.add_attribute(attribute)
+
+    def _add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:
+        """Add a token of a paragraph, or all tokens of an element whose text is not translated."""
+        token = self.tokens[index]
+        if token.kind == "text":
+            self.add_text(builder, token, place)
+        elif token.kind == "close":
+            span = builder.close(token.name)
+            if span is None:
+                builder.add_mark(self.span_of(index, index + 1))
             else:
-                items += run
-                for child in run:
-                    if not is_run and not _is_untouched(child):
-                        self._collect(child)
-        self._places.append((element, items))
+                span.payload[1] = (token.start, token.end)
+        elif token.kind == "other":
+            builder.add_mark(self.span_of(index, index + 1))
+        else:
+            return self._add_element(builder, index)
+        return index + 1
+
+    def _add_element(self, builder: SpanBuilder, index: int) -> int:
+        token = self.tokens[index]
+        mark = self.span_of(index, token.after)
+        text = self.text_of(index, token.after)
+        if token.name == "br":
+            builder.add_mark(mark, breaks=True)
+        elif token.name in _OPAQUE or (token.name in ("sub", "sup") and builder.is_note(text)):
+            builder.add_mark(mark)
+            if token.name not in _INVISIBLE:
+                builder.part()
+        elif token.name in _FIXED or self._is_kept(token):
+            builder.add_mark(mark, text)
+        else:
+            before = self.tokens[index - 1] if index else token
+            if before.kind == "close" and before.name == token.name and token.name in _SIDE_BY_SIDE:
+                builder.part()
+            builder.open(token.name, [(token.start, token.end), None])
+            return index + 1
+        return token.after
 
 
-def _rendered(item: Item | int, blocks: Sequence[Block]) -> Iterator[Item]:
-    if isinstance(item, int):
-        yield from render_block(blocks[item])
-    else:
-        yield item
+def _language(document: SourceDocument, token: Token) -> str | None:
+    """Return the language that an element names itself."""
+    attributes = document.attributes(token)
+    found = attributes.get("lang") or attributes.get("xml:lang")
+    return found.value.strip() if found else None
 
 
-def _name(element: Any) -> str:
-    return element.tag.rpartition("}")[2].lower() if isinstance(element.tag, str) else ""
+def _is_inline(token: Token) -> bool:
+    """Return whether a tag may be in a paragraph."""
+    return token.name in _INLINE | _OPAQUE | _FIXED or token.name == "br"
 
 
-def _is_untouched(element: Any) -> bool:
-    return callable(element.tag) or _name(element) in _UNTOUCHED or element.get("translate") == "no"
+def _pair(tokens: Sequence[Token]) -> None:
+    """Find where elements end, also without an end tag, as browsers do."""
+    opened = list[Token]()
+
+    def end(count: int, after: int) -> None:
+        while len(opened) > count:
+            opened.pop().after = after
+
+    for index, token in enumerate(tokens):
+        if token.kind == "open":
+            while (outer := _innermost(opened)) >= 0 and token.name in _ENDED_BY.get(opened[outer].name, ()):
+                end(outer, index)
+            token.after = index + 1
+            if not (token.is_empty or token.name in _VOID):
+                opened.append(token)
+            if len(opened) > _DEEPEST:
+                raise ValueError(f"HTML must be nested at most {_DEEPEST} elements deep, got more.")
+        elif token.kind == "close":
+            least = _innermost(opened) + 1 if token.name in _INLINE | _FIXED else 0
+            position = _last_of(token.name, opened, least)
+            if position is not None:
+                end(position + 1, index)
+                end(position, index + 1)
+    end(0, len(tokens))
 
 
-def _is_inline(element: Any) -> bool:
-    """Return whether an element is part of a paragraph: all that is in it must be, too."""
-    name = _name(element)
-    if callable(element.tag) or name == "br" or name in _OPAQUE or name in _FIXED:
-        return True
-    return name in _INLINE and all(_is_inline(child) for child in element)
+def _innermost(opened: Sequence[Token], names: Collection[str] = _INLINE | _FIXED) -> int:
+    """Return the position of the innermost open element that is no markup of a paragraph, or -1."""
+    return next((at for at in reversed(range(len(opened))) if opened[at].name not in names), -1)
 
 
-def _role_of(element: Any) -> str:
-    name = _name(element)
-    if name == "br":
-        return "break"
-    if name in _OPAQUE:
-        return "opaque"
-    return "fixed" if name in _FIXED or element.get("translate") == "no" else "inline"
+def _last_of(name: str, opened: Sequence[Token], least: int) -> int | None:
+    return next((at for at in reversed(range(least, len(opened))) if opened[at].name == name), None)
 
-
-_MARKUP = Markup(_role_of)
 
 __all__ = ["HtmlDocument"]

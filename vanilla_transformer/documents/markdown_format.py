@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .blocks import Block, Span, SpanBuilder, restore_spaces
+from .blocks import BYTE_ORDER_MARK, Block, Span, SpanBuilder, find_line_end, restore_spaces
 
 _SPECIAL = re.compile(r"[\\`*\[\]]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~")
 _LINE_START = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|[-+](?=\s|$)|>|=+\s*$|-[-\s]+$|:?-+:?\s*$|~~~)")
@@ -191,18 +192,22 @@ class MarkdownDocument:
 
     Code, HTML blocks, link targets, images and front matter are not translated. A paragraph is written on one line.
 
+    Args:
+        direction: Is not used: Markdown names no languages.
+
     Raises:
         OSError: markdown-it-py or mdit-py-plugins is not installed.
     """
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         with requires_extra("documents", "Translating Markdown"):
             from markdown_it import MarkdownIt
             from mdit_py_plugins.footnote import footnote_plugin
             from mdit_py_plugins.front_matter import front_matter_plugin
         self._parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).use(front_matter_plugin)
         self._parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
-        text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+        self._line_end, self._mark = find_line_end(text), BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK)
+        text = text.removeprefix(BYTE_ORDER_MARK).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
         self._lines = text.split("\n")
         self.blocks, self._places = list[Block](), list[_Place]()
         self._collect(self._parser.parse(text))
@@ -218,7 +223,7 @@ class MarkdownDocument:
             after = line[place.end :] if place.context != "paragraph" else ""
             lines[place.line : place.last] = [line[: place.start] + written[0], *written[1:]]
             lines[place.line + len(written) - 1] += after
-        return "\n".join(lines)
+        return self._mark + "\n".join(lines).replace("\n", self._line_end)
 
     def _collect(self, tokens: Sequence[Any]) -> None:
         cell_line, cursor = -1, 0

@@ -1,7 +1,8 @@
 """Put the markup of a text into its translation, by aligned characters."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import regex
 
@@ -48,7 +49,40 @@ def project(
     Raises:
         CrossingSpansError: Fixed text of two spans has changed its order.
     """
+    edges = {edge for span in _walk(spans) for edge in (span.start, span.end)}
+    fixed = [*fixed, *_equal_words(source, target, links, fixed, edges)]
+    fixed = [piece for pair in fixed for piece in _cut(pair, edges)]
     return _Projection(source, target, links, fixed).place(spans, (0, len(source)), None)
+
+
+def _walk(spans: Sequence[Span]) -> Iterator[Span]:
+    for span in spans:
+        yield from span.walk()
+
+
+def _equal_words(
+    source: str, target: str, links: Sequence[Link], fixed: Sequence[tuple[Range, Range]], edges: Collection[int]
+) -> Iterator[tuple[Range, Range]]:
+    """Yield the words of the source in which markup begins or ends, and where they are in the target."""
+    taken = [there for _, there in fixed]
+    for word in _UNIT.finditer(source):
+        here = word.span()
+        if not any(here[0] < edge < here[1] for edge in edges) or any(_overlap(here, other) for other, _ in fixed):
+            continue
+        equal = [other.span() for other in _UNIT.finditer(target) if other[0] == word[0]]
+        equal = [there for there in equal if not any(_overlap(there, other) for other in taken)]
+        linked = [there for there in equal if any(_overlap(here, x[:2]) and _overlap(there, x[2:4]) for x in links)]
+        if equal:
+            taken.append((linked or equal)[0])
+            yield here, taken[-1]
+
+
+def _cut(pair: tuple[Range, Range], edges: Collection[int]) -> Iterator[tuple[Range, Range]]:
+    """Yield the parts of equal ranges between edges."""
+    (start, end), (there, _) = pair
+    inner = sorted(edge for edge in edges if start < edge < end)
+    for low, high in pairwise([start, *inner, end]):
+        yield (low, high), (there + low - start, there + high - start)
 
 
 class _Projection:

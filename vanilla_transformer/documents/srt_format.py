@@ -7,8 +7,9 @@ from itertools import islice
 from typing import Any
 
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .blocks import Block, Span, SpanBuilder, restore_spaces
+from .blocks import BYTE_ORDER_MARK, Block, Span, SpanBuilder, find_line_end, restore_spaces
 
 _TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
 _WORD = re.compile(rf"(?:(?:{_TAG.pattern})\s+)*(?:{_TAG.pattern}|\S)+", re.IGNORECASE | re.ASCII)  # with its tags
@@ -20,17 +21,22 @@ class SrtDocument:
     """
     The lines of speech of a SubRip text. Each is translated by itself and wrapped to as many lines as before.
 
+    Args:
+        direction: Is not used: subtitles name no languages.
+
     Raises:
         ValueError: The text is not SubRip.
         OSError: srt is not installed.
     """
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         with requires_extra("documents", "Translating subtitles"):
             import srt
-        self._srt = srt
+        self._srt, self._line_end = srt, find_line_end(text)
+        self._mark, self._end = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK), text[len(text.rstrip()) :]
+        text = text.removeprefix(BYTE_ORDER_MARK).replace("\r\n", "\n")
         try:
-            self._cues: list[Any] = list(srt.parse(text.removeprefix("\ufeff")))
+            self._cues: list[Any] = list(srt.parse(text))
         except srt.SRTParseError as error:
             raise ValueError(f"The text must be SubRip subtitles: {error}.") from None
         self._speeches = [_DIALOGUE.split(cue.content) for cue in self._cues]
@@ -41,7 +47,7 @@ class SrtDocument:
         translations = iter(blocks)
         for cue, speeches in zip(self._cues, self._speeches, strict=True):
             cue.content = "\n".join(_wrap(_render(next(translations)), speech.count("\n") + 1) for speech in speeches)
-        return self._srt.compose(self._cues, reindex=False)
+        return self._mark + self._srt.compose(self._cues, reindex=False, eol=self._line_end).rstrip() + self._end
 
 
 def _block(speech: str) -> Block:

@@ -1,5 +1,6 @@
 """Translate a document of a known format."""
 
+import codecs
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -10,16 +11,18 @@ from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import LEAST_BEAMS
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.file_utils import decode_text, open_stdin
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
+from .blocks import BYTE_ORDER_MARK
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument
 from .srt_format import SrtDocument
 from .xliff_format import XliffDocument
 from .xml_format import XmlDocument
 
-FORMATS: dict[str, Callable[[str], Any]] = {
+FORMATS: dict[str, Callable[[str, Direction], Any]] = {
     "html": HtmlDocument,
     "xml": XmlDocument,
     "markdown": MarkdownDocument,
@@ -35,6 +38,7 @@ def translate_document(
     splitter: SentenceSplitter,
     masks: Sequence[str] = (),
     constrain: Constrain | None = None,
+    direction: Direction = NO_DIRECTION,
 ) -> str:
     """
     Return a document with its text translated and its markup kept.
@@ -42,43 +46,52 @@ def translate_document(
     Args:
         format: One of `FORMATS`.
         translate, splitter, masks, constrain: See [`BlockTranslator`].
+        direction: The languages, as far as they are known: attributes such as `lang` name the target language then,
+            and XLIFF must be of these languages.
 
     Raises:
-        ValueError: The format is unknown, or the text is not of this format.
+        ValueError: As [`parse_document`] raises it.
         OSError: A library that the format needs is not installed.
     """
-    (translated,) = translate_documents([text], format, BlockTranslator(translate, splitter, masks, constrain))
+    translator = BlockTranslator(translate, splitter, masks, constrain)
+    (translated,) = translate_documents([text], format, translator, direction)
     return translated
 
 
-def translate_documents(texts: Sequence[str], format: str, translator: BlockTranslator) -> list[str]:
+def translate_documents(
+    texts: Sequence[str], format: str, translator: BlockTranslator, direction: Direction = NO_DIRECTION
+) -> list[str]:
     """Return documents as [`translate_document`] does; their sentences are translated together."""
-    documents = [parse_document(text, format) for text in texts]
+    documents = [parse_document(text, format, direction) for text in texts]
     translated = iter(translator([block for each in documents for block in each.blocks]))
     return [each.render(list(islice(translated, len(each.blocks)))) for each in documents]
 
 
-def parse_document(text: str, format: str) -> Any:
+def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) -> Any:
     """Return a document with its `blocks` and the method `render`.
 
+    Args:
+        direction: The languages, as far as they are known.
+
     Raises:
-        ValueError: The format is unknown, or the text is not of this format.
+        ValueError: The format is unknown, the text is not of this format, or it is XLIFF of other languages.
         OSError: A library that the format needs is not installed.
     """
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
-    return FORMATS[format](text)
+    return FORMATS[format](text, direction)
 
 
 def read_document(path: str | None) -> str:
-    """Return the text of a file, or of standard input if there is none.
+    """Return the text of a file with its byte order mark, or of standard input if there is none.
 
     Raises:
         ValueError: It is not UTF-8.
         OSError: The file cannot be read.
     """
     content = open_stdin().buffer.read() if path is None else Path(path).read_bytes()
-    return decode_text(content, path or "Standard input")
+    mark = BYTE_ORDER_MARK if content.startswith(codecs.BOM_UTF8) else ""
+    return mark + decode_text(content, path or "Standard input")
 
 
 def translate_by(pipeline: Any, **options: Any) -> Translate:
@@ -125,16 +138,19 @@ class DocumentTranslator:
     Args:
         pipeline: A [`TranslationPipeline`].
         language: ISO 639-1 code of the language of the documents, for its abbreviations.
+        direction: The languages of requests that do not name them, as far as they are known.
     """
 
-    def __init__(self, pipeline: Any, language: str = "en"):
-        self._pipeline, self._language = pipeline, language
+    def __init__(self, pipeline: Any, language: str = "en", direction: Direction = NO_DIRECTION):
+        self._pipeline, self._language, self._direction = pipeline, language, direction
 
     def __call__(self, texts: Sequence[str], format: str, **options: Any) -> list[str]:
         """Return documents of a format with their text translated, with options of the pipeline."""
         splitter = find_splitter("abbreviations", options.get("src_lang", self._language))
         translator = translator_by(self._pipeline, splitter, progress_bar=False, **options)
-        return translate_documents(texts, format, translator)
+        source, target = self._direction
+        given = options.get("src_lang", source), options.get("tgt_lang", target)
+        return translate_documents(texts, format, translator, find_direction(self._pipeline.tokenizer, *given))
 
 
 def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:

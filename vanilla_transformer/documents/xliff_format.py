@@ -1,91 +1,213 @@
 """XLIFF 1.2 and 2: the segments of translation tools."""
 
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_differences
+from vanilla_transformer.text.xliff import (
+    PLACEHOLDERS,
+    UNITS,
+    Status,
+    XliffSegment,
+    find_child,
+    find_definition,
+    read_segments,
+)
+from vanilla_transformer.text.xml_tree import local_name
 
-from .blocks import Block, Markup, build_block, content, fill, has_text, render_block
-from .xml_format import is_untranslatable, write_xml
+from .blocks import Block, SpanBuilder
+from .source_text import Edit, Token
+from .xml_format import MarkupDocument
 
 _INLINE = {"g", "mrk", "pc"}  # all other elements of a segment are code
+_PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes that begin and end a span
+_LINE_BREAK = re.compile(r"\s*(?:<br\b[^<>]*>|\\n|\n)\s*", re.IGNORECASE)
+# What the specifications have for a machine translation before its review.
+_MARK = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
+_MARK_2 = {"state": "translated", "subState": "vanilla-transformer:mt"}
+_MARK_OF_TRADOS = {"conf": "Draft", "origin": "mt"}
+_OPEN = "open"
+_KINDS = {Status.OPEN: _OPEN, Status.DONE: "with a translation", Status.FIXED: "not to be translated"}
 
 
-class XliffDocument:
+class XliffDocument(MarkupDocument):
     """
-    The segments of an XLIFF text that have no target yet, or an empty one.
+    The open segments of an XLIFF text: [`read_segments`] says which ones these are.
 
-    Their targets are written, with the codes of the source and the state of a machine translation that needs a review.
-    Units with `translate="no"` are left as they are.
+    Their targets are written with the codes of the source, and marked as machine translations that need a review.
+
+    Args:
+        direction: The languages of the translation, as far as they are known. Regions may differ.
+
+    Attributes:
+        directions: The languages of each `<file>`, as far as they are named.
+        longer: The number of rendered units that are longer than their `maxwidth` in characters.
 
     Raises:
-        ValueError: The text is not XLIFF, or has no target language where its version requires one.
+        ValueError: The text is not XLIFF, is of other languages, or has no target language where its version requires
+            one.
         OSError: lxml is not installed.
     """
 
-    def __init__(self, text: str):
-        self._text, self._tree = text, parse_xml(text)
-        root = self._tree.getroot()
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
+        super().__init__(text)
+        root = self.tokens[self.root].element
         if local_name(root) != "xliff":
             raise ValueError(f"An XLIFF text must have the root element <xliff>, got <{local_name(root)}>.")
         self._is_new = (root.get("version") or "1.2").startswith("2")
         if self._is_new and not root.get("trgLang"):
             raise ValueError("An XLIFF 2 text must name its target language, but <xliff> has no attribute `trgLang`.")
-        self._segments = [segment for segment in _sources(root) if _is_open(segment[1])]
-        self.blocks = list[Block]()
-        self._targets = list[Any]()
-        for source, _ in self._segments:
-            target = deepcopy(source)
-            target.tag, target.tail = source.tag.replace("source", "target"), None
-            target.attrib.pop(LANG, None)
-            self._targets.append(target)
-            self.blocks.append(build_block(content(target), Markup(_role_of, keeps_space=True)))
+        self.directions = _directions(root, self._is_new)
+        for named in self.directions:
+            for side, found, expected in find_differences(named, direction):
+                rule = f"The {side} language of the file must be {expected}, as of the model"
+                raise ValueError(f"{rule}, but it is {found}. Choose a model for it, or correct the file.")
+        self._numbers = {token.element: index for index, token in enumerate(self.tokens) if token.kind == "open"}
+        self._counts, self.longer = Counter[str](), 0
+        self._units = list[tuple[Any, list[XliffSegment], list[int | None]]]()  # with the numbers of their blocks
+        for unit in root.iter(*(f"{{*}}{name}" for name in UNITS)):
+            segments = read_segments(unit)
+            numbers = [self._add_segment(segment) for segment in segments]
+            if any(number is not None for number in numbers):
+                self._units.append((unit, segments, numbers))
+
+    @property
+    def summary(self) -> str:
+        """Say in one line how many segments are translated, and why the others are not."""
+        skipped = {name: count for name, count in sorted(self._counts.items()) if name != _OPEN}
+        rest = "; ".join(f"{count} {name}" for name, count in skipped.items()) or "none"
+        if not self.blocks:
+            return f"No segment is open, so the file stays as it is. Skipped: {rest}."
+        line = f"Translated {len(self.blocks)} of {self._counts.total()} segments. Skipped: {rest}."
+        return f"{line} Longer than their maxwidth: {self.longer}." if self.longer else line
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks as targets."""
-        for (source, old), target, block in zip(self._segments, self._targets, blocks, strict=True):
-            fill(target, render_block(block))
-            parent = source.getparent()
-            if old is not None:
-                target.attrib.update(old.attrib)
-                target.tail = old.tail
-                parent.replace(old, target)
-            else:
-                before = next((child for child in parent if local_name(child) == "seg-source"), source)
-                target.tail = before.tail
-                before.addnext(target)
-                before.tail = source.getparent().text if (source.getparent().text or "").isspace() else before.tail
-            if self._is_new:
-                parent.set("state", "translated")
-            else:
-                target.set("state", "needs-review-translation")
-                target.set("state-qualifier", "mt-suggestion")
-        return write_xml(self._tree, self._text)
+        self._write_attributes(blocks)
+        written = [self.write(*row) for row in zip(self._places, self.blocks, blocks, strict=True)]
+        edits, self.longer = list[Edit](), 0
+        for unit, segments, numbers in self._units:
+            texts = [
+                None if number is None else self._around(segment.source, number, written[number])
+                for segment, number in zip(segments, numbers, strict=True)
+            ]
+            edits += self._edit_unit(unit, segments, texts)
+            length = sum(len(blocks[number].text) for number in numbers if number is not None)
+            limit = unit.get("maxwidth", "") if unit.get("size-unit") == "char" else ""
+            self.longer += limit.isdecimal() and length > int(limit)
+        return self.splice(edits)
 
+    def role_of(self, token: Token) -> str:
+        """Return the role of an element within a segment, see [`MarkupDocument.role_of`]."""
+        attributes, name = token.element.attrib, token.local_name
+        if self.is_untranslatable(token) or attributes.get("mtype") == "protected":
+            return "fixed"
+        if name in _INLINE:
+            return "inline"
+        if name not in PLACEHOLDERS:
+            return "opaque"
+        code = attributes.get("equiv-text") or attributes.get("equiv") or attributes.get("disp") or ""
+        is_break = attributes.get("ctype") == "lb" or attributes.get("subType") == "xlf:lb"
+        return "break" if is_break or _LINE_BREAK.fullmatch(code) else "parting"
 
-def _sources(element: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the sources with text under an element and their targets or None, without those not to be translated."""
-    if is_untranslatable(element):
-        return
-    for child in element:
-        if callable(child.tag) or local_name(child) == "alt-trans":
-            continue
-        if local_name(child) == "source" and local_name(element) in ("trans-unit", "segment"):
-            if has_text(content(child)):
-                yield child, next((other for other in element if local_name(other) == "target"), None)
+    def add_element(self, builder: SpanBuilder, index: int) -> int:
+        """Add an element. Two codes that begin and end a span become one, so that they stay in this order."""
+        token = self.tokens[index]
+        name = token.local_name
+        key = next(filter(None, map(token.element.get, ("startRef", "rid", "id"))), None)
+        if key is not None and name in _PAIRS:
+            builder.open((_PAIRS[name], key), self.span_of(index, token.after))
+            return token.after
+        span = builder.close((name, key)) if name in _PAIRS.values() else None
+        if span is None:
+            return super().add_element(builder, index)
+        span.payload[1], _ = self.span_of(index, token.after)
+        return token.after
+
+    def _add_segment(self, segment: XliffSegment) -> int | None:
+        """Count a segment, and return the number of its block if it is translated."""
+        kind, number = _KINDS[segment.status], len(self.blocks)
+        if kind == _OPEN:
+            index = self._numbers[segment.source]
+            self.add_run(index + 1, self.end(index), self.add_token, keeps_space=True, needs_letters=False)
+            kind = _OPEN if len(self.blocks) > number else "without text"
+        self._counts[kind] += 1
+        return number if kind == _OPEN else None
+
+    def _edit_unit(self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]) -> Iterator[Edit]:
+        """Yield what changes in a unit of which the segments with a text have been translated."""
+        translated = [(segment, text) for segment, text in zip(segments, texts, strict=True) if text is not None]
+        target, mark = find_child(unit, "target"), {} if self._is_new else _MARK
+        if target is None:
+            yield self._add_target(unit, self._join(unit, segments, texts), mark)
         else:
-            yield from _sources(child)
+            yield from self._set(target, mark)
+            if any(segment.target is None or segment.target is target for segment, _ in translated):
+                yield self._fill(target, self._join(unit, segments, texts))
+            else:
+                yield from (self._fill(segment.target, text) for segment, text in translated)
+        for segment, _ in translated:
+            definition = find_definition(unit, segment.source.get("mid", ""))
+            if definition is not None:
+                yield from self._set(definition, _MARK_OF_TRADOS)
+        if self._is_new:
+            yield from self._set(unit, _MARK_2)
+        elif unit.get("approved") == "yes":
+            yield from self._set(unit, {"approved": "no"})
+
+    def _join(self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]) -> str:
+        """Return the content of a target: of its only segment, or of all segments as `<seg-source>` has them."""
+        if segments[0].source is find_child(unit, "source"):
+            return texts[0] or ""
+        edits = []
+        for segment, text in zip(segments, texts, strict=True):
+            if text is None and segment.target is not None:
+                text = self.splice([], *self._content(segment.target))
+            edits.append(self._fill(segment.source, text or ""))
+        return self.splice(edits, *self._content(find_child(unit, "seg-source")))
+
+    def _around(self, source: Any, number: int, written: str) -> str:
+        """Return the content of a source around the text of its block, and another text instead of that."""
+        place = self._places[number]
+        return self.splice([(place.start, place.end, written)], *self._content(source))
+
+    def _content(self, element: Any) -> tuple[int, int]:
+        token = self.tokens[self._numbers[element]]
+        return token.end, token.end if token.is_empty else self.tokens[token.after - 1].start
+
+    def _fill(self, element: Any, inner: str) -> Edit:
+        """Return the edit that replaces the content of an element."""
+        token = self.tokens[self._numbers[element]]
+        if not token.is_empty:
+            return *self._content(element), inner
+        tag = self.text[token.start : token.end].removesuffix("/>").rstrip()
+        return token.start + len(tag), token.end, f">{inner}</{token.name}>"
+
+    def _set(self, element: Any, attributes: Mapping[str, str]) -> list[Edit]:
+        return self.set_attributes(self.tokens[self._numbers[element]], attributes)
+
+    def _add_target(self, unit: Any, inner: str, attributes: Mapping[str, str]) -> Edit:
+        """Return the edit that adds a target after the source, on another line if the source begins one."""
+        index = self._numbers[find_child(unit, "source")]
+        source, before = self.tokens[index], self.tokens[index - 1]
+        space = self.text[before.start : before.end] if before.kind == "text" else ""
+        kept = self.attributes(source).get("xml:space")
+        raw = {} if kept is None else {"xml:space": self.text[kept.start : kept.end]}
+        raw |= {name: f'"{value}"' for name, value in attributes.items()}
+        tag = "".join(f" {name}={value}" for name, value in raw.items())
+        name = source.name.removesuffix("source") + "target"
+        segmented = find_child(unit, "seg-source")
+        last = source if segmented is None else self.tokens[self._numbers[segmented]]
+        at = self.tokens[last.after - 1].end
+        return at, at, f"{space if space.isspace() else ''}<{name}{tag}>{inner}</{name}>"
 
 
-def _is_open(target: Any) -> bool:
-    return target is None or not (len(target) or (target.text or "").strip())
-
-
-def _role_of(element: Any) -> str:
-    if is_untranslatable(element) or element.get("mtype") == "protected":
-        return "fixed"
-    return "inline" if local_name(element) in _INLINE else "opaque"
+def _directions(root: Any, is_new: bool) -> list[Direction]:
+    if is_new:
+        return [Direction(root.get("srcLang"), root.get("trgLang"))]
+    return [Direction(each.get("source-language"), each.get("target-language")) for each in root.iter("{*}file")]
 
 
 __all__ = ["XliffDocument"]

@@ -4,22 +4,14 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from babel import Locale, UnknownLocaleError
-
 from vanilla_transformer.data.cleaning_rules import language_code, rank_languages
+from vanilla_transformer.text.languages import find_locale
 
 
 def language_name(code: str) -> str:
     """Return the name of a language in English, or its code if that is unknown."""
-    locale = _parse(code)
+    locale = find_locale(code)
     return (locale and locale.english_name) or code
-
-
-def _parse(code: str) -> Locale | None:
-    try:
-        return Locale.parse(code.replace("-", "_"))
-    except (UnknownLocaleError, ValueError):
-        return None
 
 
 _ENOUGH = 1000  # characters of a text

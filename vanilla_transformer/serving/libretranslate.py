@@ -32,6 +32,8 @@ ENDINGS = {
     ".srt": "srt",
     ".xlf": "xliff",
     ".xliff": "xliff",
+    ".sdlxliff": "xliff",
+    ".mqxliff": "xliff",
 }
 _LONGEST_NAME = 100  # characters
 _TOKEN_BYTES = 24

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vanilla_transformer.decoding.options import TERMS
-from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .features import LANGUAGES, SOFT_TERMS
 from .limits import Limits, Refusal
@@ -97,6 +97,7 @@ class ServedModel:
         loaded: The model if it is in memory from the start.
         directions: From and to which languages it translates, as far as that is known.
         loader: Of all models of the service.
+        default: The languages of requests that do not name them, as far as they are known; for one direction, that.
 
     Attributes:
         batcher: The queue of its texts.
@@ -113,8 +114,10 @@ class ServedModel:
         loaded: LoadedModel | None = None,
         directions: Sequence[Direction] = (),
         loader: ModelLoader | None = None,
+        default: Direction = NO_DIRECTION,
     ):
         self.name, self.limits, self.directions = name, limits, directions
+        self.default = directions[0] if len(directions) == 1 else default
         self.last_used = 0.0
         self.known: Sequence[str] = () if loaded is None else loaded.known
         self._load_model, self._loaded = load, loaded
@@ -234,13 +237,15 @@ class PivotModels:
     Attributes:
         name: The languages, by which requests ask for it.
         directions: The only direction.
+        default: It, too.
     """
 
     def __init__(self, first: tuple[ServedModel, Direction], second: tuple[ServedModel, Direction]):
         (self._first, into), (self._second, out) = first, second
         self._languages = self._first.language_entries(into), self._second.language_entries(out)
         self.directions = [Direction(into.source, out.target)]
-        self.name = str(self.directions[0])
+        self.default = self.directions[0]
+        self.name = str(self.default)
 
     @property
     def is_loaded(self) -> bool:
@@ -280,9 +285,12 @@ class PivotModels:
         """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does.
 
         Raises:
-            Refusal: as [`ServedModel.translate`] raises it; together they have the time of one request.
+            Refusal: as [`ServedModel.translate`] raises it; together they have the time of one request. 422; the
+                texts are XLIFF, of which the second model would translate the sources, too.
             ModelFailure: a model failed.
         """
+        if dict(options).get("format") == "xliff":
+            raise Refusal(422, f"XLIFF needs one model from {' to '.join(map(str, self.default))}, got two.")
         limits = self._second.limits
         limits.check_request(texts, num_hypotheses)
         shared = {name: value for name, value in options if name in _OF_BOTH}

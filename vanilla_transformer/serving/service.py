@@ -65,7 +65,7 @@ async def stream_events(model: Choice, body: ResolvedRequest, client: str) -> As
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-CheckDocument = Callable[[str, str], object]
+CheckDocument = Callable[[str, str, Direction], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
 _OF_LIBRETRANSLATE = ("/detect", "/translate_file")  # paths
 _BEAM_OPTIONS = ("constraints", "num_beam_groups")  # which greedy search refuses
@@ -119,7 +119,8 @@ def create_service_of(
         api_keys: If there are any, requests need one of them: `Authorization: Bearer KEY`.
         metrics: Export metrics at `/metrics`.
         docs: Describe the service at `/docs` and `/openapi.json`.
-        check_document: Raises a `ValueError` if a text is not a document of a format. It is called on a thread.
+        check_document: Raises a `ValueError` if a text is not a document of a format, or of other languages. It is
+            called on a thread.
         detect: Detects languages for clients of LibreTranslate, also at `/detect`. It is called on a thread.
 
     Returns:
@@ -325,7 +326,7 @@ class _Translator:
             self.limits.check_samples(samples)
             body = body._replace(options=tuple(options.items()))
         if self.check_document is not None:
-            await _check_documents(body, self.limits, self.check_document)
+            await _check_documents(body, self.limits, self.check_document, _find_direction(model, options))
         return body
 
 
@@ -390,7 +391,15 @@ def is_api_key(given: str, api_keys: Sequence[str]) -> bool:
     return any(matches)
 
 
-async def _check_documents(body: schema.ResolvedRequest, limits: Limits, check_document: CheckDocument) -> None:
+def _find_direction(model: Choice, options: Mapping[str, Any]) -> Direction:
+    """Return the languages of a request, as far as they are known."""
+    source, target = model.default
+    return Direction(options.get("src_lang", source), options.get("tgt_lang", target))
+
+
+async def _check_documents(
+    body: schema.ResolvedRequest, limits: Limits, check_document: CheckDocument, direction: Direction
+) -> None:
     """Check texts of a format besides plain text.
 
     Raises:
@@ -402,7 +411,7 @@ async def _check_documents(body: schema.ResolvedRequest, limits: Limits, check_d
     limits.check_request(body.texts, body.num_hypotheses)
     for position, text in enumerate(body.texts):
         try:
-            await asyncio.to_thread(check_document, text, name)
+            await asyncio.to_thread(check_document, text, name, direction)
         except (ValueError, OSError, RecursionError) as error:
             reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
             raise Refusal(422, f"{reason[:LONGEST_REASON]} (at position {position})") from error

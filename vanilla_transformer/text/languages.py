@@ -9,7 +9,7 @@ language of which it is a variant: `EN` for `en`, and `pt_BR` for `pt`, but not 
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ TARGET_TAG, SOURCE_TAG = ">>{}<<", "<<{}>>"  # the former as in OPUS-MT
 DIRECTIONS = "directions"
 _CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 _MOST_SHOWN = 12
+_SYNONYMS = {"no": "nb"}  # which babel tells apart
 
 
 def is_of_language(code: str, language: str) -> bool:
@@ -43,7 +44,8 @@ def base_language(code: str) -> str:
     with requires_extra("documents", "Shortening the codes of languages"):
         from babel.core import get_global
     base = code.replace("_", "-").split("-")[0].lower()
-    return get_global("language_aliases").get(base, base).split("_")[0]
+    base = get_global("language_aliases").get(base, base).split("_")[0]
+    return _SYNONYMS.get(base, base)
 
 
 class Direction(NamedTuple):
@@ -103,14 +105,19 @@ class Languages:
             Direction(source, target) for source in self.source_codes for target in self.targets if source != target
         ]
 
+    def complete(self, source: str | None = None, target: str | None = None) -> Direction:
+        """Return a direction, with defaults for languages that are not given; None where there is no default."""
+        source = _only(self.source_codes) or self.default.source if source is None else source
+        target = _only(self.targets) or self.default.target if target is None else target
+        return Direction(source, target)
+
     def resolve(self, source: str | None = None, target: str | None = None) -> Direction:
         """Return a direction, with defaults for languages that are not given.
 
         Raises:
             ValueError: A language is unknown; or it is not given, and the model has several.
         """
-        source = _only(self.source_codes) or self.default.source if source is None else source
-        target = _only(self.targets) or self.default.target if target is None else target
+        source, target = self.complete(source, target)
         if source is not None or self.sources:
             source = _known_code("source", source, self.source_codes)
         return Direction(source, _known_code("target", target, self.targets))
@@ -153,9 +160,80 @@ def _has_own_languages(tokenizer: Any) -> bool:
     return hasattr(tokenizer, "src_lang") and hasattr(tokenizer, "tgt_lang")
 
 
+def store_direction(tokenizer: Any, directions: Iterable[Direction]) -> None:
+    """Store the direction of a model that has no tokens for languages with its tokenizer, or none if it is unknown."""
+    known = {*directions}
+    tokenizer.init_kwargs.pop(DIRECTIONS, None)
+    if len(known) == 1 and None not in (*known,)[0]:
+        tokenizer.init_kwargs[DIRECTIONS] = [list(direction) for direction in known]
+
+
+def find_direction(tokenizer: Any, source: str | None = None, target: str | None = None) -> Direction:
+    """Return the direction in which a model translates, as far as it is known.
+
+    Args:
+        source, target: Codes of the languages, as far as they are given: one of several of the model, or a variant of
+            the only one, such as de-AT, or the language of a model that does not know its own.
+
+    Raises:
+        ValueError: As [`Languages.resolve`] raises it; or the only direction of the model is another one.
+        OSError: A code is not the one of the model, and babel is not installed.
+    """
+    languages = find_languages(tokenizer)
+    if languages is not None:
+        return languages.resolve(source, target)
+    own = _only_direction(tokenizer)
+    for side, code, expected in find_differences(Direction(source, target), own):
+        raise ValueError(f"The {side} language must be {expected}, as of the model, got {code}.")
+    return Direction(source or own.source, target or own.target)
+
+
+def _only_direction(tokenizer: Any) -> Direction:
+    """Return the direction of a tokenizer without tokens for languages, as far as it is known."""
+    stored = trained_directions(tokenizer)
+    if len(stored) == 1:
+        return stored[0]
+    for names in (("source_lang", "target_lang"), ("src_lang", "tgt_lang")):  # of Marian and FSMT
+        codes = [getattr(tokenizer, name, None) for name in names]
+        if all(codes):
+            return Direction(*codes)
+    return NO_DIRECTION
+
+
+def find_differences(direction: Direction, expected: Direction) -> Iterator[tuple[str, str, str]]:
+    """Yield the sides of two directions that are of different languages, each with both codes.
+
+    Raises:
+        OSError: As [`is_same_language`] raises it.
+    """
+    for side, code, other in zip(("source", "target"), direction, expected, strict=True):
+        if code and other and not is_same_language(code, other):
+            yield side, code, other
+
+
+def is_same_language(code: str, other: str) -> bool:
+    """Return whether two codes are of one language: `de-AT` and `de`, or `de` and `deu_Latn`.
+
+    Raises:
+        OSError: The codes differ, and babel is not installed.
+    """
+    first, second = (re.split("[-_]", each.lower())[0] for each in (code, other))
+    return first == second or base_language(code) == base_language(other)
+
+
+def find_locale(code: str) -> Any:
+    """Return the locale of babel for a code, or None if that is unknown."""
+    with requires_extra("documents", "Comparing languages"):
+        from babel import Locale, UnknownLocaleError
+    try:
+        return Locale.parse(code.replace("-", "_"))
+    except (UnknownLocaleError, ValueError):
+        return None
+
+
 def trained_directions(tokenizer: Any) -> list[Direction]:
     """Return the directions that a tokenizer stores."""
-    return [Direction(*each) for each in tokenizer.init_kwargs.get(DIRECTIONS, ())]
+    return [Direction(*each) for each in getattr(tokenizer, "init_kwargs", {}).get(DIRECTIONS, ())]
 
 
 def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sources: bool = False) -> None:
@@ -178,8 +256,9 @@ def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sour
     wanted += [SOURCE_TAG.format(direction.source) for direction in directions if with_sources]
     known = tokenizer.get_vocab().keys()
     tags = [tag for tag in dict.fromkeys(wanted) if tag not in known]
+    tagged = trained_directions(tokenizer) if _tagged(tokenizer, TARGET_TAG) else []
     tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)
-    stored = dict.fromkeys([*trained_directions(tokenizer), *directions])
+    stored = dict.fromkeys([*tagged, *directions])
     tokenizer.init_kwargs[DIRECTIONS] = [list(direction) for direction in stored]
 
 
@@ -250,12 +329,12 @@ def _known_code(side: str, code: str | None, known: Iterable[str]) -> str | None
 
 
 __all__ = ["NO_DIRECTION", "TARGET_TAG", "Direction", "DirectionTokens", "Languages", "add_language_tags"]
+__all__ += ["base_language", "find_code", "find_differences", "find_direction", "find_languages", "find_locale"]
 __all__ += [
-    "base_language",
-    "find_code",
-    "find_languages",
     "is_of_language",
+    "is_same_language",
     "set_languages",
     "similar_tags",
+    "store_direction",
     "trained_directions",
 ]

@@ -25,12 +25,19 @@ _PARTS = {
 _PROTECTED = regex.compile("|".join(f"(?:{part})" for part in _PARTS.values()))
 # A character that continues a word, in scripts that separate words.
 WORD_CHARACTER = rf"[\w--{UNSPACED_SCRIPTS}]"
+_BEGINS_WORD = regex.compile(WORD_CHARACTER, regex.V1)
+_BEFORE_WORD = regex.compile(rf"(?:{WORD_CHARACTER}|[.,:;!?…\p{{Pe}}\p{{Pf}}])\Z", regex.V1)
 _MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 
 
 def find_protected(text: str) -> list[Range]:
     """Return where text begins and ends that must appear in the translation as it is."""
     return [match.span() for match in _PROTECTED.finditer(text)]
+
+
+def are_two_words(before: str, after: str) -> bool:
+    """Return whether two texts that touch need a space between them, because their words are separate."""
+    return bool(_BEFORE_WORD.search(before) and _BEGINS_WORD.match(after))
 
 
 def find_masks(tokenizer: Any) -> list[str]:
@@ -92,4 +99,4 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
     return merged
 
 
-__all__ = ["Range", "find_masks", "find_protected", "locate", "mask", "merge"]
+__all__ = ["Range", "are_two_words", "find_masks", "find_protected", "locate", "mask", "merge"]

@@ -8,6 +8,7 @@ from vanilla_transformer.import_utils import requires_extra
 
 DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>\s*")
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_TRANSLATE = ("translate", "{http://www.w3.org/2005/11/its}translate")
 _SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "strip_cdata": False}
 
 
@@ -66,4 +67,9 @@ def local_name(element: Any) -> str:
     return "" if callable(element.tag) else element.tag.rpartition("}")[2]
 
 
-__all__ = ["DECLARATION", "LANG", "iterate_elements", "local_name", "parse_xml"]
+def translate_value(element: Any) -> str | None:
+    """Return the value of the attribute `translate` of an element, its own one or of ITS, or None."""
+    return next(filter(None, map(element.get, _TRANSLATE)), None)
+
+
+__all__ = ["DECLARATION", "LANG", "iterate_elements", "local_name", "parse_xml", "translate_value"]

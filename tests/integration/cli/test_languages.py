@@ -23,7 +23,7 @@ def folder(tmp_path_factory, tiny_tokenizer):
     save_model_folder(tiny_model(), tiny_tokenizer, folder / "plain")
     for code, text in LINES.items():
         (folder / f"test.{code}").write_text(text)
-    (folder / "page.html").write_text("<p>A man.</p>")
+    (folder / "page.html").write_text("<html lang=en><p>A man.</p>")
     return folder
 
 
@@ -40,7 +40,7 @@ def test_translate_takes_languages(folder, capsys):
         assert capsys.readouterr().out == f"{text}\n"
     html = ["--format", "html", "--input", "{folder}/page.html", "--target_language", "fr"]
     assert run(folder, "translate", "{folder}/model", *html) == 0
-    assert capsys.readouterr().out.startswith("<p>")
+    assert capsys.readouterr().out.startswith("<html lang=fr><p>")
 
 
 def test_score_takes_languages(folder, capsys):

@@ -1,9 +1,12 @@
 """`translate --format` writes a document, and answers mistakes by one line before a model is loaded."""
 
+import copy
+
 import pytest
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.text.languages import Direction, store_direction
 
 
 @pytest.fixture
@@ -24,6 +27,37 @@ def test_translate_writes_a_document(tiny_model, tiny_tokenizer, tmp_path, page,
     assert [path.name for path in output.parent.iterdir()] == ["page.html"]
     assert main(["translate", str(folder), *flags]) == 0
     assert capsys.readouterr().out == written
+
+
+def test_translate_keeps_the_bytes_of_a_page_and_names_its_language(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    page, output = tmp_path / "page.html", tmp_path / "out.html"
+    before = "\ufeff<!doctype html>\r\n<html lang='en'>\r\n<p>"
+    after = "<p lang=fr>Un homme</p>\r\n<!-- A man --><br />"
+    page.write_bytes(f"{before}A man{after}".encode())
+    flags = ["--format", "html", "--input", str(page), "--output", str(output), "--max_new_tokens", "5"]
+    assert main(["translate", str(folder), *flags]) == 0
+    written = output.read_bytes().decode()
+    assert written.startswith(before) and written.endswith(after) and "A man<p" not in written
+    assert main(["translate", str(folder), *flags, "--source_language", "en", "--target_language", "de"]) == 0
+    named = output.read_bytes().decode()
+    assert named == written.replace("'en'", "'de'")
+
+
+def test_translate_knows_the_languages_that_a_model_was_trained_with(tiny_model, tiny_tokenizer, tmp_path, capsys):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    store_direction(tokenizer, EN_DE)
+    folder = save_model_folder(tiny_model, tokenizer, tmp_path / "model")
+    (tmp_path / "page.html").write_text("<html lang=en><p>A man <p lang=fr>Un homme")
+    flags = ["--format", "html", "--input", str(tmp_path / "page.html"), "--max_new_tokens", "5"]
+    for given, named in (([], "de"), (["--target_language", "de-AT"], "de-AT")):
+        assert main(["translate", str(folder), *flags, *given]) == 0
+        written = capsys.readouterr().out
+        assert written.startswith(f"<html lang={named}><p>") and written.endswith(" <p lang=fr>Un homme")
+    for side, code, own in (("source", "fr", "en"), ("target", "fr", "de")):
+        assert main(["translate", str(folder), *flags, f"--{side}_language", code]) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error == f"error: The {side} language must be {own}, as of the model, got {code}."
 
 
 def test_translate_no_protect_leaves_the_text_of_a_document_to_the_model(
@@ -77,3 +111,66 @@ def test_translate_names_a_malformed_document_and_keeps_the_old_output(tmp_path,
     error = capsys.readouterr().err
     assert "error: The text must be well-formed XML" in error and error.count("\n") == 1
     assert (tmp_path / "out.xlf").read_text() == "old"
+
+
+UNIT = (
+    '\ufeff<?xml version="1.0" encoding="utf-8" ?>\r\n<xliff version="1.2"><file source-language="en" '
+    "target-language='{}'><body>\r\n<trans-unit id = \"1\"><source>A man.</source>{}</trans-unit></body></file>"
+    "</xliff>"
+)
+
+
+@pytest.fixture
+def translate_xliff(tiny_model, tiny_tokenizer, tmp_path, capsys):
+    """Return a function that translates XLIFF by the command, and returns what it writes and what it prints."""
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+
+    def translate(text, directions=(), *flags, status=0):
+        store_direction(tokenizer, directions)
+        folder = save_model_folder(tiny_model, tokenizer, tmp_path / "model")
+        source, output = tmp_path / "in.xlf", tmp_path / "out.xlf"
+        source.write_bytes(text.encode())
+        words = ["--format", "xliff", "--input", str(source), "--output", str(output), "--max_new_tokens", "5", *flags]
+        assert main(["translate", str(folder), *words]) == status
+        lines = [line for line in capsys.readouterr().err.splitlines() if line and "%|" not in line]  # no bars
+        return output.read_bytes().decode() if output.exists() else None, lines
+
+    return translate
+
+
+EN_DE = [Direction("en", "de")]
+
+
+def test_translate_says_how_many_segments_of_xliff_it_translated(translate_xliff):
+    text = UNIT.format("de-DE", "")
+    written, printed = translate_xliff(text, EN_DE)
+    start, end = text.split("</trans-unit>")
+    assert written.startswith(start + "<target state=") and written.endswith("</target></trans-unit>" + end)
+    assert printed == ["Translated 1 of 1 segments. Skipped: none."]
+    assert translate_xliff(text, EN_DE, "--quiet") == (written, [])
+
+
+def test_translate_leaves_xliff_without_open_segments_as_it_is(translate_xliff):
+    text = UNIT.format("de", "<target>Ein Mann.</target>")
+    printed = "No segment is open, so the file stays as it is. Skipped: 1 with a translation."
+    assert translate_xliff(text, EN_DE) == (text, [printed])
+
+
+def test_translate_refuses_xliff_of_another_language(translate_xliff):
+    written, printed = translate_xliff(UNIT.format("fr", ""), EN_DE, status=2)
+    rule = "The target language of the file must be de, as of the model, but it is fr."
+    assert written is None and printed == [f"error: {rule} Choose a model for it, or correct the file."]
+
+
+def test_translate_takes_the_language_of_xliff_from_a_flag(translate_xliff):
+    (summary,) = translate_xliff(UNIT.format("de", ""), (), "--target_language", "de")[1]
+    assert summary.startswith("Translated 1 of 1 ")
+    (error,) = translate_xliff(UNIT.format("fr", ""), (), "--target_language", "de", status=2)[1]
+    assert "The target language of the file must be de, as of the model, but it is fr." in error
+
+
+def test_translate_warns_if_the_language_of_the_model_is_unknown(translate_xliff):
+    warning, summary = translate_xliff(UNIT.format("fr", ""))[1]
+    assert warning.startswith("warning: The file asks for fr, ") and summary.startswith("Translated 1 of 1 ")
+    (summary,) = translate_xliff(UNIT.format("", ""))[1]  # the file names no language
+    assert summary.startswith("Translated 1 of 1 ")

@@ -11,6 +11,7 @@ from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
+from vanilla_transformer.text.languages import Direction, find_direction
 
 
 @pytest.fixture
@@ -48,6 +49,12 @@ def test_load_or_train_tokenizer_uses_the_cache(recipe, prepare, stream):
     assert trained and not again
     assert type(second) is VanillaTransformerTokenizer
     assert second.backend_tokenizer.to_str() == first.backend_tokenizer.to_str()
+
+
+def test_load_or_train_tokenizer_stores_the_direction_that_the_recipe_names(recipe, prepare):
+    assert find_direction(prepare(recipe())[0]) == Direction()
+    named = recipe(source_language="en", target_language="de")
+    assert find_direction(prepare(named)[0]) == Direction("en", "de")
 
 
 def test_load_or_train_tokenizer_caches_by_text_and_options(recipe, prepare, corpus, tmp_path, monkeypatch):

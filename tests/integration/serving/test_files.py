@@ -88,6 +88,12 @@ REFUSED = {
     "another encoding": ("a.txt", b"one\n\xff", {}, "`file` must be UTF-8, but line 2 is not"),
     "a malformed document": ("a.xml", b"<a>", {}, "(at position 0)"),
     "a long document": ("a.html", b"a" * 5001, {}, "at most 5000, got 5001"),
+    "XLIFF of another language": (
+        "a.xlf",
+        FILES["units.xlf"].replace('"de"', '"fr"').encode(),
+        {},
+        "The target language of the file must be de, as of the model, but it is fr.",
+    ),
     "another target": ("a.txt", b"a", {"target": "it"}, "must be a direction of this service: en-de."),
     "another source": ("a.txt", b"a", {"source": "it"}, "must be a direction of this service: en-de."),
 }

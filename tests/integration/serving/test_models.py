@@ -359,6 +359,20 @@ def test_a_pivot_fails_as_its_models_do():
         assert answer.status_code == 500 and "The model en-fr cannot be loaded" in answer.json()["detail"]
 
 
+def test_a_pivot_refuses_xliff_whose_sources_both_models_would_translate():
+    def translate(texts, hypotheses, **options):
+        return [[text.upper()] for text in texts]
+
+    loaded, limits = LoadedModel(translate, known=["format"]), Limits()
+    directions = [Direction("de", "en"), Direction("en", "fr")]
+    models = [ServedModel(str(each), limits, loaded=loaded, directions=[each]) for each in directions]
+    with TestClient(create_service_of(Models(models, "en"), limits)) as client:
+        answer = ask(client, "de-fr", format="xliff")
+        assert answer.status_code == 422
+        assert answer.json()["detail"] == "XLIFF needs one model from de to fr, got two."
+        assert ask(client, "de-fr", format="html").json() == {"translations": [["A"]]}
+
+
 def test_a_pivot_has_the_time_of_one_request():
     def translate(texts, hypotheses):
         time.sleep(0.7)

@@ -11,7 +11,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.serving import server
-from vanilla_transformer.text.languages import Direction, add_language_tags
+from vanilla_transformer.text.languages import Direction, add_language_tags, store_direction
 
 TEXT = "A man is sleeping."
 
@@ -116,6 +116,64 @@ def test_serve_refuses_one_model_beside_several(served, tmp_path, capsys):
     assert main(["serve", "mine", "--model", f"en-de={tmp_path}", "--port", "0"]) == 2
     error = capsys.readouterr().err
     assert "Name one MODEL or several by --model, got 'mine' and --model en-de=" in error and error.count("\n") == 1
+
+
+def xliff(target):
+    unit = "<trans-unit id='1'><source>A man.</source></trans-unit>"
+    return f"<xliff version='1.2'><file source-language='en' target-language='{target}'>{unit}</file></xliff>"
+
+
+@pytest.mark.parametrize(
+    ("trained", "flags", "named"),
+    [
+        ("", ["{folder}"], "en"),
+        ("", ["{folder}", "--direction", "en-de"], "de"),
+        ("", ["--model", "en-de={folder}"], "de"),
+        ("en-de", ["{folder}"], "de"),
+        ("en-de", ["{folder}", "--direction", "en-de_AT"], "de-AT"),
+        ("en-de", ["--model", "en-de_AT={folder}"], "de-AT"),
+        ("en-de en-fr", ["{folder}", "--target_language", "de"], "de"),
+        ("en-de fr-de", ["{folder}"], "de"),
+    ],
+)
+def test_serve_tells_documents_the_languages(trained, flags, named, served, tiny_tokenizer, tmp_path):
+    tokenizer, directions = copy.deepcopy(tiny_tokenizer), [Direction(*each.split("-")) for each in trained.split()]
+    if len(directions) > 1:
+        add_language_tags(tokenizer, directions)
+    else:
+        store_direction(tokenizer, directions)
+    save(tiny_model(vocab_size=len(tokenizer)), tokenizer, tmp_path / "model")
+    flags = [flag.format(folder=tmp_path / "model") for flag in flags]
+    assert main(["serve", *flags, "--port", "0"]) == 0
+    with TestClient(served[0], raise_server_exceptions=False) as client:
+
+        def ask(text, form):
+            return client.post("/translate", json={"text": text, "format": form})
+
+        page = ask("<html lang=en><p>A man.</p>", "html").json()["translations"][0][0]
+        assert page.startswith(f"<html lang={named}><p>")
+        other, own = ask(xliff("fr"), "xliff"), ask(xliff("de"), "xliff")
+        assert own.status_code == 200 and "</source><target " in own.json()["translations"][0][0]
+        if named == "en":
+            assert other.status_code == 200
+        else:
+            rule = f"The target language of the file must be {named.replace('-', '_')}, as of the model, but it is fr."
+            assert other.status_code == 422 and rule in other.json()["detail"]
+
+
+def test_serve_refuses_other_languages_than_the_model_was_trained_with(
+    served, tiny_tokenizer, tmp_path, capsys, caplog
+):
+    tokenizer, folder = copy.deepcopy(tiny_tokenizer), tmp_path / "model"
+    store_direction(tokenizer, [Direction("en", "de")])
+    save(tiny_model(), tokenizer, folder)
+    rule = "The target language must be de, as of the model, got fr."
+    assert main(["serve", str(folder), "--direction", "en-fr", "--port", "0"]) == 2
+    assert capsys.readouterr().err.endswith(f"\nerror: {rule}\n") and not served
+    assert main(["serve", "--model", f"en-fr={folder}", "--port", "0"]) == 0
+    with TestClient(served[0]) as client:
+        assert client.post("/translate", json={"text": TEXT}).status_code == 500
+    assert f"The model en-fr cannot be loaded: ValueError: {rule}" in caplog.text
 
 
 def test_serve_names_the_only_model(served, monkeypatch):

@@ -15,6 +15,7 @@ from vanilla_transformer.serving.features import SEARCHES, supported_options
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.serving.schema import ENTRIES
 from vanilla_transformer.serving.service import create_service, translate_with
+from vanilla_transformer.text.languages import Direction
 
 LIMITS = Limits(max_characters=2000, max_texts=4)
 
@@ -85,6 +86,13 @@ def test_service_translates_documents_like_the_command(format, client, translate
     (expected,) = translate_documents([text], format, translator)
     assert ask(client, text, format=format) == [[expected]] and expected != text
     assert ask(client, [text, text], format=format) == [[expected], [expected]]
+
+
+def test_service_keeps_the_bytes_of_a_page_and_names_its_language(translate):
+    before, after = "<!DOCTYPE html>\r\n<html lang=en><p>", "<br /><!-- A man -->\r\n<p lang='fr'>Un homme"
+    documents = DocumentTranslator(translate, direction=Direction("en", "de"))
+    (found,) = documents([f"{before}A man{after}"], "html")
+    assert found.startswith(before.replace("en", "de")) and found.endswith(after) and "A man<br" not in found
 
 
 def test_service_translates_documents_beside_texts(client):

@@ -227,7 +227,10 @@ def test_read_pairs_refuses_a_column_without_text(tmp_path):
         ({}, "needs `source` and `target`, or `file`, or `dataset`; got none of them"),
         ({"file": "a.tsv", "dataset": "x"}, "got `file` and `dataset`"),
         ({"source": "a.en"}, "together, got only a.en"),
-        ({"file": "a.csv"}, "must end with .tsv, .jsonl, .tmx, .xliff, .xlf, .parquet, .zip .*got a.csv"),
+        (
+            {"file": "a.csv"},
+            "must end with .tsv, .jsonl, .tmx, .xliff, .xlf, .sdlxliff, .mqxliff, .parquet, .zip .*got a.csv",
+        ),
         ({"file": "a.parquet.gz"}, "must end with"),
         ({"file": 3}, "`file` of a corpus must be text, got 3"),
         ({"file": "a.tsv", "weight": 0}, "`weight` of the corpus a.tsv must be a number above 0, got 0"),

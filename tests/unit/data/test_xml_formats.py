@@ -7,6 +7,8 @@ import zipfile
 import pyarrow as pa
 import pytest
 
+from vanilla_transformer.data.cleaning import CleaningReport, clean_text
+from vanilla_transformer.data.cleaning_rules import CleaningRules
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair, content_key, open_corpus, read_lines, read_pairs
 
 LANGUAGES = {"source_language": "en", "target_language": "de"}
@@ -74,9 +76,55 @@ def test_parse_tmx_decodes_as_declared(read):
 
 @pytest.mark.parametrize("text", [XLIFF, XLIFF_2])
 def test_parse_xliff_takes_the_translated_segments(read, text):
-    assert read("a.xliff", text) == PAIRS
-    swapped = read("a.xlf", text, source_language="de", target_language="en")
+    assert translated(read("a.xliff", text)) == PAIRS
+    swapped = translated(read("a.xlf", text, source_language="de", target_language="en"))
     assert swapped == [SentencePair(target, source) for source, target in PAIRS]
+
+
+STATES = """<xliff version="1.2"><file source-language="en" target-language="de" original="a"><body>
+<trans-unit id="1"><source>One</source><target state="new">One</target></trans-unit>
+<trans-unit id="2"><source>Two</source><target state="needs-translation">Alt</target></trans-unit>
+<trans-unit id="3"><source>Three</source><target>Three</target></trans-unit>
+<trans-unit id="4"><source>Four</source><target state="translated">Four</target></trans-unit>
+<trans-unit id="5"><source>Five</source><target state="needs-review-translation">Fünf</target></trans-unit>
+<trans-unit id="6" translate="no"><source>Six</source><target>Six</target></trans-unit>
+<trans-unit id="7" xmlns:m="m" m:locked="true"><source>Seven</source><target>Sieben</target></trans-unit>
+<trans-unit id="8"><source>Eight. Nine.</source><seg-source><mrk mtype="seg" mid="8">Eight.</mrk>
+<mrk mtype="seg" mid="9">Nine.</mrk></seg-source><target><mrk mtype="seg" mid="8">Acht.</mrk>
+<mrk mtype="seg" mid="9"/></target></trans-unit>
+<trans-unit id="10"><source>10</source><target>10</target></trans-unit>
+</body></file></xliff>"""
+STATES_2 = """<xliff version="2.0" srcLang="en" trgLang="de"><file id="f"><unit id="1">
+<segment state="initial"><source>One</source><target>One</target></segment>
+<segment><source>Two</source><target>Two</target></segment><ignorable><source>a</source><target>b</target></ignorable>
+<segment state="final"><source>Three</source><target>Drei</target></segment></unit></file></xliff>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            STATES,
+            [("Four", "Four"), ("Five", "Fünf"), ("Seven", "Sieben"), ("Eight.", "Acht."), ("10", "10")],
+        ),
+        (STATES_2, [("Three", "Drei")]),
+    ],
+)
+def test_parse_xliff_gives_open_segments_a_blank_target(read, text, expected):
+    pairs = read("a.xlf", text)
+    assert translated(pairs) == expected
+    assert all(pair.source and not pair.target for pair in pairs if pair not in expected)
+    assert len(pairs) == (10 if text is STATES else 3)
+
+
+def test_clean_text_counts_open_segments_of_xliff(read):
+    report, spec = CleaningReport(), CorpusSpec(file="a.xlf", **LANGUAGES)
+    kept = list(clean_text(spec, enumerate(read("a.xlf", STATES), start=1), CleaningRules(), report))
+    assert (len(kept), report.read, report.dropped) == (5, 10, {"empty": 5})
+
+
+def translated(pairs):
+    return [pair for pair in pairs if pair.source and pair.target]
 
 
 def test_parse_moses_zip_finds_the_files_by_their_languages(read):
@@ -110,7 +158,7 @@ def test_read_lines_names_a_damaged_zst_file(tmp_path, content):
         ("a.tmx", TMX.replace("Haus", "H\xe4us").encode("latin-1"), r"a\.tmx must be TMX\. .*line 5"),
         ("a.tmx.gz", gzip.compress(TMX.encode())[:-20], r"a\.tmx\.gz: the \.gz file is truncated or corrupt"),
         ("a.tmx.zst", zst(TMX.encode())[:-20], r"a\.tmx\.zst: the \.zst file is truncated or corrupt"),
-        ("a.tmx", "<tmx><body/></tmx>", "languages en and de, but it has no translation units"),
+        ("a.tmx", "<tmx><body/></tmx>", "languages en and de, but it has no translated units"),
         ("a.tmx", TMX.replace('"de"', '"it"').replace('"DE"', '"it"'), "en and de, but it has EN, en-US, fr, it"),
         ("a.tmx", TMX.replace(' xml:lang="fr"', ""), r"<tuv> of .*a\.tmx must have the attribute xml:lang.* line 6"),
         ("a.tmx", TMX.replace("<seg>Ein <hi>Haus</hi>.</seg>", ""), r"a\.tmx must have a <seg>, got none in line 5"),
@@ -128,7 +176,8 @@ def test_read_lines_names_a_damaged_zst_file(tmp_path, content):
         ),
         ("a.xlf", "", r"a\.xlf must be XLIFF\. .*no element found"),
         ("a.xlf", XLIFF[:300], r"a\.xlf must be XLIFF\. .*line 4"),
-        ("a.xlf", XLIFF.replace("target", "goal"), "languages en and de, but it has no translation units"),
+        ("a.xlf", XLIFF.replace("target", "goal"), "languages en and de, but it has no translated units"),
+        ("a.xlf", XLIFF.replace("<target>", "<target state='new'>"), "it has no translated units"),
         ("a.xlf", XLIFF.replace("de-DE", "fr"), "languages en and de, but it has en, fr"),
         ("a.zip", b"", r"a\.zip: the \.zip file is truncated or corrupt"),
         ("a.zip", ZIP[:-30], r"a\.zip: the \.zip file is truncated or corrupt"),
@@ -169,3 +218,20 @@ def test_content_key_depends_on_the_content_of_an_archive(tmp_path):
         with open_corpus(CorpusSpec(file=str(tmp_path / name), **LANGUAGES)) as corpus:
             keys.append(content_key(corpus))
     assert keys[0] == keys[1] != keys[2]
+
+
+@pytest.mark.parametrize(
+    "segment, text",
+    [
+        ('A man is sleeping<ph x="1">&lt;br/&gt;</ph>Two dogs', "A man is sleeping Two dogs"),
+        ("sleeping.<ph/><ph/>Two", "sleeping. Two"),
+        ("sleeping <ph/>Two", "sleeping Two"),
+        ("sleeping\n<ph/>Two", "sleeping Two"),
+        ("un<bpt i='1'>&lt;b&gt;</bpt>usual<ept i='1'>&lt;/b&gt;</ept>", "unusual"),
+        ("Run (<ph/>dogs<ph/>).", "Run (dogs)."),
+        ("日<ph/>本", "日本"),
+    ],
+)
+def test_read_pairs_parts_words_around_codes(read, segment, text):
+    units = f'<tmx><body><tu><tuv xml:lang="en"><seg>{segment}</seg></tuv><tuv xml:lang="de"><seg>x</seg></tuv></tu>'
+    assert read("a.tmx", f"{units}</body></tmx>") == [SentencePair(text, "x")]

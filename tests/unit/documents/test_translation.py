@@ -20,7 +20,7 @@ XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de" 
     "format, text, expected",
     [
         ("html", "<p>A <b>very <i>red</i></b> house.</p>", "<p>HOUSE. <b><i>RED</i> VERY</b> A</p>"),
-        ("html", "<p>One.<br>Two <img src='a b'> me</p>", '<p>ONE.<br> <img src="a b"> ME TWO</p>'),
+        ("html", "<p>One.<br>Two <img src='a b'> me</p>", "<p>ONE.<br> <img src='a b'> ME TWO</p>"),
         ("html", "<p>Run <code>a b</code> &amp; go</p>", "<p>RUN <code>a b</code> GO &amp;</p>"),
         ("html", "<script>a < b</script><pre>x y</pre>", "<script>a < b</script><pre>x y</pre>"),
         ("html", "<td>a b</td>", "<td>B A</td>"),
@@ -30,16 +30,16 @@ XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de" 
         (
             "xml",
             "<d><p>a <b>b</b></p><q translate='no'>n o</q></d>",
-            '<d><p><b>B</b> A</p><q translate="no">n o</q></d>',
+            "<d><p><b>B</b> A</p><q translate='no'>n o</q></d>",
         ),
         ("markdown", "# A *b*\n\n- c `d e`\n  f\n", "# *B* A\n\n- C `d e` F\n"),
-        ("html", "<p><b>&nbsp;<br></b><b> a </b></p>", "<p><b><br></b>\u00a0 <b>A</b> </p>"),
+        ("html", "<p><b>&nbsp;<br></b><b> a </b></p>", "<p><b><br></b>&nbsp; <b>A</b> </p>"),
         ("markdown", "   <u> `a * b` </u>\nd", "   <u>`a * b`</u> D"),
         ("markdown", "---\na: b\n---\n| a b | **c** |\n|--|--|\n", "---\na: b\n---\n| B A | **C** |\n|--|--|\n"),
         (
             "srt",
             "1\n00:00:01,000 --> 00:00:02,000\n- A <i>b</i>\n",
-            "1\n00:00:01,000 --> 00:00:02,000\n- <i>B</i> A\n\n",
+            "1\n00:00:01,000 --> 00:00:02,000\n- <i>B</i> A\n",
         ),
     ],
 )
@@ -70,9 +70,9 @@ def test_translate_document_writes_targets_of_open_xliff_segments():
 @pytest.mark.parametrize(
     "format, text, expected",
     [
-        ("html", "<p>Click <img src='i'> here.</p>", '<p>CLICK <img src="i"> HERE.</p>'),
-        ("html", "<p>Click <b><img src='i'></b> <i>on it</i></p>", '<p>CLICK <b><img src="i"></b> <i>ON IT</i></p>'),
-        ("html", "<p>At <img src='i'> <img src='j'></p>", '<p>AT <img src="i"> <img src="j"></p>'),
+        ("html", "<p>Click <img src='i'> here.</p>", "<p>CLICK <img src='i'> HERE.</p>"),
+        ("html", "<p>Click <b><img src='i'></b> <i>on it</i></p>", "<p>CLICK <b><img src='i'></b> <i>ON IT</i></p>"),
+        ("html", "<p>At <img src='i'> <img src='j'></p>", "<p>AT <img src='i'> <img src='j'></p>"),
         ("xml", "<p>See <x/> (<y/> below) <z/>.</p>", "<p>SEE <x/> (<y/> BELOW) <z/>.</p>"),
         ("xml", "<p><x/> <y/> of <z/> done</p>", "<p><x/> <y/> OF <z/> DONE</p>"),
         ("xml", '<p xml:space="preserve">Go <x/> on</p>', '<p xml:space="preserve">GO <x/> ON</p>'),
@@ -82,12 +82,12 @@ def test_translate_document_writes_targets_of_open_xliff_segments():
         (
             "srt",
             "1\n00:00:01,000 --> 00:00:02,000\nA {\\an8} b\n",
-            "1\n00:00:01,000 --> 00:00:02,000\nA {\\an8} B\n\n",
+            "1\n00:00:01,000 --> 00:00:02,000\nA {\\an8} B\n",
         ),
         (
             "srt",
             "1\n00:00:01,000 --> 00:00:02,000\nA <b> b <i>c\n",
-            "1\n00:00:01,000 --> 00:00:02,000\nA <b> B <i>C\n\n",
+            "1\n00:00:01,000 --> 00:00:02,000\nA <b> B <i>C\n",
         ),
     ],
 )

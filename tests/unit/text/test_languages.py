@@ -14,8 +14,11 @@ from vanilla_transformer.text.languages import (
     add_language_tags,
     base_language,
     find_code,
+    find_direction,
     find_languages,
+    is_same_language,
     set_languages,
+    store_direction,
 )
 
 PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
@@ -168,3 +171,62 @@ def test_set_languages_takes_codes_of_any_spelling(tiny_model):
 )
 def test_base_language_has_no_script_or_region(code, base):
     assert base_language(code) == base
+
+
+def test_store_direction_survives_saving_and_gives_way_to_another_or_none(tiny_tokenizer, tmp_path):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    assert find_direction(tokenizer) == Direction()
+    store_direction(tokenizer, PAIRS[:1] * 2)
+    tokenizer.save_pretrained(tmp_path)
+    assert find_direction(AutoTokenizer.from_pretrained(tmp_path)) == Direction("en", "de")
+    tagged = copy.deepcopy(tokenizer)
+    add_language_tags(tagged, PAIRS[2:])
+    assert find_languages(tagged).directions == PAIRS[2:]  # the former one has no tag
+    for unknown in ([Direction("en", None)], PAIRS, [*PAIRS[:1], Direction()]):
+        store_direction(tokenizer, PAIRS[:1])
+        store_direction(tokenizer, unknown)
+        assert find_direction(tokenizer) == Direction()
+
+
+def test_find_direction_asks_the_tokens_of_languages_and_the_tokenizer(tagged, tiny_tokenizer):
+    assert find_direction(tagged, "en", "fr") == Direction("en", "fr")
+    assert find_direction(build_nllb_tokenizer(), "eng_Latn", "deu_Latn") == Direction("eng_Latn", "deu_Latn")
+    for source, target in (("source_lang", "target_lang"), ("src_lang", "tgt_lang")):
+        tokenizer = copy.deepcopy(tiny_tokenizer)
+        setattr(tokenizer, source, "en")
+        setattr(tokenizer, target, "de")
+        assert find_direction(tokenizer) == Direction("en", "de")
+
+
+def test_find_direction_takes_variants_of_the_languages_of_a_model_and_refuses_others(tiny_tokenizer):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    assert find_direction(tokenizer, "en", "fr") == Direction("en", "fr")
+    store_direction(tokenizer, PAIRS[:1])
+    assert find_direction(tokenizer, "en_GB") == Direction("en_GB", "de")
+    assert find_direction(tokenizer, target="deu_Latn") == Direction("en", "deu_Latn")
+    with pytest.raises(ValueError, match="The target language must be de, as of the model, got fr."):
+        find_direction(tokenizer, "en", "fr")
+
+
+def test_languages_complete_a_direction_as_far_as_they_can(tagged):
+    assert find_languages(tagged).complete("en") == Direction("en", None)
+    assert find_languages(build_nllb_tokenizer()).complete(target="fra_Latn") == Direction("eng_Latn", "fra_Latn")
+
+
+@pytest.mark.parametrize(
+    ("code", "other", "is_same"),
+    [
+        ("de", "de-AT", True),
+        ("de_DE", "de-AT", True),
+        ("deu_Latn", "de", True),
+        ("zho_Hans", "zh-TW", True),
+        ("iw", "he", True),
+        ("no", "nb-NO", True),
+        ("nn", "nb", False),
+        ("de", "fr", False),
+        ("de", "del", False),
+        ("dik_Latn", "de", False),
+    ],
+)
+def test_is_same_language_leaves_regions_and_scripts_aside(code, other, is_same):
+    assert is_same_language(code, other) is is_same_language(other, code) is is_same

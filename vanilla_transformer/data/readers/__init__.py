@@ -25,6 +25,8 @@ _PARSERS: dict[str, Callable[[OpenCorpus], Iterator[SentencePair]]] = {
     ".tmx": parse_tmx,
     ".xliff": parse_xliff,
     ".xlf": parse_xliff,
+    ".sdlxliff": parse_xliff,
+    ".mqxliff": parse_xliff,
     ".parquet": parse_parquet,
     ".zip": parse_moses_zip,
 }

@@ -8,7 +8,7 @@ from vanilla_transformer.text.languages import Direction
 
 from .text_files import COMPRESSIONS
 
-FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".parquet", ".zip")
+FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
 _LIBRARIES = ("opus:", "mtdata:")
 _NO_TEXT = {"weight", "reverse"}
@@ -29,8 +29,8 @@ class CorpusSpec:
     Args:
         source, target (`str`): Text files with one sentence per line; `.gz`, `.xz` and `.zst` files are decompressed.
         file (`str`):
-            A `.tsv` (source TAB target, no header), `.jsonl`, `.tmx`, `.xliff` or `.xlf` file, also compressed; a
-            `.parquet` file; or a `.zip` file of OPUS with a text file for each language.
+            A `.tsv` (source TAB target, no header), `.jsonl`, `.tmx`, `.xliff`, `.xlf`, `.sdlxliff` or `.mqxliff`
+            file, also compressed; a `.parquet` file; or a `.zip` file of OPUS with a text file for each language.
         dataset (`str`):
             A folder written by `datasets.Dataset.save_to_disk`, or a name for `datasets.load_dataset`, optionally
             followed by a colon and a configuration, as in `"wmt14:de-en"`. Or a corpus that opustools or mtdata
@@ -74,7 +74,7 @@ class CorpusSpec:
         if self.file is not None and self.format not in FILE_FORMATS:
             raise ValueError(
                 f"The name of a `file` must end with {', '.join(FILE_FORMATS)} (.gz, .xz or .zst may follow the first "
-                f"five), got {self.file}."
+                f"seven), got {self.file}."
             )
         if self.is_downloaded and self.split != "train":
             raise ValueError(

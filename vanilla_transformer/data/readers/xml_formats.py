@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vanilla_transformer.text.languages import is_of_language
+from vanilla_transformer.text.protection import are_two_words
+from vanilla_transformer.text.xliff import CODES, PLACEHOLDERS, UNITS, Status, read_segments
 from vanilla_transformer.text.xml_tree import LANG, iterate_elements, local_name
 
 from .corpora import OpenCorpus
@@ -57,23 +59,26 @@ _SOURCE_CODES, _TARGET_CODES = ("source-language", "srcLang"), ("target-language
 
 def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """
-    Parse the segments that have a target. A file from the target to the source language is reversed.
+    Parse the segments. One that has no translation, by its state or because it copies the source, has a blank target.
+
+    A file from the target to the source language is reversed.
 
     Raises:
-        ValueError: the languages are not given or not in the file, or it has no such segment.
+        ValueError: the languages are not given or not in the file, or no segment has a translation.
     """
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     codes, found = set[str](), False
-    for unit in iterate_units(corpus, ["trans-unit", "segment"], "XLIFF"):
-        sides = [next((child for child in unit if local_name(child) == side), None) for side in ("source", "target")]
-        if None in sides:
-            continue
+    for unit in iterate_units(corpus, UNITS, "XLIFF"):
         ends = [_inherited(unit, attributes) for attributes in (_SOURCE_CODES, _TARGET_CODES)]
-        codes.update(code for code in ends if code)
         order = next((order for order in (1, -1) if _matches(ends[::order], languages)), None)
-        if order is not None:
-            found = True
-            yield SentencePair(*(segment_text(side, name) for side in sides[::order]))
+        for segment in read_segments(unit):
+            is_translated = segment.status is Status.DONE and segment.target is not None
+            codes.update(code for code in ends if code and is_translated)
+            if order is not None:
+                found |= is_translated
+                sides = segment.source, segment.target if is_translated else None
+                texts = ["" if side is None else segment_text(side, name) for side in sides]
+                yield SentencePair(*texts[::order])
     if not found:
         raise nothing_found_error(corpus, "XLIFF", codes)
 
@@ -88,8 +93,7 @@ def _matches(codes: list[str], languages: tuple[str, str]) -> bool:
     return all(is_of_language(code, language) for code, language in zip(codes, languages, strict=True))
 
 
-# Elements that hold code of the original document instead of text.
-_CODES = {"bpt", "bx", "cp", "ec", "ept", "ex", "it", "ph", "sc", "sub", "ut", "x"}
+_PARTING = re.compile("\0+")  # which XML cannot contain
 _LINE_BREAK = re.compile(r"\s*[\n\r\t]\s*")
 
 
@@ -118,16 +122,23 @@ def segment_text(segment: Any, name: str) -> str:
     Raises:
         ValueError: it has an entity, which is not expanded; the message gives the `name` of the file and the line.
     """
-    return _LINE_BREAK.sub(" ", "".join(_pieces(segment, name))).strip()
+    return _PARTING.sub(_part, _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))).strip()
+
+
+def _part(mark: re.Match) -> str:
+    """Return a space for marks between words, which would be one word without them."""
+    return " " if are_two_words(mark.string[: mark.start()][-1:], mark.string[mark.end() :][:1]) else ""
 
 
 def _pieces(element: Any, name: str) -> Iterator[str]:
-    if element.text and local_name(element) not in _CODES:
+    if element.text and local_name(element) not in CODES:
         yield element.text
     for child in element:
         if local_name(child):
-            if local_name(child) not in _CODES:
+            if local_name(child) not in CODES:
                 yield from _pieces(child, name)
+            elif local_name(child) in PLACEHOLDERS:
+                yield "\0"
         elif (child.text or "").startswith("&"):
             rule = f"Line {element.sourceline} of {name} must have text instead of the entity {child.text}"
             raise ValueError(f"{rule}, which is not read. Replace it.")
@@ -137,7 +148,7 @@ def _pieces(element: Any, name: str) -> Iterator[str]:
 def nothing_found_error(corpus: OpenCorpus, form: str, codes: set[str]) -> ValueError:
     """Return the error for a file without a pair in the languages of the corpus."""
     spec = corpus.spec
-    found = f"has {', '.join(sorted(codes))}" if codes else "has no translation units"
+    found = f"has {', '.join(sorted(codes))}" if codes else "has no translated units"
     return ValueError(
         f"{corpus.files[0].name} must be {form} with pairs in the languages {spec.source_language} and "
         f"{spec.target_language}, but it {found}."

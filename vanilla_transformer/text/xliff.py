@@ -1,0 +1,140 @@
+"""
+The segments of XLIFF 1.2 and 2, and which of them are open.
+
+The work of translators, reviewers and translation memories is in `state` of both versions, in `approved` of 1.2, and
+in `conf` of Trados Studio.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, NamedTuple
+
+from .xml_tree import local_name, translate_value
+
+# Elements that hold code of the original document instead of text, in TMX and in XLIFF.
+CODES = {"bpt", "bx", "cp", "ec", "em", "ept", "ex", "it", "ph", "sc", "sm", "sub", "ut", "x"}
+PLACEHOLDERS = {"ph", "x"}  # of these, codes that are no pair, such as line breaks and pictures
+UNITS = ("trans-unit", "segment")  # of 1.2 and 2
+_UNTRANSLATED = {"new", "needs-translation", "initial"}
+_DONE = {"translated", "signed-off", "final", "reviewed"}
+_REVIEWED_NEXT = {"needs-review-adaptation", "needs-review-l10n", "needs-review-translation"}
+_STATES_OF_TRADOS = {"Translated": "translated", "ApprovedTranslation": "signed-off", "ApprovedSignOff": "final"}
+_LOCKED = {"locked", "true", "yes"}
+
+
+class Status(Enum):
+    """Whether a segment is open, has a translation, or is not to be translated."""
+
+    OPEN = "open"
+    DONE = "done"
+    FIXED = "fixed"
+
+
+class XliffSegment(NamedTuple):
+    """
+    A segment of a unit.
+
+    Args:
+        source: `<source>`, or a segment in `<seg-source>`.
+        target: `<target>`, or the segment in it; None if there is none.
+        status: Whether it is open.
+    """
+
+    source: Any
+    target: Any
+    status: Status
+
+
+def read_segments(unit: Any) -> list[XliffSegment]:
+    """Return the segments of a `<trans-unit>` of XLIFF 1.2, or the one of a `<segment>` of XLIFF 2."""
+    source, target = find_child(unit, "source"), find_child(unit, "target")
+    if source is None:
+        return []
+    is_fixed = not _is_translatable(unit)
+    whole = XliffSegment(source, target, Status.FIXED if is_fixed else _status(unit, source, target))
+    sources, targets = (_marks(find_child(unit, name)) for name in ("seg-source", "target"))
+    if not sources or (whole.status is Status.DONE and not targets):
+        return [whole]
+    segments = []
+    for mid, mark in sources.items():
+        own, definition = targets.get(mid), find_definition(unit, mid)
+        status = _status(unit, mark, own, definition)
+        segments.append(XliffSegment(mark, own, Status.FIXED if is_fixed else status))
+    return segments
+
+
+def find_child(element: Any, name: str) -> Any:
+    """Return the first child of a local name, or None."""
+    return next((child for child in element if local_name(child) == name), None)
+
+
+def find_definition(unit: Any, mid: str) -> Any:
+    """Return the entry of a segment in `<sdl:seg-defs>`, which Trados Studio writes, or None."""
+    definitions = find_child(unit, "seg-defs")
+    return None if definitions is None else next((each for each in definitions if each.get("id") == mid), None)
+
+
+def _is_translatable(element: Any) -> bool:
+    """Return what the nearest attribute `translate` of an element or its ancestors says; without one, True."""
+    values = map(translate_value, (element, *element.iterancestors()))
+    return next(filter(None, values), "yes") != "no"
+
+
+def _visible_text(element: Any) -> str:
+    """Return the text of an element without codes, comments and entities, with single spaces."""
+    return " ".join("".join(_texts(element)).split())
+
+
+def _texts(element: Any) -> Iterator[str]:
+    if local_name(element) and local_name(element) not in CODES:
+        yield element.text or ""
+        for child in element:
+            yield from _texts(child)
+            yield child.tail or ""
+
+
+def _marks(element: Any) -> dict[str, Any]:
+    """Return the outermost segments of a `<seg-source>` or `<target>` by their `mid`."""
+    marks = dict[str, Any]()
+    for child in () if element is None else element:
+        if local_name(child) == "mrk" and child.get("mtype") == "seg":
+            marks[child.get("mid", "")] = child
+        else:
+            marks |= _marks(child)
+    return marks
+
+
+def _is_locked(element: Any) -> bool:
+    """Return whether a tool has locked a unit or a segment, as `mq:locked`, `m:locked` and `locked` of Trados say."""
+    attributes = {} if element is None else element.attrib
+    return any(name.rpartition("}")[2] == "locked" and value in _LOCKED for name, value in attributes.items())
+
+
+def _status(unit: Any, source: Any, target: Any, definition: Any = None) -> Status:
+    """Return the status of a segment that may be translated; a locked one is not open."""
+    is_open = _is_open(unit, source, target, definition)
+    if is_open and (_is_locked(unit) or _is_locked(definition)):
+        return Status.FIXED
+    return Status.OPEN if is_open else Status.DONE
+
+
+def _is_open(unit: Any, source: Any, target: Any, definition: Any) -> bool:
+    of_unit = find_child(unit, "target")
+    if of_unit is None:
+        return True
+    state = of_unit.get("state") or unit.get("state")
+    if definition is not None:
+        state = _STATES_OF_TRADOS.get(definition.get("conf", ""), state)
+    text, original = ("" if each is None else _visible_text(each) for each in (target, source))
+    if target is None or not (text or (len(target) and not original)):
+        return state not in _DONE
+    if state in _DONE | _REVIEWED_NEXT or unit.get("approved") == "yes":
+        return False
+    if text == original and any(map(str.isalpha, text)):
+        return True
+    qualifier = of_unit.get("state-qualifier", "rejected")  # otherwise it names where a suggestion is from
+    return state in _UNTRANSLATED and qualifier.startswith("rejected")
+
+
+__all__ = ["CODES", "PLACEHOLDERS", "UNITS", "Status", "XliffSegment", "find_child", "find_definition"]
+__all__ += ["read_segments"]

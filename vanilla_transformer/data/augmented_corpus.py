@@ -33,8 +33,9 @@ logger = logging.getLogger(__name__)
 _FORMAT = 2  # of the cached lexicon; another number invalidates all older entries
 _LEXICON_PAIRS = 50_000  # at the start of the training text
 _LEXICON_FILE = "lexicon.json"
-_SAMPLE = 1_000  # sources, whose scripts decide which perturbations fit
-_USED_SHARE = 0.05  # of the letters of the sample, from which on it uses a script
+_SAMPLE = 1_000  # sources, whose scripts are compared with the scripts for which perturbations are meant
+_MANY = 0.1  # of the sample
+_USED_SHARE = 0.05  # of the letters of text, from which on it uses a script
 _ALIGNED_WORDS = "aligned_words"  # beside the columns of a changed text
 
 
@@ -132,7 +133,7 @@ def find_augmentations(
     """
     Return the functions of a recipe's augmentations with their shares, in the same order.
 
-    A perturbation that suits none of a sample of the sources is left out, with a warning.
+    A perturbation that is not meant for the scripts of many sources skips them, with a warning.
 
     Args:
         texts, key: The training text and its hash; the lexicon of inline terms is fitted to it.
@@ -146,25 +147,24 @@ def find_augmentations(
     functions |= {name: partial(perturb_pair, name=name) for name in PERTURBATIONS}
     if "inline_terms" in augmentations:
         functions["inline_terms"] = _create_inline_terms(texts, key, cache_dir)
-    for name in _find_unsuited(augmentations, texts, tags):
-        del functions[name]
+    _warn_of_skipped(augmentations, texts, tags)
     if tags:
         functions = {name: partial(_augment_after_tag, augment=each, tags=tags) for name, each in functions.items()}
-    return {functions[name]: share for name, share in augmentations.items() if name in functions}
+    return {functions[name]: share for name, share in augmentations.items()}
 
 
-def _find_unsuited(augmentations: Mapping[str, float], texts: datasets.Dataset, tags: Sequence[str]) -> list[str]:
-    """Return the perturbations that are meant for no script of the sources, and warn of each."""
-    places = range(0, len(texts), -(-len(texts) // _SAMPLE) or 1)
+def _warn_of_skipped(augmentations: Mapping[str, float], texts: datasets.Dataset, tags: Sequence[str]) -> None:
+    """Warn of each perturbation that is not meant for the scripts of many sources, by a sample of them."""
+    places = range(0, len(texts), max(1, len(texts) // _SAMPLE))
     sample = [text.removeprefix(_tag_of(text, tags)) for text in texts.select(places)["source"]]
-    needs = {name: PERTURBATIONS[name].needs for name in augmentations if name in PERTURBATIONS}
-    unsuited = [name for name in needs if not any(map(PERTURBATIONS[name].suits, sample))]
-    for name in unsuited:
-        scripts = ", ".join(find_scripts(sample, _USED_SHARE))
-        logger.warning(
-            "`%s` of `augment` is left out: it needs %s, and the sources are in %s.", name, needs[name], scripts
-        )
-    return unsuited
+    for name in [name for name in augmentations if name in PERTURBATIONS]:
+        skipped = [text for text in sample if not PERTURBATIONS[name].suits(text)]
+        if len(skipped) > _MANY * len(sample):
+            scripts = ", ".join(find_scripts(skipped, _USED_SHARE))
+            reason = f"it needs {PERTURBATIONS[name].needs}, and they are in {scripts}"
+            logger.warning(
+                "`%s` of `augment` skips %.0f %% of the sources: %s.", name, 100 * len(skipped) / len(sample), reason
+            )
 
 
 def _tag_of(source: str, tags: Sequence[str]) -> str:

@@ -115,18 +115,20 @@ def test_perturbations_leave_both_sides_if_the_source_has_no_capitals():
 
 
 @pytest.mark.parametrize("tags", [[], ["<BT>"]])
-def test_find_augmentations_leaves_out_what_suits_no_source(tags, tmp_path, caplog):
-    columns = {"source": [" ".join([*tags, pair.source]) for pair in HINDI], "target": [pair.target for pair in HINDI]}
+def test_find_augmentations_warns_of_skipped_sources(tags, tmp_path, caplog):
+    pairs = [*HINDI, SentencePair("OK", "OK")]
+    sources = [" ".join([*tags, pair.source]) for pair in pairs]
+    texts = datasets.Dataset.from_dict({"source": sources, "target": [pair.target for pair in pairs]})
     shares = {"upper_case": 0.1, "typos": 0.2, "noise_pairs": 0.3}
     with caplog.at_level(logging.WARNING):
-        found = find_augmentations(shares, datasets.Dataset.from_dict(columns), "key", tmp_path, tags)
-    assert list(found.values()) == [0.2, 0.3]
-    assert caplog.messages == [
-        "`upper_case` of `augment` is left out: it needs capitals, and the sources are in DEVANAGARI."
-    ]
+        upper_case, *_ = found = find_augmentations(shares, texts, "key", tmp_path, tags)
+    reason = "it needs capitals, and they are in DEVANAGARI"
+    assert caplog.messages == [f"`upper_case` of `augment` skips 97 % of the sources: {reason}."]
+    assert [*found.values()] == [0.1, 0.2, 0.3]
+    assert upper_case(pairs[0]._replace(source=sources[0]), Random(0)) == (sources[0], pairs[0].target)
     caplog.clear()
-    swapped = datasets.Dataset.from_dict({"source": columns["target"], "target": columns["source"]})
-    assert list(find_augmentations(shares, swapped, "key", tmp_path).values()) == [0.1, 0.2, 0.3]
+    english = datasets.Dataset.from_dict({"source": [pair.target for pair in pairs], "target": sources})
+    find_augmentations(shares, english, "key", tmp_path)
     assert not caplog.messages
 
 

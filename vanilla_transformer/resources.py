@@ -90,3 +90,19 @@ METRIC_LABELS = {
     "paper_bleu": "paper's BLEU",
     "tokenized_bleu": "tokenized BLEU",
 }
+
+# The formats of files by the endings of their names.
+DOCUMENT_ENDINGS = {
+    ".txt": "text",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "xml",
+    ".xml": "xml",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".srt": "srt",
+    ".xlf": "xliff",
+    ".xliff": "xliff",
+    ".sdlxliff": "xliff",
+    ".mqxliff": "xliff",
+}

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vanilla_transformer.resources import DOCUMENT_ENDINGS
+
 from .flags import (
     DEFAULT_LANGUAGE,
     MODEL,
@@ -58,8 +60,11 @@ class DocumentArguments(LanguageArguments):
     """Flags of documents and their sentences."""
 
     format: str = field(
-        default="text",
-        metadata={"help": "text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept."},
+        default="",
+        metadata={
+            "help": "text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept. By default the "
+            "ending of --input decides."
+        },
     )
     sentence_splitter: str = field(
         default="abbreviations",
@@ -190,6 +195,7 @@ def translate_command(arguments: Sequence[str]) -> None:
     if not words:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words
+    options.format = options.format or _find_format(options.input, options.quiet)
     decoding = _decoding(options)
     _check_translate(options, sentences)
     if options.quiet:
@@ -218,6 +224,14 @@ def translate_command(arguments: Sequence[str]) -> None:
             print_until_reader_ends(_texts(translate, source, options, settings))
 
 
+def _find_format(name: str | None, quiet: bool) -> str:
+    """Return the format of a file by the ending of its name, and say so if it is a document."""
+    found = DOCUMENT_ENDINGS.get(Path(name).suffix.lower(), "text") if name else "text"
+    if found != "text" and not quiet:
+        print(f"{name} is translated as {found}; --format text translates its lines.", file=sys.stderr)
+    return found
+
+
 def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> None:
     """Check the flags that no library call checks before work begins."""
     if options.batch_size < 1:
@@ -229,6 +243,11 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
     if sentences and (options.input is not None or options.format != "text"):
         hint = "`--input` and `--format` are for files and standard input."
         raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
+    for each in sentences:
+        if Path(each).suffix and os.path.isfile(each):
+            raise ValueError(
+                f"Sentences must be text, got the name of a file, {each}. Translate it by --input {each}."
+            )
     several = max(options.num_return_sequences or 1, options.n_best or 1) > 1
     several = several or options.samples or options.seed is not None
     if options.alternatives is not None and options.n_best is not None:

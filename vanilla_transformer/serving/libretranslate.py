@@ -14,27 +14,13 @@ import regex
 from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 
 from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.text.languages import Direction, find_code
 
 from .language_detection import Detected, DetectLanguages, choose_language, language_name
 from .limits import Limits, Refusal
 from .schema import FORM
 
-# The formats of files by the endings of their names.
-ENDINGS = {
-    ".txt": "text",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "xml",
-    ".xml": "xml",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".srt": "srt",
-    ".xlf": "xliff",
-    ".xliff": "xliff",
-    ".sdlxliff": "xliff",
-    ".mqxliff": "xliff",
-}
 _LONGEST_NAME = 100  # characters
 _TOKEN_BYTES = 24
 
@@ -109,9 +95,9 @@ def find_format(name: str) -> str:
         Refusal: 422; the ending of its name is no known one.
     """
     ending = PurePosixPath(name).suffix.lower()
-    if ending not in ENDINGS:
-        raise Refusal(422, f"The name of the file must end with one of {', '.join(ENDINGS)}.")
-    return ENDINGS[ending]
+    if ending not in DOCUMENT_ENDINGS:
+        raise Refusal(422, f"The name of the file must end with one of {', '.join(DOCUMENT_ENDINGS)}.")
+    return DOCUMENT_ENDINGS[ending]
 
 
 def name_translation(name: str, language: str) -> str:

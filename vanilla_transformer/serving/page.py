@@ -8,12 +8,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from vanilla_transformer.resources import fill_page, hash_content, read_part
+from vanilla_transformer.resources import DOCUMENT_ENDINGS, fill_page, hash_content, read_part
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WARNINGS
 
 from .language_detection import language_name
-from .libretranslate import ENDINGS
 from .models import Models
 
 _NUM_HYPOTHESES = 4
@@ -64,7 +63,7 @@ def _settings(service: FastAPI, directions: Sequence[Direction], default: Mappin
         "returned": _RETURNED,
         "warnings": WARNINGS,
         "num_hypotheses": min(_NUM_HYPOTHESES, limits.max_hypotheses),
-        "endings": ENDINGS if loaded is None or "format" in loaded.known else {},
+        "endings": DOCUMENT_ENDINGS if loaded is None or "format" in loaded.known else {},
         "needs_key": bool(service.state.api_keys),
         "default": dict(default),
         "limits": {name: getattr(limits, name) for name in _SHOWN_LIMITS},

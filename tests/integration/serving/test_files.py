@@ -9,8 +9,9 @@ from fastapi.testclient import TestClient
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.documents import DocumentTranslator, parse_document
+from vanilla_transformer.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.serving.features import known_options
-from vanilla_transformer.serving.libretranslate import ENDINGS, TranslatedFiles, name_translation
+from vanilla_transformer.serving.libretranslate import TranslatedFiles, name_translation
 from vanilla_transformer.serving.limits import Limits, Refusal
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
@@ -65,7 +66,7 @@ def download(client, answer):
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_translated_as_its_text_is(name, client):
     text, ending = FILES[name], name[name.index(".") :].lower()
-    body = {"q": text, **LANGUAGES, "format": ENDINGS[ending]}
+    body = {"q": text, **LANGUAGES, "format": DOCUMENT_ENDINGS[ending]}
     expected = client.post("/translate", json=body).json()["translatedText"]
     found = download(client, send(client, name, text.encode()))
     assert found.content.decode() == expected != text

@@ -62,8 +62,8 @@ class DocumentArguments(LanguageArguments):
     format: str = field(
         default="",
         metadata={
-            "help": "text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept. By default the "
-            "ending of --input decides."
+            "help": "text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept. By default "
+            "the ending of --input decides."
         },
     )
     sentence_splitter: str = field(
@@ -82,6 +82,7 @@ def translate_document_file(
     files: tuple[str | None, str | None],
     settings: Mapping[str, Any],
     quiet: bool = False,
+    note: str = "",
 ) -> None:
     """
     Translate a document and write it.
@@ -90,6 +91,7 @@ def translate_document_file(
         files: Where it is read and written; None for standard input and output.
         settings: Keyword arguments of the pipeline.
         quiet: Whether no warning and no summary is printed.
+        note: A line to print once the document is read.
 
     Raises:
         ValueError: The format or the splitter is unknown, or the document is malformed or of another language.
@@ -103,6 +105,8 @@ def translate_document_file(
     splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
     text = read_document(source)
     parse_document(text, options.format)  # names mistakes before a model is loaded
+    if note:
+        print(note, file=sys.stderr)
     with open_model(model, loading, settings.get("num_beams")) as pipeline:
         settings = dict(settings) | language_settings(pipeline.tokenizer, options)
         direction = find_direction(pipeline.tokenizer, options.source_language, options.target_language)
@@ -195,7 +199,8 @@ def translate_command(arguments: Sequence[str]) -> None:
     if not words:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words
-    options.format = options.format or _find_format(options.input, options.quiet)
+    is_silent = bool(options.format) or options.quiet
+    options.format = options.format or DOCUMENT_ENDINGS.get(Path(options.input or "").suffix.lower(), "text")
     decoding = _decoding(options)
     _check_translate(options, sentences)
     if options.quiet:
@@ -203,7 +208,8 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.format != "text":
         settings = decoding | {"batch_size": options.batch_size, "protect": options.protect}
         files = options.input, options.output
-        translate_document_file(model, options, options, files, settings, options.quiet)
+        note = f"{options.input} is translated as {options.format}; --format text translates its lines."
+        translate_document_file(model, options, options, files, settings, options.quiet, "" if is_silent else note)
         return
     is_typed = not sentences and options.input is None and options.output is None and is_interactive()
     source = None if is_typed else _source(sentences, options)
@@ -224,14 +230,6 @@ def translate_command(arguments: Sequence[str]) -> None:
             print_until_reader_ends(_texts(translate, source, options, settings))
 
 
-def _find_format(name: str | None, quiet: bool) -> str:
-    """Return the format of a file by the ending of its name, and say so if it is a document."""
-    found = DOCUMENT_ENDINGS.get(Path(name).suffix.lower(), "text") if name else "text"
-    if found != "text" and not quiet:
-        print(f"{name} is translated as {found}; --format text translates its lines.", file=sys.stderr)
-    return found
-
-
 def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> None:
     """Check the flags that no library call checks before work begins."""
     if options.batch_size < 1:
@@ -245,9 +243,7 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
         raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
     for each in sentences:
         if Path(each).suffix and os.path.isfile(each):
-            raise ValueError(
-                f"Sentences must be text, got the name of a file, {each}. Translate it by --input {each}."
-            )
+            raise ValueError(f"Sentences must be text, got the name of a file. Give it by --input {each}.")
     several = max(options.num_return_sequences or 1, options.n_best or 1) > 1
     several = several or options.samples or options.seed is not None
     if options.alternatives is not None and options.n_best is not None:

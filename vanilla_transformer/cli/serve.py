@@ -1,6 +1,7 @@
 """Serve one model or several over HTTP."""
 
 import ipaddress
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,7 @@ _MAIN = [
     "port",
     "precision",
     "api_key_file",
+    "cors",
     "page",
     "metrics",
     "source_language",
@@ -49,6 +51,8 @@ _MAIN = [
     "max_characters",
     "request_seconds",
 ]
+# A browser leaves out the usual port.
+_ORIGIN = re.compile(r"(?!https://.*:443$|http://.*:80$)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 
 
 @dataclass
@@ -88,6 +92,13 @@ class ServeArguments(FurtherModelArguments, Limits):
         default=None,
         metadata={"help": "File with API keys, one per line; requests need one: `Authorization: Bearer KEY`."},
     )
+    cors: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Origins whose pages may use the service in a browser, such as https://example.org; '*' for all "
+            "(default: only the service's own page)."
+        },
+    )
     page: bool = field(default=True, metadata={"help": "Serve a web page at / to try the models."})
     metrics: bool = field(default=False, metadata={"help": "Export metrics for Prometheus at /metrics."})
     source_language: str | None = field(
@@ -115,6 +126,7 @@ def serve_command(arguments: Sequence[str]) -> None:
     words, options = parse(ServeArguments, arguments, "serve MODEL [--flags]", MODEL, _MAIN)
     folders = parse_models(words, options)
     name = None if folders else require_one_model(words)
+    check_origins(options.cors or [])
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
         from vanilla_transformer.serving.language_detection import find_detector
@@ -131,6 +143,7 @@ def serve_command(arguments: Sequence[str]) -> None:
         docs=options.docs,
         check_document=parse_document,
         detect=find_detector(),
+        cors=options.cors or [],
     )
     with bind(options.host, options.port) as listener:
         limit_onednn_cache()
@@ -141,6 +154,18 @@ def serve_command(arguments: Sequence[str]) -> None:
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         print(f"Serving {name or ', '.join(map(str, folders))} at {address} (Ctrl-C stops it).", flush=True)
         run_server(service, listener, options)
+
+
+def check_origins(origins: Sequence[str]) -> None:
+    """Check that browsers spell origins so.
+
+    Raises:
+        ValueError: One is no origin.
+    """
+    for origin in origins:
+        if origin != "*" and _ORIGIN.fullmatch(origin) is None:
+            rule = "a scheme and a host in lower case, and a port unless it is the usual one, without a path"
+            raise ValueError(f"`cors` must be origins such as https://example.org: {rule}; or '*'. Got {origin!r}.")
 
 
 def parse_models(words: Sequence[str], options: ServeArguments) -> dict[Direction, str]:

@@ -1,17 +1,79 @@
-"""Names of languages, and the language of a text."""
+"""Names and codes of languages, and the language of a text."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from babel import parse_locale
+from babel.core import get_global
 
 from vanilla_transformer.data.cleaning_rules import language_code, rank_languages
 from vanilla_transformer.text.languages import find_locale
+
+_LONGEST_CODE = 35  # characters, as in RFC 5646
 
 
 def language_name(code: str) -> str:
     """Return the name of a language in English, or its code if that is unknown."""
     locale = find_locale(code)
     return (locale and locale.english_name) or code
+
+
+def closest_languages(code: str, known: Iterable[str]) -> list[str]:
+    """Return the known codes of the language that a code names, the closest first.
+
+    `EN` and `en-US` are `en`, and `de` is `deu_Latn`. A code of another script or region does not fit:
+    `zh-TW` is neither `zho_Hans` nor `zh-CN`, and `pt-PT` is not `pt_BR`. A code without one fits each.
+    """
+    if len(code) > _LONGEST_CODE:
+        return []
+    asked = _subtags(code)
+    usual = _usual_subtags(asked)
+    fitting = [(each, found) for each in known if _agree(found := _subtags(each), asked)]
+
+    def distance(fit: tuple[str, _Subtags]) -> tuple[Any, ...]:
+        each, found = fit
+        unusual = [mine not in (None, other) for mine, other in zip(found, usual, strict=True)]
+        return each != code, found != asked, *unusual, found.count(None)
+
+    return [each for each, _ in sorted(fitting, key=distance)]
+
+
+class _Subtags(NamedTuple):
+    """The parts of a code, as far as it names or implies them."""
+
+    language: str
+    script: str | None = None
+    territory: str | None = None
+
+
+def _agree(one: _Subtags, other: _Subtags) -> bool:
+    return all(mine == its or None in (mine, its) for mine, its in zip(one, other, strict=True))
+
+
+def _subtags(code: str) -> _Subtags:
+    locale = _parse(code)
+    if locale is None:
+        return _Subtags(code.lower().replace("-", "_"))
+    # Babel adds territories to some codes, such as Taiwan to `zho_Hant`, and drops scripts, such as of `srp_Latn`.
+    parts = re.split("[-_]", code.title())[1:]
+    script = next((part for part in parts if len(part) == 4 and part.isalpha()), locale.script)
+    territory = locale.territory if str(locale.territory).title() in parts else None
+    return _Subtags(locale.language, script, territory)
+
+
+def _usual_subtags(asked: _Subtags) -> _Subtags:
+    """Return the subtags with those that CLDR finds the most likely where there are none."""
+    usual = get_global("likely_subtags").get("_".join(filter(None, asked)), "")
+    language, territory, script, *_ = parse_locale(usual) if usual else asked
+    return _Subtags(language, asked.script or script, asked.territory or territory)
+
+
+@lru_cache(maxsize=4096)
+def _parse(code: str) -> Any:
+    return find_locale(code)
 
 
 _ENOUGH = 1000  # characters of a text

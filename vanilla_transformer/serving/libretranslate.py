@@ -8,18 +8,16 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import parse_qsl
 
 import regex
 from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 
 from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.resources import DOCUMENT_ENDINGS
-from vanilla_transformer.text.languages import Direction, find_code
+from vanilla_transformer.text.languages import Direction
 
-from .language_detection import Detected, DetectLanguages, choose_language, language_name
+from .language_detection import Detected, DetectLanguages, choose_language, closest_languages, language_name
 from .limits import Limits, Refusal
-from .schema import FORM
 
 _LONGEST_NAME = 100  # characters
 _TOKEN_BYTES = 24
@@ -109,13 +107,14 @@ def name_translation(name: str, language: str) -> str:
 
 _STRING: dict[str, Any] = {"type": "string"}
 _DETECTED = "auto"
+_TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
 _LEAST_CONFIDENCE = 1.0  # percent, of a language that `/detect` lists besides the most probable one
 # The statuses of LibreTranslate for refusals that have another one in this service.
 _STATUSES = {401: 403, 422: 400}
 
 
 class Question(BaseModel):
-    """A request in the form of LibreTranslate, in JSON or as a form, whose numbers are texts."""
+    """A request in the form of LibreTranslate, in JSON or as a form or a query, whose numbers are texts."""
 
     q: Annotated[Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})]
     source: Annotated[Any, WithJsonSchema(_STRING)] = Field(None, description="Code of a language, or `auto`.")
@@ -139,7 +138,24 @@ class Question(BaseModel):
     @property
     def asks_for_detection(self) -> bool:
         """Whether the source language is to be detected."""
-        return self.source == _DETECTED
+        return isinstance(self.source, str) and self.source.lower() == _DETECTED
+
+    @property
+    def texts(self) -> Any:
+        """Return the texts, still unchecked."""
+        return [self.q] if isinstance(self.q, str) else self.q
+
+    @property
+    def num_hypotheses(self) -> int:
+        """
+        Return the number of translations of each text.
+
+        Raises:
+            Refusal: 422; `alternatives` is no number.
+        """
+        if not re.fullmatch(r"\d{1,9}", str(self.alternatives or 0)):
+            raise Refusal(422, "`alternatives` must be a number of 0 or more, of at most 9 digits.")
+        return int(self.alternatives or 0) + 1
 
     def list_languages(self, detect: DetectLanguages) -> list[dict[str, Any]]:
         """
@@ -153,14 +169,14 @@ class Question(BaseModel):
         best, *others = detect(self.q)
         return [each._asdict() for each in (best, *others) if each is best or each.confidence >= _LEAST_CONFIDENCE]
 
-    def detect_source(self, detect: DetectLanguages, directions: Sequence[Direction]) -> Detected | None:
-        """Return the most probable one of the languages from which there is a translation, or None without any."""
-        target = find_code(str(self.target), (str(each.target) for each in directions))
+    def detect_sources(self, detect: DetectLanguages, directions: Sequence[Direction]) -> list[Detected] | None:
+        """Return the most probable one of the languages from which there is a translation, for each text.
+
+        The answer is None without any. The texts were checked.
+        """
+        target = next(iter(closest_languages(str(self.target), _targets(directions))), None)
         sources = [str(each.source) for each in directions if each.target == target]
-        if not sources:
-            return None
-        texts = self.q if isinstance(self.q, list) else [self.q]
-        return choose_language(detect("\n".join(text for text in texts if isinstance(text, str))), sources)
+        return [choose_language(detect(text), sources) for text in self.texts] if sources else None
 
     def to_content(self) -> dict[str, Any]:
         """
@@ -170,17 +186,11 @@ class Question(BaseModel):
             Refusal: 422; an entry is invalid.
         """
         content: dict[str, Any] = {"text": self.q}
-        if not re.fullmatch(r"\d{1,9}", str(self.alternatives or 0)):
-            raise Refusal(422, "`alternatives` must be a number of 0 or more, of at most 9 digits.")
-        if self._alternatives:
-            content["num_return_sequences"] = self._alternatives + 1
+        if self.num_hypotheses > 1:
+            content["num_return_sequences"] = self.num_hypotheses
         if self.format not in (None, "text"):
             content["format"] = self.format
         return content
-
-    @property
-    def _alternatives(self) -> int:
-        return int(self.alternatives or 0)
 
     def find_direction(self, directions: Sequence[Direction]) -> Direction | None:
         """
@@ -194,40 +204,36 @@ class Question(BaseModel):
             raise Refusal(422, "`source` and `target` must be given: the codes of two languages.")
         if not directions:
             return None
-        target = find_code(target, (str(each.target) for each in directions))
-        into = [each for each in directions if each.target == target]
-        found = source if source == _DETECTED else find_code(source, (str(each.source) for each in into))
-        fitting = [each for each in into if found in (each.source, _DETECTED)]
-        if not fitting:
-            known = ", ".join(map(str, directions[:12]))
-            raise Refusal(422, f"`source` and `target` must be a direction of this service: {known}.")
-        if source == _DETECTED and len(fitting) > 1:
-            raise Refusal(422, "`source` must be given: the detection of languages is not installed.")
-        return fitting[0]
+        for code in closest_languages(target, _targets(directions)):
+            sources = [str(each.source) for each in directions if each.target == code]
+            if self.asks_for_detection and len(sources) > 1:
+                raise Refusal(422, "`source` must be given: the detection of languages is not installed.")
+            if fitting := sources if self.asks_for_detection else closest_languages(source, sources):
+                return next(each for each in directions if each.target == code and str(each.source) == fitting[0])
+        known = ", ".join(map(str, directions[:12]))
+        raise Refusal(422, f"`source` and `target` must be a direction of this service: {known}.")
 
-    def answer(self, translations: Sequence[Sequence[str]], detected: Detected | None = None) -> dict[str, Any]:
+    def answer(
+        self, translations: Sequence[Sequence[str]], detected: Sequence[Detected] | None = None
+    ) -> dict[str, Any]:
         """Return the answer to the request, given the translations of each text, best first.
 
         Args:
-            detected: The source language, if it was detected.
+            detected: The source language of each text, if they were detected.
         """
         best, others = [row[0] for row in translations], [list(row[1:]) for row in translations]
         is_list = isinstance(self.q, list)
         content: dict[str, Any] = {"translatedText": best if is_list else best[0]}
         if detected is not None:
-            content["detectedLanguage"] = [detected._asdict()] * len(best) if is_list else detected._asdict()
-        if self._alternatives:
+            languages = [each._asdict() for each in detected]
+            content["detectedLanguage"] = languages if is_list else languages[0]
+        if self.num_hypotheses > 1:
             content["alternatives"] = others if is_list else others[0]
         return content
 
 
-def parse_form(body: bytes, content_type: str) -> dict[str, Any] | None:
-    """Return the entries of a form with `q`, or None if the body has another form."""
-    if content_type.partition(";")[0].strip().lower() != FORM:
-        return None
-    pairs = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
-    texts = [value for name, value in pairs if name == "q"]
-    return dict(pairs) | {"q": texts[0] if len(texts) == 1 else texts} if texts else None
+def _targets(directions: Sequence[Direction]) -> list[str]:
+    return list(dict.fromkeys(str(each.target) for each in directions))
 
 
 def refuse(refusal: Refusal) -> tuple[dict[str, str], int]:
@@ -240,4 +246,29 @@ def list_languages(directions: Sequence[Direction]) -> list[dict[str, Any]]:
     targets: dict[str, list[str]] = {}
     for direction in directions:
         targets.setdefault(str(direction.source), []).append(str(direction.target))
-    return [{"code": code, "name": language_name(code), "targets": known} for code, known in targets.items()]
+    return [{**_name(code), "targets": known} for code, known in targets.items()]
+
+
+def frontend_settings(
+    limits: Limits, needs_key: bool, directions: Sequence[Direction], endings: Sequence[str]
+) -> dict[str, Any]:
+    """Return the settings that a page for visitors needs.
+
+    Args:
+        endings: Of the names of files that are translated.
+    """
+    source, target = next(iter(directions), Direction())
+    return {
+        "charLimit": limits.max_characters,
+        "frontendTimeout": _TYPING_MILLISECONDS,
+        "apiKeys": needs_key,
+        "keyRequired": needs_key,
+        "suggestions": False,
+        "filesTranslation": bool(endings),
+        "supportedFilesFormat": list(endings),
+        "language": {"source": _name(source or _DETECTED), "target": _name(target or "")},
+    }
+
+
+def _name(code: str) -> dict[str, str]:
+    return {"code": code, "name": language_name(code)}

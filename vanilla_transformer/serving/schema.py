@@ -25,7 +25,8 @@ from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
 from .limits import LONGEST_REASON, Refusal
 from .queue import Options
 
-JSON, FORM, EVENTS = "application/json", "application/x-www-form-urlencoded", "text/event-stream"
+JSON, EVENTS = "application/json", "text/event-stream"
+FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 _LARGEST_SEED = 2**63 - 1
 _LONGEST_NAME = 40  # of an entry, to compare with known ones
 _STRING: dict[str, Any] = {"type": "string"}
@@ -172,6 +173,8 @@ def explain_refusal(errors: Sequence[Any]) -> str:
         return "`file` must be given: a file of a form, whose name says its format."
     if first["type"] == "missing":
         return f"`{first['loc'][-1]}` must be given."
+    if first["type"] == "string_unicode":
+        return f"`{first['loc'][-1]}` must be UTF-8, got other bytes."
     if first["type"] == "string_type":
         return f"`{first['loc'][-1]}` must be a text, not a file."
     return str(first["ctx"]["error"])[:LONGEST_REASON]
@@ -327,12 +330,30 @@ class ModelFeatures(BaseModel):
     features: list[str]
 
 
-class Language(BaseModel):
-    """A language and those into which texts of it are translated."""
+class NamedLanguage(BaseModel):
+    """A language and its name in English."""
 
     code: str
     name: str
+
+
+class Language(NamedLanguage):
+    """A language and those into which texts of it are translated."""
+
     targets: list[str]
+
+
+class FrontendSettings(BaseModel):
+    """What pages for visitors need to know, as LibreTranslate answers it."""
+
+    charLimit: int
+    frontendTimeout: int
+    apiKeys: bool
+    keyRequired: bool
+    suggestions: bool
+    filesTranslation: bool
+    supportedFilesFormat: list[str]
+    language: dict[str, NamedLanguage]
 
 
 class State(BaseModel):
@@ -353,6 +374,16 @@ class Health(State):
 
 _SENTENCE, _TRANSLATION = "The child sleeps.", "Das Kind schläft."
 _QUESTION = {"q": _SENTENCE, "source": "en", "target": "de"}
+_SETTINGS = {
+    "charLimit": 5000,
+    "frontendTimeout": 500,
+    "apiKeys": False,
+    "keyRequired": False,
+    "suggestions": False,
+    "filesTranslation": True,
+    "supportedFilesFormat": [".txt", ".html"],
+    "language": {"source": {"code": "en", "name": "English"}, "target": {"code": "de", "name": "German"}},
+}
 _SCORED = {"text": _TRANSLATION, "score": -0.38, "log_probability": -0.52}
 # Requests and their answers.
 _TEXTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -398,7 +429,7 @@ def _refusals(*statuses: int) -> dict[int, Any]:
 def _form(**examples: Any) -> dict[str, Any]:
     """Return the description of a form of LibreTranslate, besides JSON."""
     content = {"schema": {"$ref": "#/components/schemas/Question"}, "examples": _examples(examples)}
-    return {"requestBody": {"content": {FORM: content}}}
+    return {"requestBody": {"content": {FORM: content, MULTIPART: content}}}
 
 
 REQUESTS = _examples(
@@ -446,6 +477,10 @@ LANGUAGE_LIST: dict[str, Any] = {
     "summary": "List the languages",
     "responses": {200: _answer(list[Language], {"languages": [{"code": "en", "name": "English", "targets": ["de"]}]})},
 }
+SETTINGS: dict[str, Any] = {
+    "summary": "Describe the service for pages",
+    "responses": {200: _answer(FrontendSettings, {"settings": _SETTINGS})},
+}
 _SEVERAL = _WELL | {"models": {"en-de": _WELL, "de-en": _WELL | {"status": "not loaded", "failures": 0}}}
 HEALTH: dict[str, Any] = {
     "summary": "Describe the state of the models",
@@ -465,5 +500,15 @@ METRICS: dict[str, Any] = {
 }
 
 __all__ = ["DETECT", "DOWNLOAD_FILE", "ENTRIES", "EVENTS", "FORM", "HEALTH", "JSON", "LANGUAGE_LIST", "METRICS"]
-__all__ += ["MODEL", "QUESTIONS", "REQUESTS", "TRANSLATE", "TRANSLATE_FILE", "ResolvedRequest", "TranslationRequest"]
+__all__ += [
+    "MODEL",
+    "MULTIPART",
+    "SETTINGS",
+    "QUESTIONS",
+    "REQUESTS",
+    "TRANSLATE",
+    "TRANSLATE_FILE",
+    "ResolvedRequest",
+    "TranslationRequest",
+]
 __all__ += ["explain_refusal", "parse_json"]

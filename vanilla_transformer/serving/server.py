@@ -42,6 +42,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 def create_server(service: FastAPI, limits: Limits) -> "_Server":
     """Return a server of uvicorn for an application of [`create_service`]."""
+    logging.getLogger("uvicorn.access").addFilter(_without_query)
     config = uvicorn.Config(
         service,
         http=_connection_class(limits),
@@ -50,6 +51,13 @@ def create_server(service: FastAPI, limits: Limits) -> "_Server":
         timeout_graceful_shutdown=limits.grace_seconds - _SECONDS_TO_CLOSE,  # type: ignore[arg-type]  # also a float
     )
     return _Server(config, service.state.models, limits.grace_seconds)
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    """Keep the texts and the key in the query of a request out of the log."""
+    client, method, path, *others = record.args  # type: ignore[misc]  # of uvicorn
+    record.args = (client, method, str(path).partition("?")[0], *others)
+    return True
 
 
 def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> None:

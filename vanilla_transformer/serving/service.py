@@ -4,6 +4,7 @@ import asyncio
 import copy
 import hmac
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from vanilla_transformer.data.readers import has_invalid_unicode
@@ -25,12 +27,13 @@ from vanilla_transformer.decoding.minimum_bayes_risk import SAMPLES
 from vanilla_transformer.decoding.options import LEAST_BEAMS
 from vanilla_transformer.decoding.terms import SOFT
 from vanilla_transformer.file_utils import decode_text
+from vanilla_transformer.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.text.languages import Direction
 
 from . import libretranslate, schema
 from .features import RETURNED
-from .incoming import STATUS_OF_A_CLIENT_THAT_LEFT, BodyLimit, JsonRoute, unless_disconnected
-from .language_detection import DetectLanguages
+from .incoming import STATUS_OF_A_CLIENT_THAT_LEFT, BodyLimit, FormRoute, JsonRoute, unless_disconnected
+from .language_detection import Detected, DetectLanguages
 from .libretranslate import Question, TranslatedFiles, find_format, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
 from .models import Choice, LoadedModel, Models, ServedModel
@@ -67,7 +70,7 @@ async def stream_events(model: Choice, body: ResolvedRequest, client: str) -> As
 
 CheckDocument = Callable[[str, str, Direction], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
-_OF_LIBRETRANSLATE = ("/detect", "/translate_file")  # paths
+_OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")  # paths
 _BEAM_OPTIONS = ("constraints", "num_beam_groups")  # which greedy search refuses
 
 
@@ -83,6 +86,7 @@ def create_service(
     directions: Sequence[Direction] = (),
     name: str = "default",
     detect: DetectLanguages | None = None,
+    cors: Sequence[str] = (),
 ) -> FastAPI:
     """Create the application for one model, for an ASGI server such as uvicorn.
 
@@ -90,7 +94,7 @@ def create_service(
         translate, count_tokens: See [`Batcher`].
         limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if it arrives too
             slowly, with 503 if too many texts wait or the time is up, otherwise with 422.
-        api_keys, metrics, docs, check_document, detect: See [`create_service_of`].
+        api_keys, metrics, docs, check_document, detect, cors: See [`create_service_of`].
         known: Names of options that `translate` accepts, see [`TranslationRequest`]; others are refused with 422.
         directions: From and to which languages the model translates, for clients of LibreTranslate.
         name: Of the model, for requests that name it and for metrics.
@@ -100,7 +104,7 @@ def create_service(
     """
     model = LoadedModel(translate, count_tokens or count_bytes, known)
     models = Models([ServedModel(name, limits or Limits(), loaded=model, directions=directions)])
-    return create_service_of(models, limits, api_keys, metrics, docs, check_document, detect)
+    return create_service_of(models, limits, api_keys, metrics, docs, check_document, detect, cors)
 
 
 def create_service_of(
@@ -111,6 +115,7 @@ def create_service_of(
     docs: bool = False,
     check_document: CheckDocument | None = None,
     detect: DetectLanguages | None = None,
+    cors: Sequence[str] = (),
 ) -> FastAPI:
     """Create the application for models of which each may be loaded when a request needs it.
 
@@ -122,6 +127,7 @@ def create_service_of(
         check_document: Raises a `ValueError` if a text is not a document of a format, or of other languages. It is
             called on a thread.
         detect: Detects languages for clients of LibreTranslate, also at `/detect`. It is called on a thread.
+        cors: Origins whose pages may use the service in a browser, such as `https://example.org`; `*` stands for all.
 
     Returns:
         The application. `state.models` are its models, and if there is one, `state.batcher` is its batcher, for other
@@ -151,6 +157,14 @@ def create_service_of(
     service.state.api_keys = tuple(api_keys)
     service.add_middleware(BodyLimit, limits=limits)
     service.add_middleware(CountRequests, metrics=counters, paths=("/translate", "/translate_file"))
+    if cors:  # added last, so that refusals have its headers too
+        service.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(cors),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+            expose_headers=["Retry-After"],
+        )
     _refuse_errors(service, api_keys)
     router = APIRouter(route_class=JsonRoute)
 
@@ -180,9 +194,9 @@ def create_service_of(
             _admit(request, api_keys, content)
             return JSONResponse(await asyncio.to_thread(content.list_languages, detect))
 
-    service.include_router(router)
+    form_router = APIRouter(route_class=FormRoute)
 
-    @service.post("/translate_file", **schema.TRANSLATE_FILE)
+    @form_router.post("/translate_file", **schema.TRANSLATE_FILE)
     async def translate_file(
         request: Request,
         file: Annotated[UploadFile, File(description=f"A file of at most {limits.max_body_bytes} bytes in UTF-8.")],
@@ -190,16 +204,20 @@ def create_service_of(
         target: Annotated[str, Form(description="Code of a language.")],
         api_key: Annotated[str, Form()] = "",
     ) -> Response:
-        client, name = _find_client(request, api_keys, api_key), file.filename or ""
+        question = Question(q="", source=source, target=target, api_key=api_key)
+        client, name = _admit(request, api_keys, question), file.filename or ""
         format = find_format(name)
         try:
             text = decode_text(await file.read(), "`file`")
         except ValueError as error:
             raise Refusal(422, str(error)[:LONGEST_REASON]) from error
-        question = Question(q=text, source=source, target=target, format=format)
+        question = question.model_copy(update={"q": text, "format": format})
         translated = (await translator.answer_question(request, question, client))["translatedText"]
         path = files.add(name_translation(name, target), translated.encode(), client)
         return JSONResponse({"translatedFileUrl": f"{_address(request)}/download_file/{quote(path)}"})
+
+    for each in (router, form_router):
+        service.include_router(each)
 
     @service.get("/download_file/{name}", **schema.DOWNLOAD_FILE)
     async def download_file(request: Request, name: str) -> Response:
@@ -215,6 +233,11 @@ def create_service_of(
     @service.get("/languages", **schema.LANGUAGE_LIST)
     async def languages() -> Response:
         return JSONResponse(libretranslate.list_languages(models.directions))
+
+    @service.get("/frontend/settings", **schema.SETTINGS)
+    async def describe_settings() -> Response:
+        endings = list(DOCUMENT_ENDINGS) if check_document is not None else []
+        return JSONResponse(libretranslate.frontend_settings(limits, bool(api_keys), models.directions, endings))
 
     @service.get("/health", **schema.HEALTH)
     async def health() -> Response:
@@ -260,6 +283,8 @@ def _refuse_errors(service: FastAPI, api_keys: Sequence[str]) -> None:
 
     async def refuse_request(request: Request, error: HTTPException) -> Response:
         if error.status_code in (404, 405):  # no path of the service
+            if request.url.path in _OF_LIBRETRANSLATE:
+                return JSONResponse({"error": error.detail}, error.status_code, error.headers)
             return await http_exception_handler(request, error)
         if error.status_code == 422:
             return await refuse_body(request, error.detail)
@@ -302,17 +327,45 @@ class _Translator:
         return JSONResponse({"translations": await _translate(request, model, body, client)})
 
     async def answer_question(self, request: Request, question: Question, client: str) -> dict[str, Any]:
-        """Return the answer to a request in the form of LibreTranslate."""
-        detected = None
-        if question.asks_for_detection and self.detect is not None:
-            detected = await asyncio.to_thread(question.detect_source, self.detect, self.models.directions)
-            if detected is not None:
-                question = question.model_copy(update={"source": detected.language})
-        direction = question.find_direction(self.models.directions)
+        """Return the answer to a request in the form of LibreTranslate.
+
+        Texts whose language is detected are translated language by language.
+        """
+        known, detected = self.models.directions, await self._detect(question)
+        if detected is None:
+            rows = await self._translate_from(request, question, question.find_direction(known), client)
+            return question.answer(rows)
+        positions: dict[str, list[int]] = {}
+        for position, each in enumerate(detected):
+            positions.setdefault(each.language, []).append(position)
+        found: dict[int, list[Any]] = {}
+        try:
+            async with asyncio.timeout(self.limits.request_seconds):
+                for language, own in positions.items():
+                    texts = [question.texts[position] for position in own]
+                    part = question.model_copy(update={"q": texts, "source": language})
+                    try:
+                        rows = await self._translate_from(request, part, part.find_direction(known), client)
+                    except Refusal as refusal:
+                        raise _of_whole_request(refusal, own) from refusal
+                    found |= zip(own, rows, strict=True)
+        except TimeoutError as error:
+            raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
+        return question.answer([found[position] for position in range(len(detected))], detected)
+
+    async def _detect(self, question: Question) -> list[Detected] | None:
+        """Return the source language of each text, or None if the request does not ask for that or there is none."""
+        if self.detect is None or not question.asks_for_detection:
+            return None
+        self.limits.check_request(question.texts, question.num_hypotheses)
+        return await asyncio.to_thread(question.detect_sources, self.detect, self.models.directions)
+
+    async def _translate_from(
+        self, request: Request, question: Question, direction: Direction | None, client: str
+    ) -> list[list[Any]]:
         model = self.models.find_direction(direction)
         content = TranslationRequest.of(question.to_content() | model.language_entries(direction))
-        body = await self._resolve(request, model, content)
-        return question.answer(await _translate(request, model, body, client), detected)
+        return await _translate(request, model, await self._resolve(request, model, content), client)
 
     async def _resolve(self, request: Request, model: Choice, content: TranslationRequest) -> schema.ResolvedRequest:
         """Return the resolved request after the model was loaded."""
@@ -333,6 +386,19 @@ class _Translator:
 async def _translate(request: Request, model: Choice, body: schema.ResolvedRequest, client: str) -> list[list[Any]]:
     work = model.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes)
     return await unless_disconnected(request, work)
+
+
+def _of_whole_request(refusal: Refusal, positions: Sequence[int]) -> Refusal:
+    """Return a refusal of some texts of a request, which names the text by its position among all of them.
+
+    Args:
+        positions: Of these texts among all.
+    """
+
+    def place(found: re.Match[str]) -> str:
+        return f"at position {positions[int(found[1])]}{found[2]}"
+
+    return Refusal(refusal.status, re.sub(r"at position (\d+)(\)?\.?)$", place, str(refusal)))
 
 
 def _refuse(refusal: Refusal, is_libretranslate: bool = False) -> JSONResponse:
@@ -364,6 +430,8 @@ def _admit(request: Request, api_keys: Sequence[str], content: TranslationReques
     client = _find_client(request, api_keys, content.key if isinstance(content, Question) else "")
     for name, value in content:
         if has_invalid_unicode(json.dumps(value, ensure_ascii=False)):
+            if getattr(request.state, "is_form", False):
+                raise Refusal(422, f"`{name}` must be UTF-8, got other bytes.")
             raise Refusal(422, f"`{name}` must be valid Unicode, got a lone surrogate.")
     return client
 

@@ -46,7 +46,7 @@ def test_docs_describe_each_path_with_its_entries_and_examples(client, page):
     document = client.get("/openapi.json").json()
     root = html5lib.parse(page, namespaceHTMLElements=False)
     paths = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
-    assert {*texts(root, "h2")} == paths and len(paths) == 8
+    assert {*texts(root, "h2")} == paths and len(paths) == 9
     cells = [text.partition(" (")[0] for text in texts(root, "td")]
     assert {*ENTRIES, "q", "source", "api_key"} <= {*cells}
     examples = " ".join(texts(root, "pre"))

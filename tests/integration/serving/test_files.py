@@ -108,6 +108,27 @@ def test_a_file_is_refused_in_one_line(kind, client):
     assert len(answer.content) < 300
 
 
+@pytest.mark.parametrize("name", ["source", "target", "api_key"])
+@pytest.mark.parametrize("charset", ["", "; charset=unicode_escape"])
+def test_a_form_that_is_not_utf_8_is_refused(charset, name, client):
+    entries = {b"source": b"en", b"target": b"de", name.encode(): b"d\xe9 \\ud800"}
+    parts = [b'name="%s"\r\n\r\n%s' % pair for pair in entries.items()] + [
+        b'name="file"; filename="\xe9.txt"\r\n\r\na'
+    ]
+    body = b"".join(b"--x\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + b"--x--\r\n"
+    headers = {"content-type": "multipart/form-data; boundary=x" + charset}
+    answer = client.post("/translate_file", content=body, headers=headers)
+    assert (answer.status_code, answer.json()) == (400, {"error": f"`{name}` must be UTF-8, got other bytes."})
+
+
+def test_a_form_may_have_other_spellings_of_codes_and_entries_in_the_query(client):
+    file = {"file": ("größer.txt", b"Two dogs.")}
+    plain = send(client, "a.txt", b"Two dogs.")
+    other = client.post("/translate_file?source=EN&target=de-AT", files=file)
+    assert download(client, other).content == download(client, plain).content
+    assert "gr%C3%B6%C3%9Fer.de-AT.txt" in other.json()["translatedFileUrl"]
+
+
 @pytest.mark.parametrize("missing", ["file", "source", "target"])
 def test_a_form_without_an_entry_is_refused(missing, client):
     data = {name: value for name, value in LANGUAGES.items() if name != missing}

@@ -1,6 +1,7 @@
 """The service answers requests in the form of LibreTranslate."""
 
 import json
+from functools import partial
 from urllib.parse import urlencode
 
 import pytest
@@ -9,9 +10,16 @@ from fastapi.testclient import TestClient
 from tests.service_answers import TEXTS
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli.serve import find_directions
-from vanilla_transformer.serving.language_detection import detect_languages, language_name
+from vanilla_transformer.serving import language_detection
+from vanilla_transformer.serving.language_detection import (
+    closest_languages,
+    detect_languages,
+    language_name,
+)
 from vanilla_transformer.serving.libretranslate import Question
-from vanilla_transformer.serving.service import create_service, translate_with
+from vanilla_transformer.serving.limits import Limits
+from vanilla_transformer.serving.models import LoadedModel, ModelLoader, Models, ServedModel
+from vanilla_transformer.serving.service import create_service, create_service_of, translate_with
 from vanilla_transformer.text.languages import Direction
 
 DIRECTIONS = [Direction("en", "de"), Direction("en", "fr"), Direction("de", "en")]
@@ -42,7 +50,7 @@ def test_libretranslate_answers_like_the_pipeline(client, translate):
 def test_libretranslate_takes_codes_of_any_spelling(client):
     assert ask(client, source="en-US", target="DE").json() == ask(client).json()
     assert ask(client, source="auto", target="de_AT").json() == ask(client).json()
-    assert ask(client, target="deu").status_code == 400
+    assert ask(client, target="dex").status_code == 400
 
 
 def test_libretranslate_accepts_forms(client, translate):
@@ -148,6 +156,199 @@ def test_libretranslate_translates_from_the_detected_language(detecting):
     assert answer == {"translatedText": "en-fr Ein Hund."}
 
 
+def test_libretranslate_detects_the_language_of_each_text(detecting):
+    english, german = DETECTED
+    body = {"q": [german, english, german.upper(), english], "source": "AUTO", "target": "fr-FR", "alternatives": 1}
+    answer = detecting.post("/translate", json=body).json()
+    expected = [f"{code}-fr {text}" for code, text in zip(["deu_Latn", "en"] * 2, body["q"], strict=True)]
+    assert answer["translatedText"] == expected and answer["alternatives"] == [[each] for each in expected]
+    for text, found in zip(body["q"], answer["detectedLanguage"], strict=True):
+        alone = detecting.post("/translate", json=body | {"q": text}).json()
+        assert alone["detectedLanguage"] == found
+    nothing = {"translatedText": [], "detectedLanguage": [], "alternatives": []}
+    assert detecting.post("/translate", json=body | {"q": []}).json() == nothing
+
+
+def test_libretranslate_names_a_refused_text_by_its_position_in_the_request():
+    directions = [Direction("en", "fr"), Direction("de", "fr")]
+    service = create_service(
+        echo,
+        Limits(max_texts=3, max_tokens=60),
+        known=["src_lang", "tgt_lang"],
+        directions=directions,
+        detect=detect_languages,
+    )
+    english, german = DETECTED
+    with TestClient(service) as client:
+        body = {"q": [german, english, english * 2], "source": "auto", "target": "fr"}
+        answer = client.post("/translate", json=body)
+        reason = f"The tokens of a text may be at most 60, got {len(english) * 2} at position 2."
+        assert (answer.status_code, answer.json()) == (400, {"error": reason})
+        answer = client.post("/translate", json=body | {"q": [german] * 4})
+        assert (answer.status_code, "at most 3, got 4" in answer.json()["error"]) == (400, True)
+
+
+def test_libretranslate_detects_languages_of_models_that_take_turns_in_memory():
+    loader, known = ModelLoader(max_loaded=1), [Direction("en", "fr"), Direction("de", "fr")]
+
+    def load(direction):
+        return LoadedModel(lambda texts, count: [[f"{direction} {text}"] * count for text in texts])
+
+    models = [
+        ServedModel(str(each), Limits(), partial(load, each), directions=[each], loader=loader) for each in known
+    ]
+    with TestClient(create_service_of(Models(models), detect=detect_languages)) as client:
+        body = {"q": [*DETECTED, *DETECTED], "source": "auto", "target": "fr"}
+        answer = client.post("/translate", json=body).json()
+        assert answer["translatedText"] == [f"{code}-fr {text}" for text, code in DETECTED.items()] * 2
+
+
+# How clients send the entries of a request.
+SENT = {
+    "json": lambda entries: {"json": entries},
+    "form": lambda entries: {"data": entries},
+    "multipart": lambda entries: {"files": {name: (None, value) for name, value in entries.items()}},
+    "query": lambda entries: {"params": entries},
+    "query and form": lambda entries: {
+        "params": {name: value for name, value in entries.items() if name != "q"},
+        "data": {"q": entries["q"]},
+    },
+}
+
+
+@pytest.mark.parametrize("way", SENT)
+def test_libretranslate_reads_entries_of_every_kind(way, detecting):
+    text = "Zwei Hunde & größere Ü\nGras=ja"
+    del detecting.headers["authorization"]
+    sent = {"q": text, "source": "en", "target": "fr", "api_key": "key"}
+    assert detecting.post("/translate", **SENT[way](sent)).json() == {"translatedText": f"en-fr {text}"}
+    assert detecting.post("/detect", **SENT[way](sent)).json()[0]["language"] == "de"
+    answer = detecting.post("/translate", **SENT[way](sent | {"api_key": "x"}))
+    assert answer.status_code == 403 and [*answer.json()] == ["error"]
+
+
+def test_libretranslate_prefers_the_query_to_the_form(detecting):
+    answer = detecting.post("/translate?target=de", data={"q": "a", "source": "en", "target": "fr"})
+    assert answer.json() == {"translatedText": "en-de a"}
+
+
+# Bodies with a text in Latin-1, which is not UTF-8.
+PARTS = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n'
+MULTIPART = "multipart/form-data; boundary=x"
+LATIN = {
+    "form": {"content": b"source=en&target=fr&api_key=key&q=gr\xfcn", "headers": FORM},
+    "escaped": {"content": b"source=en&target=fr&api_key=key&q=gr%FCn", "headers": FORM},
+    "declared": {
+        "content": b"source=en&target=fr&api_key=key&q=gr%FCn",
+        "headers": {"content-type": FORM["content-type"] + "; charset=ISO-8859-1"},
+    },
+    "multipart": {
+        "content": b"".join(
+            PARTS % pair for pair in ((b"source", b"en"), (b"target", b"fr"), (b"api_key", b"key"), (b"q", b"gr\xfcn"))
+        )
+        + b"--x--\r\n",
+        "headers": {"content-type": MULTIPART},
+    },
+}
+
+
+@pytest.mark.parametrize("path", ["/translate", "/detect"])
+@pytest.mark.parametrize("way", LATIN)
+def test_libretranslate_refuses_forms_that_are_not_utf_8(way, path, detecting):
+    del detecting.headers["authorization"]
+    answer = detecting.post(path, **LATIN[way])
+    assert (answer.status_code, answer.json()) == (400, {"error": "`q` must be UTF-8, got other bytes."})
+
+
+def test_libretranslate_refuses_queries_that_are_not_utf_8(detecting):
+    answer = detecting.post("/translate?source=en&target=fr&q=gr%FCn")
+    assert (answer.status_code, answer.json()) == (400, {"error": "`q` must be UTF-8, got other bytes."})
+
+
+@pytest.mark.parametrize("way", ["form", "multipart", "query"])
+def test_libretranslate_names_a_missing_text(way, detecting):
+    for path in ("/translate", "/detect"):
+        answer = detecting.post(path, **SENT[way]({"source": "en", "target": "fr"}))
+        assert (answer.status_code, answer.json()) == (400, {"error": "The form must have the entry `q`."})
+
+
+def test_libretranslate_refuses_other_forms_in_its_form(detecting):
+    file = {"q": ("a.txt", b"a"), "source": (None, "en"), "target": (None, "fr")}
+    answer = detecting.post("/translate", files=file)
+    assert (answer.status_code, answer.json()) == (400, {"error": "`q` must be a text, not a file."})
+    answer = detecting.post("/translate", content=b"--y", headers={"content-type": MULTIPART})
+    assert answer.status_code == 400 and [*answer.json()] == ["error"]
+    for answer in (detecting.get("/detect"), detecting.post("/languages")):
+        assert (answer.status_code, answer.json()) == (405, {"error": "Method Not Allowed"})
+
+
+CODES = [
+    Direction("en", "zho_Hans"),
+    Direction("en", "zho_Hant"),
+    Direction("deu_Latn", "pt_BR"),
+    Direction("en", "fr"),
+]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "direction"),
+    [
+        ("EN", "FR", "en-fr"),
+        ("en-US", "fr_CA", "en-fr"),
+        ("eng", "zh", "en-zho_Hans"),
+        ("en", "zh-CN", "en-zho_Hans"),
+        ("en", "ZH-tw", "en-zho_Hant"),
+        ("en", "zh_Hant_HK", "en-zho_Hant"),
+        ("de-AT", "pt-br", "deu_Latn-pt_BR"),
+        ("DE", "pt", "deu_Latn-pt_BR"),
+    ],
+)
+def test_libretranslate_understands_codes_as_browsers_spell_them(source, target, direction):
+    with TestClient(create_service(echo, known=["src_lang", "tgt_lang"], directions=CODES)) as client:
+        answer = client.post("/translate", json={"q": "a", "source": source, "target": target})
+        assert answer.json() == {"translatedText": f"{direction} a"}
+
+
+@pytest.mark.parametrize(("source", "target"), [("de", "pt-PT"), ("de", "fr"), ("xx", "fr"), ("", "fr"), ("en", "f")])
+def test_libretranslate_refuses_other_languages_and_regions(source, target):
+    with TestClient(create_service(echo, known=["src_lang", "tgt_lang"], directions=CODES)) as client:
+        answer = client.post("/translate", json={"q": "a", "source": source, "target": target})
+        assert (
+            answer.status_code == 400 and "must be a direction of this service: en-zho_Hans" in answer.json()["error"]
+        )
+
+
+@pytest.mark.parametrize(
+    ("code", "known", "fitting"),
+    [
+        ("zh", ["zh_Hant", "zh-Hans", "zh"], ["zh", "zh-Hans", "zh_Hant"]),
+        ("ZH", ["zh-Hans", "zh"], ["zh", "zh-Hans"]),
+        ("zh-CN", ["zh", "zh_Hant", "zh_Hans"], ["zh_Hans", "zh"]),
+        ("zh-TW", ["zho_Hans", "zh-CN"], []),
+        ("pt", ["pt_PT", "pt-BR"], ["pt-BR", "pt_PT"]),
+        ("en-GB", ["en-US", "en"], ["en"]),
+        ("sr", ["srp_Latn", "srp_Cyrl"], ["srp_Cyrl", "srp_Latn"]),
+        ("he", ["iw"], ["iw"]),
+        ("ACE-arab", ["ace_Latn", "ace_Arab"], ["ace_Arab"]),
+        ("not a code", ["en"], []),
+    ],
+)
+def test_closest_languages(code, known, fitting):
+    assert closest_languages(code, known) == fitting
+
+
+def test_libretranslate_describes_itself_for_pages():
+    service = create_service(echo, Limits(max_characters=7), directions=CODES, api_keys=["key"])
+    with TestClient(service) as client:
+        settings = client.get("/frontend/settings").json()
+    assert settings["charLimit"] == 7 and settings["keyRequired"] and not settings["filesTranslation"]
+    assert settings["language"]["source"] == {"code": "en", "name": "English"}
+    assert settings["language"]["target"]["code"] == "zho_Hans"
+    with TestClient(create_service(echo, check_document=lambda text, name: None)) as client:
+        settings = client.get("/frontend/settings").json()
+    assert ".html" in settings["supportedFilesFormat"] and settings["language"]["source"]["code"] == "auto"
+
+
 @pytest.mark.parametrize(
     ("entries", "message"),
     [({"q": ["a"]}, "`q` must be a text."), ({"q": None}, "`q` must be a text."), ({}, "must have the entry `q`.")],
@@ -209,3 +410,9 @@ def test_find_directions_reads_the_flag(tiny_tokenizer):
 )
 def test_language_name_is_english_or_the_code(code, name):
     assert language_name(code) == name
+
+
+def test_closest_languages_keeps_no_long_codes_in_memory():
+    before = language_detection._parse.cache_info().currsize
+    assert closest_languages("en" + "-" * 10**6, ["en"]) == []
+    assert language_detection._parse.cache_info().currsize == before

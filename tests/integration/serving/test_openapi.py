@@ -11,7 +11,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.options import declared_options, json_options
 from vanilla_transformer.serving.features import known_options
 from vanilla_transformer.serving.language_detection import detect_languages
-from vanilla_transformer.serving.schema import ENTRIES, FORM
+from vanilla_transformer.serving.schema import ENTRIES, FORM, MULTIPART
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
 
@@ -53,13 +53,15 @@ def validate(value, content, document):
 
 
 def encode(kind, entries):
+    if kind == MULTIPART:
+        return {"files": {name: (None, value) for name, value in entries.items()}}
     return {"json": entries} if kind == JSON else {"content": urlencode(entries), "headers": {"content-type": kind}}
 
 
 def test_openapi_document_is_valid(document):
     pytest.importorskip("openapi_spec_validator").validate(document)
     paths = {"/translate", "/detect", "/models/{name}", "/languages", "/health", "/metrics"}
-    assert set(document["paths"]) == paths | {"/translate_file", "/download_file/{name}"}
+    assert set(document["paths"]) == paths | {"/translate_file", "/download_file/{name}", "/frontend/settings"}
 
 
 def test_openapi_describes_the_form_of_a_file(client, document):
@@ -89,7 +91,7 @@ def test_openapi_schemas_have_the_entries_of_requests(document):
 def test_openapi_examples_of_requests_have_answers_of_the_documented_shape(client, document):
     documented = answers(document, "post", "/translate")
     bodies = document["paths"]["/translate"]["post"]["requestBody"]["content"]
-    assert set(bodies) == {JSON, FORM}
+    assert set(bodies) == {JSON, FORM, MULTIPART}
     sent = 0
     for kind, body in bodies.items():
         for name, request in examples(body).items():
@@ -102,7 +104,7 @@ def test_openapi_examples_of_requests_have_answers_of_the_documented_shape(clien
                 validate(each, content, document)
             assert shape(found) == shape(example)
             sent += 1
-    assert sent >= 7
+    assert sent >= 8
 
 
 def shape(value):
@@ -131,7 +133,7 @@ def test_openapi_example_of_a_model_fits(client, document):
     assert found["name"] == example["name"] and {*example["features"]} <= {*found["features"]}
 
 
-@pytest.mark.parametrize("path", ["/languages", "/health", "/metrics"])
+@pytest.mark.parametrize("path", ["/languages", "/health", "/metrics", "/frontend/settings"])
 def test_openapi_examples_of_answers_fit(path, client, document):
     answer = client.get(path)
     content = answers(document, "get", path)[answer.headers["content-type"].partition(";")[0]]
@@ -141,7 +143,7 @@ def test_openapi_examples_of_answers_fit(path, client, document):
     first = next(iter(examples(content).values()))
     if path == "/metrics":
         assert first.partition(" ")[0] in found
-    elif path == "/health":
+    elif path in ("/health", "/frontend/settings"):
         assert found.keys() == first.keys()
     else:
         assert found == first

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.running_services import running_service
 from tests.sweeps import sample
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import loading
@@ -45,19 +46,9 @@ def running(translate=shout, **limits):
     """Run a server on a thread; yield it and a function that connects to it."""
     limits = Limits(**LIMITS | limits)
     service = create_service(translate, limits)
-    listener = server.bind("127.0.0.1", 0)
-    address = listener.getsockname()
-    running_server = server.create_server(service, limits)
-    thread = threading.Thread(target=running_server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        while not running_server.started:
-            time.sleep(0.01)
-        running_server.thread, running_server.batcher = thread, service.state.batcher
-        yield running_server, lambda: closing(socket.create_connection(address, timeout=10))
-    finally:
-        running_server.stop()
-        thread.join()
+    with running_service(service, limits) as running_server:
+        running_server.batcher = service.state.batcher
+        yield running_server, lambda: closing(socket.create_connection(running_server.address, timeout=10))
 
 
 def read_status(connection):

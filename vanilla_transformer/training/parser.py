@@ -91,6 +91,7 @@ class Parser(ArgumentParser):
         keywords |= item.metadata
         if "choices" not in keywords:
             keywords.setdefault("metavar", _VALUE_NAMES.get(keywords["type"], "TEXT"))
+        keywords.pop("is_folder", None)
         if keywords.pop("keeps_text", False):
             keywords["type"] = partial(_or_text, keywords["type"])
         keywords["help"] = _with_default(keywords["help"], default)

@@ -25,7 +25,7 @@ from .flags import (
     require_no_words,
     require_one_model,
 )
-from .lines import print_until_reader_ends, silence_libraries
+from .lines import print_texts, silence_libraries
 from .train import draw_corpus_lengths, draw_pictures, show_progress
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ def write_alignments_command(arguments: Sequence[str]) -> None:
 
     lines = _alignment_lines(models, [*stream_text_files(options.source, options.target)])
     if options.output is None:
-        print_until_reader_ends(lines)
+        print_texts(lines)
     else:
         write_text_atomically(options.output, lines)
 

@@ -30,7 +30,7 @@ from .flags import (
     require_no_words,
     require_one_model,
 )
-from .lines import print_until_reader_ends
+from .lines import print_texts
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.pair_scores import PairScorer
@@ -334,7 +334,7 @@ def score_command(arguments: Sequence[str]) -> None:
     elif options.output is not None:
         write_text_atomically(options.output, lines)
     else:
-        print_until_reader_ends(lines)
+        print_texts(lines)
     process_state().destroy_process_group()
 
 

@@ -40,7 +40,7 @@ from .lines import (
     file_source,
     given_source,
     is_interactive,
-    print_until_reader_ends,
+    print_texts,
     shard_lines,
     silence_libraries,
     stdin_source,
@@ -113,7 +113,7 @@ def translate_document_file(
         document = parse_document(text, options.format, direction)
         translated = document.render(translator_by(pipeline, splitter, **settings)(document.blocks))
     if output is None:
-        print_until_reader_ends([translated])
+        print_texts([translated])
     else:
         write_text_atomically(output, translated)
     if options.format == "xliff" and not quiet:
@@ -227,7 +227,7 @@ def translate_command(arguments: Sequence[str]) -> None:
         elif options.output is not None:
             _write_file(Path(options.output), translate, model, source, options, settings)
         else:
-            print_until_reader_ends(_texts(translate, source, options, settings))
+            print_texts(_texts(translate, source, options, settings))
 
 
 def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> None:

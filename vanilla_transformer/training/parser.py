@@ -4,6 +4,7 @@ Parse flags into dataclasses, and show them in groups; every mistake is a `Value
 By argparse and not by transformers' `HfArgumentParser`, since importing transformers takes longer than `--help` may.
 """
 
+import sys
 import textwrap
 from argparse import SUPPRESS, Action, ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping, Sequence
@@ -149,7 +150,8 @@ class _Help(Action):
         if option_string == "--help":
             for each in parser._others:
                 each.help = SUPPRESS
-        parser.print_help()
+        sys.stdout.write(parser.format_help())  # argparse would ignore that it cannot be written
+        sys.stdout.flush()
         parser.exit()
 
 

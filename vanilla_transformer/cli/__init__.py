@@ -127,7 +127,7 @@ class OutputError(OSError):
 
 
 class _StandardOutput(io.TextIOWrapper):
-    """Standard output whose errors can be told from those of files."""
+    """Standard output with errors of its own type."""
 
     replaced: TextIO | None = None  # which would close the file with its own end
 
@@ -151,7 +151,7 @@ def _naming_output() -> Iterator[None]:
 def _open_streams() -> None:
     """Name the errors of standard output, and open what Python has left out because it was closed.
 
-    Nobody can write to a standard output that was closed. It is open so that no other file gets its number.
+    Writing to a standard output that was closed is an error. It is open so that no other file gets its number.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""A result that nobody gets is an error of one line: a closed or full standard output, and a lack of memory."""
+"""A result that cannot be printed is an error of one line: a closed or full standard output, and a lack of memory."""
 
 import os
 import re

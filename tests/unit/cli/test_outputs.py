@@ -70,7 +70,7 @@ def test_check_output_dir_knows_its_own_files(tmp_path):
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_lock_folder_holds_it_and_leaves_no_new_one_behind(tmp_path, exists):
+def test_lock_folder_holds_it_and_deletes_a_new_one_without_files(tmp_path, exists):
     folder = tmp_path / "folder"
     if exists:
         folder.mkdir()

@@ -48,7 +48,7 @@ from .step_package import FEW_ROWS, MANY_ROWS, MOST_FEW_ROWS, CompiledStep, Dime
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
 EAGER_SECONDS = 3.0  # of eager steps until they are compiled
-_FAILURE = "compiler_failure"  # kind of what is stored about the compiler
+_FAILURE = "compiler_failure"  # kind of stored choice
 _SECONDS_REMEMBERED = 24 * 60 * 60  # for which a failure keeps processes from another attempt in the background
 _NICENESS = "10"  # of the process that compiles
 _one_at_a_time = threading.Lock()  # of compilations in the background

@@ -24,7 +24,7 @@ def cache_root() -> Path:
     """Return the folder of compiled steps and of measurements on this machine.
 
     Raises:
-        ValueError: The environment names the home folder of nobody.
+        ValueError: The environment names the home folder of an unknown user.
     """
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
     try:

@@ -7,8 +7,8 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -24,6 +24,8 @@ HASHES_FILE = "sha256.json"
 # A model folder has one of them: ours, Marian, FSMT, M2M-100.
 TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt", "sentencepiece.bpe.model")
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transformers names them
+_MODEL_FILES = (*_WEIGHTS, "config.json", "generation_config.json", "tokenizer_config.json")
+_LOCK = ".lock"
 
 
 @contextmanager
@@ -97,6 +99,98 @@ def check_output_dir_is_empty(output_dir: str | Path) -> None:
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         found = f"{output_dir} is not empty" if output_dir.is_dir() else f"{output_dir} is a file"
         raise FileExistsError(f"The output must be a new or an empty folder, but {found}. Choose another folder.")
+
+
+def check_output_dir(output_dir: str | Path, own: Sequence[str] = (), replaced: Sequence[str] = ()) -> None:
+    """Refuse a folder with files of others, before a command writes into it.
+
+    Hidden files, and folders of other names than the command writes, are left alone.
+
+    Args:
+        own: Names of files that only this command writes together: where all are, the folder is its own.
+        replaced: Patterns of the folders that the command would replace.
+
+    Raises:
+        FileExistsError: it is a file, or has files of others.
+        FileNotFoundError: it is a link to a folder that does not exist.
+    """
+    folder = Path(output_dir)
+    refuse_dangling_link(folder)
+    if not folder.exists() or (own and all((folder / name).is_file() for name in own)):
+        return
+    rule = "The output must be a new folder, an empty one, or one that this command wrote"
+    if not folder.is_dir():
+        raise FileExistsError(f"{rule}, but {folder} is a file. Choose another folder.")
+    for path in sorted(folder.iterdir()):
+        is_kept = path.name.startswith(".") or (path.is_dir() and not any(map(path.match, replaced)))
+        if not is_kept:
+            raise FileExistsError(f"{rule}, but {folder} has {path.name}. Choose another folder.")
+
+
+def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | int]) -> None:
+    """Refuse an output file that is a folder, one of the inputs, also by another name or a link, or another output.
+
+    Args:
+        inputs: Files and folders, of which some need not exist; or numbers of open files.
+
+    Raises:
+        ValueError: the message names both.
+    """
+    written: list[Path] = []
+    given = [each for each in inputs if os.path.exists(each)]
+    for output in map(Path, outputs):
+        if output.is_dir():
+            raise ValueError(f"The output must be a file, but {output} is a folder. Name a file.")
+        same = next((each for each in given if _is_same_file(output, each)), None)
+        if same is not None:
+            name = "standard input" if same == 0 else same
+            rule = "The output must be another file than the inputs"
+            raise ValueError(f"{rule}, but {output} is the same as {name}. Choose another.")
+        if output.resolve() in written and not output.is_char_device():
+            raise ValueError(f"Each output must be another file, got {output} twice. Choose another.")
+        written.append(output.resolve())
+
+
+def _is_same_file(output: Path, other: str | Path | int) -> bool:
+    """Tell whether a file is another one, or belongs to the model in a folder. A terminal is both input and output."""
+    is_of_model = output.suffix == ".safetensors" or output.name in (*_MODEL_FILES, *TOKENIZER_FILES)
+    if os.path.isdir(other):
+        return is_of_model and output.is_file() and os.path.samefile(output.parent, other)
+    return output.is_file() and os.path.samefile(output, other)
+
+
+@contextmanager
+def lock_folder(folder: str | Path) -> Iterator[None]:
+    """Hold a folder for this process, and create it if it is missing. A crash releases it.
+
+    In the end it is deleted if it is empty and was not when the process took it.
+
+    Raises:
+        ValueError: another process holds it.
+        OSError: it cannot be written.
+    """
+    folder = Path(folder)
+    was_empty = folder.is_dir() and not any(folder.iterdir())
+    folder.mkdir(parents=True, exist_ok=True)
+    from filelock import FileLock, Timeout  # which imports asyncio
+
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        found = f"Only one run may use {folder} at a time, but another one is"
+        raise ValueError(f"{found}. Wait for it, stop it, or choose another output.") from None
+    try:
+        yield
+    finally:
+        is_unused = not was_empty and folder.is_dir() and [path.name for path in folder.iterdir()] == [_LOCK]
+        if is_unused:
+            with suppress(PermissionError):  # Windows, where releasing deletes it
+                (folder / _LOCK).unlink()
+        lock.release()
+        if is_unused:
+            with suppress(OSError):  # another process has come
+                folder.rmdir()
 
 
 def temporary_prefix(folder: Path) -> str:

@@ -65,7 +65,13 @@ def check_inductor_caches() -> None:
 
     Raises:
         PermissionError: Another user could change one.
+        OSError: `TMPDIR` is no folder, or cannot be written. Python would take another one, and compilers would fail.
     """
+    temporary = os.environ.get("TMPDIR")
+    if temporary and not (os.path.isdir(temporary) and os.access(temporary, os.W_OK)):
+        raise OSError(
+            f"TMPDIR must be a folder that you can write, but {temporary} is none. Create it, or unset TMPDIR."
+        )
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     variables = {default_cache_dir(): "TMPDIR"}  # where compiled headers are kept, whatever the variables say

@@ -1,15 +1,22 @@
 """Command line: `vanilla-transformer COMMAND ...`, or the same with `python -m vanilla_transformer`.
 
 Each group of commands is a module. A command parses its arguments, makes one library call and prints the result. A
-user's mistake ends with one line on standard error and status 2. Slow imports are inside functions, so that `--help`
+user's mistake ends with one line on standard error and status 2; so does a lack of memory or a standard output that
+cannot be written, with status 1. Slow imports are inside functions, so that `--help`
 and mistakes are answered at once.
 """
 
 import difflib
+import errno
 import importlib
+import io
+import os
+import re
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TextIO
 
 from vanilla_transformer.import_utils import delay_progress_bars, hide_own_matters_of_packages
 
@@ -59,10 +66,10 @@ COMMANDS = {name: text for group in GROUPS.values() for name, text in group.item
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the sub-command named by the first argument and return the exit status."""
+    _open_streams()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
-        sys.stdout.write(_usage())
-        return 0
+        return run(_print_usage, [])
     if arguments[0] == "--version":
         return run(_print_version, [])
     name, *rest = arguments
@@ -79,26 +86,107 @@ def find_command(name: str) -> Callable[[Sequence[str]], None]:
 
 
 def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0, 2 for a user's mistake, 3 for a diverged loss, 130 for Ctrl-C."""
+    """
+    Run one command and return its exit status.
+
+    It is 0, 1 if the result cannot be printed or the memory is too small, 2 for a user's mistake, 3 for a loss that
+    is not finite, and 130 for Ctrl-C. If the reader of a pipe ends first, such as `head`, the command ends with 0.
+    """
+    _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     hide_own_matters_of_packages()
     delay_progress_bars()
     try:
         _check_encoding(arguments)
         command(arguments)
+        sys.stdout.flush()
+    except OutputError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail to flush at its end
+        if error.errno == errno.EPIPE:
+            return 0
+        found = f"it cannot be written ({error.strerror})" if error.strerror else "it is closed"
+        return _refuse(f"Standard output must take the result, but {found}.", 1)
     except (ValueError, OSError) as error:
-        sys.stderr.write(f"error: {_on_one_line(error)}\n")
-        return 2
+        return _refuse(_on_one_line(error), 2)
     except RecursionError:
-        sys.stderr.write("error: Files and flags must not be nested as deeply as one that was given.\n")
-        return 2
+        return _refuse("Files and flags must not be nested as deeply as one that was given.", 2)
     except FloatingPointError as error:
-        sys.stderr.write(f"error: {_on_one_line(error)}\n")
-        return 3
+        return _refuse(_on_one_line(error), 3)
+    except (MemoryError, ImportError, RuntimeError) as error:
+        if (line := _explain_lack(error)) is None:
+            raise
+        return _refuse(line, 1)
     except KeyboardInterrupt as interruption:
         sys.stderr.write(f"{str(interruption) or 'Interrupted.'}\n")
         return getattr(interruption, "exit_status", 130)  # training sets its own status
     return 0
+
+
+class OutputError(OSError):
+    """Standard output cannot be written."""
+
+
+class _StandardOutput(io.TextIOWrapper):
+    """Standard output with errors of its own type."""
+
+    replaced: TextIO | None = None  # which would close the file with its own end
+
+    def write(self, text: str) -> int:
+        with _naming_output():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _naming_output():
+            super().flush()
+
+
+@contextmanager
+def _naming_output() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(error.errno, error.strerror) from error
+
+
+def _open_streams() -> None:
+    """Name the errors of standard output, and open what Python has left out because it was closed.
+
+    Writing to a standard output that was closed is an error. It is open so that no other file gets its number.
+    """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = _StandardOutput(open(os.devnull, "rb"))  # type: ignore[type-var]  # noqa: SIM115
+    elif type(sys.stdout) is io.TextIOWrapper:
+        options = {name: getattr(sys.stdout, name) for name in ("encoding", "errors", "line_buffering")}
+        output = _StandardOutput(sys.stdout.buffer, **options)
+        output.replaced, sys.stdout = sys.stdout, output
+
+
+def _refuse(line: str, status: int) -> int:
+    sys.stderr.write(f"error: {line}\n")
+    return status
+
+
+_LACKS_OF_MEMORY = re.compile(
+    r"can(no|')t allocate memory|not enough memory|failed to map segment|could not create a primitive|std::bad_alloc"
+)
+
+
+def _explain_lack(error: Exception) -> str | None:
+    """Return a line about too little memory or a C++ compiler that does not work, or None for another error."""
+    if isinstance(error, MemoryError) or _LACKS_OF_MEMORY.search(str(error)):
+        hint = "Free some, raise the limit (`ulimit -v`), or choose smaller batches or a smaller model"
+        return f"The command must have more memory than the system gives it. {hint}."
+    if not isinstance(error, RuntimeError):
+        return None
+    from vanilla_transformer.device_utils import explain_compiler_error
+
+    return explain_compiler_error(error)
+
+
+def _print_usage(arguments: Sequence[str]) -> None:
+    sys.stdout.write(_usage())
 
 
 def _print_version(arguments: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vanilla_transformer.data.cleaning_rules import ON_TOKENS
 from vanilla_transformer.data.data_arguments import NORMALIZATIONS, TOKENIZER_MODELS
-from vanilla_transformer.file_utils import atomic_folder, write_text_atomically
+from vanilla_transformer.file_utils import TOKENIZER_FILES, atomic_folder, check_outputs, write_text_atomically
 from vanilla_transformer.training.parser import with_underscores
 from vanilla_transformer.training.recipe import parse_recipe
 
@@ -25,7 +25,7 @@ from .flags import (
     require_no_words,
     require_one_model,
 )
-from .lines import print_until_reader_ends, silence_libraries
+from .lines import print_texts, silence_libraries
 from .train import draw_corpus_lengths, draw_pictures, show_progress
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ def check_language_command(arguments: Sequence[str]) -> None:
     recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]
     data = parse_recipe([*recipe, "--output_dir", "unused"], "vanilla-transformer check-language").data
     from vanilla_transformer.data.data_arguments import corpus_specs
+    from vanilla_transformer.data.prepare_data import text_files
     from vanilla_transformer.data.readers import CorpusSpec, SentencePair, open_corpus, read_pairs
     from vanilla_transformer.evaluation.language_check import check_language
 
@@ -150,6 +151,8 @@ def check_language_command(arguments: Sequence[str]) -> None:
 
     given = {name: getattr(options, name) or getattr(data, name) for name in ("source_language", "target_language")}
     specs = [CorpusSpec(source=files[0], target=files[1], **given)] if files else corpus_specs(data)
+    if options.json is not None:
+        check_outputs([options.json], text_files(specs))
     reports = []
     for direction in dict.fromkeys(spec.direction for spec in specs):
         pairs = read([spec for spec in specs if spec.direction == direction])
@@ -190,7 +193,7 @@ def train_tokenizer_command(arguments: Sequence[str]) -> None:
     if not files:
         raise ValueError("Name at least one text file.")
     folder = Path(options.output_dir)
-    if (folder / "tokenizer.json").exists():
+    if any((folder / name).exists() for name in (*TOKENIZER_FILES, "tokenizer_config.json")):
         raise ValueError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.data.tokenizer_training import train_tokenizer
@@ -264,7 +267,7 @@ def back_translate_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.distillation.back_translation import back_translate, check_output
 
     text, output = Path(options.input), Path(options.output)
-    check_output(output, text, options.tag)
+    check_output(output, options.tag)
     if options.do_sample or (options.mbr is not None and options.num_beams is None):
         search.setdefault("seed", 0)  # by which a run that continues draws the same samples
     with open_model(model, options, options.num_beams) as translate:
@@ -297,13 +300,11 @@ def write_alignments_command(arguments: Sequence[str]) -> None:
     )
     if len(models) > 2:
         raise ValueError(f"Name at most a model and one of the reverse direction, got {len(models)}.")
-    if options.output is not None and Path(options.output).is_dir():
-        raise ValueError(f"Alignments must go to a file, but {options.output} is a folder.")
     from vanilla_transformer.data.readers import stream_text_files
 
     lines = _alignment_lines(models, [*stream_text_files(options.source, options.target)])
     if options.output is None:
-        print_until_reader_ends(lines)
+        print_texts(lines)
     else:
         write_text_atomically(options.output, lines)
 

@@ -30,7 +30,7 @@ from .flags import (
     require_no_words,
     require_one_model,
 )
-from .lines import print_until_reader_ends
+from .lines import print_texts
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.pair_scores import PairScorer
@@ -189,9 +189,6 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         raise ValueError("Give the source text by --source FILE, in which the terms of --glossary are found.")
     if options.bootstrap_samples < 1:
         raise ValueError(f"`bootstrap_samples` must be 1 or more, got {options.bootstrap_samples}.")
-    for path in (options.output_file, options.json):
-        if path is not None and Path(path).is_dir():
-            raise ValueError(f"Results must go to a file, but {path} is a folder.")
     if options.name is not None:
         if options.hypotheses is not None or not Path(words[0]).is_dir():
             raise ValueError("--name saves the scores in the model's folder, so a local model must translate.")
@@ -235,8 +232,6 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     )
     name = require_one_model(words)
     search = request_settings(options)
-    if options.json is not None and Path(options.json).is_dir():
-        raise ValueError(f"Scores must go to a file, but {options.json} is a folder.")
     from vanilla_transformer.decoding.engine.precision import check_precision
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.device_utils import process_state
@@ -323,8 +318,6 @@ def score_command(arguments: Sequence[str]) -> None:
     name = require_one_model(words)
     if options.max_tokens < 1:
         raise ValueError(f"`max_tokens` must be 1 or more, got {options.max_tokens}.")
-    if options.output is not None and Path(options.output).is_dir():
-        raise ValueError(f"Scores must go to a file, but {options.output} is a folder.")
     check_engine(options)
     if options.resume and options.engine is None:
         raise ValueError("--resume is for --engine ray. Leave it out.")
@@ -341,7 +334,7 @@ def score_command(arguments: Sequence[str]) -> None:
     elif options.output is not None:
         write_text_atomically(options.output, lines)
     else:
-        print_until_reader_ends(lines)
+        print_texts(lines)
     process_state().destroy_process_group()
 
 
@@ -511,7 +504,8 @@ class ReproduceArguments:
     )
     seeds: int = field(default=1, metadata={"help": "Number of runs of each row that depends on chance."})
     output: str = field(
-        default="runs/reproduce", metadata={"help": "Folder; each experiment has a folder in it, and continues there."}
+        default="runs/reproduce",
+        metadata={"help": "Folder; each experiment has a folder in it, and continues there.", "is_folder": True},
     )
     data: str = field(default="data/multi30k", metadata={"help": "Folder of the text, for experiments that train."})
     rows: str | None = field(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vanilla_transformer.decoding.options import TERMS, TranslationOptions, flags_of, given_flags
+from vanilla_transformer.file_utils import check_outputs
 from vanilla_transformer.import_utils import collection_paused, freeze_modules
 from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.user_input import check_numbers
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
 
 Arguments = TypeVar("Arguments")
+# Flags that name files: those that a command writes (but some `json` are switches), and those that it reads.
+OUTPUTS = ("output", "output_file", "json")
+INPUTS = ["input", "source", "target", "hypotheses", "compare_with", "alignments", "gold_alignments", "text", "recipe"]
+INPUTS += ["glossary", "target_prefixes", "sentences", "ensemble", "rerank_reverse", "facts", "template"]
+INPUTS += ["token_file", "api_key_file", "rows", "data"]
 MODEL = {"MODEL": "Folder of a model, or its name on the Hugging Face Hub."}
 PRECISION_HELP = (
     "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (the fastest "
@@ -45,13 +51,30 @@ def parse(
         main: Names of the flags that `--help` shows; by default all.
 
     Raises:
-        ValueError: a flag does not exist (the message names the nearest one) or its value is invalid.
+        ValueError: a flag does not exist (the message names the nearest one), its value is invalid, or an output is
+            one of the files that the command reads.
     """
     parser = Parser([arguments_class], f"{program}{usage}", arguments, main)
     found, (parsed,) = parser.parse(words)
     check_numbers(vars(parsed))
+    _check_files(parsed, found[:1] if "SENTENCE" in (arguments or ()) else found)
     register_models()
     return found, parsed
+
+
+def _check_files(options: Any, words: Sequence[str]) -> None:
+    """Refuse an output that is an input.
+
+    Args:
+        words: Arguments that name files.
+    """
+    given = {each.name: getattr(options, each.name) for each in fields(options) if not each.metadata.get("is_folder")}
+    outputs = [given[name] for name in OUTPUTS if isinstance(given.get(name), str)]
+    inputs = [given[name] for name in INPUTS if given.get(name) is not None]
+    flat = [name for each in inputs for name in (each if isinstance(each, list) else [each])]
+    if given.get("text") is not None:  # which begins the names of files
+        flat += Path(given["text"]).parent.glob(f"{Path(given['text']).name}.*")
+    check_outputs(outputs, [*words, *flat, *([] if given.get("input") else [0])])  # 0 is standard input
 
 
 def register_models() -> None:

@@ -15,13 +15,10 @@ from typing import Any, NamedTuple
 from .flags import split_constraints
 
 
-def print_until_reader_ends(texts: Iterable[str]) -> None:
-    """Print each text at once. End quietly if the reader of a pipe ends, such as `head`."""
-    try:
-        for text in texts:
-            print(text, end="", flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail to flush at its end
+def print_texts(texts: Iterable[str]) -> None:
+    """Print each text at once."""
+    for text in texts:
+        print(text, end="", flush=True)
 
 
 class BlockProgress:

@@ -34,9 +34,13 @@ def render_card_command(arguments: Sequence[str]) -> None:
         CardArguments, arguments, "render-card FOLDER --facts FILE.yaml [--flags]", {"FOLDER": "Folder of the model."}
     )
     folder = Path(require_one_model(words))
+    from vanilla_transformer.file_utils import check_outputs
+    from vanilla_transformer.publishing.staging import CARD_NAME
+
+    check_outputs([folder / CARD_NAME], filter(None, [options.facts, options.template]))
     card = _card_renderer(folder, options.repo_id, options.facts, options.template)(folder)
-    card.save(folder / "README.md")
-    print(f"The card is in {folder / 'README.md'}.")
+    card.save(folder / CARD_NAME)
+    print(f"The card is in {folder / CARD_NAME}.")
 
 
 @dataclass

@@ -162,12 +162,12 @@ def demo_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
     from vanilla_transformer.evaluation.scores import validation_scores
     from vanilla_transformer.training.metrics import read_entries
-    from vanilla_transformer.training.run_folder import check_output_dir
+    from vanilla_transformer.training.run_folder import check_is_writable
     from vanilla_transformer.training.signals import TrainingInterrupted
     from vanilla_transformer.training.trainer import train
 
     folder = Path(options.output_dir)
-    check_output_dir(folder)
+    check_is_writable(folder)
     show_progress()
     corpus = folder / "corpus"
     recipe = parse_recipe([str(find_recipe("demo")), *_demo_flags(options, corpus)])

@@ -40,7 +40,7 @@ from .lines import (
     file_source,
     given_source,
     is_interactive,
-    print_until_reader_ends,
+    print_texts,
     shard_lines,
     silence_libraries,
     stdin_source,
@@ -113,7 +113,7 @@ def translate_document_file(
         document = parse_document(text, options.format, direction)
         translated = document.render(translator_by(pipeline, splitter, **settings)(document.blocks))
     if output is None:
-        print_until_reader_ends([translated])
+        print_texts([translated])
     else:
         write_text_atomically(output, translated)
     if options.format == "xliff" and not quiet:
@@ -227,7 +227,7 @@ def translate_command(arguments: Sequence[str]) -> None:
         elif options.output is not None:
             _write_file(Path(options.output), translate, model, source, options, settings)
         else:
-            print_until_reader_ends(_texts(translate, source, options, settings))
+            print_texts(_texts(translate, source, options, settings))
 
 
 def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> None:
@@ -261,8 +261,9 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
         raise ValueError("--resume continues a file that an interrupted run began. Give its --input and --output.")
     if options.resume and options.samples:
         raise ValueError("--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr.")
-    if options.output is not None:
-        _check_output(Path(options.output), options)
+    output = Path(options.output or "")
+    if options.resume and output.exists() and not output.is_file():
+        raise ValueError(f"--resume needs an ordinary file as --output, but {output} is a pipe or a device.")
 
 
 def _is_distributed() -> bool:
@@ -282,15 +283,6 @@ def _check_splitter(options: TranslateArguments) -> None:
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
 
     find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
-
-
-def _check_output(output: Path, options: TranslateArguments) -> None:
-    if output.is_dir():
-        raise ValueError(f"Translations must go to a file, but {output} is a folder.")
-    if options.input is not None and output.resolve() == Path(options.input).resolve():
-        raise ValueError(f"--output must be another file than --input, got {output} for both.")
-    if options.resume and output.exists() and not output.is_file():
-        raise ValueError(f"--resume needs an ordinary file as --output, but {output} is a pipe or a device.")
 
 
 def _decoding(options: TranslateArguments) -> dict[str, Any]:
@@ -601,8 +593,6 @@ def explain_command(arguments: Sequence[str]) -> None:
         raise ValueError(
             f"Give the folder (or Hub name) of a model and one sentence in quotes, got {len(words)} words."
         )
-    if Path(options.output).is_dir():
-        raise ValueError(f"The page must go to a file, but {options.output} is a folder.")
     name, text = words
     from vanilla_transformer.decoding.loading import check_device
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer

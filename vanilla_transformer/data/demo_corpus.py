@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.file_utils import check_output_dir, write_text_atomically
 
 from .readers import CorpusSpec, SentencePair, open_corpus, read_pairs
 
@@ -45,7 +45,7 @@ def write_demo_corpus(
     Their license and attribution are in `README.md` beside them.
 
     Args:
-        folder: Created if it does not exist; files of these names in it are replaced.
+        folder: Created if it does not exist. The files of an earlier call are replaced.
         train, validation, test (`int`): Number of pairs; by default all.
 
     Returns:
@@ -53,15 +53,16 @@ def write_demo_corpus(
 
     Raises:
         ValueError: a split does not have so many pairs; nothing is written.
-        OSError: a file cannot be written.
+        OSError: a file cannot be written, or the folder has files of others.
     """
     texts: dict[str, Sequence[str]] = {}
     for split, count in {"train": train, "validation": validation, "test": test}.items():
         texts[f"{split}.en"], texts[f"{split}.de"] = zip(*read_demo_corpus(split, count), strict=True)
-    paths = {
+    readme, notice = Path(folder) / "README.md", (DEMO_CORPUS_FOLDER / "README.md").read_text(encoding="utf-8")
+    if not (readme.is_file() and readme.read_bytes() == notice.encode()):
+        check_output_dir(folder)
+    write_text_atomically(readme, notice)  # first: by it the folder is known
+    return {
         name: write_text_atomically(Path(folder) / name, (f"{line}\n" for line in lines))
         for name, lines in texts.items()
     }
-    notice = (DEMO_CORPUS_FOLDER / "README.md").read_text(encoding="utf-8")
-    write_text_atomically(Path(folder) / "README.md", [notice])
-    return paths

@@ -19,7 +19,7 @@ from urllib.error import HTTPError, URLError
 
 from tqdm.auto import tqdm
 
-from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.file_utils import atomic_folder, hash_file
 
 logger = logging.getLogger(__name__)
 
@@ -76,12 +76,16 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
 
     Raises:
         ValueError: there is no corpus of this name, or a downloaded file is damaged.
-        OSError: a file cannot be downloaded or written.
+        OSError: a file cannot be downloaded or written, or the folder has another file of this name.
     """
     if name not in CORPORA:
         raise ValueError(f"There is no corpus {name!r}. Known corpora: {', '.join(CORPORA)}.")
     corpus = CORPORA[name]
     url = (base_url or corpus.url).rstrip("/")
+    for file, expected in corpus.files.items():
+        if (folder / file).exists() and hash_file(folder / file) != expected.sha256:
+            hint = "Move it, or choose another --output_dir."
+            raise FileExistsError(f"{folder / file} must be new or the file of {name}, but it is another one. {hint}")
     with atomic_folder(folder) as aside:
         for file, expected in corpus.files.items():
             archive = aside / f"{file}.gz"

@@ -16,7 +16,7 @@ import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.file_utils import atomic_folder, cached_folder
+from vanilla_transformer.file_utils import atomic_folder, cached_folder, check_output_dir, check_outputs
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.scripts import find_scripts
@@ -277,12 +277,14 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
 
     Raises:
         ValueError: the recipe streams its text, which has no end.
-        OSError: the folder cannot be written.
+        OSError: the folder cannot be written, or has files of others.
     """
     if not isinstance(texts.training, CachedTexts):
         raise ValueError("Text that is written must be read as a whole, but the recipe has `stream`. Leave it out.")
     directions = [spec.direction for spec in texts.specs]
     names = {name for direction in directions for name in _text_file_names(direction)}
+    check_outputs([Path(folder) / name for name in names], text_files(texts.specs))
+    check_output_dir(folder, own=[REPORT_FILE, *names])
     with atomic_folder(folder) as aside:
         with ExitStack() as stack:
             files = {name: stack.enter_context((aside / name).open("w", encoding="utf-8")) for name in names}
@@ -292,6 +294,11 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
         report = {"cleaning": texts.training.report.to_dict()}
         (aside / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return sorted(Path(folder) / name for name in names)
+
+
+def text_files(specs: Sequence[CorpusSpec]) -> list[str]:
+    """Return the names of the files of corpora."""
+    return [name for spec in specs for name in (spec.source, spec.target, spec.file) if name is not None]
 
 
 def _text_file_names(direction: Direction) -> tuple[str, str]:

@@ -2,10 +2,10 @@
 Work on the lines of a corpus shard by shard, so that a run that was killed continues after its last whole shard.
 
     >>> shards = CorpusShards("out.partial", {"input": hash_file(path), "model": hash_model(name), "options": options})
-    >>> shards.open(resume=True)
-    >>> shards.complete(stream_lines(path), lambda shard: translate(shard.lines))  # one result for each line
-    >>> write_text_atomically("out", shards.results(total))
-    >>> shards.delete()
+    >>> with shards.held(resume=True):
+    ...     shards.complete(stream_lines(path), lambda shard: translate(shard.lines))  # one result for each line
+    ...     write_text_atomically("out", shards.results(total))
+    ...     shards.delete()
 
 Shards may be written in any order and by any process that sees the folder, see [`CorpusShards.unfinished`] and
 [`CorpusShards.write`].
@@ -13,8 +13,9 @@ Shards may be written in any order and by any process that sees the folder, see 
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,12 +24,14 @@ from accelerate.utils import broadcast_object_list
 from transformers.utils import logging
 
 from vanilla_transformer.device_utils import process_state
-from vanilla_transformer.file_utils import hash_file, write_text_atomically
+from vanilla_transformer.file_utils import hash_file, lock_folder, write_text_atomically
 
 logger = logging.get_logger(__name__)
 
 SHARD_LINES = 2048  # enough for batches of similar lengths; a killed run loses at most the work on so many lines
 _MANIFEST = "manifest.json"
+# Of results and records, and of files of writers that were killed.
+_OWN_NAME = re.compile(r"\d{6,}\.(json|txt)|\.(\d{6,}\.(json|txt)|manifest\.json)\..*")
 _PATIENCE = 2  # seconds of work before a progress bar is shown
 
 
@@ -55,7 +58,7 @@ class CorpusShards:
     lines of the shard, and the hash of its result.
 
     Args:
-        folder: It holds one run at a time.
+        folder: It holds one run at a time; see [`held`].
         origin: The identity of the input, the model and the options, as JSON. A run continues shards with the same
             origin only. A mapping in it tells which of its entries differs.
         shard_lines: Lines of a shard, except the last one. A run that continues keeps the size that it began with.
@@ -71,12 +74,33 @@ class CorpusShards:
         """Return the shards of a file that is not complete yet, in a folder `NAME.partial` beside it."""
         return cls(output.with_name(f"{output.name}.partial"), origin, shard_lines)
 
+    @contextmanager
+    def held(self, resume: bool, is_alone: bool = True) -> Iterator[None]:
+        """
+        Hold the folder for this process and open it. In the end it is deleted if no shard is finished.
+
+        Args:
+            is_alone: Whether no other process of this run writes shards.
+
+        Raises:
+            ValueError: Another process holds it, or as [`open`] raises it.
+            OSError: The folder cannot be read or written.
+        """
+        with lock_folder(self.folder):
+            self.open(resume)
+            try:
+                yield
+            finally:
+                if is_alone and not self.finished_lines:
+                    self.delete()
+
     def open(self, resume: bool) -> None:
         """
         Create the folder, or read how many lines are finished in it.
 
         Raises:
-            ValueError: There are finished shards and `resume` is False, or they have another origin.
+            ValueError: There are finished shards and `resume` is False, they have another origin, or the folder has
+                files of others.
             OSError: The folder cannot be read or written.
         """
         if self.folder.is_dir() and (self.folder / _MANIFEST).exists():
@@ -89,6 +113,13 @@ class CorpusShards:
                 self._check_origin(manifest["origin"])
                 self.shard_lines = manifest["shard_lines"]
                 return
+        elif self.folder.is_dir():
+            foreign = next((path.name for path in self.folder.iterdir() if not path.name.startswith(".")), None)
+            if foreign is not None:
+                rule = f"{self.folder} must be a folder that an interrupted run left"
+                raise ValueError(
+                    f"{rule}, but it has {foreign} and no {_MANIFEST}. Move it, or choose another output."
+                )
         self.delete()
         manifest = {"origin": self.origin, "shard_lines": self.shard_lines}
         write_text_atomically(self.folder / _MANIFEST, json.dumps(manifest, indent=2) + "\n")
@@ -169,18 +200,14 @@ class CorpusShards:
         for text in self.results(total):
             yield from text.removesuffix("\n").split("\n")
 
-    def delete_if_empty(self) -> None:
-        """Delete the folder if no shard is finished, since there is nothing to continue."""
-        if not self.finished_lines:
-            self.delete()
-
     def delete(self) -> None:
-        """Delete the files of shards, the manifest first, and the folder: nothing continues one without a manifest."""
-        for pattern in (_MANIFEST, "[0-9]*.json", "[0-9]*.txt", ".[0-9m]*.*"):  # and files of writers that were killed
-            for path in self.folder.glob(pattern):
+        """Delete the files of shards, the manifest last, by which the folder is known, and the folder."""
+        for path in sorted(self.folder.glob("*"), key=lambda path: path.suffix != ".json"):
+            if _OWN_NAME.fullmatch(path.name):
                 path.unlink()
+        (self.folder / _MANIFEST).unlink(missing_ok=True)
         self.finished_lines = 0
-        with suppress(OSError):  # it does not exist, or has files of others
+        with suppress(OSError):  # it does not exist, is held, or has files of others
             self.folder.rmdir()
 
     @property
@@ -251,26 +278,22 @@ def write_shards(
     state = process_state()
     is_alone = state.num_processes == 1
     shards = CorpusShards.beside(output, origin, shard_lines)
-    if state.is_main_process:
-        shards.open(resume)
-    if not is_alone:
-        (shards.shard_lines,) = broadcast_object_list([shards.shard_lines])
-    unfinished = shards.unfinished(lines)
-    own = (shard for shard in unfinished if shard.number % state.num_processes == state.process_index)
-    try:
-        for shard, results in work(own, shards.finished_lines):
-            shards.write(shard, results)
-    except KeyboardInterrupt as interruption:
-        done = shards.finished_lines
-        hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
-        raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
-    finally:
-        if is_alone:
-            shards.delete_if_empty()
-    state.wait_for_everyone()
-    if state.is_main_process:
-        write_text_atomically(output, shards.results(total))
-        shards.delete()
+    with shards.held(resume, is_alone) if state.is_main_process else nullcontext():
+        if not is_alone:
+            (shards.shard_lines,) = broadcast_object_list([shards.shard_lines])
+        unfinished = shards.unfinished(lines)
+        own = (shard for shard in unfinished if shard.number % state.num_processes == state.process_index)
+        try:
+            for shard, results in work(own, shards.finished_lines):
+                shards.write(shard, results)
+        except KeyboardInterrupt as interruption:
+            done = shards.finished_lines
+            hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
+            raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
+        state.wait_for_everyone()
+        if state.is_main_process:
+            write_text_atomically(output, shards.results(total))
+            shards.delete()
     state.destroy_process_group()
 
 

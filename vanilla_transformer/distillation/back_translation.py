@@ -33,18 +33,14 @@ class BackTranslations(NamedTuple):
     dropped: dict[str, int]
 
 
-def check_output(output: Path, text: Path, tag: str | None) -> None:
+def check_output(output: Path, tag: str | None) -> None:
     """Check where back-translations are written, and with which tag.
 
     Raises:
-        ValueError: The file has another format or is the text itself, or the tag is not one word.
+        ValueError: The file has another format, or the tag is not one word.
     """
     if output.suffix not in (TSV, JSONL):
         raise ValueError(f"Pairs must be written to a {TSV} or {JSONL} file, got {output}.")
-    if output.is_dir():
-        raise ValueError(f"Pairs must be written to a file, but {output} is a folder.")
-    if output.resolve() == text.resolve():
-        raise ValueError(f"Pairs must be written to another file than the text, got {output} for both.")
     if tag is not None and (not tag.strip() or tag.split() != [tag]):
         raise ValueError(f"A tag must be one word, such as <BT>, got {tag!r}.")
 
@@ -81,24 +77,21 @@ def back_translate(
     origin = {"input": hash_file(text), "model": model, "options": search}
     shards = CorpusShards.beside(output, origin, SHARD_LINES)
     total = sum(1 for _ in stream_lines(text))
-    shards.open(resume)
 
     def work(shard: Shard) -> list[str]:
         own = search | ({"seed": search["seed"] + shard.number} if "seed" in search else {})
         answers = translate(shard.lines, batch_size, False, **own)
         return [json.dumps(answer["translation_text"], ensure_ascii=False) for answer in answers]
 
-    try:
-        shards.complete(stream_lines(text), work, total, "Translating")
-    finally:
-        shards.delete_if_empty()
-    sources = map(json.loads, shards.result_lines(total))
     limits, dropped = WarningLimits.from_config(translate.model.config), Counter[str]()
-    pairs = zip(sources, stream_lines(text), strict=True)
-    kept = _keep(pairs, None if keep_warnings else limits, dropped)
-    lines = (_as_line(output.suffix, source if tag is None else f"{tag} {source}", line) for source, line in kept)
-    write_text_atomically(output, lines)
-    shards.delete()
+    with shards.held(resume):
+        shards.complete(stream_lines(text), work, total, "Translating")
+        sources = map(json.loads, shards.result_lines(total))
+        pairs = zip(sources, stream_lines(text), strict=True)
+        kept = _keep(pairs, None if keep_warnings else limits, dropped)
+        lines = (_as_line(output.suffix, source if tag is None else f"{tag} {source}", line) for source, line in kept)
+        write_text_atomically(output, lines)
+        shards.delete()
     return BackTranslations(total, total - dropped.total(), dict(dropped))
 
 

@@ -28,7 +28,7 @@ from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits
 from vanilla_transformer.training.initialization import ModelLoader, load_own_model
 from vanilla_transformer.training.recipe import Recipe
-from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir
+from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir, refuse_model_inside
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.training.validation import Evaluator, loss_only
 
@@ -262,8 +262,7 @@ def _check(recipe: Recipe, options: DistillationArguments) -> None:
         raise ValueError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
     folder = Path(recipe.output.output_dir)
     for name in filter(None, [*options.teachers, options.reverse_model]):
-        if Path(name).resolve() == folder.resolve():
-            raise ValueError(f"`output_dir` must be another folder than the one of a model, got {folder} for both.")
+        refuse_model_inside(name, folder)
     for precision in filter(None, [options.teacher_precision, options.student_precision]):
         check_precision(precision)
     directions = {spec.direction for spec in corpus_specs(recipe.data)}

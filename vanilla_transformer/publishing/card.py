@@ -21,7 +21,7 @@ from vanilla_transformer.user_input import load_yaml
 
 from .behavior import CheckFailed, find_task
 from .run_records import CURVE, EVALUATIONS, learning_curve, read_emissions, read_stress_tables, read_validations
-from .staging import CARD_NAME, publishable_files
+from .staging import CARD_NAME, publishable_files, refuse_pipes
 
 # Records of training and evaluation in a run's folder.
 _RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"
@@ -140,6 +140,8 @@ def render_card(
         ValueError, OSError: the folder holds no model, or the template is not valid.
     """
     folder, run = Path(folder), Path(run or folder)
+    if folder.is_dir():
+        refuse_pipes(folder)
     config = load_config(folder)
     task, auto_class = _find_task(folder, config)
     validations, recipe = read_validations(run), _read_json(run / _RECIPE)
@@ -154,8 +156,10 @@ def render_card(
             _card_data(facts, results, version, task, emissions),
             template_path=str(template),
             **{**facts, "limits": facts["limits"].strip()},
+            quoted_example=_quote(facts["example"]),
             version=version,
             location=location or folder.resolve().name,
+            quoted_location=_quote(location or folder.resolve().name),
             parameters=f"{_count_parameters(folder):,}",
             task=task,
             auto_class=auto_class,
@@ -341,6 +345,11 @@ def _count(number: int, thing: str) -> str:
 
 def _versions(machine: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {number}" for name, number in machine.get("versions", {}).items()) or _UNKNOWN
+
+
+def _quote(text: str) -> str:
+    """Return the literal of a string in Python, in double quotation marks and on one line."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _escape_cell(text: str) -> str:

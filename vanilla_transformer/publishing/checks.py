@@ -7,6 +7,7 @@ import site
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ from .staging import (
     foreign_code,
     missing_files,
     publishable_files,
+    refuse_pipes,
     required_names,
     walk_json,
 )
@@ -51,6 +53,7 @@ _SECRET = re.compile(
     r"\b(?:hf_|api_org_|gh[pousr]_|sk-)[A-Za-z0-9_-]{30,}|\bAKIA[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
 )
 _SECRET_KEYS = {"token", "hub_token", "auth_token", "use_auth_token", "access_token", "api_key", "password", "secret"}
+_PYTHON = re.compile(r"^```(?:python|py)[ \t]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PRIVATE_FOLDER = re.compile(r"(?<![\w.:/])/(?:home|Users|root|tmp|mnt)/[^\s\"'`]*|[^\s\"'`]*\.cache/[^\s\"'`]*")
 
 
@@ -70,8 +73,11 @@ def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[Ch
 
     Raises:
         OSError: there is no such folder.
+        ValueError: a file is a pipe, or a link out of the folder.
     """
     folder = Path(folder)
+    if folder.is_dir():
+        refuse_pipes(folder)
     publishable_files(folder)
     results = [CheckResult(**run_check(name, check, folder)) for name, check in _FILE_CHECKS.items()]
     results.append(CheckResult(**run_check("code", _check_code, folder, trust_remote_code)))
@@ -181,7 +187,19 @@ def _check_card(folder: Path) -> str:
     unfilled = re.search(r"\{\{.*?\}\}|\[More Information Needed\]", card.text)
     if unfilled:
         raise CheckFailed(f"a placeholder of the template is not filled: {unfilled.group()}")
+    _check_python(card.text)
     return f"{', '.join(card.data.language)}; {len(card.data.eval_results or [])} scores"
+
+
+def _check_python(text: str) -> None:
+    """Check that each block of Python in a card compiles, except sessions, whose lines begin with a prompt."""
+    for code in _PYTHON.findall(text):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                compile("" if code.startswith(">>>") else code, CARD_NAME, "exec")
+        except (SyntaxError, ValueError) as error:
+            line = (getattr(error, "text", None) or code.splitlines()[0]).strip()
+            raise CheckFailed(f"its Python does not compile: {line!r} ({error}); render the card again") from error
 
 
 def _check_private_data(folder: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.evaluation.plots import new_figure, save_figure
-from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.file_utils import check_output_dir, lock_folder, write_text_atomically
 
 from . import (
     attention_figures,
@@ -212,18 +212,19 @@ def reproduce(name: str, options: ReproductionOptions, report: Callable[[str], A
     experiment, budget = find_experiment(name), check_options(name, options)
     folder, runs = _folder(name, options), experiment.runs(options, budget)
     new_figure(1, 1)  # which needs matplotlib: better now than after hours
-    results = _read_results(name, options) | {"identity": _identity(experiment, options, budget), "rows": []}
-    _write_results(folder, results)
-    for number, (key, run) in enumerate(runs.items(), start=1):
-        if key not in results["runs"]:
-            results["runs"][key] = run(folder / "runs" / key)
-            _write_results(folder, results)
-            report(f"{number} of {len(runs)}: {key}")
-    rows = experiment.rows({key: results["runs"][key] for key in runs})
-    _write_results(folder, results | {"rows": rows})
-    table = markdown_table(rows)
-    write_text_atomically(folder / _TABLE, f"{experiment.title}\n\n{table}")
-    save_figure(experiment.draw(rows), folder / _PICTURE)
+    with lock_folder(folder):
+        results = _read_results(name, options) | {"identity": _identity(experiment, options, budget), "rows": []}
+        _write_results(folder, results)
+        for number, (key, run) in enumerate(runs.items(), start=1):
+            if key not in results["runs"]:
+                results["runs"][key] = run(folder / "runs" / key)
+                _write_results(folder, results)
+                report(f"{number} of {len(runs)}: {key}")
+        rows = experiment.rows({key: results["runs"][key] for key in runs})
+        _write_results(folder, results | {"rows": rows})
+        table = markdown_table(rows)
+        write_text_atomically(folder / _TABLE, f"{experiment.title}\n\n{table}")
+        save_figure(experiment.draw(rows), folder / _PICTURE)
     report(f"\n{experiment.title}\n\n{table}")
     return folder
 
@@ -246,9 +247,14 @@ def _identity(experiment: Experiment, options: ReproductionOptions, budget: int)
 
 def _read_results(name: str, options: ReproductionOptions) -> Values:
     """Return the results in the folder of an experiment, whose `runs` have finished; there may be none."""
-    path = _folder(name, options) / _RESULTS
-    if path.exists():
-        return json.loads(path.read_text(encoding="utf-8"))
+    folder = _folder(name, options)
+    if (folder / _RESULTS).exists():
+        found = json.loads((folder / _RESULTS).read_text(encoding="utf-8"))
+        if not (isinstance(found, dict) and {"identity", "runs"} <= found.keys()):
+            rule = f"{folder / _RESULTS} must have the results of an experiment, but it has not"
+            raise ValueError(f"{rule}. Give another --output, or delete the folder.")
+        return found
+    check_output_dir(folder, replaced=["runs"])
     return {"title": find_experiment(name).title, "identity": {}, "runs": {}}
 
 

@@ -10,7 +10,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.decoding.engine.ensemble import check_weights
 from vanilla_transformer.decoding.pretrained import check_same_vocabulary, load_pretrained, load_tokenizer
-from vanilla_transformer.file_utils import HASHES_FILE, find_damage, has_weights, save_model_folder
+from vanilla_transformer.file_utils import HASHES_FILE, check_output_dir, find_damage, has_weights, save_model_folder
 
 from .checkpoint import StateDict, damaged_error, load_model_weights, weight_files
 
@@ -92,7 +92,7 @@ def average_model_folders(
         weights: A positive number for each folder; by default all count the same.
 
     Raises:
-        OSError: a folder holds no model, or an incomplete one.
+        OSError: a folder holds no model, or an incomplete one, or `output_dir` has files of others.
         ValueError: the models differ in their parameters or vocabularies, `output_dir` already holds a model, or the
             weights do not fit.
     """
@@ -101,6 +101,7 @@ def average_model_folders(
         weight_files(path)
     if has_weights(Path(output_dir)):
         raise ValueError(f"{output_dir} already holds a model. Choose another --output_dir, or delete it first.")
+    check_output_dir(output_dir)
     model = load_pretrained(AutoModelForSeq2SeqLM, paths[-1])
     tokenizers = [load_tokenizer(path) for path in paths]
     for path, tokenizer in zip(paths[1:], tokenizers[1:], strict=True):

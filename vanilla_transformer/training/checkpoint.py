@@ -86,6 +86,11 @@ def save_checkpoint(
     return folder
 
 
+def is_checkpoint(folder: Path) -> bool:
+    """Return whether a folder is a checkpoint of this package, whole or damaged."""
+    return (folder / _METADATA_FILE).is_file()
+
+
 def load_progress(folder: Path) -> dict[str, Any]:
     """Read `ResumeState.progress` of a checkpoint."""
     return json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))["progress"]

@@ -4,6 +4,7 @@ Parse flags into dataclasses, and show them in groups; every mistake is a `Value
 By argparse and not by transformers' `HfArgumentParser`, since importing transformers takes longer than `--help` may.
 """
 
+import sys
 import textwrap
 from argparse import SUPPRESS, Action, ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping, Sequence
@@ -91,6 +92,7 @@ class Parser(ArgumentParser):
         keywords |= item.metadata
         if "choices" not in keywords:
             keywords.setdefault("metavar", _VALUE_NAMES.get(keywords["type"], "TEXT"))
+        keywords.pop("is_folder", None)
         if keywords.pop("keeps_text", False):
             keywords["type"] = partial(_or_text, keywords["type"])
         keywords["help"] = _with_default(keywords["help"], default)
@@ -148,7 +150,8 @@ class _Help(Action):
         if option_string == "--help":
             for each in parser._others:
                 each.help = SUPPRESS
-        parser.print_help()
+        sys.stdout.write(parser.format_help())  # argparse would ignore that it cannot be written
+        sys.stdout.flush()
         parser.exit()
 
 

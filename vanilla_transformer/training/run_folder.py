@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from filelock import FileLock, Timeout
 from transformers import PreTrainedModel
 from transformers.utils import CONFIG_NAME
 
@@ -25,8 +24,11 @@ from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import (
     TOKENIZER_FILES,
     atomic_folder,
+    check_output_dir,
     delete_weights,
+    find_damage,
     has_weights,
+    lock_folder,
     refuse_dangling_link,
     save_model_folder,
     temporary_prefix,
@@ -37,6 +39,7 @@ from .checkpoint import (
     checkpoint_folder,
     delete_folder,
     find_latest_checkpoint,
+    is_checkpoint,
     list_checkpoints,
     list_model_files,
     load_progress,
@@ -52,7 +55,6 @@ from .train_state import TrainState
 
 logger = logging.getLogger(__name__)
 
-_LOCK = ".lock"
 _BEST = "best-"
 EMA = "ema"  # folder of the moving average
 _RECIPE = "recipe"
@@ -79,28 +81,13 @@ def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
     if not is_main_process():  # which holds it for all
         yield
         return
-    check_output_dir(output_dir)
-    folder = Path(output_dir)
-    created = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / _LOCK)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise ValueError(
-            f"Only one run may use {folder} at a time, but another one is. Wait for it, stop it, or choose another "
-            "--output_dir."
-        ) from None
-    try:
+    check_is_writable(output_dir)
+    with lock_folder(output_dir):
         yield
-    finally:
-        if created and [path.name for path in folder.iterdir()] == [_LOCK]:  # nothing was written
-            shutil.rmtree(folder)
-        lock.release()
 
 
-def check_output_dir(output_dir: str | Path) -> None:
-    """Refuse a folder that a run cannot use, before anything is read.
+def check_is_writable(output_dir: str | Path) -> None:
+    """Refuse a folder that a run cannot write, before anything is read.
 
     Raises:
         ValueError: the path is a file.
@@ -115,6 +102,17 @@ def check_output_dir(output_dir: str | Path) -> None:
         raise PermissionError(
             f"`output_dir` must be a writable folder, but {existing} is not writable. Choose another --output_dir."
         )
+
+
+def refuse_model_inside(name: str | Path | None, output_dir: str | Path) -> None:
+    """Refuse a model to read that is in the folder of a run, which may replace it.
+
+    Raises:
+        ValueError: it is.
+    """
+    if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(Path(output_dir).resolve()):
+        rule = "`output_dir` must be another folder than the one of a model that is read"
+        raise ValueError(f"{rule}, but {name} is in {output_dir}. Choose another --output_dir.")
 
 
 class RunFolder:
@@ -143,13 +141,36 @@ class RunFolder:
         self._saved_step: int | None = None
         self._writer: CheckpointWriter | None = None
         self._last_saved = time.monotonic()
-        check_output_dir(self.path)
+        check_is_writable(self.path)
+        refuse_model_inside(recipe.fine_tuning.init_from, self.path)
         trained = has_weights(self.path)
         starts_over = trained and self.options.overwrite_output_dir
         self.finished = trained and not starts_over and self._has_same_limits(flatten(recipe))
         self.checkpoint = None if starts_over or self.finished else self._find_checkpoint(flatten(recipe))
+        if not self.options.overwrite_output_dir:
+            self._refuse_files_of_others()
         if trained and not (starts_over or self.finished or self.checkpoint):
             raise self._cannot_continue("its checkpoints have been deleted")
+
+    def _refuse_files_of_others(self) -> None:
+        """Refuse a folder in which this run would delete or replace what no run of this package has written.
+
+        Raises:
+            ValueError: a checkpoint is of another program, or no checkpoint is whole.
+            FileExistsError: there are other files.
+        """
+        checkpoints = list_checkpoints(self.path)
+        hint = "choose another --output_dir, or replace all by --overwrite_output_dir."
+        for folder in checkpoints:
+            if not is_checkpoint(folder):
+                raise ValueError(f"Each checkpoint must be one of this package, but {folder} is none. Move it, {hint}")
+        if self.checkpoint is not None or self.finished:
+            return
+        if checkpoints:
+            rule, damage = f"The run in {self.path} must resume from a whole checkpoint", find_damage(checkpoints[-1])
+            raise ValueError(f"{rule}, but {checkpoints[-1]} is damaged ({damage}). Restore it, {hint}")
+        if not has_weights(self.path):  # or else the caller knows more
+            check_output_dir(self.path, own=[_MACHINE], replaced=[f"{_BEST}*", "checkpoint-*", EMA])
 
     def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
         """Return whether the run that has written the final model had the same limits."""
@@ -263,6 +284,7 @@ class RunFolder:
         self._writer = CheckpointWriter(state.accelerator, state.tokenizer, self.options.sharded_checkpoints)
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
+            self._write_json(_MACHINE, describe_machine(state.accelerator))  # first: from now on it is a run's folder
             of_average = f"{temporary_prefix(self.path / EMA)}*"
             of_model = f"{temporary_prefix(self.path)}*"
             for leftovers in (".checkpoint-*", f".{_BEST}*", of_model, of_average, f"{EMA}/{of_average}"):
@@ -275,7 +297,6 @@ class RunFolder:
             truncate_metrics(self.path, state.step)
             self._log(state, str(corpus))
             self._write_json("corpus.json", corpus.to_dict())
-            self._write_json(_MACHINE, describe_machine(state.accelerator))
         wait_for_processes(state.accelerator)
         deadline = time.monotonic() + _SECONDS_UNTIL_SHARED
         while not (self.path / _MACHINE).exists():

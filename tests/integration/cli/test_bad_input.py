@@ -315,7 +315,84 @@ FLAGS = {
     "translate: output is the input": (
         ["translate", "model", "--input", "a.en", "--output", "./a.en"],
         {},
-        "--output must be another file than --input",
+        "must be another file than the inputs, but a.en is the same as ./a.en|a.en is the same as a.en. Choose",
+    ),
+    **{
+        f"{command[0]}: {option} is the input {name}": (
+            [*command, option, name], {"link": Path("a.en")}, "must be another file than the inputs"
+        )
+        for command, option in (
+            (["translate", "model", "--input", "a.de", "--target_prefixes", "a.en"], "--output"),
+            (["translate", "model", "A", "--glossary", "a.en"], "--output"),
+            (["score", "model", "--source", "a.en", "--target", "a.de"], "--output"),
+            (["write-alignments", "--source", "a.de", "--target", "a.en"], "--output"),
+            (["evaluate", "--hypotheses", "a.de", "--target", "a.en"], "--output_file"),
+            (["evaluate", "--hypotheses", "a.de", "--target", "a.en"], "--json"),
+            (["evaluate-directions", "model", "--text", "a"], "--json"),
+            (["check-language", "a.en", "a.de"], "--json"),
+        )
+        for name in ("./a.en", "link")
+    },
+    "back-translate: output is the input": (
+        ["back-translate", "model", "--input", "a.tsv", "--output", "a.tsv"],
+        {"a.tsv": b"A\n"},
+        "must be another file",
+    ),
+    "evaluate: an output twice": (
+        ["evaluate", "--hypotheses", "a.de", "--target", "a.en", "--json", "o", "--output_file", "./o"],
+        {},
+        "got o twice",
+    ),
+    "explain: output is a file of the model": (
+        ["explain", "model", "A", "--output", "model/config.json"],
+        {},
+        "is the same as model",
+    ),
+    "check-language: output is a text of the recipe": (
+        ["check-language", "--recipe", "r.yaml", "--json", "a.en"],
+        {"r.yaml": b"train_source: a.en\ntrain_target: a.de\n"},
+        "must be another file",
+    ),
+    "render-card: the template is the card": (
+        ["render-card", "model", "--facts", "demo", "--template", "model/README.md"],
+        {"model/README.md": b"mine"},
+        "must be another file",
+    ),
+    "write-corpus: a file of others": (["write-corpus", "--output_dir", "o"], {"o/train.en": b"mine"}, "has train.en"),
+    "clean-corpus: a file of others": (
+        ["clean-corpus", *PAIRS[:4], "--output_dir", "o"],
+        {"o/train.source": b"mine"},
+        "has train.source",
+    ),
+    "train-tokenizer: a file of others": (
+        ["train-tokenizer", "a.en", "--output_dir", "o"],
+        {"o/tokenizer_config.json": b"{}"},
+        "already holds a tokenizer",
+    ),
+    "download-data: a file of others": (
+        ["download-data", "multi30k", "--output_dir", "o"],
+        {"o/train.en": b"mine"},
+        "o/train.en must be new or the file",
+    ),
+    "average: a file of others": (
+        ["average-checkpoints", "model", "model", "--output_dir", "o"],
+        {"o/config.json": b"{}"},
+        "has config.json",
+    ),
+    "reproduce: a file of others": (
+        ["reproduce", "positions", "--output", "o"],
+        {"o/positions/table.md": b"mine"},
+        "has table.md",
+    ),
+    "reproduce: results of others": (
+        ["reproduce", "positions", "--output", "o"],
+        {"o/positions/results.json": b"[]"},
+        "must have the results of an exp",
+    ),
+    "demo: a file of others": (
+        ["demo", "--output_dir", "o"],
+        {"o/corpus/train.en": b"mine"},
+        "has train.en",
     ),
     "translate: output below a file": (["translate", "model", "A", "--output", "a.en/out"], {}, "a.en"),
     "translate: resume without files": (["translate", "model", "A", "--resume"], {}, "Give its --input and --output"),
@@ -557,7 +634,7 @@ FLAGS = {
 def test_command_names_mistake(workplace, capsys, arguments, files, words):
     for name, content in files.items():
         path = workplace / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if content is None:
             path.mkdir()
         elif isinstance(content, Path):
@@ -566,6 +643,8 @@ def test_command_names_mistake(workplace, capsys, arguments, files, words):
             path.write_bytes(content)
     assert re.search(words, refusal(capsys, arguments))
     assert not (workplace / "out").exists()
+    for name, content in files.items():
+        assert not isinstance(content, bytes) or (workplace / name).read_bytes() == content
 
 
 def test_serve_names_occupied_port(workplace, capsys):

@@ -46,7 +46,7 @@ def test_explain_refuses_models_without_encoder_and_decoder(model, tiny_tokenize
         ([], [], "Give the folder (or Hub name) of a model and one sentence in quotes, got 1 words."),
         (["A", "man."], [], "one sentence in quotes, got 3 words."),
         ([""], [], "The text must have a word at least, but it is empty."),
-        (["A man."], ["--output", "."], "The page must go to a file, but . is a folder."),
+        (["A man."], ["--output", "."], "must be a file, but . is a folder."),
         (["A man."], ["--output", "setup.py/page.html"], "setup.py"),
         (["A man."], ["--num_beams", "0"], "`num_beams` must be an integer of 1 or more, got 0."),
         (["A man."], ["--max_new_tokens", "0"], "`max_new_tokens` must be"),

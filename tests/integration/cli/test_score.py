@@ -87,7 +87,7 @@ def test_score_refuses_models_without_encoder_and_decoder(model, files, tiny_tok
     ("flags", "text"),
     [
         (["--max_tokens", "0"], "`max_tokens` must be 1 or more, got 0"),
-        (["--output", "."], "Scores must go to a file, but . is a folder"),
+        (["--output", "."], "must be a file, but . is a folder"),
         (["--target", "nowhere"], "There is no file nowhere"),
     ],
 )

@@ -59,7 +59,10 @@ def test_distill_does_finished_work_once(straight, files, monkeypatch):
         ({"train_source": "{files}/empty"}, "empty"),
         ({"student_precision": "int4"}, "`precision` must be one of .*, got 'int4'"),
         ({"student_precision": "int8"}, '`precision="int8"` needs packages that are not installed'),
-        ({"output_dir": "{files}/teacher"}, "`output_dir` must be another folder than the one of a model, got"),
+        (
+            {"output_dir": "{files}/teacher"},
+            "`output_dir` must be another folder than the one of a model that is read, but",
+        ),
         (
             {"train_source": "{files}/train.b", "train_target": "{files}/train.b"},
             "its translations of 40 sentences have",

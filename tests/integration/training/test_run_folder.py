@@ -220,3 +220,64 @@ def test_train_falls_back_from_checkpoint_with_flipped_bit(corpus, tmp_path, mon
         train(recipe, evaluate=no_scores)
     assert "checkpoint-3 is damaged" in caplog.text
     assert "Resuming from step 2" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("checkpoint-500/model.safetensors", "one of this package, but .*checkpoint-500 is none. Move it, choose"),
+        ("best-7/config.json", "one that this command wrote, but .* has best-7. Choose"),
+        ("ema/notes", "one that this command wrote, but .* has ema. Choose"),
+        ("model-00001-of-00002.safetensors", "one that this command wrote, but .* has model-00001-of-00002"),
+        ("config.json", "one that this command wrote, but .* has config.json"),
+    ],
+)
+def test_train_leaves_files_of_others(corpus, tmp_path, name, message):
+    path = tmp_path / "run" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    with pytest.raises((ValueError, FileExistsError), match=message):
+        train(parse_recipe(flags(corpus, tmp_path / "run", **RUN)), evaluate=no_scores)
+    assert path.read_text() == "mine" and len([*(tmp_path / "run").rglob("[a-z]*")]) <= 2
+
+
+def test_train_uses_a_folder_with_other_folders_and_hidden_files(corpus, tmp_path):
+    (tmp_path / "run" / "corpus").mkdir(parents=True)
+    (tmp_path / "run" / ".gitkeep").touch()
+    assert train(parse_recipe(flags(corpus, tmp_path / "run", **RUN)), evaluate=no_scores)
+
+
+def test_train_refuses_a_checkpoint_of_others_beside_its_own(corpus, tmp_path, monkeypatch):
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", **RUN))
+    kill_at_step(recipe, monkeypatch, 3)
+    (tmp_path / "run" / "checkpoint-4").mkdir()
+    with pytest.raises(ValueError, match="checkpoint-4 is none. Move it"):
+        train(recipe, evaluate=no_scores)
+    (tmp_path / "run" / "checkpoint-4").rmdir()
+    assert train(recipe, evaluate=no_scores)
+
+
+def test_train_does_not_restart_a_run_whose_checkpoints_are_damaged(corpus, tmp_path, monkeypatch, finished):
+    recipe = flags(corpus, tmp_path / "run", **RUN)
+    kill_at_step(parse_recipe(recipe), monkeypatch, 3)
+    for folder in list_checkpoints(tmp_path / "run"):
+        (folder / "sha256.json").unlink()
+    before = contents(folder)
+    with pytest.raises(ValueError, match=r"checkpoint-2 is damaged \(sha256.json is missing\). Restore it, choose"):
+        train(parse_recipe(recipe), evaluate=no_scores)
+    assert contents(folder) == before
+    assert_same_run(finished, train(parse_recipe([*recipe, "--overwrite_output_dir"]), evaluate=no_scores))
+
+
+def test_train_resumes_in_a_folder_that_has_only_the_checkpoint(corpus, tmp_path, monkeypatch, finished):
+    kill_at_step(parse_recipe(flags(corpus, tmp_path / "killed", **RUN)), monkeypatch, 3)
+    file_utils.shutil.copytree(tmp_path / "killed" / "checkpoint-2", tmp_path / "copy" / "checkpoint-2")
+    resumed = train(parse_recipe(flags(corpus, tmp_path / "copy", **RUN)), evaluate=no_scores)
+    assert list_checkpoints(resumed)[-1].name == "checkpoint-4"
+
+
+@pytest.mark.parametrize("name", [".", "checkpoint-4"])
+def test_train_refuses_to_replace_the_model_that_it_starts_from(corpus, finished, name):
+    model = {"init_from": finished / name, "vocab_size": None}
+    with pytest.raises(ValueError, match="must be another folder than the one of a model that is read, but"):
+        train(parse_recipe(flags(corpus, finished, **RUN | model, overwrite_output_dir=True)), evaluate=no_scores)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -158,10 +159,51 @@ def test_corpus_shards_name_a_damaged_file(folder, name, content):
         opened(folder)
 
 
-def test_corpus_shards_leave_files_of_others(folder):
+@pytest.mark.parametrize("name", ["notes.md", "000000.txt", "1.json"])
+def test_corpus_shards_refuse_a_folder_of_others(folder, name):
     folder.mkdir()
-    (folder / "notes.md").write_text("mine")
-    shards = opened(folder)
+    (folder / name).write_text("mine")
+    with pytest.raises(ValueError, match=f"an interrupted run left, but it has {name} and no manifest.json"):
+        opened(folder, resume=False)
+    assert (folder / name).read_text() == "mine"
+
+
+def test_corpus_shards_leave_files_of_others(folder):
+    shards, names = opened(folder), ["1.txt", "2024-01.json", "000000.md"]
+    for name in names:
+        (folder / name).write_text("mine")
     work(shards)
     shards.delete()
-    assert os.listdir(folder) == ["notes.md"]
+    assert {*os.listdir(folder)} == {*names}
+
+
+def test_corpus_shards_are_held_by_one_run(folder):
+    first, other = (CorpusShards(folder, ORIGIN | {"input": name}, 3) for name in "12")
+    with first.held(resume=False):
+        manifest = (folder / "manifest.json").read_bytes()
+        with pytest.raises(ValueError, match="Only one run may use .*, but another one is. Wait"), other.held(True):
+            pass
+        assert (folder / "manifest.json").read_bytes() == manifest
+        assert work(first) == [0, 1, 2]
+        first.delete()
+    assert not folder.exists()
+    with other.held(resume=False):
+        pass
+    assert not folder.exists(), "nothing is left to continue"
+
+
+def test_corpus_shards_of_a_killed_deletion_are_a_new_beginning(folder, monkeypatch):
+    work(opened(folder))
+    unlink, deleted = Path.unlink, []
+
+    def killing(path, **options):
+        deleted.append(path.name)
+        if len(deleted) == 4:
+            raise KeyboardInterrupt
+        unlink(path, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", killing)
+        opened(folder).delete()
+    assert "manifest.json" in os.listdir(folder)
+    assert work(opened(folder, resume=False)) == [0, 1, 2]

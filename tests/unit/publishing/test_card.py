@@ -1,5 +1,6 @@
 """The model card shows recorded values and "unknown" for all others."""
 
+import ast
 import hashlib
 import json
 import re
@@ -32,6 +33,19 @@ def test_render_card_names_a_template_that_is_not_valid(folder, tmp_path):
     (tmp_path / "mine.md").write_text("{% if %}")
     with pytest.raises(ValueError, match="The template .*mine.md must be valid Jinja, but it is not: Expected"):
         render_card(folder, read_facts(CARDS / "multi30k_en_de.yaml"), tmp_path / "mine.md", version="1.2.3")
+
+
+@pytest.mark.parametrize("example", ['He said "hi" to me.', "C:\\new", "it's", 'a\tb"', "„Schön“ 日本語"])
+def test_render_card_writes_python_that_compiles(folder, example):
+    facts = read_facts(CARDS / "multi30k_en_de.yaml") | {"example": example}
+    folder = folder.rename(folder.with_name('my "model"'))
+    card = render_card(folder, facts, CARDS / "template.md", version="1.2.3")
+    blocks = re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
+    assert len(blocks) == 3
+    strings = [
+        {node.value for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Constant)} for block in blocks
+    ]
+    assert all({example, 'my "model"'} <= found for found in strings)
 
 
 def test_render_card_shows_the_records_of_training(folder, tiny_model):

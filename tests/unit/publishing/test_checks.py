@@ -1,6 +1,7 @@
 """Checks before publishing: a good folder passes, and each check fails on a folder that is broken on purpose."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -104,6 +105,11 @@ BROKEN_FILES = {
         "card",
         "not filled: {{ name }}",
     ),
+    "a card with broken Python": (
+        lambda folder: replace(folder / "README.md", 'pipeline("translation"', 'pipeline("translation""'),
+        "card",
+        "its Python does not compile: 'translate = pipeline(",
+    ),
     "an invalid generation config": (
         lambda folder: change_json(folder / "generation_config.json", early_stopping="sometimes"),
         "generation config",
@@ -124,6 +130,22 @@ def test_check_folder_finds_broken_files(fault, folder, without_new_process):
     break_it(folder)
     found = failed(checks.check_folder(folder))
     assert detail in found[name]
+
+
+def test_check_folder_passes_a_session_of_python_in_the_card(folder, without_new_process):
+    (folder / "README.md").write_text(
+        (folder / "README.md").read_text(encoding="utf-8") + "\n```python\n>>> 1 + 1\n2\n```\n", encoding="utf-8"
+    )
+    assert not failed(checks.check_folder(folder))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("name", ["notes.json", "config.json", "README.md"])
+def test_check_folder_does_not_wait_for_a_pipe(folder, name):
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(ValueError, match=f"{name} must be a file or a folder, but it is a pipe or a device. Delete"):
+        checks.check_folder(folder)
 
 
 def see_the_future(folder):

@@ -14,7 +14,7 @@ from vanilla_transformer.training.checkpoint import (
     load_model_weights,
     weight_files,
 )
-from vanilla_transformer.training.run_folder import check_output_dir, prune_checkpoints
+from vanilla_transformer.training.run_folder import check_is_writable, prune_checkpoints
 
 
 def test_prune_checkpoints_deletes_oldest_steps(tmp_path):
@@ -28,19 +28,19 @@ def test_prune_checkpoints_deletes_oldest_steps(tmp_path):
     assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-900", "checkpoint-1000"]
 
 
-def test_check_output_dir_refuses_file(tmp_path):
+def test_check_is_writable_refuses_file(tmp_path):
     (tmp_path / "model.safetensors").write_text("weights")
-    check_output_dir(tmp_path)
+    check_is_writable(tmp_path)
     with pytest.raises(ValueError, match="must be a folder"):
-        check_output_dir(tmp_path / "model.safetensors")
+        check_is_writable(tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"must be a folder, but .*model\.safetensors is a file"):
-        check_output_dir(tmp_path / "model.safetensors" / "below")
+        check_is_writable(tmp_path / "model.safetensors" / "below")
 
 
-def test_check_output_dir_refuses_read_only_folder(tmp_path, monkeypatch):
+def test_check_is_writable_refuses_read_only_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(PermissionError, match=f"but {tmp_path} is not writable"):
-        check_output_dir(tmp_path / "new" / "run")
+        check_is_writable(tmp_path / "new" / "run")
 
 
 def test_average_state_dicts_is_mean_of_each_parameter():

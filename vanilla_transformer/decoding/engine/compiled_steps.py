@@ -28,17 +28,28 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-from vanilla_transformer.device_utils import find_compiler, usable_cores
+from vanilla_transformer.device_utils import explain_compiler_error, find_compiler, usable_cores
 from vanilla_transformer.file_utils import cached_folder, find_damage
 from vanilla_transformer.private_folders import check_inductor_caches
 
-from .machine_cache import cache_root, identity_of, is_usable, prepare_cache, shape_of
+from .machine_cache import (
+    cache_root,
+    forget_choice,
+    identity_of,
+    is_usable,
+    load_choice,
+    prepare_cache,
+    shape_of,
+    store_choice,
+)
 from .slot_buffers import SlotBuffers
 from .step_package import FEW_ROWS, MANY_ROWS, MOST_FEW_ROWS, CompiledStep, Dimensions, compile_step, kinds_of
 
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
 EAGER_SECONDS = 3.0  # of eager steps until they are compiled
+_FAILURE = "compiler_failure"  # kind of stored choice
+_SECONDS_REMEMBERED = 24 * 60 * 60  # for which a failure keeps processes from another attempt in the background
 _NICENESS = "10"  # of the process that compiles
 _one_at_a_time = threading.Lock()  # of compilations in the background
 
@@ -90,7 +101,7 @@ class CompiledSteps:
             form.missed_seconds += time.perf_counter() - start
             if form.missed_seconds > EAGER_SECONDS:
                 form.began = True
-                if is_usable(self._folder(kind)) and _has_compiler():
+                if is_usable(self._folder(kind)) and _has_compiler() and not _has_failed():
                     threading.Thread(target=self._compile_elsewhere, args=(kind,), daemon=True).start()
 
     @contextmanager
@@ -194,6 +205,41 @@ def _has_compiler() -> bool:
     return True
 
 
+def _has_failed() -> bool:
+    """Tell whether the compiler has failed on this machine within a day, and log how."""
+    failure = load_choice(_FAILURE, _identity_of_compiler())
+    if failure is None or time.time() - failure[0] > _SECONDS_REMEMBERED:
+        return False
+    again = "`vanilla-transformer compile` tries it again"
+    logger.warning_once(f"Compiling failed before, so decoding is not compiled: {failure[1]} {again}.")
+    return True
+
+
+@contextmanager
+def _remembering_failures() -> Iterator[None]:
+    """Store that the compiler fails, so that not each process tries it in vain, or forget it.
+
+    Raises:
+        OSError: The compiler fails.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        reason = explain_compiler_error(error)
+        if reason is None:
+            raise
+        store_choice(_FAILURE, _identity_of_compiler(), time.time(), reason)
+        raise OSError(reason) from error
+    forget_choice(_FAILURE, _identity_of_compiler())
+
+
+def _identity_of_compiler() -> str:
+    """Return a hash of the compiler, which another version changes."""
+    path = os.path.realpath(find_compiler() or "")
+    facts = os.stat(path)
+    return identity_of(path, facts.st_size, facts.st_mtime_ns)
+
+
 def cache_folder() -> Path:
     """Return the folder of compiled steps."""
     return cache_root() / "compiled_steps"
@@ -203,7 +249,8 @@ def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, name
     """Compile the forms of a step into the named entries of the cache, as [`compile_step`] does.
 
     Raises:
-        OSError: The cache cannot be written, or another user could change it or the caches of inductor.
+        OSError: The cache cannot be written, another user could change it or the caches of inductor, or the C++
+            compiler fails.
     """
     check_inductor_caches()
     prepare_cache(cache_folder())
@@ -218,7 +265,8 @@ def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, name
             cached_folder(cache_folder(), names[kind], write, mode=0o700)
         left = {kind: folder for kind, folder in folders.items() if kind not in written}
         if left:  # unless together with the other forms, of which another process may have written some
-            compile_step(step, arguments, dimensions, left)
+            with _remembering_failures():
+                compile_step(step, arguments, dimensions, left)
             written.update(left)
 
     fill({}, [*names])

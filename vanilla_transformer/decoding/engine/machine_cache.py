@@ -21,9 +21,17 @@ logger = logging.get_logger(__name__)
 
 
 def cache_root() -> Path:
-    """Return the folder of compiled steps and of measurements on this machine."""
+    """Return the folder of compiled steps and of measurements on this machine.
+
+    Raises:
+        ValueError: The environment names the home folder of an unknown user.
+    """
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
-    return Path(root).expanduser().absolute()
+    try:
+        return Path(root).expanduser().absolute()
+    except RuntimeError as error:
+        rule = "VANILLA_TRANSFORMER_CACHE must be a folder"
+        raise ValueError(f"{rule}, but there is no home folder for {root}. Give its full path.") from error
 
 
 def is_usable(path: Path) -> bool:
@@ -130,9 +138,23 @@ def store_choice(kind: str, identity: str, value: Any, reason: str) -> None:
     write_text_atomically(path, json.dumps({kind: value, "reason": reason}) + "\n", mode=0o600)
 
 
+def forget_choice(kind: str, identity: str) -> None:
+    """Delete a stored value, if there is one; see [`store_choice`]."""
+    _file_of(kind, identity).unlink(missing_ok=True)
+
+
 def _file_of(kind: str, identity: str) -> Path:
     return cache_root() / "choices" / kind / f"{identity}.json"
 
 
-__all__ = ["cache_root", "identity_of", "is_usable", "load_choice", "prepare_cache", "shape_of", "store_choice"]
+__all__ = [
+    "cache_root",
+    "forget_choice",
+    "identity_of",
+    "is_usable",
+    "load_choice",
+    "prepare_cache",
+    "shape_of",
+    "store_choice",
+]
 __all__ += ["values_of"]

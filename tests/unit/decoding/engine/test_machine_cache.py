@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 import stat
+import time
 
 import pytest
+from torch._inductor.exc import CppCompileError
 
 from tests.sweeps import sample
 from tests.tiny_engines import engine_of, translate
@@ -170,3 +173,57 @@ def test_compile_refuses_a_cache_that_others_may_write(cache, capsys):
     error = capsys.readouterr().err
     assert error.startswith("error: The cache of compiled steps and measurements is not used, since other users can")
     assert error.count("\n") == 1
+
+
+def test_a_compiler_that_fails_is_not_tried_again_in_the_background(cache, warnings, monkeypatch):
+    def fail(*_):
+        raise CppCompileError(["c++"], "x.cpp: In function f\nx.cpp:1: fatal error: no cc1plus\nstopped.")
+
+    monkeypatch.setenv("CXX", shutil.which("false"))
+    monkeypatch.setattr(compiled_steps, "compile_step", fail)
+    assert not compiled_steps._has_failed()
+    with pytest.raises(
+        OSError, match=r"The C\+\+ compiler .*false must .* fails: x.cpp:1: fatal error: no cc1plus. Rep"
+    ):
+        write_packages(None, None, [], {"few_rows": "entry"})
+    monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
+    monkeypatch.setattr(compiled_steps, "_run_worker", lambda *_: pytest.fail("compiles again"))
+    assert translate(engine_of(1, slots=1)) == translate(engine_of(1, slots=1, compile=False))
+    assert len(warnings) == 1 and "Compiling failed before, so decoding is not compiled: The C++" in warnings[0]
+    assert "`vanilla-transformer compile` tries it again." in warnings[0] and "\n" not in warnings[0]
+    with monkeypatch.context() as patch:
+        patch.setenv("CXX", shutil.which("true"))
+        assert not compiled_steps._has_failed()
+    with monkeypatch.context() as patch:
+        now = time.time()
+        patch.setattr(compiled_steps.time, "time", lambda: now + 86_401)
+        assert not compiled_steps._has_failed()
+    assert compiled_steps._has_failed()
+    monkeypatch.setattr(compiled_steps, "compile_step", lambda *_: None)
+    write_packages(None, None, [], {"few_rows": "entry"})
+    assert not compiled_steps._has_failed()
+
+
+def test_other_errors_of_compiling_are_not_remembered(cache, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("a fault of this package")
+
+    monkeypatch.setenv("CXX", shutil.which("false"))
+    monkeypatch.setattr(compiled_steps, "compile_step", fail)
+    with pytest.raises(RuntimeError, match="a fault of this package"):
+        write_packages(None, None, [], {"few_rows": "entry"})
+    assert not compiled_steps._has_failed()
+
+
+@pytest.mark.parametrize("name", ["nosuch", "file"])
+def test_compiling_needs_a_folder_for_temporary_files(cache, tmp_path, monkeypatch, name):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / name))
+    with pytest.raises(OSError, match=f"TMPDIR must be a folder that you can write, but .*{name} is none"):
+        write_packages(None, None, [], {})
+
+
+def test_cache_root_names_a_home_folder_that_is_not_there(monkeypatch):
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", "~nosuch/cache")
+    with pytest.raises(ValueError, match="must be a folder, but there is no home folder for ~nosuch/cache. Give"):
+        machine_cache.cache_root()

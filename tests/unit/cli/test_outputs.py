@@ -1,0 +1,82 @@
+"""Every flag that names a file is known as an output or an input, so that no command replaces what it reads."""
+
+import importlib
+import os
+from dataclasses import fields, is_dataclass
+from typing import get_type_hints
+
+import pytest
+
+from vanilla_transformer.cli import GROUPS, flags
+from vanilla_transformer.file_utils import check_output_dir, check_outputs, lock_folder
+
+OTHERS = {"output_dir", "model", "name", "tag", "translation", "title", "examples", "sentence", "message", "repo_id"}
+OTHERS |= {"revision", "base_url", "host", "direction", "directions", "pivot", "languages", "source_language"}
+OTHERS |= {"target_language", "source_format", "target_format", "format", "backend", "device", "dtype", "precision"}
+OTHERS |= {"workers", "engine", "metric", "tokenize", "paper_bleu", "mbr", "term_mode", "sentence_splitter"}
+OTHERS |= {"constraint", "target_prefix", "normalization"}
+
+
+def flags_with_text():
+    modules = [importlib.import_module(f"vanilla_transformer.cli.{group}") for group in GROUPS]
+    classes = [each for module in modules for each in vars(module).values() if is_dataclass(each)]
+    hints = [(get_type_hints(each), item) for each in classes for item in fields(each) if item.init]
+    return {item.name for types, item in hints if "str" in str(types[item.name])}
+
+
+def test_each_flag_with_text_is_an_output_an_input_or_no_file():
+    known = [*flags.OUTPUTS, *flags.INPUTS, *OTHERS]
+    assert len(known) == len({*known})
+    assert flags_with_text() == {*known}
+
+
+def test_check_outputs_compares_files_and_not_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("text", "other"):
+        (tmp_path / name).write_text("A\n")
+    os.link("text", "hard")
+    os.symlink("text", "soft")
+    for output in ("text", "./text", "hard", "soft", tmp_path / "text"):
+        with pytest.raises(
+            ValueError, match="must be another file than the inputs, but .* is the same as text. Choose"
+        ):
+            check_outputs([output], ["none", "text"])
+    with pytest.raises(ValueError, match="must be a file, but . is a folder"):
+        check_outputs(["."], [])
+    with pytest.raises(ValueError, match="got new twice"):
+        check_outputs(["new", "new"], [])
+    check_outputs(["new", "other", "/dev/null", "/dev/null"], ["text", "none", "/dev/null", "."])
+
+
+def test_check_outputs_knows_the_file_that_is_read_from_standard_input(tmp_path):
+    (tmp_path / "text").write_text("A\n")
+    with (tmp_path / "text").open() as file, pytest.raises(ValueError, match="is the same as"):
+        check_outputs([tmp_path / "text"], [file.fileno()])
+
+
+def test_check_output_dir_knows_its_own_files(tmp_path):
+    check_output_dir(tmp_path / "new")
+    check_output_dir(tmp_path)
+    (tmp_path / "a").write_text("mine")
+    (tmp_path / ".hidden").touch()
+    with pytest.raises(FileExistsError, match="one that this command wrote, but .* has a. Choose another folder."):
+        check_output_dir(tmp_path, own=["a", "b"])
+    check_output_dir(tmp_path, own=["a"])
+    (tmp_path / "a").unlink()
+    (tmp_path / "best-7").mkdir()
+    check_output_dir(tmp_path)
+    with pytest.raises(FileExistsError, match="has best-7"):
+        check_output_dir(tmp_path, replaced=["best-*"])
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_lock_folder_holds_it_and_deletes_a_new_one_without_files(tmp_path, exists):
+    folder = tmp_path / "folder"
+    if exists:
+        folder.mkdir()
+    with lock_folder(folder), pytest.raises(ValueError, match="Only one run may use"), lock_folder(folder):
+        pass
+    assert folder.exists() == exists
+    with lock_folder(folder):
+        (folder / "result").touch()
+    assert (folder / "result").exists()

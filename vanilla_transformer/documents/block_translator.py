@@ -152,7 +152,7 @@ def _join(block: Block, sentences: Sequence[Part]) -> Block | None:
     """Return the translation of a block, or None if its spans cannot be nested as in the source."""
     target, links, fixed = join_parts(block.text, sentences)
     if target == block.text:
-        return block
+        return block  # its markup is where it was, also within words
     fixed += [((at, at), (_place_of(at, block.text, sentences),) * 2) for at in _breaks(block)]
     try:
         return Block(target, project(block.spans, block.text, target, links, fixed))

@@ -1,17 +1,28 @@
 """Markdown: CommonMark with tables, strikethrough, task lists, footnotes, alerts and front matter."""
 
 import html
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
+
+import yaml
 
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .blocks import BYTE_ORDER_MARK, Block, Span, SpanBuilder, find_line_end, restore_spaces
 
-_SPECIAL = re.compile(r"[\\`*\[\]]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~")
-_LINE_START = re.compile(r"^(\s*)(#{1,6}(?=\s|$)|[-+](?=\s|$)|>|=+\s*$|-[-\s]+$|:?-+:?\s*$|~~~)")
+_SPECIAL = re.compile(
+    r"[\\`*\[\]$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~|\{(?=[{%:#./])"
+)
+_LINE_START = re.compile(
+    r"^(\s*)(#{1,6}(?=\s|$)|[-+](?=\s|$)|>|=+\s*$|-[-\s]+$|:?-+:?\s*$|~~~|[:~](?=\s)|:::|!!!|\?\?\?)"
+)
 _NUMBERED = re.compile(r"^(\s*\d{1,9})([.)])(?=\s|$)")
 _HTML_NAMES = {"em": "em", "strong": "strong", "s": "del", "link": "a"}
 _UNESCAPED = re.compile(r"[^\w\s]|_")
@@ -21,31 +32,47 @@ class MarkdownWriter:
     """
     Write blocks whose payloads are tokens of markdown-it-py.
 
-    Each one is parsed again. If its markup is not what it must be, as where `**` cannot begin bold text, the block is
-    written with tags of HTML and numeric character references, which mean the same.
+    Each one is parsed again. If its markup is not what it must be, its special characters are escaped. Where that is
+    not enough, as where `**` cannot begin bold text, the block is written with tags of HTML and numeric character
+    references, which mean the same.
+
+    Args:
+        references: The link reference definitions of the document.
     """
 
-    def __init__(self, parser: Any):
-        self._parser = parser
+    def __init__(self, parser: Any, references: Mapping[str, Any]):
+        self._parser, self._references = parser, references
 
-    def write(self, block: Block, context: str) -> str:
-        """Return a block for its context: `"paragraph"`, `"heading"` or `"cell"`."""
+    def write(self, block: Block, context: str, forms: Mapping[str, Sequence[str]]) -> str:
+        """
+        Return a block as Markdown.
+
+        Args:
+            context: `"paragraph"`, `"heading"` or `"cell"`.
+            forms: How the source writes characters that it escapes, at each of their places in order.
+        """
         block = restore_spaces(block)
         expected = _join_texts(_block_signature(block.text, block.spans, 0, len(block.text)))
-        for escape, mark in ((_escape, _mark), (_refer, _html_mark)):
-            written = _write(block.text, block.spans, 0, len(block.text), escape, mark).strip(" ")
-            if context != "cell":
+        for escape, mark, is_guarded in (
+            (partial(_repeat_forms, forms), _mark, False),
+            (partial(_repeat_forms, forms), _mark, True),
+            (_escape, _mark, True),
+            (_refer, _html_mark, True),
+        ):
+            written = _write(block, escape, mark).strip(" ")
+            if context != "cell" and is_guarded:
                 written = _guard_start(written)
-            if escape is _refer or self._signature(written, context) == expected:
+            if self._signature(written, context) == expected:
                 break
         return written.replace("|", "\\|") if context == "cell" else written
 
     def _signature(self, text: str, context: str) -> list[tuple]:
         """Return what a text is parsed to, or nothing if it is not one block of its context."""
+        known = {"references": dict(self._references)}
         if context == "cell":
-            (inline,) = self._parser.parseInline(text)
+            (inline,) = self._parser.parseInline(text, known)
         else:
-            tokens = self._parser.parse(f"# {text}" if context == "heading" else f"a\n\n{text}")
+            tokens = self._parser.parse(f"# {text}" if context == "heading" else f"a\n\n{text}", known)
             tokens = tokens if context == "heading" else tokens[3:]
             if [token.type for token in tokens] != [f"{context}_open", "inline", f"{context}_close"]:
                 return []
@@ -53,24 +80,58 @@ class MarkdownWriter:
         return _join_texts([_token_signature(token) for token in inline.children])
 
 
-def _write(text: str, spans: Sequence[Span], start: int, end: int, escape: Callable, mark: Callable) -> str:
-    pieces = []
-    for span in spans:
-        pieces.append(escape(text[start : span.start]))
-        if span.fixed:
-            pieces.append(mark(span.payload, None))
-        else:
-            pieces.append(mark(span.payload, _write(text, span.children, span.start, span.end, escape, mark)))
-        start = span.end
-    return "".join([*pieces, escape(text[start:end])])
+def _write(block: Block, escape: Callable[[list[str]], list[str]], mark: Callable[[Any, str | None], str]) -> str:
+    """Return a block with each text between marks escaped."""
+    texts = list[str]()
+
+    def collect(spans: Sequence[Span], start: int, end: int) -> None:
+        for span in spans:
+            texts.append(block.text[start : span.start])
+            if not span.fixed:
+                collect(span.children, span.start, span.end)
+            start = span.end
+        texts.append(block.text[start:end])
+
+    collect(block.spans, 0, len(block.text))
+    escaped = iter(escape(texts))
+
+    def write(spans: Sequence[Span]) -> str:
+        pieces = []
+        for span in spans:
+            pieces.append(next(escaped))
+            pieces.append(mark(span.payload, None if span.fixed else write(span.children)))
+        return "".join([*pieces, next(escaped)])
+
+    return write(block.spans)
 
 
-def _escape(text: str) -> str:
-    return _SPECIAL.sub(lambda match: "\\" + match[0], text)
+def _repeat_forms(forms: Mapping[str, Sequence[str]], texts: list[str]) -> list[str]:
+    """Write each character as the source does. If it is there more or less often, escape it everywhere."""
+    left = {}
+    for character, own in forms.items():
+        is_same = sum(text.count(character) for text in texts) == len(own)
+        left[character] = iter(own) if is_same else repeat(next(form for form in own if form != character))
+    return ["".join(next(left[each]) if each in left else each for each in text) for text in texts]
 
 
-def _refer(text: str) -> str:
-    return _UNESCAPED.sub(lambda match: f"&#{ord(match[0])};", text)
+def _find_forms(tokens: Sequence[Any]) -> dict[str, list[str]]:
+    """Return the forms of each character that is escaped or a character reference somewhere."""
+    forms = defaultdict[str, list[str]](list)
+    for token in tokens:
+        if token.type == "text_special" and len(token.content) == 1:
+            forms[token.content].append(token.markup)
+        elif token.type in ("text", "text_special"):
+            for character in token.content:
+                forms[character].append(character)
+    return {character: own for character, own in forms.items() if set(own) != {character}}
+
+
+def _escape(texts: list[str]) -> list[str]:
+    return [_SPECIAL.sub(lambda match: "\\" + match[0], text) for text in texts]
+
+
+def _refer(texts: list[str]) -> list[str]:
+    return [_UNESCAPED.sub(lambda match: f"&#{ord(match[0])};", text) for text in texts]
 
 
 def _guard_start(text: str) -> str:
@@ -82,24 +143,23 @@ def _guard_start(text: str) -> str:
 def _mark(tokens: Sequence[Any], content: str | None) -> str:
     """Return a span as Markdown, given its tokens and its content, which is None if it has no translated text."""
     first = tokens[0]
-    kind = first if isinstance(first, str) else first.type.removesuffix("_open")
     if isinstance(first, str):
         return first
+    kind = first.type.removesuffix("_open")
     if kind == "hardbreak":
-        return "\\\n"
-    if kind == "code_inline":
-        return _code(first)
-    if kind == "footnote_ref":
-        return f"[^{first.meta['label']}]"
-    if kind == "link" and content is None:
-        return f"<{tokens[1].content}>"
-    if kind == "link":
-        return f"[{content}]({_target(first.attrs['href'], first.attrs.get('title'))})"
-    if kind == "image":
-        return f"![{first.content}]({_target(first.attrs['src'], first.attrs.get('title'))})"
+        return "\\\n" if first.meta["source"].startswith("\\") else "  \n"
+    if kind == "link" and content is not None:
+        return f"[{content}{_link_end(first.meta['source_end'], first.meta['source_label'], content)}"
     if kind in ("em", "strong", "s") and content:
         return f"{first.markup}{content}{first.markup}"
+    if kind != "html_inline" and content is None:
+        return first.meta["source"]
     return _html_mark(tokens, content)
+
+
+def _link_end(end: str, label: str, content: str) -> str:
+    """Return the end of a link. The label of a reference is written if it was the text, which has changed."""
+    return f"][{label}]" if end in ("]", "][]") and label.casefold() != content.casefold() else end
 
 
 def _html_mark(tokens: Sequence[Any], content: str | None) -> str:
@@ -118,22 +178,6 @@ def _html_mark(tokens: Sequence[Any], content: str | None) -> str:
     return _mark(tokens, content)
 
 
-def _code(token: Any) -> str:
-    text = token.content
-    padded = text.startswith("`") or text.endswith("`") or (text[0] == text[-1] == " " and text.strip())
-    return f"{token.markup} {text} {token.markup}" if padded else f"{token.markup}{text}{token.markup}"
-
-
-def _target(address: str, title: str | None) -> str:
-    address = f"<{address}>" if not address or re.search(r"[()<>\s]", address) else address
-    address = re.sub(r"&(?=#?\w+;)", "&amp;", address)
-    if not title:
-        return address
-    title = re.sub(r'[\\"`]', lambda match: "\\" + match[0], title)
-    title = re.sub(r"&(?=#?\w+;)", "&amp;", title)
-    return f'{address} "{title}"'
-
-
 def _block_signature(text: str, spans: Sequence[Span], start: int, end: int) -> Iterator[tuple]:
     for span in spans:
         yield "text", text[start : span.start]
@@ -150,7 +194,7 @@ def _block_signature(text: str, spans: Sequence[Span], start: int, end: int) -> 
 
 
 def _token_signature(token: Any) -> tuple:
-    if token.type in ("text", "softbreak"):
+    if token.type in ("text", "text_special", "softbreak"):
         return "text", token.content
     return token.type, token.content, tuple(sorted((name, value) for name, value in token.attrs.items()))
 
@@ -175,6 +219,23 @@ _FIRST_MARK = re.compile(r"\[[ xX]\](?=\s)|\[!\w+\][-+]?(?=\s|$)")  # of a task 
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 
 
+_FRONT = re.compile(r"(---|\+\+\+)[ \t]*\n(?=\S)(?:.*\n)*?\1[ \t]*(?:\n|\Z)")
+_FRONT_VALUE = re.compile(r"(?:title|description)\s*[:=]\s*\S")
+# Lengths are limited so that marks without an end take no quadratic time.
+_TAG = r"\{\{(?:(?!\}\}).){,1000}\}\}|\{%(?:(?!%\}).){,1000}%\}|\{#.{,1000}?#\}|\{/\*.{,1000}?\*/\}"
+_ATTRIBUTES = r"\{[:#.][^{}\n]{,1000}\}"
+_KEPT = re.compile(rf"{_TAG}|{_ATTRIBUTES}|\\\((.{{1,1000}}?)\\\)|\\\[(.{{1,1000}}?)\\\]", re.DOTALL)
+_KEPT_LINES = re.compile(
+    r"(?:\{%-?\s*(raw|verbatim|highlight|comment)\b.{,50000}?\{%-?\s*end\1\s*-?%\}"
+    r"|\{\{[<%]\s*(highlight|katex)\b.{,50000}?\{\{[<%]\s*/\s*\2\s*[%>]\}\}"
+    rf"|(?:(?:{_TAG}|{_ATTRIBUTES})[ \t]*+)++|\\\[((?:(?!\n\s*\n).){{1,2000}}?)\\\])[ \t]*+(?=\n|\Z)",
+    re.DOTALL,
+)
+_IS_MATH = re.compile(r"[\\^_={}<>+]|\A(?!.*[^\W\d_]{2})", re.DOTALL)  # other brackets are escaped ones of text
+_IS_NAME = re.compile(r"\{\{(?![<%#/!>])|\\")  # of a shortcode that stands for a word, or a formula
+_INTERRUPTS: Any = {"alt": ["paragraph", "reference", "blockquote", "list", "footnote_def"]}
+
+
 class _Place(NamedTuple):
     """Where the text of a block is in the lines of the document."""
 
@@ -183,14 +244,79 @@ class _Place(NamedTuple):
     end: int  # in the first line
     last: int  # line after the text
     indent: str  # of further lines
-    context: str  # "paragraph", "heading" or "cell"
+    context: str  # "paragraph", "heading", "title" of an admonition, "cell", or "value" of the front matter
+
+
+def _build_parser() -> Any:
+    """Return a parser whose inline tokens have their source in `meta`."""
+    with requires_extra("documents", "Translating Markdown"):
+        from markdown_it import MarkdownIt
+        from mdit_py_plugins.admon import admon_plugin
+        from mdit_py_plugins.amsmath import amsmath_plugin
+        from mdit_py_plugins.container import container_plugin
+        from mdit_py_plugins.deflist import deflist_plugin
+        from mdit_py_plugins.dollarmath import dollarmath_plugin
+        from mdit_py_plugins.footnote import footnote_plugin
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+    parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
+    parser.use(admon_plugin).use(deflist_plugin).use(amsmath_plugin)
+    parser.use(container_plugin, "any", validate=lambda name, mark: bool(name.strip()))
+    parser.use(dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True)
+    blocks, inline = parser.block.ruler, parser.inline.ruler
+    blocks.at(
+        "math_block", dict(zip(blocks.get_active_rules(), blocks.getRules(""), strict=True))["math_block"], _INTERRUPTS
+    )
+    blocks.before("fence", "kept_lines", _keep_lines, _INTERRUPTS)
+    inline.before("escape", "kept", _keep)
+    for name, rule in zip(inline.get_active_rules(), inline.getRules(""), strict=True):
+        inline.at(name, partial(_note_source, rule))
+    return parser
+
+
+def _keep_lines(state: Any, first: int, end: int, silent: bool) -> bool:
+    """Parse lines of shortcodes, or a formula between brackets."""
+    start = state.bMarks[first] + state.tShift[first]
+    match = None if state.is_code_block(first) else _KEPT_LINES.match(state.src, start, state.eMarks[end - 1])
+    if not match or (match[3] and not _IS_MATH.search(match[3])):
+        return False
+    if not silent:
+        state.line = next(line for line in range(first, end) if state.eMarks[line] >= match.end()) + 1
+        state.push("kept_lines", "", 0).map = [first, state.line]
+    return True
+
+
+def _keep(state: Any, silent: bool) -> bool:
+    """Parse a shortcode, attributes such as `{#name}`, or a formula between brackets."""
+    match = _KEPT.match(state.src, state.pos, state.posMax)
+    formula = match and (match[1] or match[2])
+    if not match or (formula and not _IS_MATH.search(formula)):
+        return False
+    if not silent:
+        state.push("kept", "", 0).content = match[0]
+    state.pos = match.end()
+    return True
+
+
+def _note_source(rule: Callable[[Any, bool], bool], state: Any, silent: bool) -> bool:
+    """Parse by a rule. Note the source of the first token that is not text, and the parts after the text of a link."""
+    start, count = state.pos, len(state.tokens)
+    if not rule(state, silent):
+        return False
+    token = next((token for token in state.tokens[count:] if token.type != "text"), None)
+    if token and not silent:
+        token.meta["source"] = state.src[start : state.pos]
+        if token.type == "link_open" and token.markup != "autolink":
+            end = state.md.helpers.parseLinkLabel(state, start, True)
+            token.meta |= {"source_label": state.src[start + 1 : end], "source_end": state.src[end : state.pos]}
+    return True
 
 
 class MarkdownDocument:
     """
-    The blocks of a Markdown text: paragraphs, headings, list items and cells of tables.
+    The blocks of a Markdown text: paragraphs, headings, list items, cells of tables, titles and descriptions.
 
-    Code, HTML blocks, link targets, images and front matter are not translated. A paragraph is written on one line.
+    Code, formulas, shortcodes, HTML blocks, link targets, images and other front matter are not translated. A
+    paragraph is written on one line, unless it is its own translation.
 
     Args:
         direction: Is not used: Markdown names no languages.
@@ -200,30 +326,50 @@ class MarkdownDocument:
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
-        with requires_extra("documents", "Translating Markdown"):
-            from markdown_it import MarkdownIt
-            from mdit_py_plugins.footnote import footnote_plugin
-            from mdit_py_plugins.front_matter import front_matter_plugin
-        self._parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).use(front_matter_plugin)
-        self._parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
+        self._parser = _build_parser()
         self._line_end, self._mark = find_line_end(text), BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK)
         text = text.removeprefix(BYTE_ORDER_MARK).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
         self._lines = text.split("\n")
-        self.blocks, self._places = list[Block](), list[_Place]()
-        self._collect(self._parser.parse(text))
+        self.blocks, self._places, self._forms = list[Block](), list[_Place](), list[dict[str, list[str]]]()
+        self._environment = dict[str, Any]()
+        front = _FRONT.match(text)
+        if front:
+            self._collect_front(front[0].count("\n"))
+            text = "\n" * front[0].count("\n") + text[front.end() :]
+        self._collect(self._parser.parse(text, self._environment))
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         lines = list(self._lines)
-        writer = MarkdownWriter(self._parser)
-        for place, block in reversed(list(zip(self._places, blocks, strict=True))):
-            written = writer.write(block, place.context).split("\n")
+        writer = MarkdownWriter(self._parser, self._environment.get("references", {}))
+        rows = list(zip(self._places, self._forms, self.blocks, blocks, strict=True))
+        for place, forms, source, block in reversed(rows):
+            if block == source:
+                continue
             line = lines[place.line]
+            if place.context == "value":
+                lines[place.line] = _write_value(line, block.text)
+                continue
+            context = "paragraph" if place.context == "title" else place.context
+            written = writer.write(block, context, forms).split("\n")
             written[1:] = [place.indent + more for more in written[1:]]
             after = line[place.end :] if place.context != "paragraph" else ""
             lines[place.line : place.last] = [line[: place.start] + written[0], *written[1:]]
             lines[place.line + len(written) - 1] += after
         return self._mark + "\n".join(lines).replace("\n", self._line_end)
+
+    def _collect_front(self, count: int) -> None:
+        for number in range(1, count):
+            line, following = self._lines[number : number + 2]
+            value = None if following[:1].isspace() else _read_value(line)
+            if value:
+                self._add(_Place(number, 0, 0, number + 1, "", "value"), Block(value), {})
+
+    def _add(self, place: _Place, block: Block, forms: dict[str, list[str]]) -> None:
+        if any(character.isalpha() for character in block.text):
+            self._places.append(place)
+            self._forms.append(forms)
+            self.blocks.append(block)
 
     def _collect(self, tokens: Sequence[Any]) -> None:
         cell_line, cursor = -1, 0
@@ -235,11 +381,12 @@ class MarkdownDocument:
                 cursor = cursor if first == cell_line else 0
                 place = self._cell(first, cursor, token.content)
                 cell_line, cursor = first, place.end
+            elif before.type == "admonition_title_open" and f'"{token.content}"' not in self._lines[first]:
+                continue  # its kind
             else:
                 place = self._text(first, token.content, before)
-            if any(character.isalpha() for child in token.children for character in child.content):
-                self._places.append(place)
-                self.blocks.append(_build_block(token.children, is_item=before.type == "paragraph_open"))
+            block = _build_block(token.children, is_item=before.type == "paragraph_open")
+            self._add(place, block, _find_forms(token.children))
 
     def _cell(self, number: int, cursor: int, content: str) -> _Place:
         line = self._lines[number]
@@ -255,7 +402,37 @@ class MarkdownDocument:
             following = self._lines[number + 1]
             indent = following[: following.rindex(parts[1].lstrip()) if parts[1].strip() else 0]
         context = "heading" if opening.type == "heading_open" and opening.markup.startswith("#") else "paragraph"
+        context = "title" if opening.type == "admonition_title_open" else context
         return _Place(number, start, start + len(parts[0]), number + len(parts), indent, context)
+
+
+def _read_value(line: str) -> str | None:
+    """Return the title or the description that a line of YAML or TOML gives, or None."""
+    if not _FRONT_VALUE.match(line):
+        return None
+    try:
+        (value,) = _load_line(line).values()
+    except (ValueError, yaml.YAMLError):
+        return None
+    return value if isinstance(value, str) else None
+
+
+def _load_line(line: str) -> dict[str, Any]:
+    return tomllib.loads(line) if re.match(r"\w+\s*=", line) else yaml.safe_load(line)
+
+
+def _write_value(line: str, text: str) -> str:
+    """Return a line with another value, in its own quotes if they can have it."""
+    name, mark = re.findall(r"\w+|\S", line)[:2]
+    source = _read_value(line)
+    assert source is not None
+    start = line.rfind(source)
+    same = line[:start] + text + line[start + len(source) :] if start > len(name) else ""
+    return (
+        same
+        if _read_value(same) == text
+        else f"{name}{' =' if mark == '=' else ':'} {json.dumps(text, ensure_ascii=False)}"
+    )
 
 
 def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
@@ -268,7 +445,7 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
         if mark:
             builder.add_mark([mark[0]])
             builder.add_text(token.content[mark.end() :])
-        elif token.type == "text":
+        elif token.type in ("text", "text_special"):
             builder.add_text(token.content)
         elif token.type == "softbreak" and index == 2 and is_item and tokens[0].content.startswith("[!"):
             builder.add_mark(["\n"], breaks=True)
@@ -276,6 +453,8 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
             builder.add_text(" ")
         elif token.type == "code_inline":
             builder.add_mark([token], token.content)
+        elif token.type.startswith("math_inline") or (token.type == "kept" and _IS_NAME.match(token.content)):
+            builder.add_mark([token], " ".join(token.meta["source"].split()))
         elif token.type == "link_open" and token.markup == "autolink":
             builder.add_mark(tokens[index - 1 : index + 2], tokens[index].content)
             index += 2

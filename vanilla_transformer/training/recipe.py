@@ -13,6 +13,7 @@ from typing import Any
 
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.stages import UNTIL_SHARE
+from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.resources import describe_recipes, find_recipe
 from vanilla_transformer.user_input import check_names, load_yaml
 
@@ -42,8 +43,9 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
+    text = decode_text(Path(path).read_bytes(), f"The recipe {path}")
     try:
-        recipe = load_yaml(Path(path).read_text(encoding="utf-8"))
+        recipe = load_yaml(text)
     except ValueError as error:
         raise ValueError(f"The recipe {path} must be YAML: {error}") from error
     if not isinstance(recipe, dict):

@@ -83,6 +83,15 @@ def test_read_text_files_names_the_line_of_invalid_utf8(write):
         read_text_files(write("a.en", "one\ntwo\n"), write("a.de", b"eins\n\xe4pfel\n"))
 
 
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_read_pairs_names_utf_16(write, ending, encoding):
+    content = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending]("one\ttwo\n".encode(encoding))
+    name = encoding.upper().replace("16-", "16")
+    with pytest.raises(ValueError, match=f"a.tsv.* must be UTF-8, but it is {name}. .* `iconv -f {name} -t UTF-8"):
+        parse(CorpusSpec(file=str(write("a.tsv" + ending, content))))
+
+
 def test_read_text_files_names_a_line_without_translation(write):
     with pytest.raises(ValueError, match="Line 2 of .*a.de is blank"):
         read_text_files(write("a.en", "one\ntwo\nthree\n"), write("a.de", "eins\n\ndrei\n"))

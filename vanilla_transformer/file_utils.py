@@ -250,7 +250,7 @@ _ZEROS_RATIO = 5  # how many times as many zeros are on one side as on the other
 def refuse_utf_16(head: bytes, name: str | Path) -> None:
     """Refuse UTF-16 and UTF-32, given the first bytes of a text.
 
-    Without a byte order mark, UTF-16 is told by its zeros, which are all at even or all at odd places.
+    Without a byte order mark, UTF-16 shows by its zeros, which are all at even or all at odd places.
 
     Raises:
         ValueError: It is in this encoding; the message names it.

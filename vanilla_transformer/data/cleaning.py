@@ -30,6 +30,7 @@ from .cleaning_rules import (
 from .readers import (
     MIN_ROWS_PER_PROCESS,
     ROWS_PER_BATCH,
+    CorpusRow,
     CorpusSpec,
     SentencePair,
     blank_side_error,
@@ -176,10 +177,10 @@ _WAY_OUT = ", or leave such pairs out by `drop_{}`"
 
 
 def clean_text(
-    spec: CorpusSpec, pairs: Iterable[tuple[int, SentencePair]], rules: CleaningRules | None, report: CleaningReport
+    spec: CorpusSpec, rows: Iterable[CorpusRow], rules: CleaningRules | None, report: CleaningReport
 ) -> Iterator[SentencePair]:
     """
-    Yield the pairs that the rules on single pairs keep, from pairs with their line numbers.
+    Yield the pairs that the rules on single pairs keep.
 
     Lines blank on both sides are always dropped. So are pairs without text on a side where they are no lines that a
     user can edit, as in a dataset or an archive.
@@ -188,12 +189,16 @@ def clean_text(
         rules: None for held-out text, for which a recipe can enable none.
 
     Raises:
-        ValueError: a pair has no text on one side or is not valid Unicode, and no rule drops it.
+        ValueError: a pair has no text on one side or is not valid Unicode, and no rule drops it; or pairs must have
+            scores, but do not.
     """
     way_out, rules = ("", CleaningRules()) if rules is None else (_WAY_OUT, rules)
-    for number, pair in pairs:
+    for number, pair, score in rows:
         report.read += 1
-        rule = _broken_rule(pair, rules)
+        rule = _broken_rule(pair, rules, score)
+        if rules.min_score is not None and score is None and any(pair):
+            rule = f"`min_score` needs scores, but line {number} of {spec.name} has none"
+            raise ValueError(f"{rule}. Leave it out, or set `min_score: null` for this corpus in `corpora`.")
         if rule is None:
             yield pair
             continue
@@ -205,12 +210,14 @@ def clean_text(
         report.add(rule, [pair])
 
 
-def _broken_rule(pair: SentencePair, rules: CleaningRules) -> str | None:
+def _broken_rule(pair: SentencePair, rules: CleaningRules, score: float | None) -> str | None:
     """Return the first rule on text that a pair breaks."""
     if is_invalid_unicode(pair):
         return "invalid_unicode"
     if is_empty(pair):
         return "empty"
+    if rules.min_score is not None and score is not None and score < rules.min_score:
+        return "min_score"
     return "identical" if rules.drop_identical and is_identical(pair) else None
 
 

@@ -28,6 +28,7 @@ from .readers import CorpusSpec, SentencePair
 RULES = {
     "invalid_unicode": "not valid Unicode",
     "empty": "without text on a side",
+    "min_score": "with a lower score in the corpus than min_score",
     "identical": "source and target identical",
     "min_letter_ratio": "with a smaller share of letters than min_letter_ratio",
     "other_numbers": "with a number that only one side has",
@@ -113,6 +114,7 @@ class CleaningRules:
     drop_other_numbers: bool = False
     drop_other_scripts: bool = False
     drop_other_languages: bool = False
+    min_score: float | None = None
     min_letter_ratio: float | None = None
     max_length: int | None = None
     max_length_ratio: float | None = None
@@ -126,6 +128,8 @@ class CleaningRules:
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value >= 1):
                 raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        if self.min_score is not None and not _is_number(self.min_score):
+            raise ValueError(f"`min_score` must be a number, got {self.min_score!r}.")
         if self.min_letter_ratio is not None and not (
             _is_number(self.min_letter_ratio) and 0 <= self.min_letter_ratio <= 1
         ):

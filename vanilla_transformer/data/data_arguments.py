@@ -186,6 +186,10 @@ class DataArguments:
             "py3langid."
         },
     )
+    min_score: float | None = field(
+        default=None,
+        metadata={"help": "Drop pairs with a lower score in the corpus: a column of numbers, or a key `score`."},
+    )
     min_letter_ratio: float | None = field(
         default=None,
         metadata={"help": "Drop pairs with a smaller share of letters on a side, spaces left aside, such as 0.5."},
@@ -424,8 +428,12 @@ def _check_alignments(data: DataArguments) -> None:
         if getattr(data, name):
             rule = f"must be given without `{name}`, got both: {reason}"
             raise ValueError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
-    rules = [item.name for item in fields(data) if item.name.startswith("drop_")] + ["min_letter_ratio", "score"]
-    given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name)]
+    rules = [item.name for item in fields(data) if item.name.startswith("drop_")] + [
+        "min_score",
+        "min_letter_ratio",
+        "score",
+    ]
+    given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name) not in (None, False)]
     if given and data.train_alignments != AGREEMENT:
         raise ValueError(
             f"`train_alignments` must be given with `train_source` and `train_target` and without `{given[0]}`, got "

@@ -128,6 +128,7 @@ def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe():
         ({"drop_duplicate": True}, "no key of a corpus 'drop_duplicate'. Did you mean 'drop_duplicates'"),
         ({"drop_duplicates": "yes"}, "`drop_duplicates` must be true or false, got 'yes'"),
         ({"min_letter_ratio": 2}, r"`min_letter_ratio` must be a number in \[0, 1\], got 2"),
+        ({"min_score": "high"}, "`min_score` must be a number, got 'high'"),
         ({"max_length": 0}, "`max_length` must be at least 1, got 0"),
     ],
 )

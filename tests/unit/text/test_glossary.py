@@ -40,7 +40,7 @@ def found(glossary, text):
     return [(text[start:end], target) for start, end, target in glossary.find(text)]
 
 
-@pytest.mark.parametrize("header", ["", "\ufeff", "Source\tTarget\r\n"])
+@pytest.mark.parametrize("header", ["", "\ufeff", "Source\tTarget\r\n", "en\tde\n", "src\ttgt\n"])
 def test_read_glossary_reads_tsv(tmp_path, header):
     path = write(tmp_path, "terms.tsv", f"{header}dog\tKöter\r\n\nsteam  engine\tDampfmaschine")
     assert pairs(read_glossary(path)) == [("dog", "Köter"), ("steam engine", "Dampfmaschine")]

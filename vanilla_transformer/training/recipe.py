@@ -203,11 +203,7 @@ def parse_recipe_with(
     flags = [word[2:].split("=")[0] for word in arguments if word.startswith("--")]
     check_renamed(flags, "flag")
     words = parser.find_words(arguments)
-    if len(words) > 1:
-        raise ValueError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
-    recipe = flatten_sections(read_recipe(find_recipe(words[0])), section_of) if words else {}
-    check_renamed(recipe, "recipe key")
-    check_names(recipe, {*section_of}, "recipe key")
+    recipe = read_keys(words, section_of)
     _choose_batch_size(recipe, flags)
     # A recipe is parsed as flags, so that both obey the same rules. Later flags override earlier ones.
     _, parsed = parser.parse([*as_flags(recipe), *arguments])
@@ -215,6 +211,27 @@ def parse_recipe_with(
 
     by_part = dict(zip(titles, parsed, strict=True))
     return apply_launcher(Recipe(*(by_part[part] for part in RECIPE_PARTS))), parsed[0]
+
+
+def read_keys(words: Sequence[str], sections: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the keys and values of the recipe that a command names, or none if it names no recipe.
+
+    Args:
+        words: The arguments of the command besides its flags.
+        sections: The section of each known key; by default of the keys of training.
+
+    Raises:
+        ValueError: there are several words, or a key is unknown, renamed, or in another section than its own.
+        OSError: the recipe cannot be read.
+    """
+    if len(words) > 1:
+        raise ValueError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
+    if sections is None:
+        sections = {item.name: name for name, parts in SECTIONS.items() for part in parts for item in fields(part)}
+    recipe = flatten_sections(read_recipe(find_recipe(words[0])), sections) if words else {}
+    check_renamed(recipe, "recipe key")
+    check_names(recipe, {*sections}, "recipe key")
+    return recipe
 
 
 def _choose_batch_size(recipe: dict[str, Any], flags: list[str]) -> None:

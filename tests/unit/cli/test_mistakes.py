@@ -84,7 +84,11 @@ def test_train_names_a_tracker_that_is_not_installed(refusal, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("a.tsv", b"a\tb\tc\n", "Line 1 of .*a.tsv must have two columns, source TAB target, besides columns of numbers, it has 3"),
+        (
+            "a.tsv",
+            b"a\tb\tc\n",
+            "Line 1 of .*a.tsv must have two columns, source TAB target, besides columns of numbers, it has 3",
+        ),
         ("a.tsv.gz", b"plain", "Cannot read .*a.tsv.gz: the .gz file is truncated or corrupt"),
         ("a.tsv", None, "There is no file .*a.tsv"),  # a folder
         ("a.jsonl", b'{"en": "a", "de": "b"}\n{"en": "a"}\n', "Line 2 of .*a.jsonl must have a column 'translation'"),

@@ -119,6 +119,12 @@ def test_find_duplicates_keeps_the_first_copy():
     assert find_duplicates(digests).tolist() == [False, False, True, False, True]
 
 
+def test_find_duplicates_keeps_the_copy_of_the_lowest_rank():
+    digests = b"".join(hash_pair(SentencePair(text, text)) for text in "abaaab")
+    ranks = np.array([2, 1, 1, 0, 0, 3])
+    assert find_duplicates(digests, ranks).tolist() == [True, False, True, False, True, True]
+
+
 @given(st.lists(st.integers(0, 9), min_size=1))
 def test_find_duplicates_keeps_distinct_pairs(numbers):
     digests = b"".join(blake2b(bytes([number]), digest_size=16).digest() for number in numbers)
@@ -143,6 +149,12 @@ def test_cleaning_report_counts_each_rule():
         "  24 dropped (2.4 %): beyond max_length_ratio, such as",
         *["    a | " + "b " * 50 + " …"] * 3,
     ]
+
+
+def test_cleaning_report_writes_large_shares_as_numbers():
+    report = CleaningReport(read=3)
+    report.add("identical", [SentencePair("same", "same")] * 3)
+    assert "3 dropped (100 %)" in str(report)
 
 
 def test_cleaning_report_keeps_three_examples():

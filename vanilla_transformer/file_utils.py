@@ -1,5 +1,6 @@
 """Atomic writes, and hashes that show damage: a reader sees the old or the new content, never part of it."""
 
+import codecs
 import hashlib
 import json
 import logging
@@ -306,13 +307,68 @@ def decode_text(content: bytes, name: str) -> str:
     """Decode UTF-8, with or without a byte order mark.
 
     Raises:
-        ValueError: It is not UTF-8; the message gives `name` and the line.
+        ValueError: It is not UTF-8; the message gives `name` and the line, or the encoding if it is UTF-16.
     """
+    refuse_utf_16(content[:HEAD_BYTES], name)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{name} must be UTF-8, but line {line} is not (byte {error.start}).") from None
+        raise not_utf_8_error(name, line, f"the byte 0x{content[error.start]:02x}") from None
+
+
+def not_utf_8_error(name: str | Path, line: int, found: str, way_out: str = "") -> ValueError:
+    """Return the error for text that is not UTF-8.
+
+    Args:
+        found: What the line has, such as `the byte 0xe4`.
+        way_out: What to do otherwise than to convert the file.
+    """
+    hint = f"Convert the file, for example with `iconv -f latin1 -t utf-8`{way_out}."
+    return ValueError(f"{name} must be UTF-8, but line {line} has {found} where none can be. {hint}")
+
+
+HEAD_BYTES = 4096  # of a text, from which `refuse_utf_16` tells its encoding
+_BYTE_ORDER_MARKS = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+# Zeros in UTF-16, in the units of two bytes: spaces, line ends and letters up to U+00FF have one. What may be UTF-8 as
+# well is Latin or Cyrillic, which have spaces.
+_LEAST_ZEROS, _LEAST_ZEROS_IF_UTF_8 = 0.01, 0.1
+_ZEROS_RATIO = 5  # how many times as many zeros are on one side as on the other
+
+
+def refuse_utf_16(head: bytes, name: str | Path) -> None:
+    """Refuse UTF-16 and UTF-32, given the first bytes of a text.
+
+    Without a byte order mark, UTF-16 shows by its zeros, which are all at even or all at odd places.
+
+    Raises:
+        ValueError: It is in this encoding; the message names it.
+    """
+    found = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
+    may_be_utf_8, units = _is_utf_8(head), len(head) / 2
+    least = units * (_LEAST_ZEROS_IF_UTF_8 if may_be_utf_8 else _LEAST_ZEROS)
+    zeros = head[1::2].count(0), head[::2].count(0)
+    for encoding, line_end, here, there in (("UTF-16LE", b"\n\0", *zeros), ("UTF-16BE", b"\0\n", *zeros[::-1])):
+        has_its_lines = not may_be_utf_8 or head.count(line_end) == head.count(b"\n")
+        if has_its_lines and here > max(least, _ZEROS_RATIO * there):
+            found = found or encoding
+    if found is not None:
+        hint = f"Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."
+        raise ValueError(f"{name} must be UTF-8, but it is {found}. {hint}")
+
+
+def _is_utf_8(head: bytes) -> bool:
+    """Return whether bytes are the beginning of UTF-8."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def hash_file(path: Path) -> str:

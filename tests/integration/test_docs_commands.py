@@ -122,8 +122,8 @@ def test_docs_serve_commands_load_their_models(workspace, monkeypatch, capsys):
     services = []
     monkeypatch.setattr(server, "run_server", lambda service, listener, _: services.append(service))
     monkeypatch.setattr(server, "bind", lambda host, port: socket.create_server(("127.0.0.1", 0)))
-    assert run("serve", monkeypatch) == len(services) == 7
-    assert capsys.readouterr().out.count("Serving ") == 7
+    assert run("serve", monkeypatch) == len(services) == 8
+    assert capsys.readouterr().out.count("Serving ") == 8
 
 
 def test_docs_terms_commands_run(workspace, monkeypatch):

@@ -1,17 +1,25 @@
 """Download, write, clean, tokenize, back-translate and align parallel text."""
 
 import json
+import logging
+import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-from vanilla_transformer.data.cleaning_rules import ON_TOKENS
-from vanilla_transformer.data.data_arguments import NORMALIZATIONS, TOKENIZER_MODELS
+from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules
+from vanilla_transformer.data.data_arguments import (
+    NORMALIZATIONS,
+    TOKENIZER_MODELS,
+    DataArguments,
+    check_data_arguments,
+    corpus_specs,
+)
 from vanilla_transformer.file_utils import TOKENIZER_FILES, atomic_folder, check_outputs, write_text_atomically
-from vanilla_transformer.training.parser import with_underscores
-from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.parser import Parser, with_underscores
+from vanilla_transformer.training.recipe import as_flags, parse_recipe, read_keys
 
 from .flags import (
     MODEL,
@@ -31,6 +39,8 @@ from .train import draw_corpus_lengths, draw_pictures, show_progress
 if TYPE_CHECKING:
     from vanilla_transformer.data.readers import SentencePair
     from vanilla_transformer.data.word_alignments import WordPair
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -78,41 +88,83 @@ def write_corpus_command(arguments: Sequence[str]) -> None:
     print(f"The corpus is in {options.output_dir}. Its license (CC BY 2.0 FR) is in README.md there.")
 
 
-# The keys that `--help` shows.
-_CLEANING_MAIN = [
-    "train_source",
-    "train_target",
-    "dataset",
-    "corpora",
-    "source_language",
-    "target_language",
-    "drop_duplicates",
-]
-_CLEANING_MAIN += [
-    "drop_near_duplicates",
-    "drop_other_numbers",
-    "drop_other_languages",
-    "min_letter_ratio",
-    "score",
-    "output_dir",
-]
+# Rules of `clean-corpus` that are on, or have a value, unless a recipe or a flag says otherwise; `train` has none.
+_CLEANING_DEFAULTS: dict[str, Any] = dict.fromkeys(
+    ("drop_empty", "drop_identical", "drop_bad_encoding", "drop_markup", "drop_other_numbers", "drop_other_scripts")
+    + ("drop_duplicates", "drop_misaligned"),
+    True,
+)
+_CLEANING_DEFAULTS |= {"max_characters": 1_000, "max_character_ratio": 3.0, "min_letter_ratio": 0.5}
+_ON_CHARACTERS = dict(zip(ON_TOKENS, ("max_characters", "max_character_ratio"), strict=True))
+_LANGUAGES_RULE = "drop_other_languages"
+_TEXT_KEYS = ["train_source", "train_target", "dataset", "corpora", "source_language", "target_language"]
+_RULE_KEYS = [item.name for item in fields(CleaningRules) if item.name not in ON_TOKENS]
+# The flags that `--help` shows.
+_CLEANING_MAIN = [*_TEXT_KEYS, "output_dir", *("min_score", "max_characters", "max_character_ratio")]
+_CLEANING_MAIN += ["min_letter_ratio", "drop_near_duplicates", _LANGUAGES_RULE, "drop_misaligned"]
+
+
+def _flags_of(names: Sequence[str], title: str, *further: tuple[str, Any, Any]) -> type[Any]:
+    """Return a dataclass of flags with the types and the help of recipe keys, and the defaults of `clean-corpus`."""
+    hints, items = get_type_hints(DataArguments), {item.name: item for item in fields(DataArguments)}
+    flags = []
+    for name in names:
+        default, metadata = _CLEANING_DEFAULTS.get(name, items[name].default), items[name].metadata
+        if name == _LANGUAGES_RULE:
+            text = f"{metadata['help']} By default where these are known."
+            flags.append((name, bool | None, field(default=None, metadata={"help": text})))
+        else:
+            flags.append((name, hints[name], field(default=default, metadata=metadata)))
+    return make_dataclass("CleaningFlags", [*flags, *further], namespace={"__doc__": f"{title}."})
 
 
 def clean_corpus_command(arguments: Sequence[str]) -> None:
     given = {with_underscores(word).partition("=")[0] for word in arguments if word.startswith("--")}
     for flag in sorted(given & {f"--{name}" for name in ON_TOKENS}):
-        raise ValueError(f"{flag} must be given to `train`, which counts tokens, got it in clean-corpus. Move it.")
-    recipe = parse_recipe(arguments, "vanilla-transformer clean-corpus", _CLEANING_MAIN)
+        rule = f"{flag} must be given to `train`, which counts tokens, got it in clean-corpus"
+        raise ValueError(f"{rule}. Move it, or limit characters by --{_ON_CHARACTERS[flag[2:]]}.")
+    folder = ("output_dir", str, field(default="", metadata={"help": "Folder for the text and the report."}))
+    classes = [_flags_of(_TEXT_KEYS, "text", folder), _flags_of([*_RULE_KEYS, "cache_dir"], "rules")]
+    usage = "vanilla-transformer clean-corpus [RECIPE] [--flag value ...]"
+    about = {"RECIPE": "A YAML file with some of these flags as keys, such as the recipe of a training run."}
+    on = ", ".join(name for name, value in _CLEANING_DEFAULTS.items() if value is True)
+    notes = textwrap.fill(f"On by default, and turned off by --no_drop_...: {on}.", 80)
+    parser = Parser(classes, usage, about, _CLEANING_MAIN, notes=notes)
+    recipe = read_keys(parser.find_words(arguments))
+    if recipe.get("stream"):
+        raise ValueError("Text that is written must be read as a whole, but the recipe has `stream`. Leave it out.")
+    own = {name: recipe[name] for name in (*_TEXT_KEYS, "output_dir", *_RULE_KEYS, "cache_dir") if name in recipe}
+    _, parsed = parser.parse([*as_flags(own), *arguments])
+    flags = {name: value for part in parsed for name, value in vars(part).items()}
+    for name in own:  # null turns a rule off
+        if own[name] is None and f"--{name}" not in given and name in _RULE_KEYS:
+            flags[name] = False if name.startswith("drop_") else None
+    output_dir = flags.pop("output_dir")
+    if not output_dir:
+        raise ValueError("`output_dir` must be given: a folder for the text, such as --output_dir data/cleaned.")
+    _clean_corpus(flags, Path(output_dir))
+
+
+def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:
+    check_languages = flags[_LANGUAGES_RULE] is None
+    data = DataArguments(**flags | {_LANGUAGES_RULE: bool(flags[_LANGUAGES_RULE])})
+    check_data_arguments(data)
     register_models()
+    from vanilla_transformer.data.cleaning import why_languages_are_unknown
     from vanilla_transformer.data.prepare_data import load_texts, write_corpus_files
     from vanilla_transformer.decoding.corpus_scores import corpus_scores
 
     show_progress()
-    texts = load_texts(recipe.data, score=corpus_scores)
-    files = write_corpus_files(texts, recipe.output.output_dir)
+    if check_languages:
+        reason = why_languages_are_unknown(corpus_specs(data))
+        if reason is not None:
+            logger.info("Pairs in other languages are kept. %s", reason)
+        data = replace(data, drop_other_languages=reason is None)
+    texts = load_texts(data, score=corpus_scores)
+    files = write_corpus_files(texts, output_dir)
     print(texts.training.report)
     print(f"The text is in {', '.join(map(str, files))}.")
-    draw_pictures(draw_corpus_lengths, Path(recipe.output.output_dir))
+    draw_pictures(draw_corpus_lengths, output_dir)
 
 
 @dataclass

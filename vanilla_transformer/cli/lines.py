@@ -12,6 +12,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vanilla_transformer.file_utils import HEAD_BYTES, not_utf_8_error, open_stdin, refuse_utf_16
+
 from .flags import split_constraints
 
 
@@ -109,8 +111,6 @@ def stdin_source(batch_size: int) -> Source:
         OSError: Standard input is closed.
         ValueError: In iteration, a line is not UTF-8.
     """
-    from vanilla_transformer.file_utils import open_stdin
-
     stdin = open_stdin()
     try:
         descriptor = stdin.fileno()
@@ -187,12 +187,13 @@ def _decoded(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:
 
 
 def _decode(number: int, line: bytes) -> str:
+    if number == 1:
+        refuse_utf_16(line[:HEAD_BYTES], "Standard input")
     try:
         return line.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        found = f"line {number} has the byte 0x{error.object[error.start]:02x} where none can be"
-        hint = "Convert it, for example with `iconv -f latin1 -t utf-8`."
-        raise ValueError(f"Standard input must be UTF-8, but {found}. {hint}") from error
+        found = f"the byte 0x{error.object[error.start]:02x}"
+        raise not_utf_8_error("Standard input", number, found) from error
 
 
 def _count_lines(descriptor: int) -> int | None:

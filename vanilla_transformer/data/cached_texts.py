@@ -28,7 +28,7 @@ from .cleaning import (
     nothing_left_error,
 )
 from .cleaning_rules import CleaningRules, PairRules, ScoreRule
-from .readers import ROWS_PER_BATCH, CorpusSpec, OpenCorpus, SentencePair, content_key, open_corpus, read_pairs
+from .readers import ROWS_PER_BATCH, CorpusSpec, OpenCorpus, SentencePair, content_key, open_corpus, read_rows
 from .tokenized_corpus import hash_json, open_arrow_files
 
 _FORMAT = 3  # of the cached text; another number invalidates all older entries
@@ -101,8 +101,8 @@ def _write_texts(
     with pa.ipc.new_stream(str(path), _SCHEMA) as file:
         for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True)):
             name = corpus.spec.name
-            numbered = tqdm(enumerate(read_pairs(corpus), start=1), f"Reading {name}", unit=" pairs", delay=1)
-            for batch in _batched(clean_text(corpus.spec, numbered, each, report)):
+            rows = tqdm(read_rows(corpus), f"Reading {name}", unit=" pairs", delay=1)
+            for batch in _batched(clean_text(corpus.spec, rows, each, report)):
                 sources, targets = zip(*batch, strict=True)
                 numbers = pa.array(np.full(len(batch), number, dtype=np.int32))
                 file.write_batch(pa.record_batch([pa.array(sources), pa.array(targets), numbers], schema=_SCHEMA))

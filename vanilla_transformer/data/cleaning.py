@@ -26,10 +26,13 @@ from .cleaning_rules import (
     is_clearly_another,
     language_code,
     load_identifier,
+    rank_case,
 )
+from .misalignment import LEAST_PAIRS, find_misaligned
 from .readers import (
     MIN_ROWS_PER_PROCESS,
     ROWS_PER_BATCH,
+    CorpusRow,
     CorpusSpec,
     SentencePair,
     blank_side_error,
@@ -140,7 +143,8 @@ class CleaningReport:
         for rule in RULES:
             if self.dropped.get(rule):
                 share = 100 * self.dropped[rule] / self.read
-                lines.append(f"  {self.dropped[rule]:,} dropped ({share:.2g} %): {RULES[rule]}, such as")
+                percent = f"{share:.0f}" if share >= 10 else f"{share:.2g}"
+                lines.append(f"  {self.dropped[rule]:,} dropped ({percent} %): {RULES[rule]}, such as")
                 lines += [f"    {source} | {target}" for source, target in self.examples[rule]]
         return "\n".join(lines)
 
@@ -176,10 +180,10 @@ _WAY_OUT = ", or leave such pairs out by `drop_{}`"
 
 
 def clean_text(
-    spec: CorpusSpec, pairs: Iterable[tuple[int, SentencePair]], rules: CleaningRules | None, report: CleaningReport
+    spec: CorpusSpec, rows: Iterable[CorpusRow], rules: CleaningRules | None, report: CleaningReport
 ) -> Iterator[SentencePair]:
     """
-    Yield the pairs that the rules on single pairs keep, from pairs with their line numbers.
+    Yield the pairs that the rules on single pairs keep.
 
     Lines blank on both sides are always dropped. So are pairs without text on a side where they are no lines that a
     user can edit, as in a dataset or an archive.
@@ -188,12 +192,16 @@ def clean_text(
         rules: None for held-out text, for which a recipe can enable none.
 
     Raises:
-        ValueError: a pair has no text on one side or is not valid Unicode, and no rule drops it.
+        ValueError: a pair has no text on one side or is not valid Unicode, and no rule drops it; or pairs must have
+            scores, but do not.
     """
     way_out, rules = ("", CleaningRules()) if rules is None else (_WAY_OUT, rules)
-    for number, pair in pairs:
+    for number, pair, score in rows:
         report.read += 1
-        rule = _broken_rule(pair, rules)
+        rule = _broken_rule(pair, rules, score)
+        if rules.min_score is not None and score is None and any(pair):
+            rule = f"`min_score` needs scores, but line {number} of {spec.name} has none"
+            raise ValueError(f"{rule}. Leave it out, or set `min_score: null` for this corpus in `corpora`.")
         if rule is None:
             yield pair
             continue
@@ -205,12 +213,14 @@ def clean_text(
         report.add(rule, [pair])
 
 
-def _broken_rule(pair: SentencePair, rules: CleaningRules) -> str | None:
+def _broken_rule(pair: SentencePair, rules: CleaningRules, score: float | None) -> str | None:
     """Return the first rule on text that a pair breaks."""
     if is_invalid_unicode(pair):
         return "invalid_unicode"
     if is_empty(pair):
         return "empty"
+    if rules.min_score is not None and score is not None and score < rules.min_score:
+        return "min_score"
     return "identical" if rules.drop_identical and is_identical(pair) else None
 
 
@@ -232,18 +242,47 @@ def find_broken(
     repetitions = [name for name in REPETITIONS if any(_drops(each, name) for each in pair_rules)]
     enabled = [each.enabled() for each in pair_rules]
     broken = np.full(len(texts), _KEPT, np.int8)
-    if repetitions or any(enabled):
+    if repetitions or any(enabled) or any(each.rules.drop_misaligned for each in pair_rules):
         results = _map(texts, partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions), num_proc)
         broken = results.data.column("rule").to_numpy().copy()
         corpora = texts.data.column("corpus").to_numpy()
+        ranks = results.data.column("rank").to_numpy()
         for name in repetitions:
             drops = np.array([_drops(each, name) for each in pair_rules])
             rows = np.flatnonzero(broken == _KEPT)  # pairs that earlier rules drop are no repetitions
             hashes = results.data.column(name).take(rows).combine_chunks()
-            repeated = find_duplicates(b"".join(hashes.to_pylist())) & drops[corpora[rows]]
+            repeated = find_duplicates(b"".join(hashes.to_pylist()), ranks[rows]) & drops[corpora[rows]]
             broken[rows[repeated]] = _NAMES.index(name)
+        _find_misaligned(texts, broken, pair_rules, report, num_proc)
     _report_broken(texts, broken, report)
     return broken != _KEPT
+
+
+def _find_misaligned(
+    texts: datasets.Dataset,
+    broken: np.ndarray,
+    pair_rules: Sequence[PairRules],
+    report: CleaningReport,
+    num_proc: int | None,
+) -> None:
+    """Mark the misaligned pairs of each direction in `broken`, if it has enough pairs to find them."""
+    corpora = texts.data.column("corpus").to_numpy()
+    number_of = {number: each.direction for number, each in enumerate(pair_rules) if each.rules.drop_misaligned}
+    for direction in dict.fromkeys(number_of.values()):
+        numbers = [number for number, each in number_of.items() if each == direction]
+        rows = np.flatnonzero((broken == _KEPT) & np.isin(corpora, numbers))
+        if len(rows) < LEAST_PAIRS:
+            rule = f"Misaligned pairs are not looked for: that needs {LEAST_PAIRS:,} pairs"
+            report.warn([f"{rule} of one direction, got {len(rows):,}."])
+            continue
+        misaligned = find_misaligned(texts.select(rows), _processes(num_proc, len(rows)))
+        broken[rows[misaligned]] = _NAMES.index("misaligned")
+
+
+def _processes(num_proc: int | None, rows: int) -> int | None:
+    """Return a number of processes for `datasets`, by default all cores if there are many rows."""
+    processes = num_proc or min(usable_cores(), rows // MIN_ROWS_PER_PROCESS)
+    return processes if processes > 1 else None
 
 
 def _drops(pair_rules: PairRules, name: str) -> bool:
@@ -252,15 +291,16 @@ def _drops(pair_rules: PairRules, name: str) -> bool:
 
 def _map(texts: datasets.Dataset, function: Any, num_proc: int | None) -> datasets.Dataset:
     """Return the results of a function of batches, in memory."""
-    processes = num_proc or min(usable_cores(), len(texts) // MIN_ROWS_PER_PROCESS)
     names = function.keywords["repetitions"]
-    features = {"rule": datasets.Value("int8")} | dict.fromkeys(names, datasets.Value("binary"))
+    features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")} | dict.fromkeys(
+        names, datasets.Value("binary")
+    )
     return texts.map(
         function,
         batched=True,
         remove_columns=texts.column_names,
         features=datasets.Features(features),
-        num_proc=processes if processes > 1 else None,
+        num_proc=_processes(num_proc, len(texts)),
         writer_batch_size=ROWS_PER_BATCH,
         keep_in_memory=True,
         load_from_cache_file=False,
@@ -280,7 +320,7 @@ def _check_batch(
     ]
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
     hashes = {name: [*map(partial(hash_repetition, name), pairs, directions)] for name in repetitions}
-    return {"rule": broken} | hashes
+    return {"rule": broken, "rank": list(map(rank_case, pairs))} | hashes
 
 
 def _report_broken(texts: datasets.Dataset, broken: np.ndarray, report: CleaningReport) -> None:
@@ -340,6 +380,20 @@ def _check_languages(spec: CorpusSpec, sample: Sequence[SentencePair]) -> str | 
     return None
 
 
+def why_languages_are_unknown(specs: Sequence[CorpusSpec]) -> str | None:
+    """Return why `drop_other_languages` cannot be applied to all corpora, or None if it can."""
+    try:
+        load_identifier()
+    except OSError as error:
+        return str(error)
+    for spec in specs:
+        for side, language in zip(("source", "target"), spec.direction, strict=True):
+            if language_code(language) is None:
+                found = "is not given" if language is None else f"{language} has no code that py3langid knows"
+                return f"`{side}_language` of {spec.name} {found}."
+    return None
+
+
 def _share(found: Sequence[SentencePair], sample: Sequence[SentencePair]) -> str:
     return f"{len(found)} of {len(sample)} pairs"
 
@@ -379,15 +433,17 @@ def find_dropped_by_length(
     return masks
 
 
-def find_duplicates(hashes: bytes | bytearray) -> np.ndarray:
+def find_duplicates(hashes: bytes | bytearray, ranks: np.ndarray | None = None) -> np.ndarray:
     """
-    Return a mask of shape `(pairs,)` that is True for each pair equal to an earlier one.
+    Return a mask of shape `(pairs,)` that is True for all but one of equal pairs.
 
     Args:
         hashes: The concatenated 16-byte hashes of all pairs. Sorting them takes a quarter of a set's memory.
+        ranks (of shape `(pairs,)`): Of equal pairs the one with the lowest rank is kept, and of these the earliest.
     """
     first, second = np.frombuffer(hashes, dtype=np.uint64).reshape(-1, 2).T
-    order = np.lexsort((second, first))  # stable: the earliest of equal pairs comes first
+    keys = (second, first) if ranks is None else (ranks, second, first)
+    order = np.lexsort(keys)  # stable: the earliest of equal pairs comes first
     repeated = (first[order][1:] == first[order][:-1]) & (second[order][1:] == second[order][:-1])
     duplicates = np.zeros(len(order), dtype=bool)
     duplicates[order[1:]] = repeated

@@ -9,17 +9,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache, partial
 from hashlib import blake2b
-from itertools import islice
+from itertools import islice, starmap
+from statistics import median
 from typing import Any
 
 import regex
 
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.damage import has_bad_encoding, has_markup
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.text.translation_warnings import (
     has_other_numbers,
     has_other_scripts,
+    length_ratio,
     letter_ratio,
 )
 from vanilla_transformer.user_input import check_names
@@ -30,15 +33,21 @@ from .readers import CorpusSpec, SentencePair
 RULES = {
     "invalid_unicode": "not valid Unicode",
     "empty": "without text on a side",
+    "min_score": "with a lower score in the corpus than min_score",
     "identical": "source and target identical",
+    "bad_encoding": "with text that was read in a wrong encoding, or control characters",
+    "markup": "with tags or entities of HTML or XML",
+    "max_characters": "with more characters than max_characters",
+    "max_character_ratio": "beyond max_character_ratio",
     "min_letter_ratio": "with a smaller share of letters than min_letter_ratio",
     "other_numbers": "with a number that only one side has",
     "other_scripts": "in another script than the rest of the corpus",
     "other_languages": "in another language",
-    "duplicates": "the same as an earlier pair",
-    "near_duplicates": "the same as an earlier pair but for case, digits, punctuation and spaces",
-    "repeated_sources": "with the source of an earlier pair",
-    "repeated_targets": "with the target of an earlier pair",
+    "duplicates": "the same as another pair but for case and spaces",
+    "near_duplicates": "the same as another pair but for case, digits, punctuation and spaces",
+    "repeated_sources": "with the source of another pair",
+    "repeated_targets": "with the target of another pair",
+    "misaligned": "whose sides do not seem to be translations of each other",
     "score": "with a low score by models",
     "max_length": "longer than max_length",
     "max_length_ratio": "beyond max_length_ratio",
@@ -117,13 +126,19 @@ class CleaningRules:
     drop_empty: bool = False
     drop_invalid_unicode: bool = False
     drop_identical: bool = False
+    drop_bad_encoding: bool = False
+    drop_markup: bool = False
     drop_duplicates: bool = False
     drop_near_duplicates: bool = False
     drop_repeated_sources: bool = False
     drop_repeated_targets: bool = False
+    drop_misaligned: bool = False
     drop_other_numbers: bool = False
     drop_other_scripts: bool = False
     drop_other_languages: bool = False
+    min_score: float | None = None
+    max_characters: int | None = None
+    max_character_ratio: float | None = None
     min_letter_ratio: float | None = None
     max_length: int | None = None
     max_length_ratio: float | None = None
@@ -133,10 +148,12 @@ class CleaningRules:
         for name, value in vars(self).items():
             if name.startswith("drop_") and not isinstance(value, bool):
                 raise ValueError(f"`{name}` must be true or false, got {value!r}.")
-        for name in ON_TOKENS:
+        for name in (*ON_TOKENS, "max_characters", "max_character_ratio"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value >= 1):
                 raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        if self.min_score is not None and not _is_number(self.min_score):
+            raise ValueError(f"`min_score` must be a number, got {self.min_score!r}.")
         if self.min_letter_ratio is not None and not (
             _is_number(self.min_letter_ratio) and 0 <= self.min_letter_ratio <= 1
         ):
@@ -157,7 +174,7 @@ class CleaningRules:
     @property
     def need_all_pairs(self) -> list[str]:
         """Return the fields of the enabled rules that cannot be applied to a stream."""
-        compared = [f"drop_{name}" for name in REPETITIONS if getattr(self, f"drop_{name}")]
+        compared = [name for each in (*REPETITIONS, "misaligned") if getattr(self, name := f"drop_{each}")]
         return compared if self.score is None else [*compared, "score"]
 
 
@@ -165,7 +182,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_PAIRS_FOR_SCRIPTS = 10_000  # pairs at the beginning of a corpus, whose scripts are the ones of the corpus
+_SAMPLED_PAIRS = 10_000  # at the beginning of a corpus, whose scripts and lengths are the ones of the corpus
 _USED_SHARE = 0.05  # of the letters of a side, from which on it uses a script
 
 Rule = Callable[[SentencePair], bool]
@@ -180,17 +197,19 @@ class PairRules:
         direction: From which to which language the corpus translates.
         codes: The languages of both sides, if they are checked.
         scripts: The scripts of both sides, if they are checked.
+        usual_ratio: The median of the lengths of targets divided by the ones of their sources, if they are checked.
     """
 
     rules: CleaningRules
     direction: str = ""
     codes: Sequence[str] = ()
     scripts: Sequence[Sequence[str]] = ()
+    usual_ratio: float = 1.0
 
     @classmethod
     def for_corpus(cls, spec: CorpusSpec, rules: CleaningRules, pairs: Iterable[SentencePair]) -> "PairRules":
         """
-        Return the rules of a corpus with these pairs, of which the first are read if scripts are checked.
+        Return the rules of a corpus with these pairs, of which the first are read if scripts or lengths are checked.
 
         Raises:
             ValueError: languages are checked, but not given or unknown.
@@ -198,14 +217,25 @@ class PairRules:
         """
         codes = _require_codes(spec) if rules.drop_other_languages else ()
         scripts: Sequence[Sequence[str]] = ()
-        if rules.drop_other_scripts:
-            sample = list(islice(pairs, _PAIRS_FOR_SCRIPTS))
+        usual_ratio = 1.0
+        if rules.drop_other_scripts or rules.max_character_ratio is not None:
+            sample = list(islice(pairs, _SAMPLED_PAIRS))
             scripts = [find_scripts((pair[side] for pair in sample), _USED_SHARE) for side in (0, 1)]
-        return cls(rules, str(spec.direction), codes, scripts)
+            usual_ratio = median(starmap(length_ratio, sample)) if sample else 1.0
+        return cls(rules, str(spec.direction), codes, scripts if rules.drop_other_scripts else (), usual_ratio)
 
     def enabled(self) -> dict[str, Rule]:
         """Return the enabled rules in the order of `RULES`."""
         found: dict[str, Rule] = {}
+        if self.rules.drop_bad_encoding:
+            found["bad_encoding"] = is_in_bad_encoding
+        if self.rules.drop_markup:
+            found["markup"] = is_marked_up
+        if self.rules.max_characters is not None:
+            found["max_characters"] = partial(has_many_characters, most=self.rules.max_characters)
+        if self.rules.max_character_ratio is not None:
+            most = self.rules.max_character_ratio
+            found["max_character_ratio"] = partial(has_unusual_ratio, usual=self.usual_ratio, most=most)
         if self.rules.min_letter_ratio is not None:
             found["min_letter_ratio"] = partial(has_few_letters, least=self.rules.min_letter_ratio)
         if self.rules.drop_other_numbers:
@@ -223,6 +253,27 @@ def _require_codes(spec: CorpusSpec) -> tuple[str, ...]:
             rule = f"The languages of {spec.name} must have codes that py3langid knows, such as en"
             raise ValueError(f"{rule}, got {language}. Rename it, or leave `drop_other_languages` out.")
     return tuple(str(language_code(language)) for language in spec.direction)
+
+
+def is_in_bad_encoding(pair: SentencePair) -> bool:
+    """Return whether a side has characters of a wrong encoding."""
+    return any(map(has_bad_encoding, pair))
+
+
+def is_marked_up(pair: SentencePair) -> bool:
+    """Return whether a side has a tag or an entity."""
+    return any(map(has_markup, pair))
+
+
+def has_many_characters(pair: SentencePair, most: int) -> bool:
+    """Return whether a side has more than `most` characters."""
+    return max(map(len, pair)) > most
+
+
+def has_unusual_ratio(pair: SentencePair, usual: float, most: float) -> bool:
+    """Return whether the lengths differ by more than a factor, compared with the usual ratio."""
+    ratio = length_ratio(*pair) / usual
+    return ratio > most or ratio < 1 / most
 
 
 def has_few_letters(pair: SentencePair, least: float) -> bool:
@@ -262,16 +313,35 @@ def hash_repetition(rule: str, pair: SentencePair, direction: str) -> bytes:
     Args:
         direction: Of the pair. A source may have a translation in each of several languages.
     """
-    if rule == "near_duplicates":
-        return hash_pair(SentencePair(*map(_normalize, pair)))
+    pair = SentencePair(*map(_letters if rule == "near_duplicates" else _normal_form, pair))
     if rule == "repeated_sources":
         return hash_pair(SentencePair(pair.source, direction))
     return hash_pair(SentencePair(direction, pair.target) if rule == "repeated_targets" else pair)
 
 
-def _normalize(text: str) -> str:
+def _letters(text: str) -> str:
     """Return the letters of a text, without case. A text without letters is returned as it is."""
     return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", text).casefold()) or text
+
+
+def _normal_form(text: str) -> str:
+    """Return a text as the tokenizer sees it, without case. A text of which nothing is left is returned as it is."""
+    if text.isascii() and text.isprintable():  # nothing but runs of spaces can change
+        return " ".join(text.split()).casefold()
+    return _load_normalizer().normalize_str(text).casefold() or text
+
+
+@cache
+def _load_normalizer() -> Any:
+    from vanilla_transformer.tokenization_vanilla_transformer import build_normalizer
+
+    return build_normalizer("nfc", prefix="")
+
+
+def rank_case(pair: SentencePair) -> int:
+    """Return how unusual the case of a pair is, from 0: of copies that differ by case, the lowest one is kept."""
+    texts = [unicodedata.normalize("NFC", text) for text in pair]
+    return sum(text.istitle() + 2 * text.islower() + 3 * text.isupper() for text in texts)
 
 
 # A text is in another language if that is this many times as probable as the expected one. Short texts are uncertain.

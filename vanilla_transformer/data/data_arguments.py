@@ -6,7 +6,7 @@ from typing import Any
 from vanilla_transformer.user_input import check_names, load_yaml
 
 from .augmentation import PERTURBATIONS
-from .cleaning_rules import CleaningRules
+from .cleaning_rules import ON_TOKENS, CleaningRules
 from .readers import CorpusSpec
 from .stages import ONE_STAGE, Stages, read_stages
 
@@ -156,18 +156,40 @@ class DataArguments:
         default=False, metadata={"help": "Drop pairs that are not valid Unicode. By default they are an error."}
     )
     drop_identical: bool = field(default=False, metadata={"help": "Drop pairs whose source and target are identical."})
+    drop_bad_encoding: bool = field(
+        default=False,
+        metadata={
+            "help": "Drop pairs with control characters, U+FFFD, or UTF-8 that was read as Windows-1252 or Latin-1."
+        },
+    )
+    drop_markup: bool = field(
+        default=False, metadata={"help": "Drop pairs with tags, comments or entities of HTML or XML."}
+    )
     drop_duplicates: bool = field(
-        default=False, metadata={"help": "Drop pairs that repeat an earlier one, over all corpora."}
+        default=False,
+        metadata={
+            "help": "Drop pairs that repeat another one, over all corpora, but for case, white space, invisible "
+            "characters and the composition of letters. The copy in ordinary case stays."
+        },
     )
     drop_near_duplicates: bool = field(
         default=False,
-        metadata={"help": "Drop pairs that repeat an earlier one but for case, digits, punctuation and spaces."},
+        metadata={"help": "Drop pairs that repeat another one but for case, digits, punctuation and spaces."},
     )
     drop_repeated_sources: bool = field(
-        default=False, metadata={"help": "Drop pairs with the source of an earlier one, over all corpora."}
+        default=False,
+        metadata={"help": "Drop pairs with the source of another one, over all corpora, compared as duplicates are."},
     )
     drop_repeated_targets: bool = field(
-        default=False, metadata={"help": "Drop pairs with the target of an earlier one, over all corpora."}
+        default=False,
+        metadata={"help": "Drop pairs with the target of another one, over all corpora, compared as duplicates are."},
+    )
+    drop_misaligned: bool = field(
+        default=False,
+        metadata={
+            "help": "Drop pairs whose sides do not seem to be translations of each other, by a lexical model of the "
+            "corpus. Needs 5,000 pairs."
+        },
     )
     drop_other_numbers: bool = field(
         default=False,
@@ -184,6 +206,20 @@ class DataArguments:
         metadata={
             "help": "Drop pairs with a side that is clearly not in --source_language or --target_language. Needs "
             "py3langid."
+        },
+    )
+    min_score: float | None = field(
+        default=None,
+        metadata={"help": "Drop pairs with a lower score in the corpus: a column of numbers, or a key `score`."},
+    )
+    max_characters: int | None = field(
+        default=None, metadata={"help": "Drop pairs with more characters on a side, such as 1000."}
+    )
+    max_character_ratio: float | None = field(
+        default=None,
+        metadata={
+            "help": "Drop pairs whose lengths in characters differ by more than this factor, compared with the median "
+            "of their corpus, such as 3. Ten characters are added to each length."
         },
     )
     min_letter_ratio: float | None = field(
@@ -425,8 +461,8 @@ def _check_alignments(data: DataArguments) -> None:
         if getattr(data, name):
             rule = f"must be given without `{name}`, got both: {reason}"
             raise ValueError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
-    rules = [item.name for item in fields(data) if item.name.startswith("drop_")] + ["min_letter_ratio", "score"]
-    given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name)]
+    rules = [item.name for item in fields(CleaningRules) if item.name not in ON_TOKENS]
+    given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name) not in (None, False)]
     if given and data.train_alignments != AGREEMENT:
         raise ValueError(
             f"`train_alignments` must be given with `train_source` and `train_target` and without `{given[0]}`, got "

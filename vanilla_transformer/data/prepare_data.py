@@ -45,7 +45,7 @@ from .readers import (
     SentencePair,
     load_splits,
     open_corpus,
-    read_pairs,
+    read_rows,
     read_text_files,
 )
 from .stages import ONE_STAGE, Stages
@@ -249,7 +249,7 @@ def _read_split(data: DataArguments, split: str) -> list[SentencePair]:
 
 def _read_corpus(spec: CorpusSpec, streaming: bool = False) -> list[SentencePair]:
     with open_corpus(spec, streaming=streaming) as corpus:
-        return [*clean_text(spec, enumerate(read_pairs(corpus), start=1), None, CleaningReport())]
+        return [*clean_text(spec, read_rows(corpus), None, CleaningReport())]
 
 
 def _count_overlap(texts: CachedTexts, held_out: Sequence[SentencePair], cache_dir: Path) -> Overlap:

@@ -14,7 +14,7 @@ import numpy as np
 from .cleaning import CleaningReport, clean_text, find_broken, find_language_mistakes, nothing_left_error
 from .cleaning_rules import CleaningRules, PairRules
 from .corpus import Corpus, Overlap, OverlapCounter, drop_by_length, find_held_out
-from .readers import CorpusSpec, SentencePair, open_corpus, read_pairs
+from .readers import CorpusRow, CorpusSpec, SentencePair, open_corpus, read_pairs, read_rows
 from .tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
 
 
@@ -76,8 +76,8 @@ class StreamedTexts:
         return window if kept.all() else _to_dataset(list(compress(pairs, kept)), corpora[kept])
 
     def _read_share(self, corpus: int, number: int, size: int) -> Iterator[SentencePair]:
-        pairs = self._streams[corpus].read(number * size, size) if size else iter(())
-        return clean_text(self.specs[corpus], pairs, self.rules[corpus], self.report)
+        rows = self._streams[corpus].read(number * size, size) if size else iter(())
+        return clean_text(self.specs[corpus], rows, self.rules[corpus], self.report)
 
 
 def _open_pair_rules(specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules]) -> list[PairRules]:
@@ -115,7 +115,7 @@ def split_window(weights: Sequence[float], window: int) -> list[int]:
 
 
 class EndlessPairs:
-    """A corpus that restarts at its end and yields pairs with their line numbers. Going back restarts it."""
+    """A corpus that restarts at its end and yields pairs with their lines and scores. Going back restarts it."""
 
     def __init__(self, spec: CorpusSpec):
         self.spec = spec
@@ -126,11 +126,11 @@ class EndlessPairs:
         self.position = 0
         self._pairs = self._open()
 
-    def _open(self) -> Iterator[tuple[int, SentencePair]]:
+    def _open(self) -> Iterator[CorpusRow]:
         with open_corpus(self.spec, streaming=True) as corpus:
-            yield from enumerate(read_pairs(corpus), start=1)
+            yield from read_rows(corpus)
 
-    def read(self, first: int, count: int) -> Iterator[tuple[int, SentencePair]]:
+    def read(self, first: int, count: int) -> Iterator[CorpusRow]:
         """Yield pairs `first` to `first + count` of the endless stream."""
         self._seek(first)
         for _ in range(count):
@@ -144,7 +144,7 @@ class EndlessPairs:
             if self.length is not None:  # skip whole passes
                 self.position += (position - self.position) // self.length * self.length
 
-    def _next(self) -> tuple[int, SentencePair]:
+    def _next(self) -> CorpusRow:
         item = next(self._pairs, None)
         if item is None:
             self.length = self.length or self.position

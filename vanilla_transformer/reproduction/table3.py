@@ -11,7 +11,7 @@ from typing import Any
 
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.evaluation.scores import validation_scores
-from vanilla_transformer.file_utils import hash_file
+from vanilla_transformer.file_utils import decode_text, hash_file
 from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.metrics import read_entries
 from vanilla_transformer.training.recipe import Recipe, parse_recipe
@@ -34,7 +34,7 @@ def read_rows(path: str | None) -> dict[str, dict[str, Any]]:
         OSError: there is no such file.
     """
     file = _ROWS if path is None else Path(path)
-    found = load_yaml(file.read_text(encoding="utf-8"))
+    found = load_yaml(decode_text(file.read_bytes(), str(file)))
     if (
         not isinstance(found, dict)
         or {*found} != _SECTIONS

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.file_utils import decode_text
 
+from .column_names import find_named_columns
 from .languages import is_of_language
 from .units import split_units
 from .xml_tree import LANG, local_name, parse_xml
 
 _TBX = (".tbx", ".xml")
-_HEADER = ["source", "target"]
+_SIDES = ("source", "target")
 
 
 class Term(NamedTuple):
@@ -58,7 +59,7 @@ class Glossary:
         if not self.terms:
             raise ValueError(f"{name} must have a term with its translation, but it is empty.")
         for term in self.terms:
-            for side, text in zip(_HEADER, term[:2], strict=True):
+            for side, text in zip(_SIDES, term[:2], strict=True):
                 if not split_units(text):
                     raise ValueError(f"Each {side} of {name} must have a word, got {text!r}{_at(term)}.")
             folded = casefold or term.source == term.source.lower()
@@ -100,8 +101,8 @@ def read_glossary(
 
     Args:
         path: TBX (version 2 or 3) if its name ends in .tbx or .xml. Otherwise each line has a term, a tab and its
-            translation; the first line may be `source`, a tab and `target`. UTF-8.
-        source_language, target_language: Codes of the languages of TBX, such as `en` or `de-AT`.
+            translation; the first line may name the columns, see [`find_named_columns`]. UTF-8.
+        source_language, target_language: Codes of the languages, such as `en` or `de-AT`, which TBX needs.
         casefold: See [`Glossary`].
 
     Raises:
@@ -114,7 +115,7 @@ def read_glossary(
     if Path(path).suffix.lower() in _TBX:
         entries: Iterable[tuple[str, str, int]] = parse_tbx(content, str(path), source_language, target_language)
     else:
-        entries = _parse_tsv(decode_text(content, str(path)), str(path))
+        entries = _parse_tsv(decode_text(content, str(path)), str(path), source_language, target_language)
     terms = [Term(source, target, f"line {number}") for source, target, number in entries]
     return Glossary(terms, casefold, f"The glossary {path}")
 
@@ -139,16 +140,23 @@ def as_glossary(value: object) -> Glossary:
     return Glossary(map(tuple, pairs))
 
 
-def _parse_tsv(text: str, path: str) -> Iterator[tuple[str, str, int]]:
+def _parse_tsv(
+    text: str, path: str, source_language: str | None, target_language: str | None
+) -> Iterator[tuple[str, str, int]]:
     """Yield each term, its translation and its line."""
+    source, target = 0, 1
     for number, line in enumerate(text.split("\n"), start=1):
         cells = [cell.strip() for cell in line.split("\t")]
-        if not line.strip() or (number == 1 and [cell.lower() for cell in cells] == _HEADER):
+        if not line.strip():
+            continue
+        named = find_named_columns(cells, source_language, target_language) if number == 1 else None
+        if named is not None and len(cells) == 2:
+            source, target = named
             continue
         if len(cells) != 2 or not all(cells):
             rule = "a term, a tab and its translation"
             raise ValueError(f"Each line of {path} must have {rule}, got {line.strip()[:60]!r} in line {number}.")
-        yield cells[0], cells[1], number
+        yield cells[source], cells[target], number
 
 
 def _one_line(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.stages import UNTIL_SHARE
+from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.resources import describe_recipes, find_recipe
 from vanilla_transformer.user_input import check_names, load_yaml
 
@@ -42,8 +43,9 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
+    text = decode_text(Path(path).read_bytes(), f"The recipe {path}")
     try:
-        recipe = load_yaml(Path(path).read_text(encoding="utf-8"))
+        recipe = load_yaml(text)
     except ValueError as error:
         raise ValueError(f"The recipe {path} must be YAML: {error}") from error
     if not isinstance(recipe, dict):
@@ -201,11 +203,7 @@ def parse_recipe_with(
     flags = [word[2:].split("=")[0] for word in arguments if word.startswith("--")]
     check_renamed(flags, "flag")
     words = parser.find_words(arguments)
-    if len(words) > 1:
-        raise ValueError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
-    recipe = flatten_sections(read_recipe(find_recipe(words[0])), section_of) if words else {}
-    check_renamed(recipe, "recipe key")
-    check_names(recipe, {*section_of}, "recipe key")
+    recipe = read_keys(words, section_of)
     _choose_batch_size(recipe, flags)
     # A recipe is parsed as flags, so that both obey the same rules. Later flags override earlier ones.
     _, parsed = parser.parse([*as_flags(recipe), *arguments])
@@ -213,6 +211,27 @@ def parse_recipe_with(
 
     by_part = dict(zip(titles, parsed, strict=True))
     return apply_launcher(Recipe(*(by_part[part] for part in RECIPE_PARTS))), parsed[0]
+
+
+def read_keys(words: Sequence[str], sections: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the keys and values of the recipe that a command names, or none if it names no recipe.
+
+    Args:
+        words: The arguments of the command besides its flags.
+        sections: The section of each known key; by default of the keys of training.
+
+    Raises:
+        ValueError: there are several words, or a key is unknown, renamed, or in another section than its own.
+        OSError: the recipe cannot be read.
+    """
+    if len(words) > 1:
+        raise ValueError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
+    if sections is None:
+        sections = {item.name: name for name, parts in SECTIONS.items() for part in parts for item in fields(part)}
+    recipe = flatten_sections(read_recipe(find_recipe(words[0])), sections) if words else {}
+    check_renamed(recipe, "recipe key")
+    check_names(recipe, {*sections}, "recipe key")
+    return recipe
 
 
 def _choose_batch_size(recipe: dict[str, Any], flags: list[str]) -> None:

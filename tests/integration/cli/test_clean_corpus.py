@@ -1,12 +1,15 @@
-"""The command that cleans the training text of a recipe."""
+"""The command that cleans a corpus or the training text of a recipe."""
 
 import json
+import random
+import unicodedata
 
 import pytest
 
 from tests.comet_files import UNIFIED, write_comet
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.cleaning import LENGTH_EDGES
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.decoding.comet import Comet
 
 
@@ -19,7 +22,7 @@ def folder(tmp_path, monkeypatch):
     recipe = [
         "corpora:",
         "  - {file: a.tsv, target_language: de, drop_other_numbers: true}",
-        "  - {file: b.tsv, target_language: fr}",
+        "  - {file: b.tsv, target_language: fr, drop_other_numbers: false}",
         "source_language: en",
         "drop_identical: true",
         "output_dir: out",
@@ -49,6 +52,7 @@ def test_clean_corpus_keeps_the_pairs_of_the_best_quality(folder):
     scores = Comet.load(write_comet(folder / "quality", UNIFIED)).score(*zip(*pairs, strict=True))
     text = (
         "corpora: [{file: a.tsv}]\nscore: {quality: quality, keep: 0.34}\nsource_language: en\ntarget_language: de\n"
+        "drop_identical: false\n"
     )
     (folder / "quality.yaml").write_text(f"{text}output_dir: out\ncache_dir: cache\n")
     assert main(["clean-corpus", "quality.yaml"]) == 0
@@ -71,10 +75,18 @@ def test_clean_corpus_writes_nothing_after_a_mistake(folder, capsys):
     assert not (folder / "out").exists()
 
 
-@pytest.mark.parametrize("words", [["--max-length", "9"], ["--max_length_ratio=2"]])
-def test_clean_corpus_leaves_rules_on_tokens_to_train(folder, capsys, words):
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [(["--max-length", "9"], "max_characters"), (["--max_length_ratio=2"], "max_character_ratio")],
+)
+def test_clean_corpus_leaves_rules_on_tokens_to_train(folder, capsys, words, instead):
     assert main(["clean-corpus", "recipe.yaml", *words]) == 2
-    assert "must be given to `train`, which counts tokens, got it in clean-corpus" in capsys.readouterr().err
+    line = capsys.readouterr().err
+    assert "must be given to `train`, which counts tokens, got it in clean-corpus" in line
+    assert (
+        f"or limit characters by --{words[0][2:].partition('=')[0].replace('-', '_')}".replace("length", "character")
+        in line
+    )
     assert not (folder / "out").exists()
 
 
@@ -85,3 +97,86 @@ def test_clean_corpus_writes_each_text_on_one_line(folder):
     assert main(["clean-corpus", "--corpora", corpora, "--output_dir", "plain", "--cache_dir", "cache"]) == 0
     assert (folder / "plain/train.source").read_text() == "One house.\n"
     assert (folder / "plain/train.target").read_text() == "Ein Haus.\n"
+
+
+def test_clean_corpus_has_its_own_rules_which_a_recipe_or_a_flag_changes(folder):
+    (folder / "c.tsv").write_text("The <b>house</b> is old.\tDas Haus ist alt.\nIt has 25.\tEs hat 25.\n")
+    corpora = json.dumps([{"file": "c.tsv"}])
+    (folder / "c.yaml").write_text("drop_markup: false\nmax_steps: 9\nd_model: 64\nmin_letter_ratio: null\n")
+
+    def kept(*words):
+        assert main(["clean-corpus", *words, "--corpora", corpora, "--output_dir", "o", "--cache_dir", "c"]) == 0
+        return (folder / "o/train.source").read_text().splitlines()
+
+    both = ["The <b>house</b> is old.", "It has 25."]
+    assert kept() == both[1:] and kept("--no_drop_markup") == kept("c.yaml") == both
+    assert kept("c.yaml", "--drop_markup") == kept("--min_letter_ratio", "0.6") == both[1:]
+    assert kept("c.yaml", "--min_letter_ratio", "0.7") == both[:1]
+
+
+@pytest.mark.parametrize("words", [["--max_steps", "9"], ["--stream"], ["--d_model=64"]])
+def test_clean_corpus_has_no_flags_of_training(folder, capsys, words):
+    assert main(["clean-corpus", "recipe.yaml", *words]) == 2
+    assert "There is no flag" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("languages", "reason"),
+    [
+        ([], "`source_language` of a.en | a.de is not given"),
+        (["--source_language", "en", "--target_language", "tlh"], "tlh has no code that py3langid knows"),
+    ],
+)
+def test_clean_corpus_says_why_it_does_not_look_at_languages(folder, capsys, caplog, languages, reason):
+    (folder / "a.en").write_text("The house is old.\n")
+    (folder / "a.de").write_text("La maison est vieille.\n")
+    words = ["--train_source", "a.en", "--train_target", "a.de", *languages, "--output_dir", "o", "--cache_dir", "c"]
+    caplog.set_level("INFO")
+    assert main(["clean-corpus", *words]) == 0
+    assert "Pairs in other languages are kept." in caplog.text and reason in caplog.text
+    assert "1 of 1 pairs kept" in capsys.readouterr().out
+    assert main(["clean-corpus", *words, "--drop_other_languages"]) == 2
+    assert "target_language" in (line := capsys.readouterr().err) or "source_language" in line or "tlh" in line
+
+
+def test_clean_corpus_finds_what_corpora_have(folder, capsys):
+    """Most of each kind is found by the defaults, and at most a hundredth of the other pairs is lost."""
+    draw, pairs = random.Random(0), read_demo_corpus("train", 20_000)
+    draw.shuffle(pairs)
+    taken = iter(pairs)
+
+    def change(count, source, target):
+        return [(source(pair.source), target(pair.target)) for pair, _ in zip(taken, range(count), strict=False)]
+
+    def same(text):
+        return text
+
+    shifted = [next(taken) for _ in range(200)]
+    copies = [next(taken) for _ in range(60)]
+    kinds = {
+        "misaligned": [(here.source, there.target) for here, there in zip(shifted, shifted[1:], strict=False)],
+        "tags": change(50, "<p>{}</p>".format, "<p>{}</p>".format),
+        "entities": change(50, same, lambda text: text.replace(" ", "&nbsp;", 1) + " &amp;"),
+        "long": change(20, lambda text: text + " and so on" * 300, lambda text: text + " und so weiter" * 220),
+        "copies": [(f"\u200b{one.source}", unicodedata.normalize("NFD", one.target)) for one in copies[:30]],
+        "capitals": [(one.source.upper(), one.target.upper()) for one in copies[30:]],
+        "not translated": [(pair.source, pair.source) for pair, _ in zip(taken, range(50), strict=False)],
+        "mojibake": change(50, same, lambda text: f"{text} Schön.".encode().decode("cp1252")),
+        "replaced": change(20, same, "{}\ufffd".format),
+        "empty": change(30, same, lambda text: ""),
+    }
+    clean = [*copies, *taken]
+    rows = [*clean, *(row for found in kinds.values() for row in found)]
+    draw.shuffle(rows)
+    for side, name in enumerate(("a.en", "a.de")):
+        (folder / name).write_text("".join(f"{row[side]}\n" for row in rows))
+    words = ["--train_source", "a.en", "--train_target", "a.de", "--source_language", "en", "--target_language", "de"]
+    assert main(["clean-corpus", *words, "--output_dir", "o", "--cache_dir", "c"]) == 0
+    files = [(folder / f"o/train.en-de.{language}").read_text().splitlines() for language in ("en", "de")]
+    kept = {*zip(*files, strict=True)}
+    found = {name: sum(pair not in kept for pair in bad) / len(bad) for name, bad in kinds.items()}
+    assert found.pop("misaligned") > 0.6
+    assert found.pop("copies") + sum((one.source, one.target) not in kept for one in copies[:30]) / 30 == 1
+    assert found.pop("mojibake") == 1 and min(found.values()) >= 0.98, found
+    assert sum(tuple(pair) not in kept for pair in clean[30:]) < 0.01 * len(clean)
+    assert all(tuple(one) in kept for one in copies[30:] if one not in kinds["misaligned"])

@@ -86,7 +86,7 @@ REFUSED = {
     "an unknown ending": ("program.exe", b"MZ", {}, "must end with one of .txt, .html"),
     "no ending": ("program", b"a", {}, "must end with one of"),
     "an ending alone": (".html", b"a", {}, "must end with one of"),
-    "another encoding": ("a.txt", b"one\n\xff", {}, "`file` must be UTF-8, but line 2 is not"),
+    "another encoding": ("a.txt", b"one\n\xff", {}, "`file` must be UTF-8, but line 2 has the byte 0xff"),
     "a malformed document": ("a.xml", b"<a>", {}, "(at position 0)"),
     "a long document": ("a.html", b"a" * 5001, {}, "at most 5000, got 5001"),
     "XLIFF of another language": (

@@ -90,6 +90,15 @@ def test_stdin_source_names_the_line_that_is_not_utf8(pipe, monkeypatch):
         [*stdin_source(1).blocks]
 
 
+def test_stdin_source_names_utf_16(pipe, monkeypatch):
+    source, target = pipe
+    target.write("A sentence.\n".encode("utf-16-le"))
+    target.close()
+    monkeypatch.setattr("sys.stdin", source)
+    with pytest.raises(ValueError, match="Standard input must be UTF-8, but it is UTF-16LE. .* `iconv"):
+        [*stdin_source(1).blocks]
+
+
 def test_stdin_source_names_a_closed_input(monkeypatch):
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(OSError, match="must be open, but it is closed. Give a file by --input"):

@@ -84,7 +84,11 @@ def test_train_names_a_tracker_that_is_not_installed(refusal, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("a.tsv", b"a\tb\tc\n", "Line 1 of .*a.tsv must have two columns, source TAB target, it has 3"),
+        (
+            "a.tsv",
+            b"a\tb\tc\n",
+            "Line 1 of .*a.tsv must have two columns, source TAB target, besides columns of numbers, it has 3",
+        ),
         ("a.tsv.gz", b"plain", "Cannot read .*a.tsv.gz: the .gz file is truncated or corrupt"),
         ("a.tsv", None, "There is no file .*a.tsv"),  # a folder
         ("a.jsonl", b'{"en": "a", "de": "b"}\n{"en": "a"}\n', "Line 2 of .*a.jsonl must have a column 'translation'"),
@@ -148,7 +152,7 @@ def test_train_names_a_cache_dir_that_cannot_be_written(refusal, tmp_path):
         (b"vocab_size: [1, 2]\n", r"--vocab_size.* invalid int value: '\[1, 2\]'"),
         (b"seed: 1\nseed: 2\n", "must be YAML: the key 'seed' is there twice"),
         (b"seed:\t1\n\tx: 2\n", "must be YAML: .*cannot start any token"),
-        (b"seed: \xe4\n", "must be YAML: 'utf-8' codec"),
+        (b"seed: \xe4\n", "must be UTF-8, but line 1 has the byte 0xe4"),
         (b"text\n", "must hold `key: value` lines, got str"),
         (b"", "must hold `key: value` lines, got NoneType"),
         (None, "There is no recipe"),  # a folder

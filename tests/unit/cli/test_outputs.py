@@ -19,7 +19,8 @@ OTHERS |= {"constraint", "target_prefix", "normalization", "cors"}
 
 def flags_with_text():
     modules = [importlib.import_module(f"vanilla_transformer.cli.{group}") for group in GROUPS]
-    classes = [each for module in modules for each in vars(module).values() if is_dataclass(each)]
+    found = [each for module in modules for each in vars(module).values() if is_dataclass(each)]
+    classes = [each for each in found if each.__module__.startswith("vanilla_transformer.cli")]
     hints = [(get_type_hints(each), item) for each in classes for item in fields(each) if item.init]
     return {item.name for types, item in hints if "str" in str(types[item.name])}
 

@@ -1,6 +1,7 @@
 """Cleaning: what each rule drops and keeps, in which order, and what the report says; overlap with held-out text."""
 
 from hashlib import blake2b
+from itertools import count, repeat
 
 import numpy as np
 import pytest
@@ -24,15 +25,15 @@ from vanilla_transformer.data.cleaning_rules import (
     hash_pair,
 )
 from vanilla_transformer.data.corpus import OverlapCounter
-from vanilla_transformer.data.readers import CorpusSpec, SentencePair
+from vanilla_transformer.data.readers import CorpusRow, CorpusSpec, SentencePair
 
 FILES = CorpusSpec(source="a.en", target="a.de")
 ALL_OF_TEXT = CleaningRules(drop_empty=True, drop_invalid_unicode=True, drop_identical=True)
 
 
-def clean(pairs, rules, spec=FILES):
-    report = CleaningReport()
-    kept = clean_text(spec, enumerate([SentencePair(*pair) for pair in pairs], start=1), rules, report)
+def clean(pairs, rules, spec=FILES, scores=None):
+    report, scores = CleaningReport(), scores or repeat(None)
+    kept = clean_text(spec, map(CorpusRow, count(1), [SentencePair(*pair) for pair in pairs], scores), rules, report)
     return list(kept), report
 
 
@@ -76,6 +77,18 @@ def test_clean_text_counts_a_pair_for_the_first_rule():
     assert (report.read, report.kept) == (5, 1)
 
 
+def test_clean_text_drops_low_scores():
+    rules, pairs = CleaningRules(min_score=1.05), [("a", "b"), ("c", "d"), ("", ""), ("e", "f")]
+    kept, report = clean(pairs, rules, scores=[1.05, 1.04, None, -3.0])
+    assert kept == [("a", "b")] and report.dropped == {"min_score": 2, "empty": 1}
+    assert "2 dropped (50 %): with a lower score in the corpus than min_score" in str(report)
+    with pytest.raises(
+        ValueError, match="`min_score` needs scores, but line 1 of a.en | a.de has none. Leave it out, or"
+    ):
+        clean(pairs, rules)
+    assert clean(pairs, CleaningRules(), scores=[None, 0.1, None, 0.2])[1].dropped == {"empty": 1}
+
+
 def test_clean_text_without_rules_drops_blank_lines_only():
     kept, report = clean([("", ""), ("same", "same")], CleaningRules())
     assert kept == [("same", "same")] and report.dropped == {"empty": 1}
@@ -106,6 +119,12 @@ def test_find_duplicates_keeps_the_first_copy():
     assert find_duplicates(digests).tolist() == [False, False, True, False, True]
 
 
+def test_find_duplicates_keeps_the_copy_of_the_lowest_rank():
+    digests = b"".join(hash_pair(SentencePair(text, text)) for text in "abaaab")
+    ranks = np.array([2, 1, 1, 0, 0, 3])
+    assert find_duplicates(digests, ranks).tolist() == [True, False, True, False, True, True]
+
+
 @given(st.lists(st.integers(0, 9), min_size=1))
 def test_find_duplicates_keeps_distinct_pairs(numbers):
     digests = b"".join(blake2b(bytes([number]), digest_size=16).digest() for number in numbers)
@@ -130,6 +149,12 @@ def test_cleaning_report_counts_each_rule():
         "  24 dropped (2.4 %): beyond max_length_ratio, such as",
         *["    a | " + "b " * 50 + " …"] * 3,
     ]
+
+
+def test_cleaning_report_writes_large_shares_as_numbers():
+    report = CleaningReport(read=3)
+    report.add("identical", [SentencePair("same", "same")] * 3)
+    assert "3 dropped (100 %)" in str(report)
 
 
 def test_cleaning_report_keeps_three_examples():

@@ -1,6 +1,7 @@
 """Cleaning rules on numbers, scripts, letters, languages and repetitions, for each corpus."""
 
 import re
+import unicodedata
 
 import datasets
 import numpy as np
@@ -41,7 +42,16 @@ def broken_by(rules, pairs, corpora=None, spec=SPEC):
         ({"min_letter_ratio": 0.5}, "min_letter_ratio", ("Chapter 4", "4 -- 17:30 -- 18:45")),
         ({"drop_other_languages": True}, "other_languages", ("The house is old.", "The garden is old as well.")),
         ({"drop_other_languages": True}, "other_languages", ("La maison est vieille.", "Das Haus ist alt.")),
+        ({"drop_bad_encoding": True}, "bad_encoding", ("That is a big dog.", "Das ist ein groÃŸer Hund.")),
+        ({"drop_bad_encoding": True}, "bad_encoding", ("That is\0 a big dog.", "Das ist ein großer Hund.")),
+        ({"drop_markup": True}, "markup", ("That is a <b>big</b> dog.", "Das ist ein <b>großer</b> Hund.")),
+        ({"drop_markup": True}, "markup", ("A big dog.", "Ein großer&nbsp;Hund.")),
+        ({"max_characters": 25}, "max_characters", ("That is a big dog.", "Das ist ein großer Hund. Ja.")),
+        ({"max_character_ratio": 3}, "max_character_ratio", ("A big dog.", "Ein großer Hund. " * 5 + "Ja.")),
+        ({"max_character_ratio": 3}, "max_character_ratio", ("That is a big dog. " * 4 + "Yes.", "Hund.")),
         ({"drop_duplicates": True}, "duplicates", GOOD[0]),
+        ({"drop_duplicates": True}, "duplicates", ("THE HOUSE IS OLD.", "DAS HAUS IST\u200b ALT.")),
+        ({"drop_duplicates": True}, "duplicates", ("that is a big dog.", "Das ist ein gro\u00adßer Hund.")),
         ({"drop_near_duplicates": True}, "near_duplicates", ("the House is old!", "Das Haus: ist alt")),
         ({"drop_near_duplicates": True}, "near_duplicates", ("She sold 7 cars.", "Sie verkaufte 7 Autos.")),
         ({"drop_repeated_sources": True}, "repeated_sources", ("The house is old.", "Ein altes Haus.")),
@@ -53,6 +63,35 @@ def test_find_broken_applies_each_rule(rules, name, bad):
     assert broken == [False] * len(GOOD) + [True]
     assert report.dropped == {name: 1} and report.examples == {name: [list(bad)]}
     assert broken_by(CleaningRules(), [*GOOD, SentencePair(*bad)])[0] == [False] * (len(GOOD) + 1)
+
+
+@pytest.mark.parametrize("rule", ["drop_duplicates", "drop_near_duplicates"])
+@pytest.mark.parametrize("change", [str.upper, str.lower, str.title])
+def test_find_broken_keeps_the_copy_in_ordinary_case(rule, change):
+    copies = [SentencePair(*map(change, pair)) for pair in GOOD]
+    for pairs in ([*copies, *GOOD], [*GOOD, *copies]):
+        assert broken_by(CleaningRules(**{rule: True}), pairs)[0] == [pair in copies for pair in pairs]
+    assert not any(broken_by(CleaningRules(**{rule: True}), copies)[0])
+
+
+@pytest.mark.parametrize(
+    "copy", [unicodedata.normalize("NFD", "Zwei Größen."), "Zwei  Größen.", "Zwei\u00a0Größen.\u3000"]
+)
+def test_find_broken_compares_text_without_its_white_space_and_composition(copy):
+    pairs = [SentencePair("Two sizes.", "Zwei Größen."), SentencePair("Two sizes.", copy)]
+    assert broken_by(CleaningRules(drop_duplicates=True), pairs)[0] == [False, True]
+
+
+def test_find_broken_tells_pairs_apart_that_differ_in_more_than_their_form():
+    pairs = [SentencePair("Really?", "Echt?"), SentencePair("Really.", "Echt."), SentencePair("Really", "Echt")]
+    assert not any(broken_by(CleaningRules(drop_duplicates=True), pairs)[0])
+
+
+def test_find_broken_compares_lengths_with_the_usual_ratio_of_a_corpus():
+    source, target = "An old house stands at the river. " * 2, "河边有一座老房子。"
+    pairs = [SentencePair(source, target)] * 9
+    bad = [SentencePair(source, target * 7), SentencePair("A.", "河" * 40)]
+    assert broken_by(CleaningRules(max_character_ratio=3), pairs + bad)[0] == [False] * 9 + [True] * 2
 
 
 def test_find_broken_compares_with_kept_pairs_only():
@@ -70,7 +109,7 @@ def test_find_broken_compares_vowel_signs_of_near_duplicates():
     sources = ["पानी", "पीना", "पानी!", "पा\u200cनी", "e\u0301te\u0301", "ete", "Été 1\ufe0f\u20e3", "a ❤\ufe0f", "a"]
     pairs = [SentencePair(source, "x") for source in sources]
     found = broken_by(CleaningRules(drop_near_duplicates=True), pairs)[0]
-    assert found == [False, False, True, True, False, False, True, False, True]
+    assert found == [False, False, True, True, True, False, False, False, True]
 
 
 @pytest.mark.parametrize("code", ["de", "DE", "de-AT", "deu_Latn", "deu"])
@@ -140,6 +179,9 @@ def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe():
         ({"drop_duplicate": True}, "no key of a corpus 'drop_duplicate'. Did you mean 'drop_duplicates'"),
         ({"drop_duplicates": "yes"}, "`drop_duplicates` must be true or false, got 'yes'"),
         ({"min_letter_ratio": 2}, r"`min_letter_ratio` must be a number in \[0, 1\], got 2"),
+        ({"max_characters": 0}, "`max_characters` must be at least 1, got 0"),
+        ({"max_character_ratio": 0.5}, "`max_character_ratio` must be at least 1, got 0.5"),
+        ({"min_score": "high"}, "`min_score` must be a number, got 'high'"),
         ({"max_length": 0}, "`max_length` must be at least 1, got 0"),
     ],
 )
@@ -148,7 +190,7 @@ def test_check_data_arguments_refuses_rules_of_an_entry(entry, message):
         check_data_arguments(DataArguments(corpora=[{"file": "a.tsv"} | entry]))
 
 
-@pytest.mark.parametrize("rule", ["drop_near_duplicates", "drop_repeated_sources", "drop_repeated_targets"])
+@pytest.mark.parametrize("rule", ["drop_near_duplicates", "drop_repeated_sources", "drop_misaligned"])
 def test_check_data_arguments_refuses_rules_on_all_pairs_of_a_stream(rule):
     with pytest.raises(ValueError, match=f"`{rule}` needs to see all corpora"):
         check_data_arguments(DataArguments(corpora=[{"file": "a.tsv", rule: True}], stream=True))

@@ -14,11 +14,13 @@ import pytest
 
 from tests.sweeps import sample
 from vanilla_transformer.data.readers import (
+    CorpusRow,
     CorpusSpec,
     SentencePair,
     open_corpus,
     read_lines,
     read_pairs,
+    read_rows,
     read_text_files,
 )
 from vanilla_transformer.data.readers.text_files import LONGEST_LINE
@@ -83,6 +85,15 @@ def test_read_text_files_names_the_line_of_invalid_utf8(write):
         read_text_files(write("a.en", "one\ntwo\n"), write("a.de", b"eins\n\xe4pfel\n"))
 
 
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_read_pairs_names_utf_16(write, ending, encoding):
+    content = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending]("one\ttwo\n".encode(encoding))
+    name = encoding.upper().replace("16-", "16")
+    with pytest.raises(ValueError, match=f"a.tsv.* must be UTF-8, but it is {name}. .* `iconv -f {name} -t UTF-8"):
+        parse(CorpusSpec(file=str(write("a.tsv" + ending, content))))
+
+
 def test_read_text_files_names_a_line_without_translation(write):
     with pytest.raises(ValueError, match="Line 2 of .*a.de is blank"):
         read_text_files(write("a.en", "one\ntwo\nthree\n"), write("a.de", "eins\n\ndrei\n"))
@@ -135,6 +146,77 @@ def test_read_pairs_decompresses_text_files(write, ending):
 def test_read_pairs_reads_tsv(write, ending):
     path = write("a.tsv" + ending, pack(ending, "\ufeffone\teins\n two\tzwei \n"))
     assert parse(CorpusSpec(file=str(path))) == PAIRS
+
+
+SCORED = [CorpusRow(1, PAIRS[0], 0.9), CorpusRow(2, PAIRS[1], -1.5)]
+
+
+def parse_rows(spec):
+    with open_corpus(spec) as corpus:
+        return list(read_rows(corpus))
+
+
+@pytest.mark.parametrize("names", ["source\ttarget", "SRC\ttgt", "src\ttrg", "en\tde", "en-US\tde_AT", "EN\tDE"])
+@pytest.mark.parametrize("languages", [{}, LANGUAGES, {name: f"{code}_XX" for name, code in LANGUAGES.items()}])
+def test_read_rows_leaves_out_names_of_columns(write, caplog, names, languages):
+    caplog.set_level("INFO")
+    rows = parse_rows(CorpusSpec(file=str(write("a.tsv", f"\ufeff{names}\r\none\teins\r\n")), **languages))
+    if "XX" in str(languages) and "US" in names:
+        assert len(rows) == 2  # of other variants
+    else:
+        assert rows == [CorpusRow(2, PAIRS[0])]  # errors name the line of the file
+        assert "a.tsv: The first line names the columns: column 1 is the source, column 2 the target." in caplog.text
+
+
+@pytest.mark.parametrize("line", ["yes\tja", "no\tnein", "en\ten", "is\tist", "source\tQuelle", "Source code\ttarget"])
+def test_read_rows_keeps_text_like_names_of_columns(write, line):
+    first = parse_rows(CorpusSpec(file=str(write("a.tsv", f"{line}\none\teins\n"))))[0]
+    assert first == CorpusRow(1, SentencePair(*line.split("\t")))
+
+
+def test_read_rows_keeps_codes_of_other_languages(write):
+    assert parse_rows(CorpusSpec(file=str(write("a.tsv", "is\tes\n")), **LANGUAGES)) == [CorpusRow(1, ("is", "es"))]
+
+
+@pytest.mark.parametrize(
+    ("content", "described"),
+    [
+        (
+            "one\teins\t0.9\n two\tzwei \t-1.5\n",
+            "column 1 is the source, column 2 the target, and column 3 has scores",
+        ),
+        ("0.9\tone\teins\n-1.5\ttwo\tzwei\n", "column 2 is the source, column 3 the target, and column 1 has scores"),
+        (
+            "de\tscore\ten\neins\t0.9\tone\nzwei\t-1.5\ttwo\n",
+            "column 3 is the source, column 1 the target, and column 2",
+        ),
+        ("id\tsource\ttarget\tscore\n7\tone\teins\t0.9\n8\ttwo\tzwei\t-1.5\n", "and column 4 has scores"),
+    ],
+)
+def test_read_rows_finds_scores_of_tsv(write, caplog, content, described):
+    caplog.set_level("INFO")
+    first = 1 + (not content.startswith(("one", "0.9")))
+    rows = parse_rows(CorpusSpec(file=str(write("a.tsv", content)), **LANGUAGES))
+    assert rows == [row._replace(number=row.number + first - 1) for row in SCORED]
+    assert described in caplog.text and len(caplog.records) == 1
+
+
+def test_read_rows_says_that_columns_are_not_read(write, caplog):
+    caplog.set_level("INFO")
+    content = "12\tone\t77\teins\n13\ttwo\t78\tzwei\n"  # sentences and their numbers, as Tatoeba exports them
+    assert [row.score for row in parse_rows(CorpusSpec(file=str(write("a.tsv", content))))] == [None, None]
+    assert "column 2 is the source, column 4 the target; no other is read" in caplog.text
+
+
+def test_read_rows_finds_scores_of_rows(write, tmp_path):
+    rows = [{"translation": row, "score": score} for row, score in zip(ROWS, (0.9, -1.5), strict=True)]
+    lines = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
+    for place in ({"file": str(lines)}, {"file": str(tmp_path / "a.parquet")}, {"dataset": str(tmp_path / "saved")}):
+        assert parse_rows(CorpusSpec(**place, **LANGUAGES)) == SCORED
+        reverse = parse_rows(CorpusSpec(**place, **LANGUAGES, reverse=True))
+        assert reverse == [row._replace(pair=SentencePair(*row.pair[::-1])) for row in SCORED]
 
 
 def test_read_pairs_keeps_quotation_marks_of_tsv(write):
@@ -192,7 +274,15 @@ def test_read_pairs_is_lazy(write):
     ("name", "content", "message"),
     [
         ("a.tsv", "one\teins\ntwo zwei\n", "Line 2 of .*a.tsv must have two columns, source TAB target, it has 1"),
-        ("a.tsv", "one\teins\t1\n", "it has 3"),
+        ("a.tsv", "one\teins\tCC-BY\n", "two columns, source TAB target, besides columns of numbers, it has 3. Name"),
+        ("a.tsv", "one\t1\t2\n", "besides columns of numbers, it has 3. Name the columns in a first line"),
+        ("a.tsv", "one\teins\t1\ntwo\tzwei\n", "Line 2 of .*a.tsv must have 3 columns, as the first, it has 2"),
+        ("a.tsv", "one\teins\t1\n" * 100 + "two\tzwei\t-\n", "Line 101 of .* a number as its score, got '-'"),
+        (
+            "a.jsonl",
+            '{"source": "a", "target": "b", "score": "high"}\n',
+            "must have a number as its score, got 'high'",
+        ),
         ("a.jsonl", '{"source": "a", "target": "b"}\n{\n', "Line 2 of .*a.jsonl must be JSON"),
         ("a.jsonl", "[1]\n", "Line 1 of .*a.jsonl must be a JSON object, got list"),
         ("a.jsonl", '{"source": "a", "target": 3}\n', "must hold sentences, got 3"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.data.cleaning_rules import CleaningRules
-from vanilla_transformer.data.readers import CorpusSpec, SentencePair
+from vanilla_transformer.data.readers import CorpusRow, CorpusSpec, SentencePair
 from vanilla_transformer.data.streaming import EndlessPairs, StreamedCorpus, StreamedTexts, split_window
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
@@ -16,14 +16,14 @@ class Numbers(EndlessPairs):
     """Five pairs without a file."""
 
     def _open(self):
-        return iter([(number + 1, SentencePair(f"s{number}", f"t{number}")) for number in range(5)])
+        return iter([CorpusRow(number + 1, SentencePair(f"s{number}", f"t{number}")) for number in range(5)])
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), min_size=1, max_size=6))
 def test_endless_pairs_are_independent_of_the_way_there(places):
     stream = Numbers(CorpusSpec(file="a.tsv"))
     for first, count in places:
-        read = [number for number, _ in stream.read(first, count)]
+        read = [row.number for row in stream.read(first, count)]
         assert read == [place % 5 + 1 for place in range(first, first + count)]
 
 

@@ -119,7 +119,8 @@ def test_parse_xliff_gives_open_segments_a_blank_target(read, text, expected):
 
 def test_clean_text_counts_open_segments_of_xliff(read):
     report, spec = CleaningReport(), CorpusSpec(file="a.xlf", **LANGUAGES)
-    kept = list(clean_text(spec, enumerate(read("a.xlf", STATES), start=1), CleaningRules(), report))
+    rows = ((number, pair, None) for number, pair in enumerate(read("a.xlf", STATES), start=1))
+    kept = list(clean_text(spec, rows, CleaningRules(), report))
     assert (len(kept), report.read, report.dropped) == (5, 10, {"empty": 5})
 
 

@@ -21,6 +21,14 @@ class SentencePair(NamedTuple):
     target: str
 
 
+class CorpusRow(NamedTuple):
+    """A pair, the number of its line or row, from 1, and its score in the corpus, if it has one."""
+
+    number: int
+    pair: SentencePair
+    score: float | None = None
+
+
 @dataclass(frozen=True)
 class CorpusSpec:
     """
@@ -29,8 +37,9 @@ class CorpusSpec:
     Args:
         source, target (`str`): Text files with one sentence per line; `.gz`, `.xz` and `.zst` files are decompressed.
         file (`str`):
-            A `.tsv` (source TAB target, no header), `.jsonl`, `.tmx`, `.xliff`, `.xlf`, `.sdlxliff` or `.mqxliff`
-            file, also compressed; a `.parquet` file; or a `.zip` file of OPUS with a text file for each language.
+            A `.tsv` (source TAB target, and maybe a score), `.jsonl`, `.tmx`, `.xliff`, `.xlf`, `.sdlxliff` or
+            `.mqxliff` file, also compressed; a `.parquet` file; or a `.zip` file of OPUS with a text file for each
+            language.
         dataset (`str`):
             A folder written by `datasets.Dataset.save_to_disk`, or a name for `datasets.load_dataset`, optionally
             followed by a colon and a configuration, as in `"wmt14:de-en"`. Or a corpus that opustools or mtdata

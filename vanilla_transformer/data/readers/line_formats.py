@@ -1,8 +1,8 @@
 """
-Formats with a pair in each line or row: two text files, TSV, JSONL, archives of OPUS, Parquet files and datasets.
+Formats with a pair in each line or row: two text files, JSONL, archives of OPUS, Parquet files and datasets.
 
-Own code reads TSV and JSONL because `datasets` names no line in its errors and stops at the first invalid byte, which
-`drop_invalid_unicode` has to survive. `pyarrow` reads Parquet from the open file, without another copy on disk.
+Own code reads JSONL for the same reasons as TSV. `pyarrow` reads Parquet from the open file, without another copy on
+disk.
 """
 
 import json
@@ -10,16 +10,19 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from io import BufferedReader
-from itertools import chain, zip_longest
+from itertools import chain, count, repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .corpora import ROWS_PER_BATCH, OpenCorpus, open_corpus
-from .corpus_spec import CorpusSpec, SentencePair
+from .corpus_spec import CorpusRow, CorpusSpec, SentencePair
 from .text_files import decode_lines, has_invalid_unicode, invalid_unicode_error, read_file_lines, read_lines
+from .tsv import parse_score
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_SCORE = "score"  # the column of scores, if there is one
 
 
 def read_text_files(source_file: str | Path, target_file: str | Path) -> list[SentencePair]:
@@ -95,18 +98,8 @@ def _different_line_counts(source_file: Any, sources: int, target_file: Any, tar
     )
 
 
-def parse_tsv(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    """Parse source TAB target. Quotation marks are part of the sentences."""
-    for number, line in enumerate(read_file_lines(corpus.files[0]), start=1):
-        columns = line.split("\t") if line.strip() else ["", ""]
-        if len(columns) != 2:
-            location = f"Line {number} of {corpus.files[0].name}"
-            raise ValueError(f"{location} must have two columns, source TAB target, it has {len(columns)}.")
-        yield SentencePair(columns[0].strip(), columns[1].strip())
-
-
-def parse_jsonl(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    """Parse objects with both languages, maybe in a `translation`."""
+def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
+    """Parse objects with both languages, maybe in a `translation`, and maybe with a `score`."""
     for number, line in enumerate(read_file_lines(corpus.files[0]), start=1):
         location = f"Line {number} of {corpus.files[0].name}"
         try:
@@ -119,7 +112,8 @@ def parse_jsonl(corpus: OpenCorpus) -> Iterator[SentencePair]:
         if not isinstance(texts, dict):
             raise ValueError(f"{location} must have sentences by language in its `translation`, got {texts!r}.")
         source, target = find_columns(texts, "translation" in row, corpus.spec, location)
-        yield SentencePair(_json_text(texts[source], location), _json_text(texts[target], location))
+        pair = SentencePair(_json_text(texts[source], location), _json_text(texts[target], location))
+        yield CorpusRow(number, pair, None if row.get(_SCORE) is None else parse_score(row[_SCORE], location))
 
 
 def _json_text(value: Any, location: str) -> str:
@@ -165,21 +159,36 @@ def _find_member(archive: zipfile.ZipFile, language: str, name: str) -> str:
     raise ValueError(f"{name} must have one file whose name ends with .{language}, got {listing}.")
 
 
-def parse_parquet(corpus: OpenCorpus) -> Iterator[SentencePair]:
+def parse_parquet(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     import pyarrow as pa
     import pyarrow.parquet
 
     try:
         with pyarrow.parquet.ParquetFile(corpus.files[0]) as file:
-            for batch in file.iter_batches(ROWS_PER_BATCH):
-                yield from _parse_table(pa.Table.from_batches([batch]), corpus.spec)
+            tables = (pa.Table.from_batches([batch]) for batch in file.iter_batches(ROWS_PER_BATCH))
+            yield from _parse_tables(tables, corpus.spec)
     except pa.ArrowInvalid as error:
         raise ValueError(f"Cannot read {corpus.files[0].name}: it must be a Parquet file ({error}).") from error
 
 
-def parse_dataset(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    for table in corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH):
-        yield from _parse_table(table, corpus.spec)
+def parse_dataset(corpus: OpenCorpus) -> Iterator[CorpusRow]:
+    return _parse_tables(corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH), corpus.spec)
+
+
+def _parse_tables(tables: Iterable["pa.Table"], spec: CorpusSpec) -> Iterator[CorpusRow]:
+    numbers = count(1)
+    for table in tables:
+        yield from map(CorpusRow, numbers, _parse_table(table, spec), _scores(table))
+
+
+def _scores(table: "pa.Table") -> Iterable[float | None]:
+    """Return the column `score` of a table, or no scores if it has none with numbers."""
+    import pyarrow as pa
+
+    kinds = pa.types.is_floating, pa.types.is_integer
+    if _SCORE not in table.column_names or not any(is_kind(table[_SCORE].type) for is_kind in kinds):
+        return repeat(None, len(table))
+    return table[_SCORE].to_pylist()
 
 
 def _parse_table(table: "pa.Table", spec: CorpusSpec) -> Iterator[SentencePair]:

@@ -16,6 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
+
 _CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills the memory
@@ -91,12 +93,14 @@ def decode_lines(file: Any, name: str) -> Iterator[str]:
     """Yield lines without their line feeds; bytes that are not UTF-8 become lone surrogates.
 
     Args:
-        file: An open binary file.
+        file: An open binary file, which can be peeked into.
         name: Of the file, for messages.
 
     Raises:
-        ValueError: there is no line with text, or a line has more than `LONGEST_LINE` bytes, which are not read.
+        ValueError: it is UTF-16, there is no line with text, or a line has more than `LONGEST_LINE` bytes, which are
+            not read.
     """
+    refuse_utf_16(file.peek(HEAD_BYTES)[:HEAD_BYTES], name)
     lines = bounded_lines(file, name)
     leading, size = [], 0  # lines up to the first that is not blank
     for line in lines:
@@ -152,7 +156,4 @@ def invalid_unicode_error(number: int, location: str | Path, text: str, way_out:
     code_point = ord(_SURROGATE.findall(text)[0])
     is_byte = 0xDC80 <= code_point <= 0xDCFF
     found = f"the byte 0x{code_point - 0xDC00:02x}" if is_byte else f"U+{code_point:04X}"
-    return ValueError(
-        f"{location} must be UTF-8, but line {number} has {found} where none can be. Convert the file, for example "
-        f"with `iconv -f latin1 -t utf-8`{way_out}."
-    )
+    return not_utf_8_error(location, number, found, way_out)

@@ -1,0 +1,184 @@
+"""
+Find pairs whose sides are not translations of each other, by words of the corpus itself.
+
+IBM model 1 (Brown et al., 1993) is fitted to each half of the corpus, in both directions, and scores the pairs of the
+other half, since a model finds sense in the pairs that it was fitted to. The score of a pair is the sum over both
+directions of the mean over the words of log(p(word | other side) / p(word)): below 0 the other side makes the words
+less likely than they are by themselves. Sources with the targets of other pairs show how misaligned pairs score.
+
+Letters in shapes: R target words of some pairs, C cells: for each target word, no word and each word of its source.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import datasets
+import numpy as np
+
+from vanilla_transformer.text.units import split_words
+
+LEAST_PAIRS = 5_000  # with fewer, words are too rare
+_FITTED_PAIRS = 50_000  # at most, in each half
+_FITTED_CELLS = 15_000_000  # at most, which bounds the memory
+_LEAST_COUNT = 3  # of pairs that have a word
+_MOST_WORDS = 60  # of a side
+_ITERATIONS = 5
+_SMOOTHING = 0.1  # of the probability of a word by itself
+_SHUFFLED_PAIRS = 20_000
+_PAIRS_PER_BATCH = 1_000
+_MOST_LOST = 0.002  # of a corpus: pairs that are dropped beyond the ones that are estimated to be misaligned
+
+Sentence = np.ndarray  # 0, which is no word, and the numbers of different words
+
+
+class _Lexicon(NamedTuple):
+    """Probabilities of words given a word of the other side, by keys of both in one number, and by themselves."""
+
+    keys: np.ndarray  # (K,)
+    probabilities: np.ndarray  # (K,)
+    by_themselves: np.ndarray  # (words of the target,)
+
+
+class _Model(NamedTuple):
+    """The numbers of the words of both sides, and the lexicons of both directions."""
+
+    numbers: tuple[dict[str, int], dict[str, int]]
+    forward: _Lexicon
+    backward: _Lexicon
+
+
+def find_misaligned(texts: datasets.Dataset, num_proc: int | None = None) -> np.ndarray:
+    """
+    Return a mask of shape `(pairs,)` that is True for pairs that are probably misaligned.
+
+    A pair counts as misaligned if it scores below 0 and no higher than most misaligned pairs: so low that besides the
+    estimated number of these, at most 0.2 % of the corpus scores lower.
+
+    Args:
+        texts: Columns `source` and `target`, of one direction, at least `LEAST_PAIRS`.
+        num_proc (`int`): Number of processes.
+    """
+    models = [_fit(texts, half) for half in (0, 1)]
+    results = texts.map(
+        partial(_score_batch, models=models),
+        batched=True,
+        batch_size=_PAIRS_PER_BATCH,
+        with_indices=True,
+        remove_columns=texts.column_names,
+        features=datasets.Features({"score": datasets.Value("float32")}),
+        num_proc=num_proc,
+        keep_in_memory=True,
+        load_from_cache_file=False,
+        new_fingerprint="misalignment",  # without it `datasets` would hash the function
+        desc="Looking for misaligned pairs",
+    )
+    scores, shuffled = results.data.column("score").to_numpy(), _score_shuffled(texts, models)
+    return scores < find_threshold(scores[~np.isnan(scores)], shuffled[~np.isnan(shuffled)])
+
+
+def find_threshold(scores: np.ndarray, shuffled: np.ndarray) -> float:
+    """Return the lowest score to keep, given the scores of pairs and the ones of sources with other targets."""
+    scores = np.sort(scores)
+    share = np.arange(1, len(scores) + 1) / len(scores)
+    of_shuffled = np.searchsorted(np.sort(shuffled), scores, side="right") / len(shuffled)
+    most = of_shuffled >= 0.5  # where few pairs are below, their share is uncertain
+    misaligned = np.min(share[most] / of_shuffled[most], initial=1.0)
+    dropped = np.flatnonzero((share - misaligned * of_shuffled <= _MOST_LOST) & (scores < 0))
+    return float(np.nextafter(scores[dropped[-1]], np.inf)) if len(dropped) else -np.inf
+
+
+def _fit(texts: datasets.Dataset, half: int) -> _Model:
+    """Fit a model to pairs of a half: the even or the odd ones."""
+    rows = np.arange(half, len(texts), 2)
+    rows = rows[:: -(-len(rows) // _FITTED_PAIRS)]
+    pairs = texts[rows.tolist()]
+    sides = [list(map(_words, pairs[side])) for side in ("source", "target")]
+    cells = np.cumsum([(len(source) + 1) * (len(target) + 1) for source, target in zip(*sides, strict=True)])
+    sides = [side[: max(1, int(np.searchsorted(cells, _FITTED_CELLS)))] for side in sides]
+    numbers = _number_words(sides[0]), _number_words(sides[1])
+    sources, targets = (_as_numbers(side, found) for side, found in zip(sides, numbers, strict=True))
+    sizes = [len(found) + 1 for found in numbers]
+    return _Model(numbers, _fit_lexicon(sources, targets, sizes[1]), _fit_lexicon(targets, sources, sizes[0]))
+
+
+def _words(text: str) -> list[str]:
+    """Return the different words of a text, in lower case."""
+    return list(dict.fromkeys(split_words(text.casefold())))[:_MOST_WORDS]
+
+
+def _number_words(side: Sequence[Sequence[str]]) -> dict[str, int]:
+    counts = Counter(chain.from_iterable(side))
+    return {word: number for number, word in enumerate((each for each in counts if counts[each] >= _LEAST_COUNT), 1)}
+
+
+def _as_numbers(side: Sequence[Sequence[str]], numbers: dict[str, int]) -> list[Sentence]:
+    return [np.array([0, *(numbers[word] for word in words if word in numbers)]) for words in side]
+
+
+def _cells(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the keys of all cells, `(C,)`, and how many each target word has, `(R,)`."""
+    pairs = [*zip(sources, targets, strict=True)]
+    keys = [(source << 32 | target[1:, None]).ravel() for source, target in pairs]
+    lengths = [np.array([len(each) for each in side], np.int64) for side in (sources, targets)]
+    return np.concatenate([np.empty(0, np.int64), *keys]), np.repeat(lengths[0], lengths[1] - 1)
+
+
+def _fit_lexicon(sources: Sequence[Sentence], targets: Sequence[Sentence], words: int) -> _Lexicon:
+    keys, sizes = _cells(sources, targets)
+    known, place = np.unique(keys, return_inverse=True)
+    given = np.unique(known >> 32, return_inverse=True)[1]
+    probabilities, starts = np.ones(len(known)), np.cumsum(sizes) - sizes
+    for _ in range(_ITERATIONS if len(known) else 0):
+        joint = probabilities[place]
+        counts = np.bincount(place, joint / np.repeat(np.add.reduceat(joint, starts), sizes), len(known))
+        probabilities = counts / np.bincount(given, counts)[given]
+    counts = np.bincount(np.concatenate([target[1:] for target in targets]), minlength=words)
+    return _Lexicon(known, probabilities, counts / max(1, counts.sum()))
+
+
+def _score_batch(batch: dict[str, Any], indices: Sequence[int], models: Sequence[_Model]) -> dict[str, np.ndarray]:
+    """Score pairs by the model of the other half."""
+    words = [list(map(_words, batch[side])) for side in ("source", "target")]
+    scores = np.full(len(indices), np.nan, np.float32)
+    for half, model in enumerate(models):
+        places = [place for place, index in enumerate(indices) if index % 2 != half]
+        sources, targets = (
+            _as_numbers([side[place] for place in places], numbers)
+            for side, numbers in zip(words, model.numbers, strict=True)
+        )
+        forward, backward = (sources, targets, model.forward), (targets, sources, model.backward)
+        scores[places] = _score_targets(*forward) + _score_targets(*backward)
+    return {"score": scores}
+
+
+def _score_shuffled(texts: datasets.Dataset, models: Sequence[_Model]) -> np.ndarray:
+    """Return the scores of the first sources with targets from far away, since neighbors may share words."""
+    rows = range(min(len(texts), _SHUFFLED_PAIRS))
+    sources, targets = (texts[rows][side] for side in ("source", "target"))
+    targets = targets[len(rows) // 2 :] + targets[: len(rows) // 2]
+    scores = []
+    for start in range(0, len(rows), _PAIRS_PER_BATCH):
+        part = slice(start, start + _PAIRS_PER_BATCH)
+        scores.append(_score_batch({"source": sources[part], "target": targets[part]}, rows[part], models)["score"])
+    return np.concatenate(scores)
+
+
+def _score_targets(sources: Sequence[Sentence], targets: Sequence[Sentence], lexicon: _Lexicon) -> np.ndarray:
+    """Return the mean over the words of each target. A pair without a known word on a side has no score."""
+    keys, sizes = _cells(sources, targets)
+    lengths = np.array([len(target) - 1 for target in targets], np.int64)
+    scores = np.full(len(lengths), np.nan)
+    if not len(keys) or not len(lexicon.keys):
+        return scores
+    place = np.searchsorted(lexicon.keys, keys).clip(max=len(lexicon.keys) - 1)
+    joint = np.where(lexicon.keys[place] == keys, lexicon.probabilities[place], 0.0)
+    starts = np.cumsum(sizes) - sizes
+    by_themselves = lexicon.by_themselves[keys[starts] & (2**32 - 1)]
+    likely = (1 - _SMOOTHING) * np.add.reduceat(joint, starts) / sizes + _SMOOTHING * by_themselves
+    filled = lengths > 0
+    first = (np.cumsum(lengths) - lengths)[filled]
+    scores[filled] = np.add.reduceat(np.log(likely / by_themselves), first) / lengths[filled]
+    return scores

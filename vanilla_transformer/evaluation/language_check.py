@@ -24,6 +24,7 @@ from vanilla_transformer.data.cleaning_rules import (
 from vanilla_transformer.data.data_arguments import DataArguments, augmentations
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.sentence_splitter import split_simply
+from vanilla_transformer.text.damage import has_bad_encoding, has_markup
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import UNSPACED, bleu_tokenizer, find_scripts
 from vanilla_transformer.text.translation_warnings import has_other_numbers, length_ratio
@@ -403,6 +404,20 @@ _PAIR_CHECKS = (
         "drop_identical",
         "true",
         lambda pair: _has_letters(pair) and pair.source == pair.target,
+    ),
+    _PairCheck(
+        "bad_encoding",
+        "have text that was read in a wrong encoding, or control characters",
+        "drop_bad_encoding",
+        "true",
+        lambda pair: any(map(has_bad_encoding, pair)),
+    ),
+    _PairCheck(
+        "markup",
+        "have tags or entities of HTML or XML",
+        "drop_markup",
+        "true",
+        lambda pair: any(map(has_markup, pair)),
     ),
     _PairCheck(
         "numbers",

@@ -120,6 +120,11 @@ DIRECTION = Direction("en", "de")
             '<html lang="en"><p lang="fr" title="x">a b<p>D C',
             Direction(),
         ),
+        (
+            '<html lang="en"><p lang="en-GB">a b<p lang="eng_Latn">c',
+            '<html lang="de"><p lang="de">B A<p lang="de">C',
+            DIRECTION,
+        ),
         ('<p>x <i lang="fr">a b</i> y</p>', '<p>X <i lang="fr">a b</i> Y</p>', DIRECTION),
         ('<p lang="fr">a b</p>', '<p lang="fr">B A</p>', Direction()),
         ('<p lang="">a b</p>', '<p lang="">B A</p>', DIRECTION),

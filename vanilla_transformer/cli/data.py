@@ -191,7 +191,6 @@ def check_language_command(arguments: Sequence[str]) -> None:
         raise ValueError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
     recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]
     data = parse_recipe([*recipe, "--output_dir", "unused"], "vanilla-transformer check-language").data
-    from vanilla_transformer.data.data_arguments import corpus_specs
     from vanilla_transformer.data.prepare_data import text_files
     from vanilla_transformer.data.readers import CorpusSpec, SentencePair, open_corpus, read_pairs
     from vanilla_transformer.evaluation.language_check import check_language

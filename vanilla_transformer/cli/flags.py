@@ -22,17 +22,8 @@ Arguments = TypeVar("Arguments")
 # Flags that name files: those that a command writes (but some `json` are switches), and those that it reads.
 OUTPUTS = ("output", "output_file", "json")
 INPUTS = ["input", "source", "target", "hypotheses", "compare_with", "alignments", "gold_alignments", "text", "recipe"]
-INPUTS += [
-    "glossary",
-    "target_prefixes",
-    "sentences",
-    "ensemble",
-    "rerank_reverse",
-    "rerank_quality",
-    "facts",
-    "template",
-]
-INPUTS += ["token_file", "api_key_file", "rows", "data"]
+INPUTS += ["glossary", "target_prefixes", "sentences", "ensemble", "rerank_reverse", "rerank_quality"]
+INPUTS += ["facts", "template", "token_file", "api_key_file", "rows", "data"]
 MODEL = {"MODEL": "Folder of a model, or its name on the Hugging Face Hub."}
 PRECISION_HELP = (
     "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (the fastest "

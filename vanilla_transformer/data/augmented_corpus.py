@@ -35,7 +35,6 @@ _LEXICON_PAIRS = 50_000  # at the start of the training text
 _LEXICON_FILE = "lexicon.json"
 _SAMPLE = 1_000  # sources, whose scripts are compared with the scripts for which perturbations are meant
 _MANY = 0.1  # of the sample
-_USED_SHARE = 0.05  # of the letters of text, from which on it uses a script
 _ALIGNED_WORDS = "aligned_words"  # beside the columns of a changed text
 
 
@@ -160,7 +159,7 @@ def _warn_of_skipped(augmentations: Mapping[str, float], texts: datasets.Dataset
     for name in [name for name in augmentations if name in PERTURBATIONS]:
         skipped = [text for text in sample if not PERTURBATIONS[name].suits(text)]
         if len(skipped) > _MANY * len(sample):
-            scripts = ", ".join(find_scripts(skipped, _USED_SHARE))
+            scripts = ", ".join(find_scripts(skipped))
             reason = f"it needs {PERTURBATIONS[name].needs}, and they are in {scripts}"
             logger.warning(
                 "`%s` of `augment` skips %.0f %% of the sources: %s.", name, 100 * len(skipped) / len(sample), reason

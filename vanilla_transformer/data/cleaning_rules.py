@@ -183,7 +183,6 @@ def _is_number(value: Any) -> bool:
 
 
 _SAMPLED_PAIRS = 10_000  # at the beginning of a corpus, whose scripts and lengths are the ones of the corpus
-_USED_SHARE = 0.05  # of the letters of a side, from which on it uses a script
 
 Rule = Callable[[SentencePair], bool]
 
@@ -220,7 +219,7 @@ class PairRules:
         usual_ratio = 1.0
         if rules.drop_other_scripts or rules.max_character_ratio is not None:
             sample = list(islice(pairs, _SAMPLED_PAIRS))
-            scripts = [find_scripts((pair[side] for pair in sample), _USED_SHARE) for side in (0, 1)]
+            scripts = [find_scripts(pair[side] for pair in sample) for side in (0, 1)]
             usual_ratio = median(starmap(length_ratio, sample)) if sample else 1.0
         return cls(rules, str(spec.direction), codes, scripts if rules.drop_other_scripts else (), usual_ratio)
 
@@ -328,11 +327,12 @@ def _normal_form(text: str) -> str:
     """Return a text as the tokenizer sees it, without case. A text of which nothing is left is returned as it is."""
     if text.isascii() and text.isprintable():  # nothing but runs of spaces can change
         return " ".join(text.split()).casefold()
-    return _load_normalizer().normalize_str(text).casefold() or text
+    return load_normalizer().normalize_str(text).casefold() or text
 
 
 @cache
-def _load_normalizer() -> Any:
+def load_normalizer() -> Any:
+    """Load the normalizer by which copies are compared, the one of trained tokenizers."""
     from vanilla_transformer.tokenization_vanilla_transformer import build_normalizer
 
     return build_normalizer("nfc", prefix="")

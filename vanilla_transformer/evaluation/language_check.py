@@ -15,27 +15,29 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.data.augmentation import PERTURBATIONS
 from vanilla_transformer.data.cleaning_rules import (
+    has_unequal_numbers,
     hash_repetition,
     identify,
-    is_clearly_another,
+    is_in_bad_encoding,
+    is_in_other_languages,
     is_in_other_scripts,
+    is_marked_up,
     language_code,
+    load_normalizer,
 )
 from vanilla_transformer.data.data_arguments import DataArguments, augmentations
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.sentence_splitter import split_simply
-from vanilla_transformer.text.damage import has_bad_encoding, has_markup
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import UNSPACED, bleu_tokenizer, find_scripts
-from vanilla_transformer.text.translation_warnings import has_other_numbers, length_ratio
-from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, build_normalizer
+from vanilla_transformer.text.translation_warnings import length_ratio
+from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 _SAMPLE = 20_000  # pairs that are examined
 _COMPARED = 2_000_000  # pairs among which duplicates are counted
 _IDENTIFIED = 1_000  # pairs whose languages are identified
 _SHORTEST_IDENTIFIED = 30  # characters; shorter lines are often taken for another language
 _VOCABULARY = 8_000  # entries of a tokenizer that is trained for the check, at most
-_USED_SHARE = 0.05  # of the letters of a side, from which on it uses a script
 _UNEVEN = 1.5  # times the tokens of the other side
 _RATIO = 2.5  # times the usual ratio of lengths, or its inverse
 _MIXED = 0.1  # of the lines with quotation marks
@@ -68,10 +70,10 @@ class Side:
     One side of the text.
 
     Attributes:
-        scripts: Names of Unicode, most frequent letters first.
+        scripts: Names of Unicode, in alphabetical order.
         tokens_per_word: Tokens between white space; None in scripts without spaces between words.
         characters_per_token: Characters of a token.
-        normalized: Share of the lines that [`build_normalizer`] changes.
+        normalized: Share of the lines that `normalization: nfc` changes.
         changes: How often it changes which characters.
         bleu_tokenizer: Name of sacreBLEU's tokenizer for this side as references.
     """
@@ -226,8 +228,8 @@ def _describe(text: _Text, index: int) -> Side:
     texts = [each for each in text.side(index) if each.strip()]
     tokens = sum(len(ids) for ids in text.tokenizer(texts, add_special_tokens=False)["input_ids"])
     words, characters = sum(len(each.split()) for each in texts), sum(map(len, texts))
-    scripts = find_scripts(texts, _USED_SHARE)
-    normal = [_NORMALIZER.normalize_str(each) for each in texts]
+    scripts = find_scripts(texts)
+    normal = [load_normalizer().normalize_str(each) for each in texts]
     changed = [pair for pair in zip(texts, normal, strict=True) if pair[0] != pair[1]]
     changes = Counter(name for before, after in changed for name in _changes(before, after))
     return Side(
@@ -239,9 +241,6 @@ def _describe(text: _Text, index: int) -> Side:
         dict(changes.most_common()),
         bleu_tokenizer(texts),
     )
-
-
-_NORMALIZER = build_normalizer("nfc", prefix="")
 
 
 def _changes(before: str, after: str) -> Iterator[str]:
@@ -277,9 +276,10 @@ def _check_tokens(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
 
 def _check_normalization(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Find text whose tokens depend on its form: no-break spaces, invisible characters, letters and marks apart."""
+    normalize = load_normalizer().normalize_str
     for side, name in enumerate(SIDES):
-        changed = [each for each in text.sample if _NORMALIZER.normalize_str(each.pair[side]) != each.pair[side]]
-        forms = [[form(each.pair[side]) for each in changed] for form in (str, _NORMALIZER.normalize_str)]
+        changed = [each for each in text.sample if normalize(each.pair[side]) != each.pair[side]]
+        forms = [[form(each.pair[side]) for each in changed] for form in (str, normalize)]
         ids = [text.tokenizer(some)["input_ids"] if some else [] for some in forms]
         other = [each for each, *pair in zip(changed, *ids, strict=True) if pair[0] != pair[1]]
         if other:
@@ -328,7 +328,7 @@ def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     long = [each for each in text.sample if min(map(len, each.pair)) >= _SHORTEST_IDENTIFIED]
     some = long[:: max(1, len(long) // _IDENTIFIED)]
     names = [language_code(code) or "" for code in codes]
-    found = [each for each in some if any(is_clearly_another(*row) for row in zip(each.pair, names, strict=True))]
+    found = [each for each in some if is_in_other_languages(each.pair, names)]
     if found:
         words = f"{_share(found, some)} are in another language than {' and '.join(codes)}, by their letters."
         yield Finding("other_languages", words, found[0].show(), text.remedy("drop_other_languages"))
@@ -357,7 +357,7 @@ def _check_duplicates(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
 
 def _check_lengths(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Find pairs whose ratio of lengths is far from the usual one."""
-    filled = [each for each in text.sample if all(side.strip() for side in each.pair)]
+    filled = [each for each in text.sample if _is_filled(each.pair)]
     usual = median(length_ratio(*each.pair) for each in filled) if filled else 1.0
     found = [each for each in filled if not 1 / _RATIO < length_ratio(*each.pair) / usual < _RATIO]
     if found:
@@ -410,21 +410,21 @@ _PAIR_CHECKS = (
         "have text that was read in a wrong encoding, or control characters",
         "drop_bad_encoding",
         "true",
-        lambda pair: any(map(has_bad_encoding, pair)),
+        is_in_bad_encoding,
     ),
     _PairCheck(
         "markup",
         "have tags or entities of HTML or XML",
         "drop_markup",
         "true",
-        lambda pair: any(map(has_markup, pair)),
+        is_marked_up,
     ),
     _PairCheck(
         "numbers",
         "have a number that only one side has",
         "drop_other_numbers",
         "true",
-        lambda pair: has_other_numbers(*pair),
+        has_unequal_numbers,
     ),
     _PairCheck(
         "placeholders",

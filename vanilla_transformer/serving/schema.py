@@ -344,7 +344,7 @@ class Language(NamedLanguage):
 
 
 class FrontendSettings(BaseModel):
-    """What pages for visitors need to know, as LibreTranslate answers it."""
+    """Settings for the pages that visitors see, in the form of LibreTranslate."""
 
     charLimit: int
     frontendTimeout: int

@@ -24,7 +24,7 @@ def count_scripts(text: str) -> Counter[str]:
     return counts
 
 
-def find_scripts(texts: Iterable[str], least_share: float) -> tuple[str, ...]:
+def find_scripts(texts: Iterable[str], least_share: float = 0.05) -> tuple[str, ...]:
     """Return the scripts with at least a share of the letters of all texts."""
     counts = count_scripts("".join(texts))
     return tuple(sorted(name for name, count in counts.items() if count >= least_share * counts.total()))

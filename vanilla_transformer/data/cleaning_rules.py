@@ -249,7 +249,8 @@ class PairRules:
 def _require_codes(spec: CorpusSpec) -> tuple[str, ...]:
     for language in spec.require_languages():
         if language_code(language) is None:
-            rule = f"The languages of {spec.name} must have codes that py3langid knows, such as en"
+            known = ", ".join(sorted(load_identifier().labels))
+            rule = f"The languages of {spec.name} must have codes that py3langid knows ({known})"
             raise ValueError(f"{rule}, got {language}. Rename it, or leave `drop_other_languages` out.")
     return tuple(str(language_code(language)) for language in spec.direction)
 

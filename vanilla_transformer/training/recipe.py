@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.stages import UNTIL_SHARE
@@ -196,14 +196,13 @@ def parse_recipe_with(
     """
     sections = {name: (part,) for name, part in further.items()} | SECTIONS
     titles = {part: name for name, parts in sections.items() for part in parts}
-    section_of = {item.name: name for part, name in titles.items() for item in fields(part)}
     notes = f"recipes:\n{format_table(describe_recipes())}"
     usage = f"{program or 'parse_recipe'} [RECIPE] [--flag value ...]"
     parser = Parser([*titles], usage, RECIPE, main, titles, notes)
     flags = [word[2:].split("=")[0] for word in arguments if word.startswith("--")]
     check_renamed(flags, "flag")
     words = parser.find_words(arguments)
-    recipe = read_keys(words, section_of)
+    recipe = read_keys(words, sections)
     _choose_batch_size(recipe, flags)
     # A recipe is parsed as flags, so that both obey the same rules. Later flags override earlier ones.
     _, parsed = parser.parse([*as_flags(recipe), *arguments])
@@ -213,24 +212,32 @@ def parse_recipe_with(
     return apply_launcher(Recipe(*(by_part[part] for part in RECIPE_PARTS))), parsed[0]
 
 
-def read_keys(words: Sequence[str], sections: Mapping[str, str] | None = None) -> dict[str, Any]:
+def read_keys(words: Sequence[str], sections: Mapping[str, tuple[type[Any], ...]] | None = None) -> dict[str, Any]:
     """Return the keys and values of the recipe that a command names, or none if it names no recipe.
 
     Args:
         words: The arguments of the command besides its flags.
-        sections: The section of each known key; by default of the keys of training.
+        sections: The dataclasses whose fields are the keys, by section; by default the ones of training.
 
     Raises:
-        ValueError: there are several words, or a key is unknown, renamed, or in another section than its own.
+        ValueError: there are several words, a key is unknown, renamed, or in another section than its own, or has a
+            list or a mapping instead of one value.
         OSError: the recipe cannot be read.
     """
     if len(words) > 1:
         raise ValueError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
-    if sections is None:
-        sections = {item.name: name for name, parts in SECTIONS.items() for part in parts for item in fields(part)}
-    recipe = flatten_sections(read_recipe(find_recipe(words[0])), sections) if words else {}
+    section_of, hints = dict[str, str](), dict[str, Any]()
+    for name, parts in (SECTIONS if sections is None else sections).items():
+        for part in parts:
+            section_of |= {item.name: name for item in fields(part)}
+            hints |= get_type_hints(part)
+    recipe = flatten_sections(read_recipe(find_recipe(words[0])), section_of) if words else {}
     check_renamed(recipe, "recipe key")
-    check_names(recipe, {*sections}, "recipe key")
+    check_names(recipe, {*section_of}, "recipe key")
+    for key, value in recipe.items():  # many a key would take the text of a list
+        kinds = {get_origin(kind) or kind for kind in (hints.get(key), *get_args(hints.get(key)))}
+        if isinstance(value, list | dict) and kinds.isdisjoint({list, dict}):
+            raise ValueError(f"`{key}` must be a single value, got {value!r}.")
     return recipe
 
 

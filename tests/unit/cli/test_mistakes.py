@@ -149,7 +149,7 @@ def test_train_names_a_cache_dir_that_cannot_be_written(refusal, tmp_path):
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"vocab_size: [1, 2]\n", r"--vocab_size.* invalid int value: '\[1, 2\]'"),
+        (b"vocab_size: [1, 2]\n", r"`vocab_size` must be a single value, got \[1, 2\]"),
         (b"seed: 1\nseed: 2\n", "must be YAML: the key 'seed' is there twice"),
         (b"seed:\t1\n\tx: 2\n", "must be YAML: .*cannot start any token"),
         (b"seed: \xe4\n", "must be UTF-8, but line 1 has the byte 0xe4"),

@@ -212,6 +212,12 @@ def test_check_recipe_refuses_new_tokens_with_frozen_embeddings(flags):
         parse_recipe([*FILES, "--init_from", "x", "--freeze", "embeddings", *flags])
 
 
+@pytest.mark.parametrize("line", ["source_language: [en]", "normalization: {nfc: true}", "max_steps: [1]"])
+def test_parse_recipe_refuses_a_list_or_mapping_for_one_value(recipe_file, line):
+    with pytest.raises(ValueError, match=f"`{line.partition(':')[0]}` must be a single value, got [[{{]"):
+        parse_recipe([recipe_file(line)])
+
+
 def test_parse_recipe_refuses_unknown_tokenizer_model():
     assert parse_recipe([*FILES, "--tokenizer_model", "wordpiece"]).data.tokenizer_model == "wordpiece"
     with pytest.raises(ValueError, match="^--tokenizer_model.* invalid choice: 'sentencepiece'"):

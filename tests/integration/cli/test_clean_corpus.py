@@ -100,7 +100,8 @@ def test_clean_corpus_writes_each_text_on_one_line(folder):
 
 
 def test_clean_corpus_has_its_own_rules_which_a_recipe_or_a_flag_changes(folder):
-    (folder / "c.tsv").write_text("The <b>house</b> is old.\tDas Haus ist alt.\nIt has 25.\tEs hat 25.\n")
+    rows = [("The <b>house</b> is old.", "Das Haus ist alt."), ("It has 25.", "Es hat 25."), ("= 25 + 1.", "25 + 1.")]
+    (folder / "c.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in rows))
     corpora = json.dumps([{"file": "c.tsv"}])
     (folder / "c.yaml").write_text("drop_markup: false\nmax_steps: 9\nd_model: 64\nmin_letter_ratio: null\n")
 
@@ -108,10 +109,12 @@ def test_clean_corpus_has_its_own_rules_which_a_recipe_or_a_flag_changes(folder)
         assert main(["clean-corpus", *words, "--corpora", corpora, "--output_dir", "o", "--cache_dir", "c"]) == 0
         return (folder / "o/train.source").read_text().splitlines()
 
-    both = ["The <b>house</b> is old.", "It has 25."]
-    assert kept() == both[1:] and kept("--no_drop_markup") == kept("c.yaml") == both
-    assert kept("c.yaml", "--drop_markup") == kept("--min_letter_ratio", "0.6") == both[1:]
-    assert kept("c.yaml", "--min_letter_ratio", "0.7") == both[:1]
+    marked, plain, formula = (source for source, _ in rows)
+    assert kept() == kept("--min_letter_ratio", "0.6") == [plain]
+    assert kept("--no_drop_markup") == [marked, plain]
+    assert kept("c.yaml") == [marked, plain, formula]
+    assert kept("c.yaml", "--drop_markup") == [plain, formula]
+    assert kept("c.yaml", "--min_letter_ratio", "0.7") == [marked]
 
 
 @pytest.mark.parametrize("words", [["--max_steps", "9"], ["--stream"], ["--d_model=64"]])
@@ -137,6 +140,17 @@ def test_clean_corpus_says_why_it_does_not_look_at_languages(folder, capsys, cap
     assert "1 of 1 pairs kept" in capsys.readouterr().out
     assert main(["clean-corpus", *words, "--drop_other_languages"]) == 2
     assert "target_language" in (line := capsys.readouterr().err) or "source_language" in line or "tlh" in line
+
+
+def test_clean_corpus_drops_other_languages_by_default(folder):
+    (folder / "c.tsv").write_text("The house is old.\tDas Haus ist alt.\nThat is ours.\tLa maison est vieille.\n")
+    corpora = json.dumps([{"file": "c.tsv", "source_language": "en", "target_language": "de"}])
+
+    def kept(*words):
+        assert main(["clean-corpus", *words, "--corpora", corpora, "--output_dir", "o", "--cache_dir", "c"]) == 0
+        return (folder / "o/train.en-de.de").read_text().splitlines()
+
+    assert kept() == ["Das Haus ist alt."] and len(kept("--drop_other_languages", "false")) == 2
 
 
 def test_clean_corpus_finds_what_corpora_have(folder, capsys):

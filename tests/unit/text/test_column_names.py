@@ -21,6 +21,7 @@ from vanilla_transformer.text.column_names import find_named_columns
         ("en fr", ("en", "de"), None),
         ("is tist", (), None),
         ("yes ja", (), None),
+        ("he er", (), None),
         ("source source target", (), None),
         ("", ("en", "de"), None),
     ],

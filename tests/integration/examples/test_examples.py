@@ -17,7 +17,8 @@ from vanilla_transformer.training.recipe import parse_recipe
 ROOT = Path(__file__).parents[3]
 # They have their own tests.
 OTHERS = {ROOT / "examples" / name for name in ("train_on_hf_jobs.py", "ray_serve.py", "recurrent_baseline.py")}
-EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - OTHERS)
+SCRATCH = ROOT / "examples" / "train_from_scratch.py"  # without flags of a trainer
+EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - OTHERS - {SCRATCH})
 SHORT = ["--max_steps", "3", "--save_strategy", "no", "--report_to", "none", "--use_cpu", "--logging_steps", "1"]
 
 
@@ -113,6 +114,25 @@ def test_recurrent_baseline_trains_by_a_recipe(run, corpus, tmp_path):
     said = run("recurrent_baseline.py", [*files(corpus, "train", "validation"), *words, "--output_dir", folder])
     assert f"The model is in {folder}." in said and "bleu" in (folder / "metrics.jsonl").read_text()
     assert translate_with(folder).shape[1] > 1
+
+
+def test_train_from_scratch_learns_to_translate_its_sentences(run, corpus, tmp_path):
+    pairs = {side: (corpus / f"train.{side}").read_text().splitlines()[:8] for side in ("en", "de")}
+    for side, lines in pairs.items():
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
+    words = [tmp_path / "en", tmp_path / "de", tmp_path / "out", "--steps", "120", "--vocab_size", "400"]
+    said = run(SCRATCH.name, words)
+    assert "step 100: " in said
+    assert said.splitlines()[-3:] == [f"{en} → {de}" for en, de in zip(*pairs.values(), strict=True)][:3]
+    assert len(SCRATCH.read_text().splitlines()) <= 120
+
+
+def test_train_from_scratch_refuses_files_of_different_lengths(run, tmp_path):
+    (tmp_path / "en").write_text("One.\nTwo.\n")
+    (tmp_path / "de").write_text("Eins.\n")
+    with pytest.raises(ValueError, match="shorter"):
+        run(SCRATCH.name, [tmp_path / "en", tmp_path / "de", tmp_path / "out"])
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.sweep

@@ -56,6 +56,7 @@ setup(
     package_data={
         "vanilla_transformer": ["py.typed", "data/demo_corpus/*"],
         "vanilla_transformer.evaluation.explanation": ["page.[chj]*"],
+        "vanilla_transformer.evaluation.quality_report": ["page.[ch]*"],
         "vanilla_transformer.serving": ["page.[chj]*"],
         "vanilla_transformer.publishing.space": ["requirements.txt"],
         "vanilla_transformer.recipes": ["*.yaml"],

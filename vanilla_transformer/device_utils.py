@@ -52,6 +52,17 @@ def usable_cores() -> int:
     return max(1, min([cores, *(int(quota) for folder in _cgroups("cpu") for quota in _quota(folder))]))
 
 
+def describe_hardware(device: torch.device, processes: int = 1) -> str:
+    """Return the name and the number of the devices of a run, one for each process."""
+    if device.type == "cuda":
+        return f"{processes} × {torch.cuda.get_device_name(device)}"
+    if device.type == "cpu":
+        count = usable_cores()
+        cores = f"{count} CPU {'core' if count == 1 else 'cores'}"
+        return f"{cores} ({torch.backends.cpu.get_cpu_capability()}), torch uses {torch.get_num_threads()}"
+    return f"{processes} × {device.type}"
+
+
 def check_threads(threads: int) -> int:
     """Return a number of threads that may compute.
 

@@ -91,6 +91,8 @@ METRIC_LABELS = {
     "tokenized_bleu": "tokenized BLEU",
 }
 
+LOWER_IS_BETTER = ("loss", "ter", "wer", "cer", "perplexity")  # metrics
+
 # The formats of files by the endings of their names.
 DOCUMENT_ENDINGS = {
     ".txt": "text",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -24,6 +25,7 @@ from .flags import (
     check_engine,
     further_models,
     language_settings,
+    model_names,
     parse,
     parse_workers,
     request_settings,
@@ -34,6 +36,7 @@ from .lines import print_texts
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.pair_scores import PairScorer
+    from vanilla_transformer.evaluation.quality_report import Setup
 
 _EVALUATE_USAGE = (
     "evaluate MODEL --source FILE --target FILE [--flags], or evaluate --hypotheses FILE --target FILE [--flags]"
@@ -49,12 +52,12 @@ _EVALUATE_MAIN = [
     "metric",
     "output_file",
     "json",
+    "report",
     "name",
     "num_beams",
     "source_language",
     "target_language",
     "glossary",
-    "precision",
 ]
 
 
@@ -100,6 +103,13 @@ class _TestSetArguments:
     )
     output_file: str | None = field(default=None, metadata={"help": "Write the translations to this file."})
     json: str | None = field(default=None, metadata={"help": "Write all scores to this file as JSON."})
+    report: str | None = field(
+        default=None,
+        metadata={
+            "help": "Write a report for readers who are no engineers to this file, such as report.html: scores and "
+            "their meaning, the comparison, examples, warnings, speed, and how to reproduce it."
+        },
+    )
     name: str | None = field(
         default=None,
         metadata={
@@ -128,6 +138,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     metrics = dict.fromkeys(options.metric or ())
     further = [name for name in metrics if name in SACRE_METRICS]
     scoring = partial(corpus_metrics, paper_language=options.paper_bleu, tokenize=options.tokenize, further=further)
+    setup = None if options.report is None else _describe_setup(words, options, arguments)
     scoring()  # an unknown tokenizer or language is found before an hour of decoding
     found = evaluate_test_set(
         words[0] if words else None,
@@ -152,7 +163,53 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         if options.name is not None:
             save_record(words[0], EVALUATIONS, options.name, found.as_record())
         print("\n".join(found.report.lines()))
+        if setup is not None and options.report is not None:
+            from vanilla_transformer.evaluation.quality_report import render_report
+
+            write_text_atomically(options.report, render_report(found, setup))
+            print(f"The report is {options.report}.")
     process_state().destroy_process_group()
+
+
+def _describe_setup(words: Sequence[str], options: EvaluateArguments, arguments: Sequence[str]) -> "Setup":
+    """Return how the evaluation is made, for its report; read before an hour of decoding.
+
+    Raises:
+        ValueError: the model's limits of warnings are damaged.
+    """
+    from vanilla_transformer import __version__
+    from vanilla_transformer.decoding.pretrained import load_config
+    from vanilla_transformer.device_utils import describe_hardware, process_state
+    from vanilla_transformer.evaluation.quality_report import Setup
+    from vanilla_transformer.publishing.card import training_facts
+    from vanilla_transformer.text.translation_warnings import WarningLimits
+
+    name = words[0] if words else None
+    shown = name or str(options.hypotheses)
+    state, files = process_state(), {label: getattr(options, name) for name, label in _READ.items()}
+    baseline = None if options.glossary is None else "the same model without the glossary"
+    return Setup(
+        system=Path(shown).resolve().name if Path(shown).exists() else shown,
+        command=shlex.join(["vanilla-transformer", "evaluate", *arguments]),
+        version=__version__,
+        models=[] if name is None else model_names(name, options),
+        files={label: path for label, path in files.items() if path is not None},
+        baseline=baseline if options.compare_with is None else Path(options.compare_with).name,
+        limits=WarningLimits() if name is None else WarningLimits.from_config(load_config(name)),
+        languages=(options.source_language, options.target_language),
+        hardware=describe_hardware(state.device, state.num_processes),
+        training=training_facts(name) if name is not None and Path(name).is_dir() else {},
+    )
+
+
+# Flags of files, and their labels in the report.
+_READ = {
+    "source": "Source",
+    "target": "Reference",
+    "hypotheses": "Translations",
+    "compare_with": "Compared with",
+    "glossary": "Glossary",
+}
 
 
 def _write_json(path: str, values: Any) -> None:
@@ -193,6 +250,8 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         if options.hypotheses is not None or not Path(words[0]).is_dir():
             raise ValueError("--name saves the scores in the model's folder, so a local model must translate.")
         check_record_name(options.name)
+    if options.report is not None and Path(options.report).suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"--report must be an HTML file, such as report.html, got {options.report!r}.")
     if options.precision is not None:
         check_precision(options.precision)
     if parse_workers(options.workers) != 1 and process_state().num_processes > 1:

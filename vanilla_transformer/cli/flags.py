@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Arguments = TypeVar("Arguments")
 # Flags that name files: those that a command writes (but some `json` are switches), and those that it reads.
-OUTPUTS = ("output", "output_file", "json")
+OUTPUTS = ("output", "output_file", "json", "report")
 INPUTS = ["input", "source", "target", "hypotheses", "compare_with", "alignments", "gold_alignments", "text", "recipe"]
 INPUTS += ["glossary", "target_prefixes", "sentences", "ensemble", "rerank_reverse", "rerank_quality"]
 INPUTS += ["facts", "template", "token_file", "api_key_file", "rows", "data"]

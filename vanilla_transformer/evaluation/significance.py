@@ -225,15 +225,22 @@ def add_term_use(
     return replace(report, term_uses=[measure_term_use(glossary, sources, each) for each in systems])
 
 
+def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
+    """Return the chrF of each sentence."""
+    metric = sacrebleu.CHRF()
+    return [
+        metric.sentence_score(text, [reference]).score for text, reference in zip(hypotheses, references, strict=True)
+    ]
+
+
 def worst_translations(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], count: int = 3
 ) -> list[dict[str, Any]]:
     """Return the translations with the lowest chrF, worst first: `source`, `translation`, `reference` and `chrf`."""
-    metric = sacrebleu.CHRF()
-    rows = [
-        {"source": source, "translation": text, "reference": reference}
-        | {"chrf": round(metric.sentence_score(text, [reference]).score, 2)}
-        for source, text, reference in zip(sources, hypotheses, references, strict=True)
+    scores = sentence_scores(hypotheses, references)
+    rows: list[dict[str, Any]] = [
+        {"source": source, "translation": text, "reference": reference, "chrf": round(score, 2)}
+        for source, text, reference, score in zip(sources, hypotheses, references, scores, strict=True)
         if reference.strip()
     ]
     return sorted(rows, key=lambda row: row["chrf"])[:count]

@@ -1,5 +1,6 @@
 """Translate the text of a test set by a model, or read its translations, and report how good they are."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,12 +21,18 @@ Languages = Callable[[Any], Mapping[str, str]]  # returns `src_lang` and `tgt_la
 class Evaluation(NamedTuple):
     """
     The lines of a test set and of its translations, and how good these are. Without a source text, `sources` is empty.
+
+    Attributes:
+        baseline: Translations of the other system, if there is one.
+        seconds: How long the model translated, without the time to load it; None if translations were read.
     """
 
     sources: list[str]
     references: list[str]
     hypotheses: list[str]
     report: Report
+    baseline: list[str] | None = None
+    seconds: float | None = None
 
     def as_record(self) -> dict[str, Any]:
         """Return plain values for the card of the model: the report and the worst translations."""
@@ -78,14 +85,15 @@ def evaluate_test_set(
     references = read_lines(target)
     sources = [] if source is None else read_lines(source)
     others = None if baseline is None else _read_aligned(baseline, target, references)
+    seconds = None
     if hypotheses is not None:
         translations = _read_aligned(hypotheses, target, references)
     else:
         assert name is not None
         model = (name, sources, languages, further_models, precision, workers)
-        translations = _translate(*model, search)
+        translations, seconds = _translate(*model, search)
         if search.get("glossary") is not None and others is None:
-            others = _translate(*model, {key: value for key, value in search.items() if key not in TERMS})
+            others, _ = _translate(*model, {key: value for key, value in search.items() if key not in TERMS})
     rows = [row for row, reference in enumerate(references) if reference]
     scored = ([side[row] for row in rows if side] for side in (sources, translations, references))
     values = measure_metrics(functions, *scored) if functions else {}
@@ -100,7 +108,7 @@ def evaluate_test_set(
     report = build_report(translations, references, others, scoring, samples, values)
     if sources and search.get("glossary") is not None:
         report = add_term_use(report, search["glossary"], sources, translations, others)
-    return Evaluation(sources, references, translations, report)
+    return Evaluation(sources, references, translations, report, others, seconds)
 
 
 def _read_aligned(path: str, target: str, references: Sequence[str]) -> list[str]:
@@ -124,13 +132,16 @@ def _translate(
     precision: str | None,
     workers: int | str,
     search: Mapping[str, Any],
-) -> list[str]:
+) -> tuple[list[str], float]:
+    """Return the translations, and the seconds that they took."""
     options: dict[str, Any] = {"progress_bar": True, **search}
     if workers != 1:
         with open_pipeline(name, workers, precision, search.get("num_beams"), **further_models) as translate:
             options |= languages(translate.tokenizer)
+            start = time.perf_counter()
             answers = translate(list(sentences), **options)
-            return [answer["translation_text"] for answer in answers]
+            return [answer["translation_text"] for answer in answers], time.perf_counter() - start
     model, tokenizer = load_seq2seq(name, "translates").to(process_state().device), load_tokenizer(name)
     options |= {"precision": precision, "further_models": further_models, **languages(tokenizer)}
-    return translate_on_all_processes(model, tokenizer, sentences, **options)
+    start = time.perf_counter()
+    return translate_on_all_processes(model, tokenizer, sentences, **options), time.perf_counter() - start

@@ -144,11 +144,9 @@ def render_card(
         refuse_pipes(folder)
     config = load_config(folder)
     task, auto_class = _find_task(folder, config)
-    validations, recipe = read_validations(run), _read_json(run / _RECIPE)
+    validations, recipe, training = read_validations(run), _read_json(run / _RECIPE), training_facts(run)
     recorded = validations[-1] if validations else {}
-    machine = _read_json(run / _MACHINE)
-    hardware = machine.get("hardware", _UNKNOWN)
-    emissions = read_emissions(run, hardware, "base_model" in facts or bool(recipe.get("init_from")))
+    emissions = read_emissions(run, training["hardware"], "base_model" in facts or bool(recipe.get("init_from")))
     evaluations = [_read_json(path) for path in sorted((run / EVALUATIONS).glob("*.json"))]
     results = [*_validation_results(facts, recorded), *_test_results(evaluations)]
     try:
@@ -166,14 +164,8 @@ def render_card(
             shape=_shape(config),
             vocab_size=f"{config.vocab_size:,}",
             max_source_length=getattr(config, "max_source_length", None) or _UNKNOWN,
-            pairs=_pairs(_read_json(run / _CORPUS)),
-            overlap=_overlap(_read_json(run / _CORPUS)),
-            steps=f"{recorded['step']:,}" if recorded else _UNKNOWN,
-            minutes=f"{recorded['minutes']:.0f}" if recorded else _UNKNOWN,
-            hardware=hardware,
+            **training,
             emissions=emissions,
-            mixed_precision=machine.get("mixed_precision"),
-            versions=_versions(machine),
             decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
             warning=_warning(results),
             results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
@@ -186,6 +178,21 @@ def render_card(
         )
     except TemplateError as error:
         raise ValueError(f"The template {template} must be valid Jinja, but it is not: {error}") from error
+
+
+def training_facts(run: str | Path) -> dict[str, Any]:
+    """Return the facts that the records in a folder hold about training, as text; "unknown" if they hold none."""
+    validations = read_validations(Path(run))
+    corpus, machine = (_read_json(Path(run) / name) for name in (_CORPUS, _MACHINE))
+    return {
+        "pairs": _pairs(corpus),
+        "overlap": _overlap(corpus),
+        "steps": f"{validations[-1]['step']:,}" if validations else _UNKNOWN,
+        "minutes": f"{validations[-1]['minutes']:.0f}" if validations else _UNKNOWN,
+        "hardware": machine.get("hardware", _UNKNOWN),
+        "mixed_precision": machine.get("mixed_precision"),
+        "versions": _versions(machine),
+    }
 
 
 def _mistakes(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:

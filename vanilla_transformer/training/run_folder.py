@@ -13,14 +13,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import Accelerator
 from transformers import PreTrainedModel
 from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
-from vanilla_transformer.device_utils import usable_cores
+from vanilla_transformer.device_utils import describe_hardware
 from vanilla_transformer.file_utils import (
     TOKENIZER_FILES,
     atomic_folder,
@@ -34,6 +33,7 @@ from vanilla_transformer.file_utils import (
     temporary_prefix,
     write_text_atomically,
 )
+from vanilla_transformer.resources import LOWER_IS_BETTER
 
 from .checkpoint import (
     checkpoint_folder,
@@ -61,7 +61,6 @@ _RECIPE = "recipe"
 _MACHINE = "machine.json"
 _SECONDS_UNTIL_SHARED = 60.0  # network disks may show new files late
 _RANKING = ("best_metric", "greater_is_better")
-_LOWER_IS_BETTER = ("loss", "ter", "wer", "cer", "perplexity")  # metrics
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 
 
@@ -373,7 +372,7 @@ class RunFolder:
             return -math.inf
         greater_is_better = self.options.greater_is_better
         if greater_is_better is None:
-            greater_is_better = metric not in _LOWER_IS_BETTER
+            greater_is_better = metric not in LOWER_IS_BETTER
         return value if greater_is_better else -value
 
     def rank(self, entry: dict[str, Any]) -> tuple[float, float, float]:
@@ -435,18 +434,8 @@ def prune_after(output_dir: str | Path, step: int) -> None:
 def describe_machine(accelerator: Accelerator) -> dict[str, Any]:
     """Return this machine's hardware, the processes and the precision of the run, and library versions, for JSON."""
     return {
-        "hardware": _hardware(accelerator),
+        "hardware": describe_hardware(accelerator.device, accelerator.num_processes),
         "processes": accelerator.num_processes,
         "mixed_precision": accelerator.mixed_precision,
         "versions": {name: version(name) for name in _LIBRARIES},
     }
-
-
-def _hardware(accelerator: Accelerator) -> str:
-    if accelerator.device.type == "cuda":
-        return f"{accelerator.num_processes} × {torch.cuda.get_device_name(accelerator.device)}"
-    if accelerator.device.type == "cpu":
-        count = usable_cores()
-        cores = f"{count} CPU {'core' if count == 1 else 'cores'}"
-        return f"{cores} ({torch.backends.cpu.get_cpu_capability()}), torch uses {torch.get_num_threads()}"
-    return f"{accelerator.num_processes} × {accelerator.device.type}"

@@ -8,6 +8,7 @@ import torch
 from accelerate import Accelerator
 
 from tests.train_states import tiny_train_state
+from vanilla_transformer import device_utils
 from vanilla_transformer.file_utils import write_hashes
 from vanilla_transformer.training import run_folder
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint
@@ -70,7 +71,7 @@ def test_record_score_without_kept_models_still_counts():
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 CPU core ("), (2, "2 CPU cores (")])
 def test_describe_machine_counts_cores(count, said, monkeypatch):
-    monkeypatch.setattr(run_folder, "usable_cores", lambda: count)
+    monkeypatch.setattr(device_utils, "usable_cores", lambda: count)
     process = SimpleNamespace(device=torch.device("cpu"), num_processes=1, mixed_precision="bf16")
     machine = run_folder.describe_machine(process)
     assert machine["hardware"].startswith(said) and machine["versions"]["torch"]

@@ -1,0 +1,110 @@
+"""`evaluate --report` writes a page that has the scores it prints, or one line for each mistake and no file."""
+
+import shlex
+from pathlib import Path
+
+import html5lib
+import pytest
+import sacrebleu
+
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import hash_file, save_model_folder
+
+SOURCE = ["A man is sleeping.", "Two dogs.", "", "A man runs <b>& 3 dogs</b>."]
+TARGET = ["Ein Mann schläft.", "Zwei Hunde.", "", "Ein Mann läuft <b>& 3 Hunde</b>."]
+OURS = ["Ein Mann schläft.", "Zwei Hunde.", "", "Ein Mann läuft <b>& 4 Hunde</b>."]
+THEIRS = ["Ein Mann.", "Hunde.", "", "Ein Mann läuft."]
+
+
+@pytest.fixture
+def texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = {"a.en": SOURCE, "a.de": TARGET, "ours.de": OURS, "theirs.de": THEIRS, "terms.tsv": ["man\tMann"]}
+    for name, lines in files.items():
+        Path(name).write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def read(path):
+    """Return the text of a valid page."""
+    document = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(Path(path).read_text())
+    return " ".join(" ".join(document.find("body").itertext()).split())
+
+
+def run(*words):
+    return main(["evaluate", *words, "--target", "a.de", "--bootstrap_samples", "20"])
+
+
+def test_report_of_a_model(tiny_model, tiny_tokenizer, texts, capsys):
+    save_model_folder(tiny_model, tiny_tokenizer, texts / "mine")
+    words = ["mine", "--source", "a.en", "--output_file", "out.de", "--report", "new/report.html"]
+    for _ in range(2):  # as other outputs, it is replaced
+        assert run(*words) == 0
+        assert capsys.readouterr().out.endswith("\nThe report is new/report.html.\n")
+    shown, translations = read("new/report.html"), Path("out.de").read_text().splitlines()
+    assert shown.startswith("Translation quality mine 3 test sentences of a.en")
+    assert all(" ".join(text.split()) in shown for text in SOURCE + TARGET)
+    assert f"BLEU {sacrebleu.corpus_bleu(translations, [TARGET]).score:.1f} " in shown
+    assert shlex.join(["vanilla-transformer", "evaluate", *words, "--target", "a.de"]) in shown
+    weights = hash_file(Path("mine/model.safetensors"))
+    assert f"mine/model.safetensors {weights}" in shown and hash_file(Path("a.de")) in shown
+    assert "Speed" in shown and "sentences a second" in shown and "Compared with" not in shown
+    assert [path.name for path in Path("new").iterdir()] == ["report.html"]
+
+
+def test_report_of_translations_and_a_baseline(texts, capsys):
+    words = ["--hypotheses", "ours.de", "--source", "a.en", "--compare_with", "theirs.de", "--metric", "ter"]
+    assert run(*words, "--report", "report.html") == 0
+    printed, shown = capsys.readouterr().out, read("report.html")
+    for line in [line for line in printed.splitlines() if " against " in line]:
+        name, ours, _, theirs, *_ = line.split()
+        assert f"{name} {float(ours):.1f} {float(theirs):.1f} " in shown
+    assert "Compared with theirs.de" in shown and "Became worse" not in shown and "sentences a second" not in shown
+    assert "A number differs from the source: 1 translation (33.3 %)" in shown
+    assert hash_file(Path("theirs.de")) in shown
+
+
+def test_report_of_translations_alone_has_no_sources(texts):
+    assert run("--hypotheses", "ours.de", "--report", "report.HTM") == 0
+    assert "Add --source FILE to the command" in read("report.HTM") and SOURCE[0] not in read("report.HTM")
+
+
+def test_report_compares_a_glossary_with_the_model_without_it(tiny_model, tiny_tokenizer, texts):
+    save_model_folder(tiny_model, tiny_tokenizer, texts / "mine")
+    assert run("mine", "--source", "a.en", "--glossary", "terms.tsv", "--report", "report.html") == 0
+    shown = read("report.html")
+    assert "Compared with the same model without the glossary" in shown and "(2 terms in 2 sentences)" in shown
+
+
+def test_report_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys):
+    Path("report.html").write_text("old")
+
+    def fail(*args):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("vanilla_transformer.file_utils.os.replace", fail)
+    assert run("--hypotheses", "ours.de", "--report", "report.html") == 2
+    assert "disk full" in capsys.readouterr().err
+    assert Path("report.html").read_text() == "old" and not [*texts.glob(".report*")]
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        ("report.pdf", "--report must be an HTML file, such as report.html, got 'report.pdf'."),
+        ("report", "--report must be an HTML file, such as report.html, got 'report'."),
+        ("source.html", "must be another file than the inputs, but source.html is the same as source.html"),
+        ("link.html", "must be another file than the inputs, but link.html is the same as source.html"),
+        ("scores.html", "Each output must be another file, got scores.html twice."),
+        ("folder.html", "The output must be a file, but folder.html is a folder. Name a file."),
+    ],
+)
+def test_report_refuses_a_wrong_file_before_loading_a_model(report, message, texts, capsys):
+    Path("source.html").write_text("\n".join(SOURCE) + "\n")
+    Path("link.html").symlink_to("source.html")
+    Path("folder.html").mkdir()
+    before = sorted(texts.iterdir())
+    assert run("no-model", "--source", "source.html", "--json", "scores.html", "--report", report) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert message in line and sorted(texts.iterdir()) == before
+    assert Path("source.html").read_text().splitlines() == SOURCE

@@ -1,0 +1,365 @@
+"""
+The report of an evaluation for readers who are no engineers: one HTML file without scripts, which loads nothing.
+
+Each function returns the values of one section. `page.html`, a Jinja template that escapes all values, shows them.
+"""
+
+import platform
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from difflib import SequenceMatcher
+from importlib.metadata import version
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import regex
+import sacrebleu
+from jinja2 import Environment, StrictUndefined
+
+from vanilla_transformer.decoding.pretrained import load_config
+from vanilla_transformer.evaluation.significance import Estimate, Report, SystemComparison, sentence_scores
+from vanilla_transformer.evaluation.test_sets import Evaluation
+from vanilla_transformer.file_utils import hash_file
+from vanilla_transformer.resources import LOWER_IS_BETTER, METRIC_LABELS, hash_content, read_part
+from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
+from vanilla_transformer.text.units import split_units, split_words
+
+# Control characters, parts of a broken file name, and code points that are no characters.
+_NOT_IN_HTML = regex.compile(r"[[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}]--[\t\n\r]]", regex.V1)
+_SIGNIFICANT = 0.05
+_FEW_SENTENCES = 200
+_SHOWN, _SHOWN_CHANGES = 5, 3  # examples of a kind
+_LENGTHS = ((1, 5), (6, 10), (11, 15), (16, 25), (26, None))  # words
+_BIN = 10  # points of the scores of sentences
+_USUAL_LENGTH = 0.1  # by which all translations may be shorter or longer than the references
+_WORD_TOKENS = "tok:13a"  # in the signature of a BLEU that counts words, to which the rule of thumb applies
+# From which BLEU on, and what Google's documentation of AutoML Translation says about it, in short.
+_BANDS = {
+    0: "almost useless",
+    10: "hard to get the gist",
+    20: "the gist is clear, with significant errors of grammar",
+    30: "understandable to good",
+    40: "high quality",
+    50: "very high quality, adequate and fluent",
+    60: "as good as people's or better; make sure that the model was not trained on these sentences",
+}
+_MEANINGS = {
+    "bleu": "Words and runs of up to four words that a translation shares with the reference; 100 is the same text",
+    "chrf": "Pieces of words that they share, so that another ending of a word costs less; 100 is the same text",
+    "chrf++": "The same as chrF, with words and pairs of words",
+    "ter": "Changes that turn a translation into the reference, for 100 words of it; a lower value is better",
+    "paper_bleu": "BLEU as the tables of the paper have it; do not compare it with other kinds of BLEU",
+    "tokenized_bleu": "The same, with compounds as one word",
+    "loss": "How much the references surprise the model; a lower value is better",
+    "comet": "The judgment of a model that was trained on people's judgments; most values are from 0 to 1",
+}
+_TONES = {(1, 1): "good", (0, 1): "good", (-1, -1): "bad", (-1, 0): "bad"}  # of the worst and the best verdict
+_VERDICTS = {1: "better", 0: "no reliable difference", -1: "worse"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """
+    How an evaluation was made.
+
+    Attributes:
+        system: Name of the model, or of the file of translations.
+        command: The command line.
+        version: Of this package.
+        models: Folders or Hub names of all models that translated.
+        files: Files that were read, by their label, such as `Source`.
+        baseline: Name of the other system, if there is one.
+        limits: Of the warnings.
+        languages: Codes of the source and the target language, if they are known.
+        hardware: The machine.
+        training: See `training_facts` of the model's card.
+    """
+
+    system: str
+    command: str
+    version: str
+    models: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    baseline: str | None = None
+    limits: WarningLimits = field(default_factory=WarningLimits)
+    languages: tuple[str | None, str | None] = (None, None)
+    hardware: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ScoredSentence(NamedTuple):
+    """A translated sentence with its chrF, the change from the other system, and the names of its warnings."""
+
+    source: str
+    translation: str
+    reference: str
+    baseline: str | None
+    score: float
+    change: float
+    warnings: list[str]
+
+    @property
+    def words(self) -> int:
+        """Return the number of words of the source or, without one, of the reference."""
+        return len(split_words(self.source or self.reference))
+
+
+class Bar(NamedTuple):
+    """A row of a chart: its name, a number of sentences, a value and the width of its bar in percent."""
+
+    name: str
+    sentences: int
+    value: float
+    width: float
+
+
+def render_report(evaluation: Evaluation, setup: Setup) -> str:
+    """
+    Return the HTML of a page on the quality of translations.
+
+    Raises:
+        ValueError: All references are blank.
+    """
+    report, sentences = evaluation.report, score_sentences(evaluation, setup.limits)
+    if not sentences:
+        raise ValueError(
+            "A report needs a sentence with a reference, but all references are blank. Leave out --report."
+        )
+    style = read_part(str(__package__), "css")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.finalize = _without_controls
+    environment.filters |= {"marked": mark_differences, "signed": _format_signed}
+    source, target = ((code or "").replace("_", "-") for code in setup.languages)
+    return environment.from_string(read_part(str(__package__), "html")).render(
+        style=style,
+        style_hash=hash_content(style),
+        setup=setup,
+        date=datetime.now(UTC),
+        source_language=source,
+        target_language=target,
+        sentences=sentences,
+        is_few=len(sentences) < _FEW_SENTENCES,
+        has_sources=bool(evaluation.sources),
+        report=report,
+        scores=describe_scores(report),
+        scale=describe_scale(report.estimates["bleu"]),
+        comparison=compare(report, sentences) if report.comparisons else None,
+        lengths=describe_lengths(sentences),
+        distribution=describe_distribution(sentences),
+        examples=choose_examples(sentences),
+        warnings=count_warnings(sentences),
+        warned=sum(bool(each.warnings) for each in sentences),
+        meanings_of_warnings=WARNINGS,
+        speed=describe_speed(sentences, evaluation.seconds),
+        versions=_versions(setup.version),
+        files=[(label, Path(path).name, hash_file(Path(path))) for label, path in setup.files.items()],
+        models=[row for name in setup.models for row in _identify(name)],
+    )
+
+
+def score_sentences(evaluation: Evaluation, limits: WarningLimits) -> list[ScoredSentence]:
+    """Return all sentences that have a reference. Without sources, they have no warnings."""
+    sides = evaluation.hypotheses, evaluation.references
+    scores = sentence_scores(*sides)
+    sources = evaluation.sources or [""] * len(scores)
+    others: Sequence[str | None] = evaluation.baseline or [None] * len(scores)
+    before = scores if evaluation.baseline is None else sentence_scores(evaluation.baseline, evaluation.references)
+    return [
+        ScoredSentence(
+            source,
+            translation,
+            reference,
+            other,
+            score,
+            score - old,
+            find_warnings(source, translation, limits) if evaluation.sources else [],
+        )
+        for source, translation, reference, other, score, old in zip(
+            sources, *sides, others, scores, before, strict=True
+        )
+        if reference
+    ]
+
+
+def describe_scores(report: Report) -> list[tuple[str, str, str, str]]:
+    """Return the name, the value, the interval and the meaning of each score."""
+    rows = [
+        (METRIC_LABELS[name], f"{one.score:.1f}", f"{_low(one):.1f} to {_high(one):.1f}", _MEANINGS[name])
+        for name, one in report.estimates.items()
+    ]
+    known = {name: _MEANINGS.get(name.partition(":")[0], "A further measure") for name in report.metrics}
+    return rows + [(name, f"{value:.3f}", "not known", known[name]) for name, value in report.metrics.items()]
+
+
+def describe_scale(bleu: Estimate) -> dict[str, Any] | None:
+    """Return the bands of BLEU and the place of a score among them, or None if the score does not count words."""
+    if _WORD_TOKENS not in bleu.signature:
+        return None
+    starts = [*_BANDS, 100]
+    place = max(start for start in _BANDS if bleu.score >= start)
+    bands = [(start, end, _BANDS[start], start == place) for start, end in zip(starts, starts[1:], strict=False)]
+    return {"bands": bands, "meaning": _BANDS[place], "score": bleu.score, "low": _low(bleu), "high": _high(bleu)}
+
+
+def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
+    """Return which system is better by each score and by all, and the sentences that changed most."""
+    signs = {name: _sign(name, one) for name, one in report.comparisons.items()}
+    best, worst = max(signs.values()), min(signs.values())
+    changed = sorted({each.source + each.reference: each for each in sentences}.values(), key=lambda each: each.change)
+    return {
+        "tone": _TONES.get((worst, best), ""),
+        "verdict": "; ".join(_verdicts(signs)),
+        "rows": [
+            (
+                METRIC_LABELS[name],
+                one,
+                one.system.score - one.baseline.score,
+                f"{100 * one.p_value:.2g}",
+                _VERDICTS[signs[name]],
+            )
+            for name, one in report.comparisons.items()
+        ],
+        "counts": Counter((each.change > 0) - (each.change < 0) for each in sentences),
+        "groups": {
+            "Improved most": [each for each in changed[::-1][:_SHOWN_CHANGES] if each.change > 0],
+            "Became worse": [each for each in changed[:_SHOWN_CHANGES] if each.change < 0],
+        },
+    }
+
+
+def _verdicts(signs: Mapping[str, int]) -> Iterator[str]:
+    """Yield each verdict, with the names of its scores if there are several."""
+    for sign, verdict in _VERDICTS.items():
+        names = [METRIC_LABELS[name] for name, each in signs.items() if each == sign]
+        if names:
+            yield verdict if len(names) == len(signs) else f"{verdict} by {' and '.join(names)}"
+
+
+def _sign(name: str, one: SystemComparison) -> int:
+    """Return 1 if the system is better than its baseline, -1 if it is worse, and 0 if that is not significant."""
+    if one.p_value >= _SIGNIFICANT:
+        return 0
+    return -1 if (one.system.score > one.baseline.score) == (name in LOWER_IS_BETTER) else 1
+
+
+def describe_lengths(sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
+    """Return the words of all translations divided by the references' words, and the mean score by length."""
+    ours, theirs = (sum(len(split_words(getattr(each, side))) for each in sentences) for side in _SIDES)
+    ratio = ours / max(1, theirs)
+    meaning = "about as long as the references"
+    if abs(ratio - 1) > _USUAL_LENGTH:
+        meaning = "shorter: parts may be missing" if ratio < 1 else "longer: parts may be invented or repeated"
+    groups = [
+        (f"{first}–{last}" if last else f"{first} or more", _between(sentences, first, last))
+        for first, last in _LENGTHS
+    ]
+    bars = [
+        Bar(name, len(found), mean, mean)
+        for name, found in groups
+        if found
+        for mean in [sum(each.score for each in found) / len(found)]
+    ]
+    return {"ratio": ratio, "meaning": meaning, "bars": bars}
+
+
+_SIDES = ("translation", "reference")
+
+
+def _between(sentences: Sequence[ScoredSentence], first: int, last: int | None) -> list[ScoredSentence]:
+    return [each for each in sentences if first <= max(1, each.words) <= (last or each.words)]
+
+
+def describe_distribution(sentences: Sequence[ScoredSentence]) -> list[Bar]:
+    """Return how many sentences have a score in each range, best first."""
+    counts = Counter(min(int(each.score // _BIN), 100 // _BIN - 1) for each in sentences)
+    most = max(counts.values())
+    return [
+        Bar(f"{_BIN * place}–{_BIN * (place + 1)}", counts[place], counts[place], 100 * counts[place] / most)
+        for place in reversed(range(100 // _BIN))
+    ]
+
+
+def choose_examples(sentences: Sequence[ScoredSentence]) -> dict[str, list[ScoredSentence]]:
+    """Return the best, typical and worst sentences, each once. Of equally good ones, the longest are shown."""
+    ranked = sorted(
+        {(each.source, each.translation): each for each in sentences}.values(),
+        key=lambda each: (-each.score, -len(each.reference)),
+    )
+    count = min(_SHOWN, -(-len(ranked) // 3))
+    best, others = ranked[:count], ranked[count:]
+    middle = others[:-count]
+    start = (len(middle) - count) // 2
+    return {"Best": best, "Typical": middle[max(0, start) :][:count], "Worst": others[-count:][::-1]}
+
+
+def count_warnings(sentences: Sequence[ScoredSentence]) -> list[tuple[str, int, ScoredSentence]]:
+    """Return the meaning of each warning, how many translations have it, and the worst one; most frequent first."""
+    found = {name: [each for each in sentences if name in each.warnings] for name in WARNINGS}
+    rows = [(WARNINGS[name], len(all_), min(all_, key=attrgetter("score"))) for name, all_ in found.items() if all_]
+    return sorted(rows, key=lambda row: -row[1])
+
+
+def describe_speed(sentences: Sequence[ScoredSentence], seconds: float | None) -> dict[str, Any] | None:
+    """Return how fast the model translated, or None if translations were read."""
+    if seconds is None:
+        return None
+    words = sum(each.words for each in sentences)
+    minutes = 10_000 * seconds / len(sentences) / 60
+    duration = f"{minutes / 60:.1f} hours" if minutes >= 100 else f"{minutes:.{minutes < 10:d}f} minutes"
+    return {"seconds": seconds, "sentences": len(sentences) / seconds, "words": words / seconds, "duration": duration}
+
+
+def mark_differences(text: str, reference: str) -> Iterator[tuple[str, bool]]:
+    """Yield the pieces of a text, and whether the reference lacks their words there."""
+    spans = split_units(text)
+    words, others = ([side[start:end].casefold() for start, end in split_units(side)] for side in (text, reference))
+    place = 0
+    for kind, first, last, _, _ in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+        if kind in ("replace", "delete"):
+            start, end = spans[first][0], spans[last - 1][1]
+            yield text[place:start], False
+            yield text[start:end], True
+            place = end
+    yield text[place:], False
+
+
+def _without_controls(value: Any) -> Any:
+    """Return a text with U+FFFD for each character that HTML must not have. Markup stays."""
+    return _NOT_IN_HTML.sub("\ufffd", value) if type(value) is str else value
+
+
+def _format_signed(value: float, digits: int = 1) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def _low(one: Estimate) -> float:
+    return max(0.0, one.mean - one.margin)
+
+
+def _high(one: Estimate) -> float:
+    return one.mean + one.margin
+
+
+def _versions(own: str) -> str:
+    libraries = {
+        "torch": version("torch"),
+        "transformers": version("transformers"),
+        "sacrebleu": sacrebleu.__version__,
+    }
+    named = {"vanilla-transformer": own, "Python": platform.python_version(), **libraries}
+    return ", ".join(f"{name} {number}" for name, number in named.items())
+
+
+def _identify(name: str) -> list[tuple[str, str]]:
+    """Return the names of a model's files of weights and their SHA-256, or its name on the Hub and its commit."""
+    folder = Path(name)
+    if folder.is_dir():
+        paths = sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
+        return [(f"{folder.resolve().name}/{path.name}", hash_file(path)) for path in paths]
+    return [(name, getattr(load_config(name), "_commit_hash", None) or "unknown commit")]
+
+
+__all__ = ["ScoredSentence", "Setup", "render_report"]

@@ -107,7 +107,8 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
         found = f"it cannot be written ({error.strerror})" if error.strerror else "it is closed"
         return _refuse(f"Standard output must take the result, but {found}.", 1)
     except (ValueError, OSError) as error:
-        return _refuse(_on_one_line(error), 2)
+        line = _explain_lack(error)
+        return _refuse(_on_one_line(error), 2) if line is None else _refuse(line, 1)
     except RecursionError:
         return _refuse("Files and flags must not be nested as deeply as one that was given.", 2)
     except FloatingPointError as error:
@@ -169,7 +170,8 @@ def _refuse(line: str, status: int) -> int:
 
 
 _LACKS_OF_MEMORY = re.compile(
-    r"can(no|')t allocate memory|not enough memory|failed to map segment|could not create a primitive|std::bad_alloc"
+    r"can(no|')t allocate memory|not enough memory|failed to map segment|could not create a primitive|std::bad_alloc",
+    re.IGNORECASE,
 )
 
 

@@ -93,7 +93,6 @@ class _TestSetArguments:
     metric: list[str] | None = field(
         default=None,
         metadata={
-            "action": "extend",
             "help": "Add further metrics: chrf++, ter, loss, comet (or comet:MODEL), metrics of the evaluate "
             "library, or functions of sources, hypotheses and references, such as package.module:name.",
         },

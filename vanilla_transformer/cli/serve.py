@@ -62,7 +62,6 @@ class ServeArguments(FurtherModelArguments, Limits):
     model: list[str] | None = field(
         default=None,
         metadata={
-            "action": "extend",
             "help": "Instead of MODEL, one of several models, each with its languages and its folder, such as "
             "en-de=runs/en-de; repeat the flag for each. They are loaded when a request needs them.",
         },

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import yaml
@@ -33,8 +34,8 @@ class MarkdownWriter:
     Write blocks whose payloads are tokens of markdown-it-py.
 
     Each one is parsed again. If its markup is not what it must be, its special characters are escaped. Where that is
-    not enough, as where `**` cannot begin bold text, the block is written with tags of HTML and numeric character
-    references, which mean the same.
+    not enough, as where `**` cannot begin bold text, the block is written with tags of HTML, and at last with numeric
+    character references, which mean the same.
 
     Args:
         references: The link reference definitions of the document.
@@ -57,12 +58,15 @@ class MarkdownWriter:
             (partial(_repeat_forms, forms), _mark, False),
             (partial(_repeat_forms, forms), _mark, True),
             (_escape, _mark, True),
+            (partial(_repeat_forms, forms), _html_mark, True),
+            (_escape, _html_mark, True),
             (_refer, _html_mark, True),
         ):
             written = _write(block, escape, mark).strip(" ")
             if context != "cell" and is_guarded:
                 written = _guard_start(written)
-            if self._signature(written, context) == expected:
+            signature = self._signature(written, context)
+            if signature == expected or (mark is _html_mark and _as_html(signature) == _as_html(expected)):
                 break
         return written.replace("|", "\\|") if context == "cell" else written
 
@@ -199,6 +203,12 @@ def _token_signature(token: Any) -> tuple:
     return token.type, token.content, tuple(sorted((name, value) for name, value in token.attrs.items()))
 
 
+def _as_html(signatures: Sequence[tuple]) -> list[tuple]:
+    """Return signatures in which tags of HTML and the markup that they can stand for are the same."""
+    names = ("html_inline", "image", *(f"{name}_{end}" for name in _HTML_NAMES for end in ("open", "close")))
+    return [("html",) if signature[0] in names else signature for signature in signatures]
+
+
 def _join_texts(signatures: Any) -> list[tuple]:
     """Join texts that follow each other, without white space, which Markdown does not tell apart."""
     joined = list[tuple]()
@@ -225,6 +235,7 @@ _FRONT_VALUE = re.compile(r"(?:title|description)\s*[:=]\s*\S")
 _TAG = r"\{\{(?:(?!\}\}).){,1000}\}\}|\{%(?:(?!%\}).){,1000}%\}|\{#.{,1000}?#\}|\{/\*.{,1000}?\*/\}"
 _ATTRIBUTES = r"\{[:#.][^{}\n]{,1000}\}"
 _KEPT = re.compile(rf"{_TAG}|{_ATTRIBUTES}|\\\((.{{1,1000}}?)\\\)|\\\[(.{{1,1000}}?)\\\]", re.DOTALL)
+_DESTINATION = re.compile(rf"[^\s()<>{{]*+(?:(?:{_TAG})[^\s()<>{{]*+)++")  # of a link
 _KEPT_LINES = re.compile(
     r"(?:\{%-?\s*(raw|verbatim|highlight|comment)\b.{,50000}?\{%-?\s*end\1\s*-?%\}"
     r"|\{\{[<%]\s*(highlight|katex)\b.{,50000}?\{\{[<%]\s*/\s*\2\s*[%>]\}\}"
@@ -257,11 +268,12 @@ def _build_parser() -> Any:
         from mdit_py_plugins.deflist import deflist_plugin
         from mdit_py_plugins.dollarmath import dollarmath_plugin
         from mdit_py_plugins.footnote import footnote_plugin
-    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+    parser: Any = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     parser.use(admon_plugin).use(deflist_plugin).use(amsmath_plugin)
     parser.use(container_plugin, "any", validate=lambda name, mark: bool(name.strip()))
     parser.use(dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True)
+    parser.helpers = SimpleNamespace(**vars(parser.helpers) | {"parseLinkDestination": _read_destination})
     blocks, inline = parser.block.ruler, parser.inline.ruler
     blocks.at(
         "math_block", dict(zip(blocks.get_active_rules(), blocks.getRules(""), strict=True))["math_block"], _INTERRUPTS
@@ -271,6 +283,16 @@ def _build_parser() -> Any:
     for name, rule in zip(inline.get_active_rules(), inline.getRules(""), strict=True):
         inline.at(name, partial(_note_source, rule))
     return parser
+
+
+def _read_destination(text: str, start: int, end: int) -> Any:
+    """Parse where a link leads, in which shortcodes may have spaces, such as `{{< ref "a" >}}`."""
+    from markdown_it.helpers import parseLinkDestination
+
+    match = _DESTINATION.match(text, start, end)
+    if match is None:
+        return parseLinkDestination(text, start, end)
+    return SimpleNamespace(ok=True, pos=match.end(), str=match[0])
 
 
 def _keep_lines(state: Any, first: int, end: int, silent: bool) -> bool:

@@ -1,7 +1,7 @@
 """XLIFF 1.2 and 2: the segments of translation tools."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +23,9 @@ from .xml_format import MarkupDocument
 
 _INLINE = {"g", "mrk", "pc"}  # all other elements of a segment are code
 _PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes that begin and end a span
+_CODES_OF_TAGS = PLACEHOLDERS | {"it"}  # which may hold an opening or a closing tag of the original
+_TAG = re.compile(r"\s*<(?P<slash>/?)(?P<name>[^\s/<>]+)(?:\s[^<>]*)?(?<!/)>\s*")
+_HALF_OF_ANGULAR = re.compile(r"(?:START|(?P<slash>CLOSE))_(?P<name>\w+?)(?:_\d+)?")
 _LINE_BREAK = re.compile(r"\s*(?:<br\b[^<>]*>|\\n|\n)\s*", re.IGNORECASE)
 # What the specifications have for a machine translation before its review.
 _MARK = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
@@ -65,6 +68,7 @@ class XliffDocument(MarkupDocument):
                 rule = f"The {side} language of the file must be {expected}, as of the model"
                 raise ValueError(f"{rule}, but it is {found}. Choose a model for it, or correct the file.")
         self._numbers = {token.element: index for index, token in enumerate(self.tokens) if token.kind == "open"}
+        self._pairs = self._find_pairs()
         self._counts, self.longer = Counter[str](), 0
         self._units = list[tuple[Any, list[XliffSegment], list[int | None]]]()  # with the numbers of their blocks
         for unit in root.iter(*(f"{{*}}{name}" for name in UNITS)):
@@ -108,23 +112,47 @@ class XliffDocument(MarkupDocument):
             return "inline"
         if name not in PLACEHOLDERS:
             return "opaque"
-        code = attributes.get("equiv-text") or attributes.get("equiv") or attributes.get("disp") or ""
         is_break = attributes.get("ctype") == "lb" or attributes.get("subType") == "xlf:lb"
-        return "break" if is_break or _LINE_BREAK.fullmatch(code) else "parting"
+        return "break" if is_break or _LINE_BREAK.fullmatch(_shown(token.element)) else "parting"
 
     def add_element(self, builder: SpanBuilder, index: int) -> int:
         """Add an element. Two codes that begin and end a span become one, so that they stay in this order."""
         token = self.tokens[index]
         name = token.local_name
         key = next(filter(None, map(token.element.get, ("startRef", "rid", "id"))), None)
-        if key is not None and name in _PAIRS:
-            builder.open((_PAIRS[name], key), self.span_of(index, token.after))
+        first, number = self._pairs.get(token.element, (None, 0))
+        if (key is not None and name in _PAIRS) or (first is token.element and not builder.text[-1:].isalnum()):
+            builder.open((_PAIRS.get(name), number or key), self.span_of(index, token.after))
             return token.after
-        span = builder.close((name, key)) if name in _PAIRS.values() else None
+        is_last = name in _PAIRS.values() or (number and first is not token.element)
+        span = builder.close((None, number) if number else (name, key)) if is_last else None
         if span is None:
             return super().add_element(builder, index)
         span.payload[1], _ = self.span_of(index, token.after)
+        if number:
+            builder.part()
         return token.after
+
+    def _find_pairs(self) -> dict[Any, tuple[Any, int]]:
+        """Return the first code and the number of each pair of codes that are tags of the original, such as <b>, </b>.
+
+        Both are children of one element.
+        """
+        pairs, opened = dict[Any, tuple[Any, int]](), defaultdict[Any, list[Any]](list)
+        for token in self.tokens:
+            if token.kind != "open" or token.local_name not in _CODES_OF_TAGS:
+                continue
+            code = token.element
+            half = _HALF_OF_ANGULAR.fullmatch(code.get("id", "")) or _TAG.fullmatch(_shown(code) or code.text or "")
+            if half is None:
+                continue
+            before = opened[code.getparent(), half["name"].lower()]
+            if not half["slash"]:
+                before.append(code)
+            elif before:
+                first = before.pop()
+                pairs[first] = pairs[code] = first, len(pairs) + 1
+        return pairs
 
     def _add_segment(self, segment: XliffSegment) -> int | None:
         """Count a segment, and return the number of its block if it is translated."""
@@ -202,6 +230,11 @@ class XliffDocument(MarkupDocument):
         last = source if segmented is None else self.tokens[self._numbers[segmented]]
         at = self.tokens[last.after - 1].end
         return at, at, f"{space if space.isspace() else ''}<{name}{tag}>{inner}</{name}>"
+
+
+def _shown(code: Any) -> str:
+    """Return what the file says a code stands for."""
+    return code.get("equiv-text") or code.get("equiv") or code.get("disp") or ""
 
 
 def _directions(root: Any, is_new: bool) -> list[Direction]:

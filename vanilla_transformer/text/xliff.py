@@ -1,10 +1,11 @@
 """
 The segments of XLIFF 1.2 and 2, and which of them are open.
 
-The work of translators, reviewers and translation memories is in `state` of both versions, in `approved` of 1.2, and
-in `conf` of Trados Studio.
+The work of translators, reviewers and translation memories is in `state` of both versions, in `approved` of 1.2, in
+`conf` of Trados Studio, and in `mq:status` of memoQ.
 """
 
+import re
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ _UNTRANSLATED = {"new", "needs-translation", "initial"}
 _DONE = {"translated", "signed-off", "final", "reviewed"}
 _REVIEWED_NEXT = {"needs-review-adaptation", "needs-review-l10n", "needs-review-translation"}
 _STATES_OF_TRADOS = {"Translated": "translated", "ApprovedTranslation": "signed-off", "ApprovedSignOff": "final"}
+_DONE_IN_MEMOQ = re.compile(r"Confirmed|Proofread")  # such as ManuallyConfirmed
 _LOCKED = {"locked", "true", "yes"}
 
 
@@ -125,6 +127,8 @@ def _is_open(unit: Any, source: Any, target: Any, definition: Any) -> bool:
     state = of_unit.get("state") or unit.get("state")
     if definition is not None:
         state = _STATES_OF_TRADOS.get(definition.get("conf", ""), state)
+    if _DONE_IN_MEMOQ.search(unit.get("{MQXliff}status", "")):
+        state = "translated"
     text, original = ("" if each is None else _visible_text(each) for each in (target, source))
     if target is None or not (text or (len(target) and not original)):
         return state not in _DONE

@@ -82,7 +82,7 @@ class Parser(ArgumentParser):
         if get_origin(kind) is Literal:
             keywords |= {"type": str, "choices": get_args(kind)}
         elif get_origin(kind) is list:
-            keywords |= {"type": get_args(kind)[0], "nargs": "+"}
+            keywords |= {"type": get_args(kind)[0], "nargs": "+", "action": "extend"}
         elif kind is bool:
             values = _BOOLEANS | (_AUTO if default is None else {})
             keywords |= {"type": partial(_to_bool, values), "nargs": "?", "const": True, "metavar": "BOOL"}

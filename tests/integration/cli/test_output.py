@@ -1,5 +1,6 @@
 """A result that cannot be printed is an error of one line: a closed or full standard output, and a lack of memory."""
 
+import errno
 import os
 import re
 import subprocess
@@ -88,6 +89,8 @@ def test_result_in_a_file_needs_no_standard_output(workplace):
         RuntimeError("could not create a primitive"),
         RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: you tried to"),
         ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+        OSError("The weights of m are damaged (unable to mmap 9 bytes from file <m>: Cannot allocate memory (12))."),
     ],
 )
 def test_lack_of_memory_is_named(capsys, error):

@@ -9,10 +9,12 @@ import torch
 from vanilla_transformer import device_utils
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.evaluate import EvaluateArguments
-from vanilla_transformer.cli.flags import SearchArguments, TermArguments, request_settings
+from vanilla_transformer.cli.flags import FurtherModelArguments, SearchArguments, TermArguments, request_settings
+from vanilla_transformer.cli.serve import ServeArguments
 from vanilla_transformer.cli.train import use_all_cores
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.options import declared_options
+from vanilla_transformer.training.parser import Parser
 
 
 def test_request_settings_leave_the_checkpoint_to_decide():
@@ -68,6 +70,21 @@ def test_translate_has_the_flag_of_every_option_and_evaluate_of_searches_and_ter
 def test_values_of_another_type_get_the_message_of_the_declaration(flag, value, message, capsys):
     assert main(["translate", "folder", "A man.", f"{flag}={value}"]) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("group", "flag", "values"),
+    [
+        (ServeArguments, "cors", ["https://a.example", "https://b.example"]),
+        (ServeArguments, "model", ["en-de=a", "de-en=b"]),
+        (FurtherModelArguments, "ensemble_weights", [0.5, 0.25]),
+    ],
+)
+def test_flags_with_several_values_take_them_together_and_one_by_one(group, flag, values):
+    first, second = map(str, values)
+    for words in ([f"--{flag}", first, second], [f"--{flag}", first, f"--{flag}={second}"]):
+        _, (options,) = Parser([group], "usage").parse(words)
+        assert getattr(options, flag) == values, words
 
 
 @pytest.mark.parametrize("words", [["A man."], ["--input", "a"], ["--input", "a", "--output", "b", "--do_sample"]])

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fake_translation import shout
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.documents import parse_document, translate_document
 
@@ -115,6 +116,10 @@ def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
         ("{: .lead}\nText", "{: .lead}\nTEXT"),
         ("Term\n: Text", "TERM\n: TEXT"),
         ("See [a b][c] and [c].\n\n[c]: /x 'T'", "SEE [A B][c] AND [C].\n\n[c]: /x 'T'"),
+        ('[a b]({{< ref "c d" >}} "T") e', '[A B]({{< ref "c d" >}} "T") E'),
+        ("[a]({% link b_c.md %}) [d](x/{{ e f }}/g#h)", "[A]({% link b_c.md %}) [D](x/{{ e f }}/g#h)"),
+        ("![a]({{ b c }}/d.png) e", "![a]({{ b c }}/d.png) E"),
+        ("[a b][c]\n\n[c]: {{ d e }}/f", "[A B][c]\n\n[c]: {{ d e }}/f"),
         ("a  \nb\\\nc", "A  \nB\\\nC"),
         ("2 * 3 \\* snake_case [x] C#", "2 * 3 \\* SNAKE_CASE [X] C#"),
         ("&lt;a&gt; & b", "&lt;A&gt; & B"),
@@ -147,6 +152,11 @@ def test_markdown_translates_text_only(text, expected):
 )
 def test_markdown_escapes_what_would_be_markup(text, translation, expected):
     assert translate(text, lambda texts: [(translation, None)]) == expected
+
+
+@pytest.mark.parametrize("rest", ["B_C (E) & #1, $5; 2 < 3.", "\\*B\\* &amp; C", "`b` C."])
+def test_markdown_escapes_no_more_where_it_writes_tags_of_html(rest):
+    assert translate(f"**A**bcde {rest}", shout) == f"<strong></strong>ABCDE {rest}"
 
 
 def test_markdown_render_returns_the_text_for_its_own_blocks():

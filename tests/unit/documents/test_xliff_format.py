@@ -278,6 +278,12 @@ def test_xliff_follows_the_states_of_version_1_2(target, is_open):
         (' approved="no"', "<target>Ein Haus</target>", False),
         (' translate="no"', "", False),
         (' xmlns:i="http://www.w3.org/2005/11/its" i:translate="no"', "", False),
+        *(
+            (f' xmlns:mq="MQXliff" mq:status="{name}"', "<target>A house</target>", True)
+            for name in ("NotStarted", "")
+        ),
+        (' xmlns:mq="MQXliff" mq:status="ManuallyConfirmed"', "<target>A house</target>", False),
+        (' xmlns:mq="MQXliff" mq:status="Proofread"', "<target>A house</target>", False),
         (' xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="true"', "", False),
         (' xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="false"', "", True),
     ],
@@ -345,6 +351,12 @@ def test_xliff_keeps_the_tags_of_codes_as_they_are(tag):
         ('<bx id="1"/>', '<ex id="1"/>'),
         ('<sc id="1"/>', '<ec startRef="1"/>'),
         ('<sm id="1" type="comment"/>', '<em startRef="1"/>'),
+        ('<x id="START_LINK_1"/>', '<x id="CLOSE_LINK"/>'),
+        ('<x id="START_BLOCK_IF" equiv-text="@if (a) {"/>', '<x id="CLOSE_BLOCK_IF" equiv-text="}"/>'),
+        ('<x id="1" equiv-text="&lt;a href=&quot;b&quot;&gt;"/>', '<x id="2" equiv-text="&lt;/a&gt;"/>'),
+        ('<ph id="1">&lt;B></ph>', '<ph id="2">&lt;/b></ph>'),
+        ('<ph id="1" disp="&lt;b&gt;"/>', '<ph id="2" disp="&lt;/b&gt;"/>'),
+        ('<it id="1" pos="open">&lt;b></it>', '<it id="2" pos="close">&lt;/b></it>'),
     ],
 )
 def test_xliff_places_two_codes_of_a_pair_as_it_places_one_element(first, last):
@@ -355,6 +367,13 @@ def test_xliff_places_two_codes_of_a_pair_as_it_places_one_element(first, last):
     )
     assert paired == single.replace("<pc>", first).replace("</pc>", last)
     assert single.index("<target") < single.rindex("<pc><x id='9'/> BIG THE</pc>")
+
+
+def test_xliff_parts_words_at_tags_of_the_original():
+    tags = [f"<x id='{number}' equiv-text='&lt;{name}&gt;'/>" for number, name in enumerate(("li", "/li"))]
+    source = "a {}b{}c".format(*tags)
+    (block,) = parse_document(UNIT.format("", "").replace("A house", source), "xliff").blocks
+    assert block.text == "a b c"
 
 
 @pytest.mark.parametrize("source", ['A<ept id="1"/> b<bpt id="1"/>', 'A <bx id="1"/>b<ex id="2"/>', "A <bx/>b<ex/>"])

@@ -117,7 +117,7 @@ def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
         ("See [a b][c] and [c].\n\n[c]: /x 'T'", "SEE [A B][c] AND [C].\n\n[c]: /x 'T'"),
         ("a  \nb\\\nc", "A  \nB\\\nC"),
         ("2 * 3 \\* snake_case [x] C#", "2 * 3 \\* SNAKE_CASE [X] C#"),
-        ("&lt;a&gt; & b", "&lt;A&gt; & B"),
+        ("&lt;a&gt; & b", "&lt;a&gt; & B"),
         ("---\ntitle: My page\ndate: x\n---\n", "---\ntitle: MY PAGE\ndate: x\n---\n"),
         ("---\ntitle: 'My page' # old\n---", "---\ntitle: 'MY PAGE' # old\n---"),
         ("---\ntitle: >-\n  My page\n---", "---\ntitle: >-\n  My page\n---"),

@@ -4,7 +4,7 @@ import pytest
 
 from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.decoding.answers import Translation
-from vanilla_transformer.decoding.protected_search import ProtectedSearch
+from vanilla_transformer.decoding.protected_search import Part, ProtectedSearch
 from vanilla_transformer.decoding.segments import Sentence, join_cut
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 from vanilla_transformer.text.icu_messages import parse_message
@@ -185,3 +185,45 @@ def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
     )
     ((found,),) = search([sentence("{a} men")], lambda done: None)
     assert found.text == "{a} MEN" and Link(4, 7, 4, 7, 0.5) in found.alignment
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "translation", "is_right"),
+    [
+        ("use v1.2 now", [(4, 8)], "nimm v1.2 jetzt", True),
+        ("use v1.2 now", [(4, 8)], "nimm x.v1.2 jetzt", False),  # no version any more
+        ("see https://a.b/x now", [(4, 17)], "siehe https://a.b/x", True),
+        ("see https://a.b/x now", [(4, 17)], "siehe https://a.b/x(y)", False),
+        ("see {a} now", [(4, 7)], "siehe {a} %s", False),
+        ("see {a} now", [(4, 7)], "siehe {a} <ph3>", False),
+        ("see {a} now", [(4, 7)], "siehe {a} 100", True),
+        ("ab{c} now", [(0, 2), (2, 5)], "jetzt ab{c}", True),
+        ("ab{c} now", [(0, 2), (2, 5)], "ab jetzt {c}", False),
+        ("ab{c} now", [(0, 2), (2, 5)], "{c}ab jetzt", False),
+    ],
+)
+def test_part_takes_only_translations_with_its_fields_and_no_others(text, kept, translation, is_right):
+    assert Part(0, text, kept).restore(text, kept, translation, []) == is_right
+
+
+@pytest.mark.parametrize(
+    ("protect", "is_whole", "expected"),
+    [
+        ("default,printf", True, "%2$s HAS %1$d"),
+        ("default,printf", False, "%d of %s"),
+        (True, True, "%d of %s"),
+        ("printf,python", True, "%d of %s"),
+    ],
+)
+def test_protected_search_numbers_fields_of_whole_texts_in_formats_with_numbers(protect, is_whole, expected):
+    answers = {"%d of %s": "%s HAS %d"}
+    search = ProtectedSearch(
+        lambda some, report: [[Translation(answers.get(each.text, each.text))] for each in some],
+        lambda some: [None] * len(some),
+        lambda texts: [[1]] * len(texts),
+        Tokenizer(),
+        1,
+        protect=protect,
+    )
+    ((found,),) = search([sentence("%d of %s", is_whole=is_whole)], lambda done: None)
+    assert found.text == expected

@@ -61,6 +61,7 @@ def test_chosen_patterns_are_the_default_ones_none_or_named():
         ("run `a + b` and `foo' and `bar'", ["`a + b`"]),
         ("$nameさん v1.2.3です /usr/binに #タグ", ["$name", "v1.2.3", "/usr/bin", "#タグ"]),
         ("https://a.b/xを開く me@a.bまで 日本me@a.b", ["https://a.b/x", "me@a.b", "me@a.b"]),
+        ("日本@name 日本v1.2 日本%1", ["@name", "v1.2", "%1"]),
         ("2024年 第123号 123원 3000万", ["2024", "123", "123"]),
         ("x{a}%s{b}y 100{unit}", ["{a}%s{b}", "100{unit}"]),
         ("{n, plural, one {# {a}} other {'{'#}} {n, number, integer} {$x}", None),

@@ -187,12 +187,12 @@ def _names_patterns(value: str) -> bool:
 
 def _is_protection(word: str) -> bool:
     """Return whether a word after the flag is its value, and no text to translate."""
-    return word.lower() in ("true", "false") or _names_patterns(word) or ("," in word and not re.search(r"\s", word))
+    return word.lower() in ("true", "false") or _names_patterns(word) or bool(re.fullmatch("[a-z0-9_,]+", word))
 
 
 BOOLEAN = Rule("True or False", lambda value: type(value) is bool, {"type": "boolean"}, bool)
 _PROTECTION = Rule(
-    f"True, False or names that the help lists, such as '{DEFAULT},html'",
+    "True, False or names that the help lists, such as 'printf,url'",
     lambda value: type(value) is bool or (isinstance(value, str) and _names_patterns(value)),
     {"anyOf": [{"type": "boolean"}, {"type": "string"}]},
     bool,
@@ -370,7 +370,7 @@ class TranslationOptions:
     tgt_lang: str | None = option("Code of the language of the translations, if the model has several.", _CODE, JSON)
     protect: bool | str = option(
         "Keep URLs, e-mail addresses, placeholders such as {name} or %s, emoji, long numbers and so on as they are; "
-        f"or kinds by their names, with commas between: {DEFAULT} (all but html), {', '.join(PATTERNS)}.",
+        f"or kinds by their names, with commas between: {', '.join(PATTERNS)}; {DEFAULT} is all of them.",
         _PROTECTION,
         FLAG,
         JSON,

@@ -1,8 +1,8 @@
 """Text that must survive a translation: URLs, placeholders, emoji, long numbers and so on, each kind with a name."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -20,12 +20,12 @@ class Pattern(NamedTuple):
     Attributes:
         example: Of such text.
         expression: Which finds it.
-        by_default: Whether it is kept unless a user chooses kinds.
+        beginnings: The kinds of characters with which it can begin, see `_BEGINNINGS`.
     """
 
     example: str
     expression: str
-    by_default: bool = True
+    beginnings: str = "."
 
 
 # A character that continues a word, in scripts that separate words.
@@ -36,11 +36,11 @@ _BEFORE_WORD = regex.compile(rf"(?:{WORD_CHARACTER}|[.,:;!?…\p{{Pe}}\p{{Pf}}])
 _LETTER = rf"[{WORD_CHARACTER}--\p{{Hangul}}]"
 _NAME = r"[A-Za-z_][A-Za-z_0-9]*+"
 _BRACES = r"\{[^{}\s]*\}"
-_DOUBLE_BRACES = r"\{\{[^{}\n]*+\}\}"
+_DOUBLE_BRACES = r"\{{2,3}[^{}\n]*+\}{2,3}"
 _WIDTH = r"(?:\d+|\*)?(?:\.(?:\d+|\*)?)?(?:hh?|ll?|[jztLq])?"
-# A conversion may touch a unit, as in %dMB. A percentage such as 50 %ige is none.
+# A conversion may touch a unit, as in %dMB, and one of a date is a letter. A percentage such as 50 %ige is none.
 _CONVERSION = (
-    rf"(?<!\d\s?)%(?:\d+\$)?[0#]*+{_WIDTH}[diouxXeEfgGcs@]"
+    rf"(?<!\d\s?)%(?:(?:\d+\$)?[0#]*+{_WIDTH}[diouxXeEfgGcs@]|-?[A-Za-z](?!{_LETTER}))"
     rf"|%(?:\d+\$)?[-+0#]*+{_WIDTH}[diouxXeEfFgGcCaAps@](?!{_LETTER})"
 )
 _PERCENT = rf"{_CONVERSION}|%%"
@@ -48,11 +48,11 @@ _PERCENT = rf"{_CONVERSION}|%%"
 _TEXT_IN_BRACES = r"(?:[^{}']++|'[{}][^']*+'?|')*+"
 for _ in range(12):
     _TEXT_IN_BRACES = rf"(?:[^{{}}']++|'[{{}}][^']*+'?|'|\{{{_TEXT_IN_BRACES}\}})*+"
-_TAG = r"</?[A-Za-z][\w:.-]*+(?:\s+[\w:.-]++=(?:\"[^\"]*+\"|'[^']*+'))*+\s*/?>"
 _PATH = rf"[{_LETTER}.@+%\-]"
 _PATH_END = rf"[{_LETTER}@+%\-]"
 _NO_SPACES = rf"{UNSPACED_SCRIPTS}\p{{Hangul}}"
-_URL = rf"[^\s<>\"、。「」{_NO_SPACES}]*[^\s<>\".,;:!?'”’»)\]}}…、。「」{_NO_SPACES}]"
+_END_MARKS = r".,;:!?'”’»)\]…"
+_URL = rf"(?:[{_END_MARKS}]*+(?:\{{++[^{{}}\s]*+\}}++|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
 # Words beside which there is a space. In other scripts, and as short ones, they may be parts of the next word.
 _APART = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Armenian}\p{Georgian}\d_]|[\p{Arabic}\p{Hebrew}]{4}"
 
@@ -60,21 +60,25 @@ _APART = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Armenian}\p{Georgian}\d_]|[\p{Arabi
 PATTERNS = {
     "url": Pattern(
         "https://a.example/x?y=1",
-        rf"(?:https?|ftp)://{_URL}|(?<!{_LETTER})www\.{_URL}",
+        rf"(?:https?|ftp|(?<![{_LETTER}.+\-])[A-Za-z][A-Za-z0-9+.\-]*+)://{_URL}|(?<!{_LETTER})www\.{_URL}",
+        "a",
     ),
-    "email": Pattern("me@mail.example", rf"(?<![{_LETTER}.+\-])[{_LETTER}.+\-]++@[{_LETTER}\-]+(?:\.[{_LETTER}\-]+)+"),
+    "email": Pattern(
+        "me@mail.example", rf"(?<![{_LETTER}.+\-])[{_LETTER}.+\-]++@[{_LETTER}\-]+(?:\.[{_LETTER}\-]+)+", "a0."
+    ),
     "code": Pattern("`a + b`", rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++"),
     "windows_path": Pattern(
         r"C:\Users\me",
-        rf"(?<!{_LETTER})(?:[A-Za-z]:|\\\\[\w.-]++|%[A-Z_]++%)\\"
-        rf"(?:{_PATH}++(?: {_PATH}++)*+\\)*+(?:{_PATH}*{_PATH_END})?",
+        rf"(?<!{_LETTER})(?:[A-Za-z]:/(?:{_PATH}++/)*+|(?:[A-Za-z]:|\\\\[\w.-]++|%[A-Z_]++%)\\"
+        rf"(?:{_PATH}++(?: {_PATH}++)*+\\)*+)(?:{_PATH}*{_PATH_END})?",
+        "a.",
     ),
     "icu": Pattern(
         "{count, plural, one {# file} other {# files}}",
         rf"\{{\s*[\w.-]+\s*,\s*[A-Za-z]+\s*(?:,{_TEXT_IN_BRACES})?\}}|\{{[\w.-]+\}}",
     ),
     "i18next": Pattern("$t(key)", rf"{_DOUBLE_BRACES}|\$t\([^()\n]*+\)"),
-    "jinja": Pattern("{{ name|upper }}", rf"{_DOUBLE_BRACES}|\{{%[^{{}}\n]*+%\}}"),
+    "jinja": Pattern("{{ name|upper }}", rf"{_DOUBLE_BRACES}|\{{%[^{{}}\n]*\}}"),
     "fluent": Pattern("{ $name }", r"\{\s*+[$-]\w[^{}\n]*+\}"),
     "ruby": Pattern("%{count}", rf"[%#]{_BRACES}|%[-+0#]*+\d*+<\w++>[-+0#]*+{_WIDTH}[A-Za-z]"),
     "percent": Pattern("%name%", rf"(?<![{_LETTER}%])%[A-Za-z_][A-Za-z_0-9]++%(?![{_LETTER}%])"),
@@ -83,61 +87,71 @@ PATTERNS = {
         rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{_WIDTH}[A-Za-z]|{_PERCENT}",
     ),
     "printf": Pattern("%1$s", _PERCENT),
-    "qt": Pattern("%1", rf"(?<!\d\s?|%)%L?[1-9]\d?(?![{_LETTER}$%]|[.,]\d)"),
+    "qt": Pattern("%1", rf"(?<!\d\s?|%)%L?(?:[1-9]\d?|n)(?![{_LETTER}$%]|[.,]\d)"),
     "shell": Pattern("${name}", rf"[$@]{_BRACES}|\$\d++(?![\d.,]*\d)|\${_NAME}"),
     "underscores": Pattern("__COUNT__", rf"(?<!{_LETTER})__[A-Za-z0-9]++(?:_[A-Za-z0-9]++)*+__(?!{_LETTER})"),
-    "colon": Pattern(":name", rf"(?<![{_LETTER}:.)\]}}]):[A-Za-z_][A-Za-z_0-9]++:?"),
-    "tag": Pattern("<name>", _TAG),
-    "html": Pattern("&nbsp;", rf"{_TAG}|&#?\w++;", by_default=False),
+    "colon": Pattern(":name", r"(?<![\w:.)\]}])@?:[A-Za-z_](?:[A-Za-z_0-9-]++:(?!//)|[A-Za-z_0-9]++(?!://))"),
+    "tag": Pattern("<name>", r"</?[A-Za-z][\w:.-]*+(?:\s+[\w:.-]++=(?:\"[^\"]*+\"|'[^']*+'))*+\s*/?>"),
+    "entity": Pattern("&nbsp;", r"&(?:[A-Za-z]{2,}\d*|#\d+|#x[0-9A-Fa-f]+);"),
     "hashtag": Pattern("#tag", rf"(?<![{_LETTER}&#/])#[\p{{L}}_]\w*+"),
     "mention": Pattern("@name", rf"(?<![{_LETTER}@])@{_NAME}(?:[.\-/][A-Za-z_0-9]++)*+"),
     "unix_path": Pattern(
         "/usr/bin/env",
-        rf"(?<![{_LETTER}/.~:<*\-])(?:(?:~|\.\.?)/|/{_PATH}++/)(?:{_PATH}++/)*+(?:{_PATH}*{_PATH_END}|\.\.)?",
+        rf"(?<![{_LETTER}\p{{Hangul}}/.~:<*\-])(?:(?:~|\.\.?)/|/{_PATH}++/)"
+        rf"(?:{_PATH}++/)*+(?:{_PATH}*{_PATH_END}|\.\.)?",
     ),
     "version": Pattern(
-        "v1.2.3", rf"(?<![{_LETTER}.])v\d++(?:\.\d++)*+(?:[-+][A-Za-z0-9]++(?:\.[A-Za-z0-9]++)*+)?(?!{_LETTER})"
+        "v1.2.3",
+        rf"(?<![{_LETTER}.,])(?:(?:v\d++(?:\.\d++)*+|\d++(?:\.\d++){{2,}}+)(?:[-+][A-Za-z0-9]++(?:\.[A-Za-z0-9]++)*+)*+"
+        rf"|v?\d++(?:\.\d++)++\.?(?:a|b|rc|dev|post)\d++)(?!{_LETTER}|[.,:/]\d)",
+        "a0",
     ),
     "isbn": Pattern(
         "ISBN 978-3-16-148410-0",
         rf"(?<!{_LETTER})ISBN(?:-1[03])?:?\s?(?:\d[ -]?){{9}}(?:(?:\d[ -]?){{3}})?[\dX](?!{_LETTER})",
+        "a",
     ),
     "iban": Pattern(
         "DE89 3704 0044 0532 0130 00",
         rf"(?<!{_LETTER})[A-Z]{{2}}\d{{2}}(?: ?[A-Z0-9]{{4}}){{2,7}}(?: ?[A-Z0-9]{{1,3}})?(?!{_LETTER})",
+        "a",
     ),
     "phone": Pattern(
         "+49 30 901820",
         rf"(?<![{_LETTER}+])(?=(?:[^\w\n]{{0,3}}+\d){{7}})"
         r"(?:\+\d{1,3}[ ./-]?(?:\(\d++\)[ ./-]?)?|\(0?\d{2,5}\)[ ./-]?|0\d{2,4}[ /-](?=\d{3}))"
         rf"\d++(?:[ ./-]\d++)*+(?!{_LETTER})",
+        "0.",
     ),
     "emoji": Pattern(
         "🙂",
         r"\p{Regional_Indicator}{2}|[0-9#*]\uFE0F?\u20E3"
         r"|(?:\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*(?:\u200D\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*)*)",
+        "a0.",  # ℹ is a letter, too
     ),
     # Models copy short numbers or write them as words, as they should. They break long
-    # ones, dates, times and versions.
+    # ones, dates and times.
     "number": Pattern(
         "12,345.60",
-        rf"(?<![{_LETTER}.,])[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+(?![{_LETTER}十百千万萬億亿兆만억조천])"
+        rf"(?<![{_LETTER}.,])(?:\d{{4}}-\d\d-\d\dT\d\d[\d:.]*+(?:Z|[+-]\d\d:?\d\d)?|[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+)"
+        rf"(?![{_LETTER}十百千万萬億亿兆만억조천])"
         rf"|(?<!{_LETTER})[+-]?\d{{3,}}(?![{_LETTER}十百千万萬億亿兆만억조천])",
+        "0.",
     ),
 }
-DEFAULT = "default"  # stands for the names of all that is kept by default
+_BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
+# What all text to keep has, whatever its kind. Most sentences have none of it.
+_NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
+DEFAULT = "default"  # stands for all names
 _MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
 # Fields without names or numbers, which are filled in the order in which they come; and codes that open and close.
-_ORDERED = {
-    # Neither %%, %name% nor an escape of a URL, such as %20.
-    "printf": regex.compile(
-        rf"(?<!%)(?:%%)*+\K(?!(?<=(?:://|www\.)\S*)%[0-9A-Fa-f]{{2}})(?!{PATTERNS['percent'].expression})"
-        rf"%[-+0# ]*+{_WIDTH}[A-Za-z@]"
-    ),
-    "braces": regex.compile(r"\{(?:[:!][^{}]*)?\}"),
-    "codes": regex.compile(r"<[^<>]+>|\{%.*%\}"),
-}
+# Neither %%, %name% nor an escape of a URL, such as %20, is one.
+_CONVERSIONS = regex.compile(
+    rf"(?<!%)(?:%%)*+\K(?!(?<=(?:://|www\.)\S*)%[0-9A-Fa-f]{{2}})(?!{PATTERNS['percent'].expression})"
+    rf"%[-+0# ]*+{_WIDTH}[A-Za-z@]"
+)
+_ORDERED = [_CONVERSIONS, regex.compile(r"\{(?:[:!][^{}]*)?\}"), regex.compile(r"<[^<>]+>|\{%.*?%\}")]
 _ENDS_IN_CONVERSION = regex.compile(r"%[^%\s]*[A-Za-z]$")
 
 
@@ -145,13 +159,10 @@ def chosen_patterns(protect: bool | str) -> list[str]:
     """Return the names of the patterns of text to keep.
 
     Args:
-        protect: True for the patterns by default, False for none, or names with commas between.
+        protect: True for all patterns, False for none, or names with commas between.
     """
-    default = [name for name, pattern in PATTERNS.items() if pattern.by_default]
-    if isinstance(protect, bool):
-        return default if protect else []
-    given = [name.strip() for name in protect.split(",")]
-    return [name for name in PATTERNS if name in given or (DEFAULT in given and name in default)]
+    given = [DEFAULT] if protect is True else [name.strip() for name in str(protect).split(",")]
+    return [name for name in PATTERNS if name in given or DEFAULT in given]
 
 
 def can_number(protect: bool | str) -> bool:
@@ -169,18 +180,20 @@ def find_protected(text: str, protect: bool | str = True) -> list[Range]:
     Args:
         protect: See [`chosen_patterns`].
     """
-    expression = _compile(protect)
-    return [] if expression is None else [match.span() for match in expression[0].finditer(text)]
+    expression = _compile(protect) if _NEEDED.search(text) else None
+    return [match.span() for match in expression.finditer(text)] if expression else []
 
 
 @cache
-def _compile(protect: bool | str) -> tuple[Any, Any] | None:
-    """Return the expressions of runs of text to keep, and of each text in it."""
+def _compile(protect: bool | str) -> regex.Pattern[str] | None:
+    """Return the expression of runs of text to keep. The first character tells which patterns it tries."""
     names = chosen_patterns(protect)
-    if not names:
-        return None
-    one = "|".join(f"(?:{PATTERNS[name].expression})" for name in names)
-    return regex.compile(f"(?:{one})++", regex.V1), regex.compile(one, regex.V1)
+    groups = [
+        f"(?={characters})(?:{'|'.join(f'(?:{PATTERNS[name].expression})' for name in found)})"
+        for kind, characters in _BEGINNINGS.items()
+        if (found := [name for name in names if kind in PATTERNS[name].beginnings])
+    ]
+    return regex.compile(f"(?:{'|'.join(groups)})++", regex.V1) if groups else None
 
 
 def are_two_words(before: str, after: str) -> bool:
@@ -263,31 +276,37 @@ def arrange(texts: Sequence[str], order: Sequence[int], may_number: bool) -> lis
     """
     Return the texts to keep as they are to be in a translation that has them in another order.
 
-    Fields such as `%d` and `{}` stand for values in a fixed order, and tags open before they close. Where their order
-    would change, `%d` becomes `%1$d` and `{}` becomes `{0}`.
+    Fields such as `%d` and `{}` stand for values in a fixed order, and tags open before they close.
 
     Args:
         order: The indices of the texts, as the translation has them.
-        may_number: See [`can_number`].
+        may_number: Whether `%d` becomes `%1$d` where the order would change, see [`can_number`].
 
     Returns: the texts in the order of the source, or None if the order is not allowed.
     """
-    arranged = list(texts)
-    for kind, expression in _ORDERED.items():
-        fields = [expression.findall(text) for text in texts]
-        before, after = [each for some in fields for each in some], [each for index in order for each in fields[index]]
-        if before == after:
-            continue
-        if not may_number or kind == "codes" or any("*" in field for field in before):
-            return None
-        numbers, mark = (count(1), "$") if kind == "printf" else (count(0), "")
-        forms = iter([f"{field[0]}{next(numbers)}{mark}{field[1:]}" for field in before])
-        arranged = [regex.sub(expression, partial(_take, forms), text) for text in arranged]
-    return arranged
+    moved = [
+        expression
+        for expression in _ORDERED
+        if _find_each(expression, texts) != _find_each(expression, [texts[index] for index in order])
+    ]
+    if not moved:
+        return list(texts)
+    if (
+        not may_number
+        or moved != [_CONVERSIONS]
+        or not all(_can_have_number(field) for field in _find_each(_CONVERSIONS, texts))
+    ):
+        return None
+    numbers = count(1)
+    return [_CONVERSIONS.sub(lambda match: f"%{next(numbers)}${match[0][1:]}", text) for text in texts]
 
 
-def _take(forms: Iterator[str], match: regex.Match[str]) -> str:
-    return next(forms)
+def _can_have_number(conversion: str) -> bool:
+    return "*" not in conversion and conversion[-1] in "diouxXeEfFgGcCaAps@"
+
+
+def _find_each(expression: regex.Pattern[str], texts: Iterable[str]) -> list[str]:
+    return [found for text in texts for found in expression.findall(text)]
 
 
 def space_gap(gap: str, after: str | None, before: str | None) -> tuple[int, str]:

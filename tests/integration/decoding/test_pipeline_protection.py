@@ -91,7 +91,7 @@ def test_service_protects_unless_a_request_turns_it_off(translate):
         answer = post(translate, known, text=[TEXT], **given)
         assert has_all(answer.json()["translations"][0][0]) == survives, given
     assert post(translate, known, protect=1).status_code == 422
-    assert post(translate, known, text=[TEXT], protect="default,html").status_code == 200
+    assert post(translate, known, text=[TEXT], protect="printf,url").status_code == 200
     refused = post(translate, known, text=[TEXT], protect="url,printff")
     assert refused.status_code == 422 and "printff" in refused.text
 
@@ -103,8 +103,9 @@ def test_translate_keeps_the_kinds_that_a_flag_names(folder, capsys):
         assert all(each in found for each in ("https://a.example/x?y=1", "%s")) and "{name}" not in found
     assert main(["translate", folder, "--protect", TEXT, "--quiet"]) == 0
     assert has_all(capsys.readouterr().out)
-    assert main(["translate", folder, "--protect", "url,printff", TEXT, "--quiet"]) != 0
-    assert "`protect` must be True, False or names" in capsys.readouterr().err
+    for wrong in ("url,printff", "printff"):
+        assert main(["translate", folder, "--protect", wrong, TEXT, "--quiet"]) != 0
+        assert "`protect` must be True, False or names" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("options", [{}, {"split_sentences": True}])

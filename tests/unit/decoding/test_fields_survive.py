@@ -14,7 +14,7 @@ from vanilla_transformer.documents.block_translator import BlockTranslator
 from vanilla_transformer.documents.blocks import Block
 from vanilla_transformer.text.protection import PATTERNS, find_protected
 
-FIELDS = [pattern.example for name, pattern in PATTERNS.items() if pattern.by_default]
+FIELDS = [pattern.example for pattern in PATTERNS.values()]
 FIELDS += [
     "%d",
     "%s",

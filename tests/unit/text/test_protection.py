@@ -4,6 +4,9 @@ import time
 from pathlib import Path
 
 import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from vanilla_transformer.text.protection import (
     DEFAULT,
@@ -27,19 +30,18 @@ def test_docs_have_each_pattern_with_its_example(name):
     pattern = PATTERNS[name]
     code = "`` {} ``" if "`" in pattern.example else "`{}`"
     example = code.format(pattern.example.replace("|", "\\|"))
-    assert f"| `{name}` | {example} | {'yes' if pattern.by_default else 'no'} |\n" in DOCS.read_text()
+    assert f"| `{name}` | {example} |\n" in DOCS.read_text()
     assert kept(pattern.example, name) == [pattern.example]
 
 
 def test_docs_have_no_other_patterns():
-    rows = DOCS.read_text().partition("| name | example | by default |")[2].partition("\n\n")[0].split("\n| `")[1:]
+    rows = DOCS.read_text().partition("| name | example |")[2].partition("\n\n")[0].split("\n| `")[1:]
     assert [row.partition("`")[0] for row in rows] == list(PATTERNS)
 
 
-def test_chosen_patterns_are_the_default_ones_none_or_named():
-    default = [name for name in PATTERNS if name != "html"]
-    assert chosen_patterns(True) == chosen_patterns(DEFAULT) == default and chosen_patterns(False) == []
-    assert set(chosen_patterns("default, html")) == set(PATTERNS)
+def test_chosen_patterns_are_all_none_or_named():
+    assert chosen_patterns(True) == chosen_patterns(DEFAULT) == chosen_patterns("default, url") == list(PATTERNS)
+    assert chosen_patterns(False) == [] and chosen_patterns("url, ruby") == ["url", "ruby"]
     assert kept("{a} https://a.b %d #{b}", "ruby,url") == ["https://a.b", "#{b}"]
 
 
@@ -52,7 +54,7 @@ def test_chosen_patterns_are_the_default_ones_none_or_named():
         ("%d%% %ld %zu %-5.2f %name% %(a)s%%", ["%d%%", "%ld", "%zu", "%-5.2f", "%name%", "%(a)s%%"]),
         ("__COUNT__ :name <name> </b> $t(key) #tag @name", None),
         (r"C:\Users\me ~/x /usr/bin/env ../.. v1.2.3 v2 %APPDATA%\x \\a\b", None),
-        ("C:\\Program Files\\x y", ["C:\\Program Files\\x"]),
+        ("C:\\Program Files\\x y C:/a/b and/or", ["C:\\Program Files\\x", "C:/a/b"]),
         (
             "ISBN 978-3-16-148410-0, DE89 3704 0044 0532 0130 00.",
             ["ISBN 978-3-16-148410-0", "DE89 3704 0044 0532 0130 00"],
@@ -66,6 +68,14 @@ def test_chosen_patterns_are_the_default_ones_none_or_named():
         ("x{a}%s{b}y 100{unit}", ["{a}%s{b}", "100{unit}"]),
         ("{n, plural, one {# {a}} other {'{'#}} {n, number, integer} {$x}", None),
         ("{n, plural, one {", []),
+        ("see www.a.de", ["www.a.de"]),
+        ("{% if x %} {{{x}}} %r %n &nbsp;&#39;&#x2013; @:key :no-index: C:/Users/me file:///a ssh://u@h:1/a", None),
+        ("1.2.3-beta.1+b5 1.2.3rc1 2.0b1 2024-01-02T03:04:05Z 192.168.0.0/24 1.000.000,50", None),
+        (
+            "%Y-%m-%d https://a.b/{id}. (https://a.b/{{x}}/?y={y}), Https://a.b/%(v)s",
+            ["%Y", "%m", "%d", "https://a.b/{id}", "https://a.b/{{x}}/?y={y}", "Https://a.b/%(v)s"],
+        ),
+        ("예:https://a.b 注意:URL 기타/a/b 3.5-inch R&D; Q&A;", ["https://a.b", "3.5"]),
     ],
 )
 def test_find_protected_finds_fields_whole(text, expected):
@@ -99,6 +109,18 @@ def test_find_protected_leaves_ordinary_text_alone(text):
     assert [each for each in kept(text) if not each.isdecimal()] == []
 
 
+characters = st.sampled_from(["".join(pattern.example for pattern in PATTERNS.values()), "aéé日가ℹ™٣Ⅷ \n.,'\"()-"])
+pieces = st.sampled_from([pattern.example for pattern in PATTERNS.values()]) | characters.flatmap(st.sampled_from)
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.lists(pieces).map("".join), st.sampled_from([True, "number,version,email", "printf,url,code"]))
+def test_find_protected_takes_the_first_pattern_of_the_table_that_fits(text, protect):
+    patterns = [PATTERNS[name].expression for name in chosen_patterns(protect)]
+    plain = regex.compile(f"(?:{'|'.join(f'(?:{one})' for one in patterns)})++", regex.V1)
+    assert find_protected(text, protect) == [match.span() for match in plain.finditer(text)]
+
+
 @pytest.mark.parametrize(
     ("texts", "order", "may_number", "expected"),
     [
@@ -106,8 +128,10 @@ def test_find_protected_leaves_ordinary_text_alone(text):
         (["%d", "%s"], [1, 0], False, None),
         (["%d", "%s", "%d"], [1, 0, 2], True, ["%1$d", "%2$s", "%3$d"]),
         (["{}", "{:>5}"], [1, 0], False, None),
-        (["{}", "{:>5}"], [1, 0], True, ["{0}", "{1:>5}"]),
+        (["{}", "{:>5}"], [1, 0], True, None),
         (["%*d", "%s"], [1, 0], True, None),
+        (["%n", "%s"], [1, 0], True, None),
+        (["%H:%M", "%d"], [1, 0], True, None),
         (["<b>", "</b>"], [1, 0], True, None),
         (["%2$s", "%1$s"], [1, 0], False, ["%2$s", "%1$s"]),
         (
@@ -185,11 +209,30 @@ def test_locate_finds_texts_side_by_side():
 
 HARD = [
     part * 10_000
-    for part in ("{a,b,", "{a,b,{}", "'{", "{", "%(", "`", "/a", "<a ", "1 ", "+1 ", "C:\\a ", "v1.", "%a%")
+    for part in (
+        "{a,b,",
+        "{a,b,{}",
+        "'{",
+        "{",
+        "%(",
+        "`",
+        "/a",
+        "<a ",
+        "1 ",
+        "+1 ",
+        "C:\\a ",
+        "v1.",
+        "%a%",
+        "a.",
+        "1.1.1-",
+        "https://a{",
+    )
 ]
 
 
-@pytest.mark.parametrize("text", ["a" * 50_000, "%" + "0" * 50_000, "$" + "1" * 50_000 + ".1", *HARD])
+@pytest.mark.parametrize(
+    "text", ["a" * 50_000, "%" + "0" * 50_000, "$" + "1" * 50_000 + ".1", "a." * 60_000 + ":", *HARD]
+)
 def test_find_protected_takes_linear_time(text):
     started = time.process_time()
     find_protected(text)

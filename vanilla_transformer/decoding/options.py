@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
+from vanilla_transformer.text.protection import DEFAULT, PATTERNS
 from vanilla_transformer.user_input import check_number
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
@@ -180,7 +181,22 @@ def _is_splitter(value: Any) -> bool:
     return isinstance(value, str) or callable(value)
 
 
+def _names_patterns(value: str) -> bool:
+    return all(name.strip() in (DEFAULT, *PATTERNS) for name in value.split(","))
+
+
+def _is_protection(word: str) -> bool:
+    """Return whether a word after the flag is its value, and no text to translate."""
+    return word.lower() in ("true", "false") or _names_patterns(word) or bool(re.fullmatch("[a-z0-9_,]+", word))
+
+
 BOOLEAN = Rule("True or False", lambda value: type(value) is bool, {"type": "boolean"}, bool)
+_PROTECTION = Rule(
+    "True, False or names that the help lists, such as 'printf,url'",
+    lambda value: type(value) is bool or (isinstance(value, str) and _names_patterns(value)),
+    {"anyOf": [{"type": "boolean"}, {"type": "string"}]},
+    bool,
+)
 _PENALTY = one_of("power", "wu", joined=" or ")
 _SEED = Rule("an integer", _is_seed, {"type": "integer"}, int)
 _FILTER = Rule("a number", _is_number, {"type": "number"}, float)  # the library checks its range, see `check_filters`
@@ -352,13 +368,16 @@ class TranslationOptions:
     # Languages and sentences
     src_lang: str | None = option("Code of the language of the text, if the model has several.", _CODE, JSON)
     tgt_lang: str | None = option("Code of the language of the translations, if the model has several.", _CODE, JSON)
-    protect: bool = option(
-        "Keep URLs, e-mail addresses, placeholders such as {name} or %s, emoji and long numbers as they are.",
-        BOOLEAN,
+    protect: bool | str = option(
+        "Keep URLs, e-mail addresses, placeholders such as {name} or %s, emoji, long numbers and so on as they are; "
+        f"or kinds by their names, with commas between: {', '.join(PATTERNS)}; {DEFAULT} is all of them.",
+        _PROTECTION,
         FLAG,
         JSON,
         default=False,
         door_default=True,
+        is_value=_is_protection,
+        metavar="NAMES",
     )
     split_sentences: bool | None = option(
         "Translate each sentence of a line by itself, and keep the white space between them.", BOOLEAN, FLAG, JSON

@@ -2,8 +2,9 @@
 Keep what must survive a translation: URLs, e-mail addresses, placeholders, emoji and long numbers.
 
 They go through the model as masks that it has learned to copy, or as they are if it knows none. A sentence whose
-translation lacks one is translated again by beam search under the constraint that all appear. Where that fails, too,
-only the text around them is translated. Sentences without such text are translated as always.
+translation lacks one, or has one too often, is translated again by beam search under the constraint that all appear.
+Where that fails, too, only the text around them is translated. Sentences without such text are translated as always.
+The branches of an ICU message are sentences by themselves.
 """
 
 import re
@@ -14,7 +15,18 @@ from typing import Any
 
 import regex
 
-from vanilla_transformer.text.protection import Range, find_masks, find_protected, locate, mask
+from vanilla_transformer.text.icu_messages import Message, parse_message
+from vanilla_transformer.text.protection import (
+    Range,
+    arrange,
+    can_number,
+    find_masks,
+    find_others,
+    find_protected,
+    locate,
+    mask,
+    space_gap,
+)
 
 from .alignments import Link
 from .answers import Translation
@@ -39,12 +51,18 @@ class Part:
     Attributes:
         start: Its position in the text.
         kept: Where in `text` characters begin and end that must survive.
+        protect: The patterns of such text, see [`find_protected`].
+        may_number: Whether `%d` and `%s` may become `%1$d` and `%2$s`, to change places.
+        message: Its branches, if it is an ICU message.
         fixed: `(start, end)` of each of them in `text` and in `translation`.
     """
 
     start: int
     text: str
     kept: list[Range]
+    protect: bool | str = True
+    may_number: bool = False
+    message: Message | None = None
     translation: str = ""
     links: list[Link] = field(default_factory=list)
     fixed: list[tuple[Range, Range]] = field(default_factory=list)
@@ -79,22 +97,71 @@ class Part:
             shown, places: What [`masked`] returned.
             links: Of `shown` and its translation.
         """
+        if not self.kept:
+            self.translation, self.links = translation, list(links)
+            return True
         found = locate(texts_at(shown, places), translation)
         if found is None:
             return False
         order = sorted(range(len(found)), key=found.__getitem__)
-        kept_texts = self.kept_texts
-        self.translation, moved = mask(translation, [found[index] for index in order], [kept_texts[i] for i in order])
+        kept_texts = arrange(self.kept_texts, order, self.may_number)
+        if kept_texts is None:
+            return False
+        edges = [0, *(edge for index in order for edge in found[index]), len(translation)]
+        gaps = [translation[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+        leads, pieces, moved = list[int](), list[str](), list[Range]()
+        for gap, left, right in zip(gaps, [None, *order], [*order, None], strict=True):
+            after = None if left is None else self.text[self.kept[left][1] :]
+            before = None if right is None else self.text[: self.kept[right][0]]
+            lead, gap = space_gap(gap, after, before)
+            leads.append(lead)
+            pieces.append(gap)
+            if right is not None:
+                start = sum(map(len, pieces))
+                pieces.append(kept_texts[right])
+                moved.append((start, start + len(kept_texts[right])))
+        self.translation = "".join(pieces)
         targets = dict(zip(order, moved, strict=True))
+        if any(
+            one[1] == other[0] and targets[at][1] != targets[at + 1][0]
+            for at, (one, other) in enumerate(pairwise(self.kept))
+        ):
+            return False
+        if find_others(self.translation, moved, self.protect) or not self._are_fields(moved):
+            return False
         self.fixed = [(self.kept[index], targets[index]) for index in range(len(order))]
         source = _shifts(places, self.kept)
-        target = _shifts([found[index] for index in order], moved)
+        ends = [found[index] for index in order]
+        target = [(end, new - end + lead) for (_, end), (_, new), lead in zip(ends, moved, leads[1:], strict=True)]
         self.links = [
             Link(_shift(start, source), _shift(end, source), _shift(low, target), _shift(high, target), weight)
             for start, end, low, high, weight in links
             if not overlaps((start, end), places) and not overlaps((low, high), found)
         ]
         return True
+
+    def _are_fields(self, places: Sequence[Range]) -> bool:
+        """Return whether each field of the source is one in the translation, too, beside other letters and signs."""
+        fields = {self.text[start:end] for start, end in find_protected(self.text, self.protect)}
+        found = find_protected(self.translation, self.protect)
+        return all(
+            any(low <= start and end <= high for low, high in found)
+            for start, end in places
+            if self.translation[start:end] in fields
+        )
+
+    def take(self, translation: str, links: Sequence[Link], kept_texts: Sequence[str]) -> None:
+        """
+        Take the translation of a piece between text that is kept, or the piece itself if it has such text, too.
+
+        Args:
+            kept_texts: What must survive in the whole sentence.
+        """
+        others = find_others(translation, [], self.protect)
+        if others or not translation.strip() or any(locate([text], translation) for text in kept_texts):
+            self.keep()
+        else:
+            self.translation, self.links = translation, list(links)
 
     def pieces(self) -> Iterator["Part"]:
         """Yield the text that is kept and the text between, without white space around it."""
@@ -104,7 +171,7 @@ class Part:
             if index % 2:
                 yield Part(start, text, [(0, len(text))])
             elif text.strip():
-                yield Part(start + len(text) - len(text.lstrip()), text.strip(), [])
+                yield Part(start + len(text) - len(text.lstrip()), text.strip(), [], self.protect)
 
 
 def join_parts(source: str, parts: Sequence[Part]) -> tuple[str, list[Link], list[tuple[Range, Range]]]:
@@ -210,16 +277,26 @@ class _Kept:
         for piece in pieces:
             if piece.is_translatable:
                 answer = next(answers)
-                piece.translation, piece.links = answer.text, list(answer.alignment)
+                piece.take(answer.text, answer.alignment, self.part.kept_texts)
             else:
                 piece.translation, size = piece.text, len(piece.text)
                 piece.links = [Link(0, size, 0, size, 1.0)]
         text, links, _ = join_parts(self.part.text, pieces)
-        score = sum(each.score for each in found) / len(found)
-        log_probability = sum(each.log_probability for each in found)
-        values = [value for each in found for value in each.token_log_probabilities]
-        tokens = [token for each in found for token in each.tokens]
-        return Translation(text, score, log_probability, values, tokens, links)
+        return _join_scores(text, links, found)
+
+
+def _join_scores(text: str, links: Sequence[Link], found: Sequence[Translation]) -> Translation:
+    score = sum(each.score for each in found) / len(found)
+    log_probability = sum(each.log_probability for each in found)
+    values = [value for each in found for value in each.token_log_probabilities]
+    tokens = [token for each in found for token in each.tokens]
+    return Translation(text, score, log_probability, values, tokens, links)
+
+
+def _join_message(source: str, message: Message, found: Sequence[Translation]) -> Translation:
+    """Return the translation of a message, given the ones of its texts. It is aligned as a whole."""
+    text = message.render(each.text for each in found)
+    return _join_scores(text, [Link(0, len(source), 0, len(text), 1.0)], found)
 
 
 @dataclass
@@ -237,6 +314,7 @@ class ProtectedSearch:
         tokenizer: Of the model, with the masks that it knows.
         count: Translations of each sentence.
         uses_masks: Whether whatever reads the sentences knows the masks.
+        protect: The patterns of text to keep, see [`find_protected`].
     """
 
     search: Search
@@ -245,10 +323,57 @@ class ProtectedSearch:
     tokenizer: Any
     count: int
     uses_masks: bool = True
+    protect: bool | str = True
 
     def __call__(self, sentences: Sequence[Sentence], report: Callable[[int], object]) -> list[list[Translation]]:
         """Return the translations of each sentence, best first."""
-        parts = [Part(0, each.text, [] if each.prefix else find_protected(each.text)) for each in sentences]
+        messages = {
+            at: message
+            for at, each in enumerate(sentences)
+            if not each.prefix and not each.phrases and (message := parse_message(each.text, self.protect))
+        }
+        if not messages:
+            return self._translate(sentences, report)
+        others = [at for at in range(len(sentences)) if at not in messages]
+        found = dict(zip(others, self._translate([sentences[at] for at in others], report), strict=True))
+        rows = self._translate_messages([(sentences[at], message) for at, message in messages.items()])
+        found |= dict(zip(messages, rows, strict=True))
+        report(len(messages))
+        return [found[at] for at in range(len(sentences))]
+
+    def _translate_messages(self, messages: Sequence[tuple[Sentence, Message]]) -> Iterator[list[Translation]]:
+        """Yield the translations of each message, of which each branch is a sentence."""
+        branches = [
+            (sentence, each.text)
+            for sentence, message in messages
+            for each in message.messages()
+            if _LETTER.search(each.text)
+        ]
+        tokens = self.encode([text for _, text in branches])
+        sentences = [
+            sentence._replace(text=text, separator="", tokens=own)
+            for (sentence, text), own in zip(branches, tokens, strict=True)
+        ]
+        rows = iter(self._translate(sentences, lambda done: None))
+        for sentence, message in messages:
+            found = [
+                next(rows) if _LETTER.search(each.text) else [copy_sentence(each.text)] * self.count
+                for each in message.messages()
+            ]
+            yield [_join_message(sentence.text, message, of_one) for of_one in zip(*found, strict=True)]
+
+    def _translate(self, sentences: Sequence[Sentence], report: Callable[[int], object]) -> list[list[Translation]]:
+        may_number = can_number(self.protect)
+        parts = [
+            Part(
+                0,
+                each.text,
+                [] if each.prefix else find_protected(each.text, self.protect),
+                self.protect,
+                may_number and each.is_whole,
+            )
+            for each in sentences
+        ]
         if not any(part.kept for part in parts):
             return list(self.search(sentences, report))
         masks = find_masks(self.tokenizer) if self.uses_masks else []

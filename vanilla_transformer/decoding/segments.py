@@ -6,12 +6,13 @@ of each sentence, so that later steps see only sentences.
 """
 
 from collections.abc import Callable, Iterator, Sequence, Sized
-from itertools import islice, repeat
+from itertools import accumulate, islice, repeat
 from typing import Any, NamedTuple
 
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, encode_segments, source_limits, split_lines
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
+from vanilla_transformer.text.protection import find_protected, merge
 
 from .constraints import check_token_ids, tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
@@ -35,6 +36,7 @@ class Sentence(NamedTuple):
         phrases: Token ids of the phrases that its translation must contain.
         prefix: Token ids with which its translation must begin; None if the request has no prefixes.
         annotation: The text with inline terms, if `tokens` are the ids of that.
+        is_whole: Whether its text has no other sentence.
     """
 
     text: str
@@ -44,6 +46,7 @@ class Sentence(NamedTuple):
     phrases: Phrases = ()
     prefix: Sequence[int] | None = None
     annotation: AnnotatedText | None = None
+    is_whole: bool = False
 
 
 class SentenceReader:
@@ -64,7 +67,7 @@ class SentenceReader:
     def __init__(self, options: TranslationOptions, tokenizer: Any, encode: Encode, config: Any, count: int | None):
         self._encode, self._limits = encode, source_limits(config)
         self._is_alone = options.alternatives is not None
-        self._splitter = splitter_of(options)
+        self._splitter, self._protect = splitter_of(options), options.protect
         seed = options.seed
         self._seed = SentenceSeeds(seed) if type(seed) is int else seed
         self._phrases = self._prefixes = None
@@ -88,10 +91,12 @@ class SentenceReader:
         if self._is_alone and max(counts, default=0) > 1:
             raise OptionError(f"A text with alternatives must be one line or sentence, got one of {max(counts)}.")
         if self._seed is None and self._phrases is None and self._prefixes is None:
-            return [[Sentence(*segment) for segment in each] for each in segments]
+            return [[Sentence(*segment, is_whole=len(each) == 1) for segment in each] for each in segments]
         return [
             [
-                Sentence(*segment, self._next_seed(segment.text), next(phrases), next(prefixes))
+                Sentence(
+                    *segment, self._next_seed(segment.text), next(phrases), next(prefixes), is_whole=len(each) == 1
+                )
                 if segment.tokens
                 else Sentence(*segment)
                 for segment in each
@@ -101,13 +106,31 @@ class SentenceReader:
 
     def _split(self, texts: Sequence[str]) -> list[list[Segment]]:
         lines = [split_lines(text) for text in texts]
-        if self._splitter is None:
-            return encode_segments(lines, self._encode, *self._limits)
-        parts = [[part for line in each for part in split_line(line, self._splitter)] for each in lines]
-        return encode_segments(parts, self._encode, self._limits[1], self._limits[1])
+        longest, most = self._limits
+        if self._splitter is not None:
+            lines, longest = (
+                [[part for line in each for part in split_line(line, self._splitter)] for each in lines],
+                most,
+            )
+        return encode_segments([join_cut(each, self._protect) for each in lines], self._encode, longest, most)
 
     def _next_seed(self, text: str) -> int | None:
         return None if self._seed is None else self._seed(text)
+
+
+def join_cut(segments: Sequence[Segment], protect: bool | str) -> list[Segment]:
+    """Return the segments of a text, with those joined that cut text to keep, see [`find_protected`]."""
+    text = "".join(each.text + each.separator for each in segments)
+    ends = list(accumulate(len(each.text + each.separator) for each in segments))
+    own = [
+        (end - len(each.text + each.separator), end - len(each.separator))
+        for end, each in zip(ends, segments, strict=True)
+    ]
+    ranges = merge([*own, *(find_protected(text, protect) if len(segments) > 1 else [])])
+    if len(ranges) == len(segments):
+        return list(segments)
+    following = [start for start, _ in ranges[1:]] + [len(text)]
+    return [Segment(text[start:end], text[end:last]) for (start, end), last in zip(ranges, following, strict=True)]
 
 
 def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:

@@ -203,6 +203,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             self.tokenizer,
             options.count,
             uses_masks=self._reranker is None,
+            protect=options.protect,
         )
         return search(sentences, report)
 

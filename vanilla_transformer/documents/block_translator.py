@@ -15,7 +15,8 @@ import regex
 from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.decoding.protected_search import Part, join_parts, overlaps, texts_at
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
-from vanilla_transformer.text.protection import Range, find_protected, merge
+from vanilla_transformer.text.icu_messages import parse_message
+from vanilla_transformer.text.protection import Range, can_number, find_protected, merge
 
 from .blocks import Block, find_formulas
 from .projection import CrossingSpansError, project, proportional_links
@@ -53,14 +54,15 @@ class BlockTranslator:
         splitter: Returns the sentences of a text.
         masks: Words that the model copies, such as `<ph0>`.
         constrain: Returns a translation of each text that contains the given phrases.
-        protect: Whether URLs, placeholders, formulas such as H₂O and so on survive, besides fixed spans.
+        protect: The patterns of text that survives, see [`find_protected`], besides fixed spans and formulas such as
+            H₂O.
     """
 
     translate: Translate
     splitter: SentenceSplitter
     masks: Sequence[str] = ()
     constrain: Constrain | None = None
-    protect: bool = True
+    protect: bool | str = True
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the translated blocks, with every span of the source."""
@@ -79,14 +81,32 @@ class BlockTranslator:
         formulas = find_formulas(block) if self.protect else []
         for low, high in pairwise([0, *sorted(set(_breaks(block))), len(block.text)]):
             text = block.text[low:high]
-            own = _inside(fixed, low, high)
-            kept = [*find_protected(text), *_inside(formulas, low, high)] if self.protect else []
-            found = [place for place in merge(kept) if not overlaps(place, own)]
-            for start, end in merge([*sentence_ranges(text, self.splitter), *own, *found]):
-                inside = [(first - start, last - start) for first, last in sorted(own + found) if start <= first < end]
-                yield Part(low + start, text[start:end], inside)
+            own, its_formulas = _inside(fixed, low, high), _inside(formulas, low, high)
+            found = merge([*find_protected(text, self.protect), *its_formulas])
+            ranges = merge([*sentence_ranges(text, self.splitter), *own, *found])
+            apart = [piece for place in found for piece in _outside(place, own)]
+            may_number = can_number(self.protect) and len(ranges) == 1 and text == block.text
+            for start, end in ranges:
+                inside = [(first - start, last - start) for first, last in sorted(own + apart) if start <= first < end]
+                is_plain = not overlaps((start, end), own + its_formulas)
+                message = parse_message(text[start:end], self.protect) if is_plain else None
+                yield Part(low + start, text[start:end], inside, self.protect, may_number, message)
 
     def _translate(self, sentences: Sequence[Part]) -> None:
+        """Translate sentences, and each branch of an ICU message by itself."""
+        branches = [
+            [Part(0, each.text, find_protected(each.text, self.protect), self.protect) for each in message.messages()]
+            if (message := sentence.message)
+            else [sentence]
+            for sentence in sentences
+        ]
+        self._translate_sentences([part for parts in branches for part in parts])
+        for sentence, parts in zip(sentences, branches, strict=True):
+            if sentence.message:
+                sentence.translation = sentence.message.render(part.translation for part in parts)
+                sentence.links = proportional_links(len(sentence.text), sentence.translation)
+
+    def _translate_sentences(self, sentences: Sequence[Part]) -> None:
         """Translate sentences. Text that is kept goes through the model."""
         inputs = []
         for sentence in sentences:
@@ -122,7 +142,7 @@ class BlockTranslator:
         for sentence, of_sentence in zip(sentences, pieces, strict=True):
             for piece in of_sentence:
                 if piece.is_translatable:
-                    piece.translation, piece.links = next(answers)
+                    piece.take(*next(answers), sentence.kept_texts)
                 else:
                     piece.keep()
             joined = join_parts(sentence.text, of_sentence)
@@ -163,6 +183,18 @@ def _join(block: Block, sentences: Sequence[Part]) -> Block | None:
 def _inside(places: Sequence[Range], low: int, high: int) -> list[Range]:
     """Return the places in a part of a text, relative to its start."""
     return [(start - low, end - low) for start, end in places if low <= start and end <= high]
+
+
+def _outside(place: Range, own: Sequence[Range]) -> Iterator[Range]:
+    """Yield the parts of a range that are in none of others."""
+    start, end = place
+    for low, high in sorted(own):
+        if low < end and start < high:
+            if start < low:
+                yield start, low
+            start = max(start, high)
+    if start < end:
+        yield start, end
 
 
 def _breaks(block: Block) -> list[int]:

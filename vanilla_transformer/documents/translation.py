@@ -153,7 +153,9 @@ class DocumentTranslator:
         return translate_documents(texts, format, translator, find_direction(self._pipeline.tokenizer, *given))
 
 
-def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:
+def translator_by(
+    pipeline: Any, splitter: SentenceSplitter, protect: bool | str = True, **options: Any
+) -> BlockTranslator:
     """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do.
 
     Args:

@@ -1,8 +1,10 @@
-"""Text that must survive a translation: URLs, e-mail addresses, placeholders, emoji and long numbers."""
+"""Text that must survive a translation: URLs, placeholders, emoji, long numbers and so on, each kind with a name."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from functools import cache
+from itertools import count
+from typing import Any, NamedTuple
 
 import regex
 
@@ -10,29 +12,188 @@ from .units import UNSPACED_SCRIPTS
 
 Range = tuple[int, int]
 
-_PARTS = {
-    "url": r"(?:https?|ftp)://[^\s<>\"]*[^\s<>\".,;:!?'”’»)\]}…]|\bwww\.[^\s<>\"]*[^\s<>\".,;:!?'”’»)\]}…]",
-    "email": r"(?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+",
-    # {name}, {{name}}, ${name}, %(name)s, %1$s, %.2f, $1, $name
-    "placeholder": r"\{\{[^{}\s]*\}\}|\$?\{[^{}\s]*\}|%\(\w+\)[a-z]|"
-    r"%(?:\d+\$)?[-+0#]*+\d*(?:\.\d+)?[sdifgeEuxXc@](?!\w)|\$\d++(?![\d.,]*\d)|\$[A-Za-z_]\w*",
-    "emoji": r"\p{Regional_Indicator}{2}|[0-9#*]\uFE0F?\u20E3"
-    r"|(?:\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*(?:\u200D\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*)*)",
-    # Models copy short numbers or write them as words, as they should. They break long
-    # ones, dates, times and versions.
-    "number": r"(?<![\w.,])[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+(?!\w)|(?<!\w)[+-]?\d{3,}(?!\w)",
-}
-_PROTECTED = regex.compile("|".join(f"(?:{part})" for part in _PARTS.values()))
+
+class Pattern(NamedTuple):
+    """
+    A kind of text to keep.
+
+    Attributes:
+        example: Of such text.
+        expression: Which finds it.
+        beginnings: The kinds of characters with which it can begin, see `_BEGINNINGS`.
+    """
+
+    example: str
+    expression: str
+    beginnings: str = "."
+
+
 # A character that continues a word, in scripts that separate words.
 WORD_CHARACTER = rf"[\w--{UNSPACED_SCRIPTS}]"
 _BEGINS_WORD = regex.compile(WORD_CHARACTER, regex.V1)
 _BEFORE_WORD = regex.compile(rf"(?:{WORD_CHARACTER}|[.,:;!?…\p{{Pe}}\p{{Pf}}])\Z", regex.V1)
+# Korean attaches particles and units to the word before.
+_LETTER = rf"[{WORD_CHARACTER}--\p{{Hangul}}]"
+_NAME = r"[A-Za-z_][A-Za-z_0-9]*+"
+_BRACES = r"\{[^{}\s]*\}"
+_DOUBLE_BRACES = r"\{{2,3}[^{}\n]*+\}{2,3}"
+_WIDTH = r"(?:\d+|\*)?(?:\.(?:\d+|\*)?)?(?:hh?|ll?|[jztLq])?"
+# A conversion may touch a unit, as in %dMB, and one of a date is a letter. A percentage such as 50 %ige is none.
+_CONVERSION = (
+    rf"(?<!\d\s?)%(?:(?:\d+\$)?[0#]*+{_WIDTH}[diouxXeEfgGcs@]|-?[A-Za-z](?!{_LETTER}))"
+    rf"|%(?:\d+\$)?[-+0#]*+{_WIDTH}[diouxXeEfFgGcCaAps@](?!{_LETTER})"
+)
+_PERCENT = rf"{_CONVERSION}|%%"
+# A pair of quotation marks of ICU hides braces.
+_TEXT_IN_BRACES = r"(?:[^{}']++|'[{}][^']*+'?|')*+"
+for _ in range(12):
+    _TEXT_IN_BRACES = rf"(?:[^{{}}']++|'[{{}}][^']*+'?|'|\{{{_TEXT_IN_BRACES}\}})*+"
+_PATH = rf"[{_LETTER}.@+%\-]"
+_PATH_END = rf"[{_LETTER}@+%\-]"
+_NO_SPACES = rf"{UNSPACED_SCRIPTS}\p{{Hangul}}"
+_END_MARKS = r".,;:!?'”’»)\]…"
+_URL = rf"(?:[{_END_MARKS}]*+(?:\{{++[^{{}}\s]*+\}}++|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
+# Words beside which there is a space. In other scripts, and as short ones, they may be parts of the next word.
+_APART = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Armenian}\p{Georgian}\d_]|[\p{Arabic}\p{Hebrew}]{4}"
+
+# The first pattern that fits at a place is taken.
+PATTERNS = {
+    "url": Pattern(
+        "https://a.example/x?y=1",
+        rf"(?:https?|ftp|(?<![{_LETTER}.+\-])[A-Za-z][A-Za-z0-9+.\-]*+)://{_URL}|(?<!{_LETTER})www\.{_URL}",
+        "a",
+    ),
+    "email": Pattern(
+        "me@mail.example", rf"(?<![{_LETTER}.+\-])[{_LETTER}.+\-]++@[{_LETTER}\-]+(?:\.[{_LETTER}\-]+)+", "a0."
+    ),
+    "code": Pattern("`a + b`", rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++"),
+    "windows_path": Pattern(
+        r"C:\Users\me",
+        rf"(?<!{_LETTER})(?:[A-Za-z]:/(?:{_PATH}++/)*+|(?:[A-Za-z]:|\\\\[\w.-]++|%[A-Z_]++%)\\"
+        rf"(?:{_PATH}++(?: {_PATH}++)*+\\)*+)(?:{_PATH}*{_PATH_END})?",
+        "a.",
+    ),
+    "icu": Pattern(
+        "{count, plural, one {# file} other {# files}}",
+        rf"\{{\s*[\w.-]+\s*,\s*[A-Za-z]+\s*(?:,{_TEXT_IN_BRACES})?\}}|\{{[\w.-]+\}}",
+    ),
+    "i18next": Pattern("$t(key)", rf"{_DOUBLE_BRACES}|\$t\([^()\n]*+\)"),
+    "jinja": Pattern("{{ name|upper }}", rf"{_DOUBLE_BRACES}|\{{%[^{{}}\n]*\}}"),
+    "fluent": Pattern("{ $name }", r"\{\s*+[$-]\w[^{}\n]*+\}"),
+    "ruby": Pattern("%{count}", rf"[%#]{_BRACES}|%[-+0#]*+\d*+<\w++>[-+0#]*+{_WIDTH}[A-Za-z]"),
+    "percent": Pattern("%name%", rf"(?<![{_LETTER}%])%[A-Za-z_][A-Za-z_0-9]++%(?![{_LETTER}%])"),
+    "python": Pattern(
+        "{name:>5}",
+        rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{_WIDTH}[A-Za-z]|{_PERCENT}",
+    ),
+    "printf": Pattern("%1$s", _PERCENT),
+    "qt": Pattern("%1", rf"(?<!\d\s?|%)%L?(?:[1-9]\d?|n)(?![{_LETTER}$%]|[.,]\d)"),
+    "shell": Pattern("${name}", rf"[$@]{_BRACES}|\$\d++(?![\d.,]*\d)|\${_NAME}"),
+    "underscores": Pattern("__COUNT__", rf"(?<!{_LETTER})__[A-Za-z0-9]++(?:_[A-Za-z0-9]++)*+__(?!{_LETTER})"),
+    "colon": Pattern(":name", r"(?<![\w:.)\]}])@?:[A-Za-z_](?:[A-Za-z_0-9-]++:(?!//)|[A-Za-z_0-9]++(?!://))"),
+    "tag": Pattern("<name>", r"</?[A-Za-z][\w:.-]*+(?:\s+[\w:.-]++=(?:\"[^\"]*+\"|'[^']*+'))*+\s*/?>"),
+    "entity": Pattern("&nbsp;", r"&(?:[A-Za-z]{2,}\d*|#\d+|#x[0-9A-Fa-f]+);"),
+    "hashtag": Pattern("#tag", rf"(?<![{_LETTER}&#/])#[\p{{L}}_]\w*+"),
+    "mention": Pattern("@name", rf"(?<![{_LETTER}@])@{_NAME}(?:[.\-/][A-Za-z_0-9]++)*+"),
+    "unix_path": Pattern(
+        "/usr/bin/env",
+        rf"(?<![{_LETTER}\p{{Hangul}}/.~:<*\-])(?:(?:~|\.\.?)/|/{_PATH}++/)"
+        rf"(?:{_PATH}++/)*+(?:{_PATH}*{_PATH_END}|\.\.)?",
+    ),
+    "version": Pattern(
+        "v1.2.3",
+        rf"(?<![{_LETTER}.,])(?:(?:v\d++(?:\.\d++)*+|\d++(?:\.\d++){{2,}}+)(?:[-+][A-Za-z0-9]++(?:\.[A-Za-z0-9]++)*+)*+"
+        rf"|v?\d++(?:\.\d++)++\.?(?:a|b|rc|dev|post)\d++)(?!{_LETTER}|[.,:/]\d)",
+        "a0",
+    ),
+    "isbn": Pattern(
+        "ISBN 978-3-16-148410-0",
+        rf"(?<!{_LETTER})ISBN(?:-1[03])?:?\s?(?:\d[ -]?){{9}}(?:(?:\d[ -]?){{3}})?[\dX](?!{_LETTER})",
+        "a",
+    ),
+    "iban": Pattern(
+        "DE89 3704 0044 0532 0130 00",
+        rf"(?<!{_LETTER})[A-Z]{{2}}\d{{2}}(?: ?[A-Z0-9]{{4}}){{2,7}}(?: ?[A-Z0-9]{{1,3}})?(?!{_LETTER})",
+        "a",
+    ),
+    "phone": Pattern(
+        "+49 30 901820",
+        rf"(?<![{_LETTER}+])(?=(?:[^\w\n]{{0,3}}+\d){{7}})"
+        r"(?:\+\d{1,3}[ ./-]?(?:\(\d++\)[ ./-]?)?|\(0?\d{2,5}\)[ ./-]?|0\d{2,4}[ /-](?=\d{3}))"
+        rf"\d++(?:[ ./-]\d++)*+(?!{_LETTER})",
+        "0.",
+    ),
+    "emoji": Pattern(
+        "🙂",
+        r"\p{Regional_Indicator}{2}|[0-9#*]\uFE0F?\u20E3"
+        r"|(?:\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*(?:\u200D\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*)*)",
+        "a0.",  # ℹ is a letter, too
+    ),
+    # Models copy short numbers or write them as words, as they should. They break long
+    # ones, dates and times.
+    "number": Pattern(
+        "12,345.60",
+        rf"(?<![{_LETTER}.,])(?:\d{{4}}-\d\d-\d\dT\d\d[\d:.]*+(?:Z|[+-]\d\d:?\d\d)?|[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+)"
+        rf"(?![{_LETTER}十百千万萬億亿兆만억조천])"
+        rf"|(?<!{_LETTER})[+-]?\d{{3,}}(?![{_LETTER}十百千万萬億亿兆만억조천])",
+        "0.",
+    ),
+}
+_BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
+# What all text to keep has, whatever its kind. Most sentences have none of it.
+_NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
+DEFAULT = "default"  # stands for all names
 _MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
+_ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
+# Fields without names or numbers, which are filled in the order in which they come; and codes that open and close.
+# Neither %%, %name% nor an escape of a URL, such as %20, is one.
+_CONVERSIONS = regex.compile(
+    rf"(?<!%)(?:%%)*+\K(?!(?<=(?:://|www\.)\S*)%[0-9A-Fa-f]{{2}})(?!{PATTERNS['percent'].expression})"
+    rf"%[-+0# ]*+{_WIDTH}[A-Za-z@]"
+)
+_ORDERED = [_CONVERSIONS, regex.compile(r"\{(?:[:!][^{}]*)?\}"), regex.compile(r"<[^<>]+>|\{%.*?%\}")]
+_ENDS_IN_CONVERSION = regex.compile(r"%[^%\s]*[A-Za-z]$")
 
 
-def find_protected(text: str) -> list[Range]:
-    """Return where text begins and ends that must appear in the translation as it is."""
-    return [match.span() for match in _PROTECTED.finditer(text)]
+def chosen_patterns(protect: bool | str) -> list[str]:
+    """Return the names of the patterns of text to keep.
+
+    Args:
+        protect: True for all patterns, False for none, or names with commas between.
+    """
+    given = [DEFAULT] if protect is True else [name.strip() for name in str(protect).split(",")]
+    return [name for name in PATTERNS if name in given or DEFAULT in given]
+
+
+def can_number(protect: bool | str) -> bool:
+    """Return whether fields such as `%d` and `%s` may change places with numbers, as `%2$s %1$d`.
+
+    Python and others that have `%d` know no numbers, so the user has to name what does.
+    """
+    given = [name.strip() for name in str(protect).split(",")]
+    return "printf" in given and "python" not in given
+
+
+def find_protected(text: str, protect: bool | str = True) -> list[Range]:
+    """Return where text begins and ends that must appear in the translation as it is.
+
+    Args:
+        protect: See [`chosen_patterns`].
+    """
+    expression = _compile(protect) if _NEEDED.search(text) else None
+    return [match.span() for match in expression.finditer(text)] if expression else []
+
+
+@cache
+def _compile(protect: bool | str) -> regex.Pattern[str] | None:
+    """Return the expression of runs of text to keep. The first character tells which patterns it tries."""
+    names = chosen_patterns(protect)
+    groups = [
+        f"(?={characters})(?:{'|'.join(f'(?:{PATTERNS[name].expression})' for name in found)})"
+        for kind, characters in _BEGINNINGS.items()
+        if (found := [name for name in names if kind in PATTERNS[name].beginnings])
+    ]
+    return regex.compile(f"(?:{'|'.join(groups)})++", regex.V1) if groups else None
 
 
 def are_two_words(before: str, after: str) -> bool:
@@ -62,17 +223,17 @@ def mask(text: str, ranges: Sequence[Range], masks: Sequence[str]) -> tuple[str,
 
 
 def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
-    """Return where each of the texts is in a translation, equal ones in order, or None if one is not there as often.
+    """Return where each of the texts is in a translation, equal ones in order, or None if the number differs.
 
     A text is not found within a longer word or number, nor without the marks of its last character.
     """
     found = dict[str, list[Range]]()
     taken = list[Range]()
     for text in sorted(set(texts), key=len, reverse=True):
-        expression = regex.compile(_edge(text[0], "<!") + _loosely(text) + _edge(text[-1], r"!\p{M}|"), regex.V1)
+        expression = regex.compile(_left_edge(text) + _loosely(text) + _right_edge(text), regex.V1)
         spans = [match.span() for match in expression.finditer(translation)]
         spans = [(start, end) for start, end in spans if all(end <= low or high <= start for low, high in taken)]
-        if len(spans) < Counter(texts)[text]:
+        if len(spans) != Counter(texts)[text]:
             return None
         found[text] = spans
         taken += spans
@@ -84,8 +245,115 @@ def _loosely(text: str) -> str:
     return r"\s".join(regex.escape(part) for part in regex.split(r"\s", text))
 
 
-def _edge(character: str, look: str) -> str:
-    return f"(?{look}{WORD_CHARACTER})" if regex.match(r"\w", character) else ""
+def _left_edge(text: str) -> str:
+    return rf"(?<!{_LETTER})" if regex.match(r"\w", text) else ""
+
+
+def _right_edge(text: str) -> str:
+    if not regex.match(r"\w", text[-1]) or _ENDS_IN_CONVERSION.search(text):
+        return ""
+    return rf"(?!\p{{M}}|{_LETTER})" + (r"(?![.,:/]\d)" if text[-1].isdecimal() else "")
+
+
+def find_others(translation: str, kept: Sequence[Range], protect: bool | str) -> list[Range]:
+    """Return where a translation has masks and text to keep besides the `kept` ones, or longer than these.
+
+    Numbers are none of them, because models may write words as numbers.
+    """
+    ranges = [*find_protected(translation, protect), *(match.span() for match in _MASK.finditer(translation))]
+    return [each for each in ranges if _is_other(translation, each, kept)]
+
+
+def _is_other(text: str, place: Range, kept: Sequence[Range]) -> bool:
+    inside = [(start, end) for start, end in kept if start < place[1] and place[0] < end]
+    if not inside:
+        return not _ONLY_NUMBERS.fullmatch(text, *place)
+    edges = [place[0], *(edge for each in sorted(inside) for edge in each), place[1]]
+    return any(start < end for start, end in zip(edges[::2], edges[1::2], strict=True))
+
+
+def arrange(texts: Sequence[str], order: Sequence[int], may_number: bool) -> list[str] | None:
+    """
+    Return the texts to keep as they are to be in a translation that has them in another order.
+
+    Fields such as `%d` and `{}` stand for values in a fixed order, and tags open before they close.
+
+    Args:
+        order: The indices of the texts, as the translation has them.
+        may_number: Whether `%d` becomes `%1$d` where the order would change, see [`can_number`].
+
+    Returns: the texts in the order of the source, or None if the order is not allowed.
+    """
+    moved = [
+        expression
+        for expression in _ORDERED
+        if _find_each(expression, texts) != _find_each(expression, [texts[index] for index in order])
+    ]
+    if not moved:
+        return list(texts)
+    if (
+        not may_number
+        or moved != [_CONVERSIONS]
+        or not all(_can_have_number(field) for field in _find_each(_CONVERSIONS, texts))
+    ):
+        return None
+    numbers = count(1)
+    return [_CONVERSIONS.sub(lambda match: f"%{next(numbers)}${match[0][1:]}", text) for text in texts]
+
+
+def _can_have_number(conversion: str) -> bool:
+    return "*" not in conversion and conversion[-1] in "diouxXeEfFgGcCaAps@"
+
+
+def _find_each(expression: regex.Pattern[str], texts: Iterable[str]) -> list[str]:
+    return [found for text in texts for found in expression.findall(text)]
+
+
+def space_gap(gap: str, after: str | None, before: str | None) -> tuple[int, str]:
+    """
+    Return the text of a translation between two texts that are kept, with white space beside them as in the source.
+
+    A word that touches one gets a space if the source has white space there, or its edge. The same word or sign
+    touches one that it touches in the source.
+
+    Args:
+        after: The text after the first of the two in the source, or None if the gap begins the translation.
+        before: The text before the second one in the source, or None if the gap ends the translation.
+
+    Returns: how much longer the gap begins, and the gap.
+    """
+    if after is not None and before is not None and not gap:
+        return 0, " " if _is_space(after[:1]) or _is_space(before[-1:]) else ""
+    size = len(gap)
+    if after is not None:
+        if _is_space(after[:1]):
+            gap = _space(after[:1]) + gap if regex.match(_APART, gap) else gap
+        elif regex.match(rf"\s+{_whole(_UNIT.match(after)[0])}", gap):  # type: ignore[index]
+            gap = gap.lstrip()
+    lead = len(gap) - size
+    if before is not None:
+        if _is_space(before[-1:]):
+            gap += _space(before[-1:]) if regex.search(rf"(?:{_APART})$", gap) else ""
+        elif regex.search(rf"{_whole(_LAST_UNIT.search(before)[0])}\s+$", gap):  # type: ignore[index]
+            gap = gap.rstrip()
+    return lead, gap
+
+
+_UNIT, _LAST_UNIT = regex.compile(r"\w+|."), regex.compile(r"(?:\w+|.)$")
+
+
+def _is_space(character: str) -> bool:
+    return not character or character.isspace()
+
+
+def _space(character: str) -> str:
+    """Return the white space of the source, or a space for a line break or the edge of the text."""
+    return character if character in ("\t", "\u00a0", "\u202f") else " "
+
+
+def _whole(unit: str) -> str:
+    """Return the expression of a word or sign."""
+    return rf"\b{regex.escape(unit)}\b" if unit[0].isalnum() else regex.escape(unit)
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:
@@ -99,4 +367,5 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
     return merged
 
 
-__all__ = ["Range", "are_two_words", "find_masks", "find_protected", "locate", "mask", "merge"]
+__all__ = ["DEFAULT", "PATTERNS", "Range", "are_two_words", "arrange", "can_number", "chosen_patterns", "find_masks"]
+__all__ += ["find_others", "find_protected", "locate", "mask", "merge", "space_gap"]

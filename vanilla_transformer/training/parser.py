@@ -30,7 +30,8 @@ class Parser(ArgumentParser):
     are grouped by the dataclass that declares them.
 
     Args:
-        classes: Dataclasses whose fields are flags. Metadata of a field are keyword arguments of `add_argument`.
+        classes: Dataclasses whose fields are flags. Metadata of a field are keyword arguments of `add_argument`, and
+            for a switch `is_value`, which tells whether a word after it is its value and no argument.
         usage: Of the command.
         arguments: Explanations of the arguments by their names.
         main: Names of the flags that `--help` shows; by default all. `--help_all` shows them first, and all others.
@@ -54,8 +55,8 @@ class Parser(ArgumentParser):
         self._hints = {each: get_type_hints(each) for each in classes}
         self._names, self._switches = (
             {"help", "help_all"},
-            dict[str, dict[str, Any]](),
-        )  # of all flags; booleans with their values
+            dict[str, Callable[[str], bool]](),
+        )  # of all flags; booleans with what tells their values from arguments
         items = [(each, item) for each in classes for item in fields(each) if item.init]
         self._add_groups([found for found in items if not main or found[1].name in main], titles or {})
         shown = len(self._actions)
@@ -86,10 +87,11 @@ class Parser(ArgumentParser):
         elif kind is bool:
             values = _BOOLEANS | (_AUTO if default is None else {})
             keywords |= {"type": partial(_to_bool, values), "nargs": "?", "const": True, "metavar": "BOOL"}
-            self._switches[f"--{item.name}"] = values
         else:
             keywords |= {"type": kind}
         keywords |= item.metadata
+        if kind is bool:
+            self._switches[f"--{item.name}"] = keywords.pop("is_value", lambda word: word.lower() in values)
         if "choices" not in keywords:
             keywords.setdefault("metavar", _VALUE_NAMES.get(keywords["type"], "TEXT"))
         keywords.pop("is_folder", None)
@@ -135,7 +137,7 @@ class Parser(ArgumentParser):
         found: list[str] = []
         for place, word in enumerate(words):
             if place and found[-1] in self._switches:
-                if word.lower() in self._switches[found[-1]]:
+                if self._switches[found[-1]](word):
                     found[-1] += f"={word}"
                     continue
                 found[-1] += "=true"

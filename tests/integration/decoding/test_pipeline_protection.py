@@ -11,6 +11,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.serving.features import known_options
+from vanilla_transformer.text.icu_messages import parse_message
 
 KEPT = ["https://a.example/x?y=1", "me@mail.example", "{name}", "%s", "12,345.60", "2026-11-25", "🙂"]
 TEXT = "Dogs " + " run ".join(KEPT) + " across."
@@ -66,7 +67,7 @@ def test_pipeline_protects_texts_of_a_model_without_an_engine(tiny_tokenizer):
 
 
 def test_pipeline_refuses_another_value(translate):
-    with pytest.raises(ValueError, match="`protect` must be True or False, got 'yes'"):
+    with pytest.raises(ValueError, match="`protect` must be True, False or names that .*, got 'yes'"):
         translate(TEXT, protect="yes")
 
 
@@ -90,3 +91,25 @@ def test_service_protects_unless_a_request_turns_it_off(translate):
         answer = post(translate, known, text=[TEXT], **given)
         assert has_all(answer.json()["translations"][0][0]) == survives, given
     assert post(translate, known, protect=1).status_code == 422
+    assert post(translate, known, text=[TEXT], protect="printf,url").status_code == 200
+    refused = post(translate, known, text=[TEXT], protect="url,printff")
+    assert refused.status_code == 422 and "printff" in refused.text
+
+
+def test_translate_keeps_the_kinds_that_a_flag_names(folder, capsys):
+    for flags in (["--protect", "url,printf"], ["--protect=url,printf"]):
+        assert main(["translate", folder, *flags, TEXT, "--quiet"]) == 0
+        found = capsys.readouterr().out
+        assert all(each in found for each in ("https://a.example/x?y=1", "%s")) and "{name}" not in found
+    assert main(["translate", folder, "--protect", TEXT, "--quiet"]) == 0
+    assert has_all(capsys.readouterr().out)
+    for wrong in ("url,printff", "printff"):
+        assert main(["translate", folder, "--protect", wrong, TEXT, "--quiet"]) != 0
+        assert "`protect` must be True, False or names" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [{}, {"split_sentences": True}])
+def test_pipeline_translates_the_branches_of_an_icu_message(translate, options):
+    text = "Dogs {n, plural,\n one {# man. A man.} other {# {x} men.}} run."
+    (found,) = translate(text, protect=True, **options)
+    assert parse_message(found["translation_text"]).syntax[0][::2] == parse_message(text).syntax[0][::2]

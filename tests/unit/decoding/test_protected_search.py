@@ -4,8 +4,10 @@ import pytest
 
 from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.decoding.answers import Translation
-from vanilla_transformer.decoding.protected_search import ProtectedSearch
-from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.protected_search import Part, ProtectedSearch
+from vanilla_transformer.decoding.segments import Sentence, join_cut
+from vanilla_transformer.pipeline_vanilla_transformer import Segment
+from vanilla_transformer.text.icu_messages import parse_message
 
 SHOUTED = "MAIL {name} TO me@mail.example BY https://a.example/x 🙂 12,345.60"
 TEXT = SHOUTED.replace("MAIL", "Mail").replace(" TO ", " to ").replace(" BY ", " by ")
@@ -57,7 +59,8 @@ class Model:
 
     def _constrain(self, sentences):
         self.constrained += sentences
-        return [[Translation(SHOUTED)] if self.can_constrain else None for _ in sentences]
+        shouted = SHOUTED.replace("🙂 ", "")
+        return [[Translation(shouted)] if self.can_constrain else None for _ in sentences]
 
 
 def sentence(text, **given):
@@ -85,7 +88,7 @@ def test_protected_search_takes_a_translation_that_has_all_of_it():
 
 def test_protected_search_translates_again_under_constraints():
     model, text = Model(can_constrain=True), TEXT.replace("🙂 ", "")
-    assert model.translate([sentence(text)]) == [[SHOUTED]]
+    assert model.translate([sentence(text)]) == [[SHOUTED.replace("🙂 ", "")]]
     (again,) = model.constrained
     assert [list(phrase) for phrase in again.phrases] == [[6], [15], [19], [9]] and len(model.searched) == 1
 
@@ -120,6 +123,36 @@ def test_protected_search_uses_no_masks_that_a_reverse_model_lacks():
     assert model.searched[0].text == "See {a} now."
 
 
+ICU = "You have {n, plural, one {# file} other {# files}} by {name} now"
+
+
+def test_protected_search_translates_branches_of_icu_messages_by_themselves():
+    model = Model(masks=["<ph0>", "<ph1>"])
+    found = model.translate([sentence("A man."), sentence(ICU), sentence("{n, plural, other {#}}")])
+    shouted = "YOU HAVE {n, plural, one {# FILE} other {# FILES}} BY {name} NOW"
+    assert found == [["A MAN."], [shouted], ["{n, plural, other {#}}"]]
+    assert [each.text for each in model.searched] == [
+        "A man.",
+        "You have <ph0> by <ph1> now",
+        "<ph0> file",
+        "<ph0> files",
+    ]
+
+
+@pytest.mark.parametrize("answer", ["{7}", "{0}", "'", "#"])
+def test_protected_search_keeps_the_syntax_of_icu_messages_whatever_branches_say(answer):
+    search = ProtectedSearch(
+        lambda some, report: [[Translation(answer)] for _ in some],
+        lambda some: [None] * len(some),
+        lambda texts: [[1]] * len(texts),
+        Tokenizer(),
+        1,
+    )
+    ((found,),) = search([sentence("{n, plural, one {file} other {files}}")], lambda done: None)
+    message = parse_message(found.text)
+    assert [each.spaces for each in message.messages()] == [("", "")] * 3
+
+
 def test_protected_search_links_what_survives_with_itself():
     model = Model()
     search = ProtectedSearch(
@@ -133,3 +166,64 @@ def test_protected_search_links_what_survives_with_itself():
     assert found.text == "SEE {a} 🙂 MEN"
     links = [(link.source_start, link.source_end, link.target_start, link.target_end) for link in found.alignment]
     assert links == [(0, 3, 0, 3), (4, 7, 4, 7), (8, 9, 8, 9), (10, 13, 10, 13)]
+
+
+def test_join_cut_joins_segments_that_cut_text_to_keep():
+    cut = [Segment("A. {n, plural,", "\n"), Segment("other {# files.", " "), Segment("Yes.}}", " "), Segment("B.", "")]
+    joined = [Segment("A. {n, plural,\nother {# files. Yes.}}", " "), Segment("B.", "")]
+    assert join_cut(cut, True) == joined and join_cut(cut, False) == cut
+
+
+def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
+    model = Model()
+    search = ProtectedSearch(
+        lambda some, report: [[Translation("{a}MEN", alignment=[Link(4, 7, 3, 6, 0.5)])] for _ in some],
+        model._constrain,
+        lambda texts: [[1]] * len(texts),
+        Tokenizer(),
+        1,
+    )
+    ((found,),) = search([sentence("{a} men")], lambda done: None)
+    assert found.text == "{a} MEN" and Link(4, 7, 4, 7, 0.5) in found.alignment
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "translation", "is_right"),
+    [
+        ("use v1.2 now", [(4, 8)], "nimm v1.2 jetzt", True),
+        ("use v1.2 now", [(4, 8)], "nimm x.v1.2 jetzt", False),  # no version any more
+        ("see https://a.b/x now", [(4, 17)], "siehe https://a.b/x", True),
+        ("see https://a.b/x now", [(4, 17)], "siehe https://a.b/x(y)", False),
+        ("see {a} now", [(4, 7)], "siehe {a} %s", False),
+        ("see {a} now", [(4, 7)], "siehe {a} <ph3>", False),
+        ("see {a} now", [(4, 7)], "siehe {a} 100", True),
+        ("ab{c} now", [(0, 2), (2, 5)], "jetzt ab{c}", True),
+        ("ab{c} now", [(0, 2), (2, 5)], "ab jetzt {c}", False),
+        ("ab{c} now", [(0, 2), (2, 5)], "{c}ab jetzt", False),
+    ],
+)
+def test_part_takes_only_translations_with_its_fields_and_no_others(text, kept, translation, is_right):
+    assert Part(0, text, kept).restore(text, kept, translation, []) == is_right
+
+
+@pytest.mark.parametrize(
+    ("protect", "is_whole", "expected"),
+    [
+        ("default,printf", True, "%2$s HAS %1$d"),
+        ("default,printf", False, "%d of %s"),
+        (True, True, "%d of %s"),
+        ("printf,python", True, "%d of %s"),
+    ],
+)
+def test_protected_search_numbers_fields_of_whole_texts_in_formats_with_numbers(protect, is_whole, expected):
+    answers = {"%d of %s": "%s HAS %d"}
+    search = ProtectedSearch(
+        lambda some, report: [[Translation(answers.get(each.text, each.text))] for each in some],
+        lambda some: [None] * len(some),
+        lambda texts: [[1]] * len(texts),
+        Tokenizer(),
+        1,
+        protect=protect,
+    )
+    ((found,),) = search([sentence("%d of %s", is_whole=is_whole)], lambda done: None)
+    assert found.text == expected

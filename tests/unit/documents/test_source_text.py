@@ -90,7 +90,7 @@ def test_a_doctype_stays(doctype):
         ('<li class="notranslate x">a b<li>c d', '<li class="notranslate x">a b<li>D C'),
         ("<div translate=no><div>a b</div>c d</div>e f", "<div translate=no><div>a b</div>c d</div>F E"),
         ("<table><tr><td translate=no>a b<td>c d<tr><td>e f", "<table><tr><td translate=no>a b<td>D C<tr><td>F E"),
-        ("<title>a <b> b</title>", "<title>B &lt;B> A</title>"),
+        ("<title>a <b> b</title>", "<title>A &lt;b> B</title>"),
         ("<svg><title>a b</title><path/></svg> c d", "<svg><title>a b</title><path/></svg> D C"),
         ("<a title=x/>a b</a>", "<a title=X/>B A</a>"),
         ("<p><b class=notranslate id=x/>a b</b> c", "<p><b class=notranslate id=x/>a b</b> C"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.fake_translation import reverse, shout, without_alignment
+from tests.fake_translation import copy_kept, reverse, shout, without_alignment
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.documents import parse_document, read_document, translate_document
 from vanilla_transformer.text.protection import find_masks, find_protected
@@ -137,6 +137,14 @@ def test_translate_document_puts_text_back_that_a_model_breaks():
     for translate in (shout, reverse, without_alignment(reverse)):
         translated = translate_document(text, "html", translate, SPLIT)
         assert translated == "<p>MAIL {name} <b>TO me@mail.example</b> %s BY https://a.example/x 🙂</p>"
+
+
+def test_translate_document_translates_branches_of_icu_messages():
+    text = "<p>You <b>have</b> {n, plural, one {# file} other {# files by {x}}}.</p><p>A</p>"
+    translated = translate_document(text, "html", copy_kept(shout), SPLIT)
+    assert "{n, plural, one {# FILE} other {# FILES BY {x}}}." in translated and translated.endswith("<p>A</p>")
+    fixed = "<p>{n, plural, one {# <code>f</code>} other {# files}} left.</p>"
+    assert translate_document(fixed, "html", shout, SPLIT) == fixed.replace("left", "LEFT")
 
 
 def test_translate_document_masks_text_by_tokens_that_the_model_copies():

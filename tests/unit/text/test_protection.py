@@ -1,10 +1,172 @@
 """Where text to keep is, and where it is found again in a translation."""
 
 import time
+from pathlib import Path
 
 import pytest
+import regex
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from vanilla_transformer.text.protection import find_protected, locate
+from vanilla_transformer.text.protection import (
+    DEFAULT,
+    PATTERNS,
+    arrange,
+    chosen_patterns,
+    find_protected,
+    locate,
+    space_gap,
+)
+
+DOCS = Path(__file__).parents[3] / "docs" / "terms_and_markup.md"
+
+
+def kept(text, protect=True):
+    return [text[start:end] for start, end in find_protected(text, protect)]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_docs_have_each_pattern_with_its_example(name):
+    pattern = PATTERNS[name]
+    code = "`` {} ``" if "`" in pattern.example else "`{}`"
+    example = code.format(pattern.example.replace("|", "\\|"))
+    assert f"| `{name}` | {example} |\n" in DOCS.read_text()
+    assert kept(pattern.example, name) == [pattern.example]
+
+
+def test_docs_have_no_other_patterns():
+    rows = DOCS.read_text().partition("| name | example |")[2].partition("\n\n")[0].split("\n| `")[1:]
+    assert [row.partition("`")[0] for row in rows] == list(PATTERNS)
+
+
+def test_chosen_patterns_are_all_none_or_named():
+    assert chosen_patterns(True) == chosen_patterns(DEFAULT) == chosen_patterns("default, url") == list(PATTERNS)
+    assert chosen_patterns(False) == [] and chosen_patterns("url, ruby") == ["url", "ruby"]
+    assert kept("{a} https://a.b %d #{b}", "ruby,url") == ["https://a.b", "#{b}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("%d日 %d일 {name}さん %sです %1日 %dMB", ["%d", "%d", "{name}", "%s", "%1", "%d"]),
+        ("%{count} #{name} @{name} ${name}", ["%{count}", "#{name}", "@{name}", "${name}"]),
+        ("{{count}} {{ name }} {{name|upper}}", ["{{count}}", "{{ name }}", "{{name|upper}}"]),
+        ("%d%% %ld %zu %-5.2f %name% %(a)s%%", ["%d%%", "%ld", "%zu", "%-5.2f", "%name%", "%(a)s%%"]),
+        ("__COUNT__ :name <name> </b> $t(key) #tag @name", None),
+        (r"C:\Users\me ~/x /usr/bin/env ../.. v1.2.3 v2 %APPDATA%\x \\a\b", None),
+        ("C:\\Program Files\\x y C:/a/b and/or", ["C:\\Program Files\\x", "C:/a/b"]),
+        (
+            "ISBN 978-3-16-148410-0, DE89 3704 0044 0532 0130 00.",
+            ["ISBN 978-3-16-148410-0", "DE89 3704 0044 0532 0130 00"],
+        ),
+        ("Tel. +49 30 901820 or 030 901820", ["+49 30 901820", "030 901820"]),
+        ("run `a + b` and `foo' and `bar'", ["`a + b`"]),
+        ("$nameさん v1.2.3です /usr/binに #タグ", ["$name", "v1.2.3", "/usr/bin", "#タグ"]),
+        ("https://a.b/xを開く me@a.bまで 日本me@a.b", ["https://a.b/x", "me@a.b", "me@a.b"]),
+        ("日本@name 日本v1.2 日本%1", ["@name", "v1.2", "%1"]),
+        ("2024年 第123号 123원 3000万", ["2024", "123", "123"]),
+        ("x{a}%s{b}y 100{unit}", ["{a}%s{b}", "100{unit}"]),
+        ("{n, plural, one {# {a}} other {'{'#}} {n, number, integer} {$x}", None),
+        ("{n, plural, one {", []),
+        ("see www.a.de", ["www.a.de"]),
+        ("{% if x %} {{{x}}} %r %n &nbsp;&#39;&#x2013; @:key :no-index: C:/Users/me file:///a ssh://u@h:1/a", None),
+        ("1.2.3-beta.1+b5 1.2.3rc1 2.0b1 2024-01-02T03:04:05Z 192.168.0.0/24 1.000.000,50", None),
+        (
+            "%Y-%m-%d https://a.b/{id}. (https://a.b/{{x}}/?y={y}), Https://a.b/%(v)s",
+            ["%Y", "%m", "%d", "https://a.b/{id}", "https://a.b/{{x}}/?y={y}", "Https://a.b/%(v)s"],
+        ),
+        ("예:https://a.b 注意:URL 기타/a/b 3.5-inch R&D; Q&A;", ["https://a.b", "3.5"]),
+    ],
+)
+def test_find_protected_finds_fields_whole(text, expected):
+    if expected is None:
+        assert "".join(kept(text)).replace(" ", "") == text.replace(" ", "")
+    else:
+        assert kept(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("50 % sind", "50 %ige", "e.g.", "and/or", "#1", "Note: name", "he /she", "km/h", "100% sure", "50%discount"),
+        *(
+            "C#",
+            "a < b",
+            "R&D",
+            ":D",
+            "I'm @ home",
+            "5 %, 7 %",
+            "%-Satz",
+            "www",
+            "a: b",
+            "{ a b }",
+            "1 / 2",
+            "Tel. 12",
+        ),
+    ],
+)
+def test_find_protected_leaves_ordinary_text_alone(text):
+    assert [each for each in kept(text) if not each.isdecimal()] == []
+
+
+characters = st.sampled_from(["".join(pattern.example for pattern in PATTERNS.values()), "aéé日가ℹ™٣Ⅷ \n.,'\"()-"])
+pieces = st.sampled_from([pattern.example for pattern in PATTERNS.values()]) | characters.flatmap(st.sampled_from)
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.lists(pieces).map("".join), st.sampled_from([True, "number,version,email", "printf,url,code"]))
+def test_find_protected_takes_the_first_pattern_of_the_table_that_fits(text, protect):
+    patterns = [PATTERNS[name].expression for name in chosen_patterns(protect)]
+    plain = regex.compile(f"(?:{'|'.join(f'(?:{one})' for one in patterns)})++", regex.V1)
+    assert find_protected(text, protect) == [match.span() for match in plain.finditer(text)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "order", "may_number", "expected"),
+    [
+        (["%d", "%s"], [0, 1], False, ["%d", "%s"]),
+        (["%d", "%s"], [1, 0], False, None),
+        (["%d", "%s", "%d"], [1, 0, 2], True, ["%1$d", "%2$s", "%3$d"]),
+        (["{}", "{:>5}"], [1, 0], False, None),
+        (["{}", "{:>5}"], [1, 0], True, None),
+        (["%*d", "%s"], [1, 0], True, None),
+        (["%n", "%s"], [1, 0], True, None),
+        (["%H:%M", "%d"], [1, 0], True, None),
+        (["<b>", "</b>"], [1, 0], True, None),
+        (["%2$s", "%1$s"], [1, 0], False, ["%2$s", "%1$s"]),
+        (
+            ["%%", "%date%", "https://a.b/%20d%2fd", "%d"],
+            [3, 2, 1, 0],
+            False,
+            ["%%", "%date%", "https://a.b/%20d%2fd", "%d"],
+        ),
+        (["`%d`", "%s"], [1, 0], False, None),
+    ],
+)
+def test_arrange_keeps_the_order_of_fields_without_names(texts, order, may_number, expected):
+    assert arrange(texts, order, may_number) == expected
+
+
+@pytest.mark.parametrize(
+    ("gap", "after", "before", "expected"),
+    [
+        ("Dateien", " files", None, (1, " Dateien")),
+        ("Dateien", "\u00a0files", None, (1, "\u00a0Dateien")),
+        ("ファイル", " files", None, (0, "ファイル")),
+        ("개", " files", None, (0, "개")),
+        ("Datei", None, "file ", (0, "Datei ")),
+        ("Datei", None, "", (0, "Datei ")),
+        (" MB frei", "MB free", None, (-1, "MB frei")),
+        (" Mann", "MB free", None, (0, " Mann")),
+        ("( ", None, "(", (0, "(")),
+        ("", " and ", " and ", (0, " ")),
+        ("s", "s", None, (0, "s")),
+        ("ב", None, "in ", (0, "ב")),
+        ("مبلغ", None, "amount ", (0, "مبلغ ")),
+    ],
+)
+def test_space_gap_gives_words_the_spaces_of_the_source(gap, after, before, expected):
+    assert space_gap(gap, after, before) == expected
 
 
 @pytest.mark.parametrize(
@@ -17,6 +179,9 @@ from vanilla_transformer.text.protection import find_protected, locate
         (["123"], "第123号", [(1, 4)]),
         (["{a}", "{b}", "{a}"], "{b}x{a} {a}", [(4, 7), (0, 3), (8, 11)]),
         (["{a}", "{a}"], "{a} {b}", None),
+        (["{a}"], "{a} {a}", None),
+        (["%d"], "%dDateien", [(0, 2)]),
+        (["123"], "123,45", None),
     ],
 )
 def test_locate_finds_text_that_is_no_part_of_a_longer_word(texts, translation, expected):
@@ -42,7 +207,32 @@ def test_locate_finds_texts_side_by_side():
     assert locate(["%s", "{name}"], "x {name}%s") == [(8, 10), (2, 8)]
 
 
-@pytest.mark.parametrize("text", ["a" * 50_000, "%" + "0" * 50_000, "$" + "1" * 50_000 + ".1"])
+HARD = [
+    part * 10_000
+    for part in (
+        "{a,b,",
+        "{a,b,{}",
+        "'{",
+        "{",
+        "%(",
+        "`",
+        "/a",
+        "<a ",
+        "1 ",
+        "+1 ",
+        "C:\\a ",
+        "v1.",
+        "%a%",
+        "a.",
+        "1.1.1-",
+        "https://a{",
+    )
+]
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 50_000, "%" + "0" * 50_000, "$" + "1" * 50_000 + ".1", "a." * 60_000 + ":", *HARD]
+)
 def test_find_protected_takes_linear_time(text):
     started = time.process_time()
     find_protected(text)

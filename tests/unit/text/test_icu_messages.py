@@ -1,0 +1,68 @@
+"""ICU messages: texts of branches, and messages with other texts."""
+
+import time
+
+import pytest
+
+from vanilla_transformer.text.icu_messages import parse_message
+
+
+def shout(message):
+    return message.render(iter([each.text.upper() for each in message.messages()]))
+
+
+@pytest.mark.parametrize(
+    ("text", "texts", "shouted"),
+    [
+        (
+            "You have {count, plural, =0 {none} one {# file} other {# files}} left.",
+            ["You have {0} left.", "none", "{0} file", "{0} files"],
+            "YOU HAVE {count, plural, =0 {NONE} one {# FILE} other {# FILES}} LEFT.",
+        ),
+        (
+            "{g, select, male {{n, plural, offset:1 one {his # of {x}} other {a}}} other { they }}",
+            ["{0}", "{0}", "his {0} of {1}", "a", "they"],
+            "{g, select, male {{n, plural, offset:1 one {HIS # OF {x}} other {A}}} other { THEY }}",
+        ),
+        (
+            "I''m {n, selectordinal, other {don't '#' '{'x'}' #}} # {d, date, short}",
+            ["I'm {0} # {1}", "don't {0} {1}x{2} {3}"],
+            "I''M {n, selectordinal, other {DON''T '#' '{'X'}' #}} # {d, date, short}",
+        ),
+        (
+            "{n, choice, 0#a|1<{b}} {n, plural, other {x}}",
+            ["{0} {1}", "x"],
+            "{n, choice, 0#a|1<{b}} {n, plural, other {X}}",
+        ),
+    ],
+)
+def test_parse_message_finds_the_texts_of_branches(text, texts, shouted):
+    message = parse_message(text)
+    assert [each.text for each in message.messages()] == texts and shout(message) == shouted
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{name} left", "{n, plural, one {x}", "{n, plural, one x}", "{n, plural, other {x}} }", "{n, choice, 0#a|1#b}"],
+)
+def test_parse_message_returns_none_without_branches_or_matching_braces(text):
+    assert parse_message(text) is None
+
+
+def test_parse_message_follows_the_choice_of_patterns():
+    text = "{n, plural, other {x}}"
+    assert parse_message(text, "url,icu") and not parse_message(text, "printf") and not parse_message(text, False)
+
+
+def test_render_quotes_what_would_be_syntax():
+    message = parse_message("{n, plural, one {a} other {# b}}")
+    assert message.render(iter(["{0}", "l'{7}", "{0}#'s"])) == "{n, plural, one {l'''{'7'}'} other {#'#'''s}}"
+
+
+@pytest.mark.parametrize(
+    "text", ["{a,plural,other{" * 3000 + "}}" * 3000, "{a,plural,other{" * 8000, "{a,plural,other{x}}" * 3000]
+)
+def test_parse_message_takes_linear_time(text):
+    started = time.process_time()
+    parse_message(text)
+    assert time.process_time() - started < 5

@@ -1,0 +1,134 @@
+"""Messages of ICU, such as `{count, plural, one {# file} other {# files}}`, whose branches are texts themselves."""
+
+from collections.abc import Iterator, Sequence
+
+import regex
+
+from .protection import chosen_patterns
+
+_CHOICE = regex.compile(r"\{\s*[\w.-]+\s*,\s*(plural|selectordinal|select)\s*,\s*(?:offset:\s*\d+\s*)?")
+_BRANCH = regex.compile(r"\s*(?:=\d+|[\w-]+)\s*\{")
+_END = regex.compile(r"\s*\}")
+_QUOTED = regex.compile(r"'[{}#](?:[^']|'')*(?:'|$)")
+_STAND_IN = regex.compile(r"\{(\d+)\}")
+_MOST_DEPTH = 6
+
+
+class _UnknownSyntaxError(ValueError):
+    """Raised where something else follows than in a message of ICU."""
+
+
+class Message:
+    """
+    A message, or a branch of one.
+
+    Attributes:
+        text: Its text, with `{0}`, `{1}` and so on instead of arguments, quotations and `#`.
+        syntax: Their parts: syntax that stays, and branches.
+        spaces: The white space before and after the text.
+    """
+
+    def __init__(self, text: str, syntax: Sequence[Sequence["str | Message"]], is_plural: bool):
+        self.text, self.syntax, self._is_plural = text.strip(), syntax, is_plural
+        start, _, end = text.partition(self.text) if self.text else (text, "", "")
+        self.spaces = start, end
+
+    def messages(self) -> Iterator["Message"]:
+        """Yield the message and its branches, with the branches of these."""
+        yield self
+        for parts in self.syntax:
+            for part in parts:
+                if isinstance(part, Message):
+                    yield from part.messages()
+
+    def render(self, texts: Iterator[str]) -> str:
+        """Return the message with other texts, in the order of [`messages`]."""
+        own = next(texts)
+        syntax = ["".join(p if isinstance(p, str) else p.render(texts) for p in parts) for parts in self.syntax]
+        if syntax:  # otherwise braces are the model's own
+            pieces = enumerate(_STAND_IN.split(own))
+            own = "".join(syntax[int(piece)] if at % 2 else self._quote(piece) for at, piece in pieces)
+        else:
+            own = self._quote(own)
+        return own.join(self.spaces)
+
+    def _quote(self, text: str) -> str:
+        special = "[{}#]+" if self._is_plural else "[{}]+"
+        return regex.sub(special, r"'\g<0>'", text.replace("'", "''"))
+
+
+def parse_message(text: str, protect: bool | str = True) -> Message | None:
+    """Return a message, or None for a text without branches or whose braces do not match.
+
+    Args:
+        protect: See [`chosen_patterns`], among which `icu` has to be.
+    """
+    if not _CHOICE.search(text) or "icu" not in chosen_patterns(protect):
+        return None
+    try:
+        message, _ = _read_message(text, 0, False, 0)
+    except _UnknownSyntaxError:
+        return None
+    return message if len(list(message.messages())) > 1 else None
+
+
+def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Message, int]:
+    """Return the message at a place, and where it ends: before a closing brace if it is a branch."""
+    shown, syntax = list[str](), list[list[str | Message]]()
+    while at < len(text) and not (depth and text[at] == "}"):
+        parts: list[str | Message] = []
+        quoted = _QUOTED.match(text, at)
+        if text.startswith("''", at):
+            shown, at = [*shown, "'"], at + 2
+        elif quoted and (is_plural or text[at + 1] != "#"):
+            parts, at = [quoted[0]], quoted.end()
+        elif text[at] == "{":
+            parts, at = _read_argument(text, at, is_plural, depth)
+        elif text[at] == "#" and is_plural:
+            parts, at = ["#"], at + 1
+        elif text[at] == "}":
+            raise _UnknownSyntaxError
+        else:
+            shown.append(text[at])
+            at += 1
+        if parts:
+            shown.append(f"{{{len(syntax)}}}")
+            syntax.append(parts)
+    return Message("".join(shown), syntax, is_plural), at
+
+
+def _read_argument(text: str, at: int, is_plural: bool, depth: int) -> tuple[list["str | Message"], int]:
+    """Return the parts of the argument at a place and its end. One of an unknown kind is one part."""
+    choice = _CHOICE.match(text, at)
+    if choice and depth < _MOST_DEPTH:
+        try:
+            return _read_branches(text, at, choice, is_plural or choice[1] != "select", depth)
+        except _UnknownSyntaxError:
+            pass
+    end, open_braces = at, 0
+    while end == at or open_braces:
+        if end >= len(text):
+            raise _UnknownSyntaxError
+        quoted = _QUOTED.match(text, end)
+        open_braces += 0 if quoted else {"{": 1, "}": -1}.get(text[end], 0)
+        end = quoted.end() if quoted else end + 1
+    return [text[at:end]], end
+
+
+def _read_branches(
+    text: str, at: int, choice: regex.Match[str], is_plural: bool, depth: int
+) -> tuple[list["str | Message"], int]:
+    parts, start, end = list[str | Message](), at, choice.end()
+    while branch := _BRANCH.match(text, end):
+        message, end = _read_message(text, branch.end(), is_plural, depth + 1)
+        if not text.startswith("}", end):
+            raise _UnknownSyntaxError
+        parts += [text[start : branch.end()], message]
+        start, end = end, end + 1
+    closing = _END.match(text, end)
+    if not closing or not parts:
+        raise _UnknownSyntaxError
+    return [*parts, text[start : closing.end()]], closing.end()
+
+
+__all__ = ["Message", "parse_message"]

@@ -3,6 +3,7 @@
 The options of a request are declared in `decoding.options`; here they become flags, with the files that give some.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -117,6 +118,22 @@ def require_no_words(words: Sequence[str]) -> None:
     """
     if words:
         raise ValueError(f"This command takes flags only, got {words[0]!r}.")
+
+
+def refuse_file_names(what: str, texts: Sequence[str | None], hint: str) -> None:
+    """Check that texts are not the names of files, whose content somebody means.
+
+    Args:
+        what: The subject of the message.
+        hint: What to do instead, with `{}` for the name.
+
+    Raises:
+        ValueError: There is a file with the name, or a folder if it is written as a path.
+    """
+    for text in texts:
+        if text and (os.path.isfile(text) or (os.sep in text and os.path.exists(text))):
+            kind = "folder" if os.path.isdir(text) else "file"
+            raise ValueError(f"{what} must be text, got the name of a {kind}: {text}. {hint.format(text)}")
 
 
 def read_keys(path: str) -> list[str]:

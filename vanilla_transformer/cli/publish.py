@@ -16,6 +16,7 @@ from .flags import (
     language_settings,
     parse,
     read_keys,
+    refuse_file_names,
     require_one_model,
 )
 
@@ -206,6 +207,7 @@ class SpaceArguments:
 def create_space_command(arguments: Sequence[str]) -> None:
     words, options = parse(SpaceArguments, arguments, "create-space MODEL [--flags]", MODEL)
     name = require_one_model(words)
+    refuse_file_names("--examples", options.examples or [], "Write the sentences themselves.")
     from vanilla_transformer.publishing.space import create_space
 
     folder = create_space(name, options.output_dir, options.title, options.examples)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from vanilla_transformer.import_utils import delay_progress_bars, hide_own_matters_of_packages
+from vanilla_transformer.import_utils import limit_progress_bars, hide_own_matters_of_packages
 
 _LONGEST_MESSAGE = 900  # characters
 GROUPS = {
@@ -95,7 +95,7 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     hide_own_matters_of_packages()
-    delay_progress_bars()
+    limit_progress_bars()
     try:
         _check_encoding(arguments)
         command(arguments)

@@ -252,7 +252,7 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     wanted = None if options.directions is None else parse_directions(options.directions, languages)
     directions, texts = read_test_sets(options.text, wanted, languages)
     model = load_seq2seq(name, "translates").to(process_state().device)
-    settings = search | {"precision": options.precision, "progress_bar": True}
+    settings = search | {"precision": options.precision}
     results = score_directions(model, tokenizer, languages, directions, texts, **settings)
     if process_state().is_main_process:
         if options.json is not None:

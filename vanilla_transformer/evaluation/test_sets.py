@@ -125,7 +125,7 @@ def _translate(
     workers: int | str,
     search: Mapping[str, Any],
 ) -> list[str]:
-    options: dict[str, Any] = {"progress_bar": True, **search}
+    options = dict(search)
     if workers != 1:
         with open_pipeline(name, workers, precision, search.get("num_beams"), **further_models) as translate:
             options |= languages(translate.tokenizer)

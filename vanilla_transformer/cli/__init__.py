@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from vanilla_transformer.import_utils import limit_progress_bars, hide_own_matters_of_packages
+from vanilla_transformer.import_utils import hide_own_matters_of_packages, limit_progress_bars
 
 _LONGEST_MESSAGE = 900  # characters
 GROUPS = {

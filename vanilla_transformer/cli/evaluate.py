@@ -21,6 +21,7 @@ from .flags import (
     RayArguments,
     SearchArguments,
     TermArguments,
+    ThreadArguments,
     check_engine,
     further_models,
     language_settings,
@@ -112,7 +113,7 @@ class _TestSetArguments:
 
 
 @dataclass
-class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, _TestSetArguments):
+class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, ThreadArguments, _TestSetArguments):
     """Flags of `evaluate`."""
 
 
@@ -218,7 +219,7 @@ class _DirectionArguments:
 
 
 @dataclass
-class EvaluateDirectionsArguments(SearchArguments, _DirectionArguments):
+class EvaluateDirectionsArguments(SearchArguments, ThreadArguments, _DirectionArguments):
     """Flags of `evaluate-directions`."""
 
 
@@ -309,7 +310,7 @@ class _ScoredTextArguments:
 
 
 @dataclass
-class ScoreArguments(EnsembleArguments, LanguageArguments, RayArguments, _ScoredTextArguments):
+class ScoreArguments(EnsembleArguments, LanguageArguments, RayArguments, ThreadArguments, _ScoredTextArguments):
     """Flags of `score`. The text files are aligned line by line; a blank line is an empty sentence."""
 
 
@@ -381,7 +382,7 @@ class _ValidationTextArguments:
 
 
 @dataclass
-class CalibrateArguments(LanguageArguments, _ValidationTextArguments):
+class CalibrateArguments(LanguageArguments, ThreadArguments, _ValidationTextArguments):
     """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
 
 
@@ -425,7 +426,7 @@ class _RerankedTextArguments:
 
 
 @dataclass
-class TuneRerankingArguments(LanguageArguments, _RerankedTextArguments):
+class TuneRerankingArguments(LanguageArguments, ThreadArguments, _RerankedTextArguments):
     """Flags of `tune-reranking`. The text files are aligned line by line; use validation text."""
 
 
@@ -451,8 +452,8 @@ def tune_reranking_command(arguments: Sequence[str]) -> None:
 
 
 @dataclass
-class ChooseAlignmentHeadArguments:
-    """Flags of `choose-alignment-head`. The text files are aligned line by line; validation text serves well."""
+class _AlignedTextArguments:
+    """Flags of the text. Its files are aligned line by line; validation text serves well."""
 
     source: str = field(metadata={"help": "Source text, one sentence per line."})
     target: str = field(metadata={"help": "Its translations, one per line."})
@@ -463,6 +464,11 @@ class ChooseAlignmentHeadArguments:
             "lexical model aligns the words."
         },
     )
+
+
+@dataclass
+class ChooseAlignmentHeadArguments(ThreadArguments, _AlignedTextArguments):
+    """Flags of `choose-alignment-head`."""
 
 
 def choose_alignment_head_command(arguments: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from .flags import (
     MODEL,
     PRECISION_HELP,
     LanguageArguments,
+    ThreadArguments,
     language_settings,
     parse,
     read_keys,
@@ -45,7 +46,7 @@ def render_card_command(arguments: Sequence[str]) -> None:
 
 
 @dataclass
-class CheckArguments(LanguageArguments):
+class CheckArguments(LanguageArguments, ThreadArguments):
     """Flags of `check-model`. With a text, it also prints a stress table."""
 
     trust_remote_code: bool = field(
@@ -90,7 +91,7 @@ def check_model_command(arguments: Sequence[str]) -> None:
 def _check_stress_flags(options: CheckArguments) -> None:
     if (options.source is None) != (options.target is None):
         raise ValueError("A stress test needs a text and its translations. Give both --source and --target, or none.")
-    for name in ("name", "max_pairs", "precision", "source_language", "target_language"):
+    for name in ("name", "max_pairs", "precision", "threads", "source_language", "target_language"):
         if options.source is None and getattr(options, name) is not None:
             raise ValueError(f"--{name} is for a stress test. Give --source and --target, or leave it out.")
     if options.max_pairs is not None and options.max_pairs < 1:

@@ -22,6 +22,7 @@ from .flags import (
     SearchArguments,
     SentenceArguments,
     TermArguments,
+    ThreadArguments,
     check_engine,
     check_sentences,
     language_settings,
@@ -502,7 +503,7 @@ def _print_warnings(warned: dict[int, list[str]] | None, start: int, is_alone: b
 
 
 @dataclass
-class CompileArguments:
+class CompileArguments(ThreadArguments):
     """Flags of `compile`."""
 
     precision: str = field(default="float32", metadata={"help": PRECISION_HELP})
@@ -579,7 +580,7 @@ class _PageArguments:
 
 
 @dataclass
-class ExplainArguments(LanguageArguments, _PageArguments):
+class ExplainArguments(LanguageArguments, ThreadArguments, _PageArguments):
     """Flags of `explain`. By default the checkpoint's generation config decides about the search."""
 
 

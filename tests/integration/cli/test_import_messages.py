@@ -86,7 +86,7 @@ def test_progress_bars_are_shown_in_terminals_alone_and_of_long_work():
 
 
 def in_terminal(*words, **variables):
-    """Return what a program writes into a terminal as its standard error."""
+    """Run a program in a terminal, and return its standard error."""
     ours, theirs = os.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     program = [sys.executable, *words]

@@ -97,3 +97,35 @@ def test_train_uses_all_cores_in_the_only_process_of_accelerate(environment, thr
     monkeypatch.setattr(device_utils, "usable_cores", lambda: 3)
     use_all_cores()
     assert used == threads
+
+
+TEXT = ("--source", "en", "--target", "de")
+RUNNING_MODELS = {
+    "translate": ("model", "A man."),
+    "explain": ("model", "A man.", "--output", "page.html"),
+    "compile": ("model",),
+    "evaluate": ("model", *TEXT),
+    "evaluate-directions": ("model", "--text", "test"),
+    "score": ("model", *TEXT),
+    "calibrate": ("model", *TEXT),
+    "tune-reranking": ("model", *TEXT, "--rerank_reverse", "reverse"),
+    "choose-alignment-head": ("model", *TEXT),
+    "check-model": ("model", *TEXT),
+    "serve": ("model", "--api_key_file", "keys"),
+    "convert": ("model", "out", "--target_format", "onnx"),
+    "back-translate": ("model", "--input", "de", "--output", "out.tsv"),
+    "write-alignments": ("model", *TEXT),
+    "clean-corpus": ("--train_source", "en", "--train_target", "de", "--output_dir", "out"),
+}
+
+
+@pytest.mark.parametrize("command", RUNNING_MODELS)
+def test_each_command_that_runs_a_model_has_threads(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(device_utils, "usable_cores", lambda: 4)
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    assert main([command, *RUNNING_MODELS[command], "--threads", "3"]) == 2  # there is no model
+    assert used[:1] == [3], capsys.readouterr().err
+    assert main([command, *RUNNING_MODELS[command], "--threads", "5"]) == 2
+    assert "`threads` must be from 1 to 4" in capsys.readouterr().err

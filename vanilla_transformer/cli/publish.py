@@ -1,6 +1,6 @@
 """Render the card of a model, check its folder, publish it on the Hub, and write a Space to try it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -142,6 +142,9 @@ class PushArguments:
         default=False,
         metadata={"help": "Run and publish the folder's own code even if it differs from this package's."},
     )
+    dry_run: bool = field(
+        default=False, metadata={"help": "Check the folder and list the files with their sizes, without an upload."}
+    )
 
 
 def push_to_hub_command(arguments: Sequence[str]) -> None:
@@ -167,8 +170,15 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
         token=None if options.token_file is None else _read_token(options.token_file),
         trust_remote_code=options.trust_remote_code,
         report=lambda results: print(format_results(results)),
+        plan=_print_plan if options.dry_run else None,
     )
-    print(f"Published: {url}")
+    print("Nothing has been published." if url is None else f"Published: {url}")
+
+
+def _print_plan(sizes: Mapping[str, int]) -> None:
+    rows = {f"{len(sizes)} files": sum(sizes.values()), **sizes}
+    width = max(len(f"{size:,}") for size in rows.values())
+    print(*(f"{size:>{width},} bytes  {name}" for name, size in rows.items()), sep="\n")
 
 
 def _read_token(path: str) -> str:

@@ -282,6 +282,7 @@ def _wrap(
         translate_with(translate, DocumentTranslator(translate, spoken, direction), languages, spoken),
         count_tokens_with(translate.tokenizer),
         [*known_options(translate), *tokenizer_options(translate.tokenizer)],
+        lambda: translate.is_compiled,
     )
 
 

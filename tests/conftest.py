@@ -41,6 +41,12 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _warnings_of_the_package():
+    """Undo `--quiet` of an earlier test, which hides the warnings."""
+    logging.get_logger("vanilla_transformer").setLevel(0)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_the_tests(tmp_path_factory):
     """Keep the caches of the tests, and of the processes that they start, out of the user's home."""

@@ -37,12 +37,14 @@ def hide_own_matters_of_packages() -> None:
         logging.getLogger(name).addFilter(_concerns_users)
 
 
-def delay_progress_bars() -> None:
-    """Show progress bars, also of other packages, after a second of work, unless the environment says when.
+def limit_progress_bars() -> None:
+    """Show progress bars, also of other packages, after a second of work and in a terminal alone.
 
-    This must precede the import of tqdm.
+    The environment may say otherwise. This must precede the import of tqdm.
     """
     os.environ.setdefault("TQDM_DELAY", "1")
+    if sys.stderr is None or not sys.stderr.isatty():  # a log file would get a line for each step
+        os.environ.setdefault("TQDM_DISABLE", "1")
 
 
 def _concerns_users(record: logging.LogRecord) -> bool:

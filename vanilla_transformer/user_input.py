@@ -2,8 +2,9 @@
 
 import difflib
 import math
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,51 @@ def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what:
     for name in names:
         spellings = {name.replace("-", "_").removeprefix("no_"), name.replace("-", "_")}
         if not (name in known if exactly else spellings & known):
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-            raise ValueError(f"There is no {what} {name!r}.{hint}")
+            raise ValueError(f"There is no {what} {name!r}.{did_you_mean(name, known)}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question about the nearest of the known names, with a space before it, or nothing if none is near."""
+    nearest = find_nearest(name, known)
+    return "" if nearest is None else f" Did you mean {nearest!r}?"
+
+
+# Words of a name that do not tell it from others.
+_FILLERS = {"n", "num", "number", "count", "size", "file", "path", "dir", "folder"}
+
+
+def find_nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that somebody meant by an unknown one, or None if none is near.
+
+    The same letters are near, and so is a name with the same words in any order, each perhaps misspelled or short:
+    `nbest` and `n_best`, `beam` and `num_beams`, `max_len` and `max_length`. It may have one more
+    than several.
+    """
+    near = [each for each in known if _are_near(name.lower(), each.lower())]
+    return max(near, key=lambda each: (difflib.SequenceMatcher(None, name, each).ratio(), each), default=None)
+
+
+def _are_near(name: str, known: str) -> bool:
+    parts, known_parts = (re.findall("[^-_. ]+", each) for each in (name, known))
+    if "".join(parts) == "".join(known_parts):
+        return True
+    words, left = ([part for part in each if part not in _FILLERS] or each for each in (parts, known_parts))
+    if not 0 <= len(left) - len(words) <= (len(words) > 1):
+        return False
+    for word in words:
+        same = next((each for each in left if _is_same_word(word, each)), None)
+        if same is None:
+            return False
+        left = [each for each in left if each is not same]
+    return True
+
+
+def _is_same_word(first: str, second: str) -> bool:
+    """Tell whether one word begins with the other one, differs by a letter or two, or has another ending."""
+    start = len(os.path.commonprefix([first, second]))
+    endings = sorted([len(first) - start, len(second) - start])
+    is_form = (start >= 3 and endings[0] == 0) or (start >= 4 and endings[1] <= 3)
+    return is_form or difflib.SequenceMatcher(None, first, second).ratio() >= 0.75
 
 
 def check_local_model(name: str | Path) -> None:

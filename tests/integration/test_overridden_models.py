@@ -23,7 +23,11 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from tests.tiny import tiny_causal_lm, tiny_model
-from vanilla_transformer import VanillaTransformerForCausalLM, VanillaTransformerForConditionalGeneration
+from vanilla_transformer import (
+    TranslationPipeline,
+    VanillaTransformerForCausalLM,
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.decoding.engine.custom_generate import find_engine
 from vanilla_transformer.decoding.engine.engine_pool import weight_sums
@@ -356,6 +360,23 @@ def test_hooks_of_the_library_do_not_stop_compiling_aside(monkeypatch, caplog):
         engine.steps._compile_elsewhere(compiled_steps.MANY_ROWS)
     assert written["content"] and "Compiling failed" not in caplog.text
     assert any(module._forward_hooks for module in model.modules())  # of the model itself they stay
+
+
+def test_the_switch_to_compiled_steps_is_one_line_and_known_to_the_pipeline(tiny_tokenizer, monkeypatch):
+    translate = TranslationPipeline(tiny_model(), tiny_tokenizer)
+    assert not translate.is_compiled
+    translate(["A man.", "Two dogs."])
+    (engine,) = translate._engines._engines.values()
+    said = []
+    monkeypatch.setattr(compiled_steps.logger, "warning_once", lambda text: text in said or said.append(text))
+    monkeypatch.setattr(compiled_steps, "_run_worker", lambda *args: None)
+    monkeypatch.setattr(engine.steps, "_load", lambda kind: None)
+    engine.steps._compile_elsewhere(compiled_steps.MANY_ROWS)
+    assert said == [] and not translate.is_compiled  # the package cannot be loaded
+    monkeypatch.setattr(engine.steps, "_load", lambda kind: engine.steps.step)
+    for kind in engine.steps._forms:
+        engine.steps._compile_elsewhere(kind)
+    assert said == ["Decoding continues with compiled steps, with which later runs begin."] and translate.is_compiled
 
 
 def test_failure_of_the_thread_that_compiles_is_one_line(monkeypatch, caplog):

@@ -142,6 +142,14 @@ def test_scripts_define_nothing():
         assert kinds <= {ast.Expr, ast.Import, ast.ImportFrom, ast.If}, path.name
 
 
+def test_each_progress_bar_says_when_it_is_hidden():
+    calls = [node for path in PACKAGE.rglob("*.py") for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
+    bars = [call for call in calls if ast.unparse(call.func) in ("tqdm", "logging.tqdm")]
+    assert len(bars) > 5
+    for bar in bars:  # by default tqdm fills log files
+        assert "disable" in [keyword.arg for keyword in bar.keywords], ast.unparse(bar)
+
+
 def test_public_names_exist():
     assert all(hasattr(vanilla_transformer, name) for name in vanilla_transformer.__all__)
 

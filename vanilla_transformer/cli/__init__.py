@@ -6,7 +6,6 @@ cannot be written, with status 1. Slow imports are inside functions, so that `--
 and mistakes are answered at once.
 """
 
-import difflib
 import errno
 import importlib
 import io
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from vanilla_transformer.import_utils import delay_progress_bars, hide_own_matters_of_packages
+from vanilla_transformer.import_utils import hide_own_matters_of_packages, limit_progress_bars
 
 _LONGEST_MESSAGE = 900  # characters
 GROUPS = {
@@ -95,7 +94,7 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     hide_own_matters_of_packages()
-    delay_progress_bars()
+    limit_progress_bars()
     try:
         _check_encoding(arguments)
         command(arguments)
@@ -199,9 +198,9 @@ def _print_version(arguments: Sequence[str]) -> None:
 
 def _unknown_command(name: str) -> str:
     """Return the error message for an unknown command: the nearest known one, and the list."""
-    nearest = difflib.get_close_matches(name.replace("_", "-"), COMMANDS, n=1, cutoff=0.6)
-    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-    return f"There is no command {name!r}.{hint} Commands: {', '.join(COMMANDS)}."
+    from vanilla_transformer.user_input import did_you_mean  # which imports PyYAML
+
+    return f"There is no command {name!r}.{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}."
 
 
 def _check_encoding(arguments: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vanilla_transformer.conversion import LANGUAGES, READERS, WRITERS, Converter
 
-from .flags import parse
+from .flags import ThreadArguments, parse
 
 _USAGE = "convert SOURCE OUTPUT --source_format FORMAT, or convert FOLDER OUTPUT --target_format FORMAT"
 _ARGUMENTS = {
@@ -18,7 +18,7 @@ _SENTENCES = 200
 
 
 @dataclass
-class ConvertArguments:
+class ConvertArguments(ThreadArguments):
     """Flags of `convert`."""
 
     source_format: str | None = field(

@@ -25,6 +25,7 @@ from .flags import (
     MODEL,
     ModelArguments,
     SearchArguments,
+    ThreadArguments,
     model_names,
     open_model,
     parse,
@@ -32,6 +33,7 @@ from .flags import (
     request_settings,
     require_no_words,
     require_one_model,
+    set_threads,
 )
 from .lines import print_texts, silence_libraries
 from .train import draw_corpus_lengths, draw_pictures, show_progress
@@ -125,6 +127,7 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
         raise ValueError(f"{rule}. Move it, or limit characters by --{_ON_CHARACTERS[flag[2:]]}.")
     folder = ("output_dir", str, field(default="", metadata={"help": "Folder for the text and the report."}))
     classes = [_flags_of(_TEXT_KEYS, "text", folder), _flags_of([*_RULE_KEYS, "cache_dir"], "rules")]
+    classes.append(ThreadArguments)
     usage = "vanilla-transformer clean-corpus [RECIPE] [--flag value ...]"
     about = {"RECIPE": "A YAML file with some of these flags as keys, such as the recipe of a training run."}
     on = ", ".join(name for name, value in _CLEANING_DEFAULTS.items() if value is True)
@@ -133,7 +136,11 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     recipe = read_keys(parser.find_words(arguments))
     if recipe.get("stream"):
         raise ValueError("Text that is written must be read as a whole, but the recipe has `stream`. Leave it out.")
-    own = {name: recipe[name] for name in (*_TEXT_KEYS, "output_dir", *_RULE_KEYS, "cache_dir") if name in recipe}
+    own = {
+        name: recipe[name]
+        for name in (*_TEXT_KEYS, "output_dir", *_RULE_KEYS, "cache_dir", "threads")
+        if name in recipe
+    }
     _, parsed = parser.parse([*as_flags(own), *arguments])
     flags = {name: value for part in parsed for name, value in vars(part).items()}
     for name in own:  # null turns a rule off
@@ -146,10 +153,12 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
 
 
 def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:
+    threads = flags.pop("threads")
     check_languages = flags[_LANGUAGES_RULE] is None
     data = DataArguments(**flags | {_LANGUAGES_RULE: bool(flags[_LANGUAGES_RULE])})
     check_data_arguments(data)
     register_models()
+    set_threads(threads)
     from vanilla_transformer.data.cleaning import why_languages_are_unknown
     from vanilla_transformer.data.prepare_data import load_texts, write_corpus_files
     from vanilla_transformer.decoding.corpus_scores import corpus_scores
@@ -331,9 +340,9 @@ def back_translate_command(arguments: Sequence[str]) -> None:
 
 
 @dataclass
-class WriteAlignmentsArguments:
+class _ParallelTextArguments:
     """
-    Flags of `write-alignments`.
+    Flags of the text.
 
     Without a model, a lexical model is fitted to the text in both directions. With one, its `alignment_heads` align
     the words, and with a model of the reverse direction, the heads of both.
@@ -342,6 +351,11 @@ class WriteAlignmentsArguments:
     source: str = field(metadata={"help": "Source text, one sentence per line."})
     target: str = field(metadata={"help": "Its translations, one per line."})
     output: str | None = field(default=None, metadata={"help": "Write to this file instead of standard output."})
+
+
+@dataclass
+class WriteAlignmentsArguments(ThreadArguments, _ParallelTextArguments):
+    """Flags of `write-alignments`."""
 
 
 def write_alignments_command(arguments: Sequence[str]) -> None:

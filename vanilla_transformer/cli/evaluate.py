@@ -22,6 +22,7 @@ from .flags import (
     RayArguments,
     SearchArguments,
     TermArguments,
+    ThreadArguments,
     check_engine,
     further_models,
     language_settings,
@@ -121,7 +122,7 @@ class _TestSetArguments:
 
 
 @dataclass
-class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, _TestSetArguments):
+class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, ThreadArguments, _TestSetArguments):
     """Flags of `evaluate`."""
 
 
@@ -276,7 +277,7 @@ class _DirectionArguments:
 
 
 @dataclass
-class EvaluateDirectionsArguments(SearchArguments, _DirectionArguments):
+class EvaluateDirectionsArguments(SearchArguments, ThreadArguments, _DirectionArguments):
     """Flags of `evaluate-directions`."""
 
 
@@ -310,7 +311,7 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     wanted = None if options.directions is None else parse_directions(options.directions, languages)
     directions, texts = read_test_sets(options.text, wanted, languages)
     model = load_seq2seq(name, "translates").to(process_state().device)
-    settings = search | {"precision": options.precision, "progress_bar": True}
+    settings = search | {"precision": options.precision}
     results = score_directions(model, tokenizer, languages, directions, texts, **settings)
     if process_state().is_main_process:
         if options.json is not None:
@@ -367,7 +368,7 @@ class _ScoredTextArguments:
 
 
 @dataclass
-class ScoreArguments(EnsembleArguments, LanguageArguments, RayArguments, _ScoredTextArguments):
+class ScoreArguments(EnsembleArguments, LanguageArguments, RayArguments, ThreadArguments, _ScoredTextArguments):
     """Flags of `score`. The text files are aligned line by line; a blank line is an empty sentence."""
 
 
@@ -439,7 +440,7 @@ class _ValidationTextArguments:
 
 
 @dataclass
-class CalibrateArguments(LanguageArguments, _ValidationTextArguments):
+class CalibrateArguments(LanguageArguments, ThreadArguments, _ValidationTextArguments):
     """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
 
 
@@ -483,7 +484,7 @@ class _RerankedTextArguments:
 
 
 @dataclass
-class TuneRerankingArguments(LanguageArguments, _RerankedTextArguments):
+class TuneRerankingArguments(LanguageArguments, ThreadArguments, _RerankedTextArguments):
     """Flags of `tune-reranking`. The text files are aligned line by line; use validation text."""
 
 
@@ -509,8 +510,8 @@ def tune_reranking_command(arguments: Sequence[str]) -> None:
 
 
 @dataclass
-class ChooseAlignmentHeadArguments:
-    """Flags of `choose-alignment-head`. The text files are aligned line by line; validation text serves well."""
+class _AlignedTextArguments:
+    """Flags of the text. Its files are aligned line by line; validation text serves well."""
 
     source: str = field(metadata={"help": "Source text, one sentence per line."})
     target: str = field(metadata={"help": "Its translations, one per line."})
@@ -521,6 +522,11 @@ class ChooseAlignmentHeadArguments:
             "lexical model aligns the words."
         },
     )
+
+
+@dataclass
+class ChooseAlignmentHeadArguments(ThreadArguments, _AlignedTextArguments):
+    """Flags of `choose-alignment-head`."""
 
 
 def choose_alignment_head_command(arguments: Sequence[str]) -> None:

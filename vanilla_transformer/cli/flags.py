@@ -3,6 +3,7 @@
 The options of a request are declared in `decoding.options`; here they become flags, with the files that give some.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -59,6 +60,7 @@ def parse(
     check_numbers(vars(parsed))
     _check_files(parsed, found[:1] if "SENTENCE" in (arguments or ()) else found)
     register_models()
+    set_threads(getattr(parsed, "threads", None))
     return found, parsed
 
 
@@ -82,6 +84,20 @@ def register_models() -> None:
     with collection_paused():
         from vanilla_transformer import registration  # noqa: F401
     freeze_modules()
+
+
+def set_threads(threads: int | None) -> None:
+    """Compute in so many threads, or leave their number as it is.
+
+    Raises:
+        ValueError: It is below 1, or above the number of cores.
+    """
+    if threads is not None:
+        import torch
+
+        from vanilla_transformer.device_utils import check_threads
+
+        torch.set_num_threads(check_threads(threads))
 
 
 def parse_workers(text: str) -> int | str:
@@ -117,6 +133,22 @@ def require_no_words(words: Sequence[str]) -> None:
     """
     if words:
         raise ValueError(f"This command takes flags only, got {words[0]!r}.")
+
+
+def refuse_file_names(what: str, texts: Sequence[str | None], hint: str) -> None:
+    """Check that texts are not the names of files, whose content somebody means.
+
+    Args:
+        what: The subject of the message.
+        hint: What to do instead, with `{}` for the name.
+
+    Raises:
+        ValueError: There is a file with the name, or a folder if it is written as a path.
+    """
+    for text in texts:
+        if text and (os.path.isfile(text) or (os.sep in text and os.path.exists(text))):
+            kind = "folder" if os.path.isdir(text) else "file"
+            raise ValueError(f"{what} must be text, got the name of a {kind}: {text}. {hint.format(text)}")
 
 
 def read_keys(path: str) -> list[str]:
@@ -236,7 +268,20 @@ def model_names(first: str, options: FurtherModelArguments) -> list[str]:
 
 
 @dataclass
-class ModelArguments(FurtherModelArguments):
+class ThreadArguments:
+    """Flags of the processor. [`parse`] heeds them."""
+
+    threads: int | None = field(
+        default=None,
+        metadata={
+            "help": "Threads that compute, in each worker at most, with PyTorch, ONNX Runtime and CTranslate2; by "
+            "default one per core."
+        },
+    )
+
+
+@dataclass
+class ModelArguments(FurtherModelArguments, ThreadArguments):
     """Flags of the model."""
 
     backend: str | None = field(
@@ -252,9 +297,6 @@ class ModelArguments(FurtherModelArguments):
     )
     precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
     workers: str = field(default="1", metadata={"help": WORKERS_HELP})
-    threads: int | None = field(
-        default=None, metadata={"help": "Threads that compute, in each worker at most; by default one per core."}
-    )
 
 
 @contextmanager
@@ -266,25 +308,11 @@ def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Ite
         OSError: there is no such model, or it is damaged.
     """
     workers = parse_workers(options.workers)
-    if options.threads is not None:
-        _set_threads(options.threads, options.backend)
     from vanilla_transformer.decoding.engine_workers import open_pipeline
 
     loading = {name: getattr(options, name) for name in ("backend", "device", "dtype")}
     with open_pipeline(name, workers, options.precision, num_beams, **loading, **further_models(options)) as translate:
         yield translate
-
-
-def _set_threads(threads: int, backend: str | None) -> None:
-    import torch
-
-    from vanilla_transformer.device_utils import check_threads
-
-    check_threads(threads)
-    if backend is not None:
-        hint = f"Set OMP_NUM_THREADS={threads} in the environment."
-        raise ValueError(f"`threads` is for PyTorch, but `backend` is {backend!r}. {hint}")
-    torch.set_num_threads(threads)
 
 
 @dataclass
@@ -315,6 +343,8 @@ def check_engine(options: Any) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"`{name}` must be 1 or more, got {value}.")
+    if options.engine == "ray" and options.threads is not None:
+        raise ValueError("--threads is for this process. Give --ray_threads with --engine ray.")
     if options.engine == "ray" and options.output is None:
         raise ValueError("--engine ray writes a file, of which finished parts are kept. Give its --output.")
 

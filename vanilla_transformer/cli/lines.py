@@ -49,10 +49,11 @@ class BlockProgress:
 
 
 def silence_libraries() -> None:
-    """Turn off the warnings and progress bars of the libraries."""
+    """Turn off warnings, also of this package, and the progress bars of the libraries."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
+    logging.get_logger("vanilla_transformer").setLevel(logging.ERROR)
     logging.disable_progress_bar()
 
 

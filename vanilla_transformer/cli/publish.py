@@ -1,6 +1,6 @@
 """Render the card of a model, check its folder, publish it on the Hub, and write a Space to try it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,11 @@ from .flags import (
     MODEL,
     PRECISION_HELP,
     LanguageArguments,
+    ThreadArguments,
     language_settings,
     parse,
     read_keys,
+    refuse_file_names,
     require_one_model,
 )
 
@@ -44,7 +46,7 @@ def render_card_command(arguments: Sequence[str]) -> None:
 
 
 @dataclass
-class CheckArguments(LanguageArguments):
+class CheckArguments(LanguageArguments, ThreadArguments):
     """Flags of `check-model`. With a text, it also prints a stress table."""
 
     trust_remote_code: bool = field(
@@ -89,7 +91,7 @@ def check_model_command(arguments: Sequence[str]) -> None:
 def _check_stress_flags(options: CheckArguments) -> None:
     if (options.source is None) != (options.target is None):
         raise ValueError("A stress test needs a text and its translations. Give both --source and --target, or none.")
-    for name in ("name", "max_pairs", "precision", "source_language", "target_language"):
+    for name in ("name", "max_pairs", "precision", "threads", "source_language", "target_language"):
         if options.source is None and getattr(options, name) is not None:
             raise ValueError(f"--{name} is for a stress test. Give --source and --target, or leave it out.")
     if options.max_pairs is not None and options.max_pairs < 1:
@@ -140,6 +142,9 @@ class PushArguments:
         default=False,
         metadata={"help": "Run and publish the folder's own code even if it differs from this package's."},
     )
+    dry_run: bool = field(
+        default=False, metadata={"help": "Check the folder and list the files with their sizes, without an upload."}
+    )
 
 
 def push_to_hub_command(arguments: Sequence[str]) -> None:
@@ -165,8 +170,15 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
         token=None if options.token_file is None else _read_token(options.token_file),
         trust_remote_code=options.trust_remote_code,
         report=lambda results: print(format_results(results)),
+        plan=_print_plan if options.dry_run else None,
     )
-    print(f"Published: {url}")
+    print("Nothing has been published." if url is None else f"Published: {url}")
+
+
+def _print_plan(sizes: Mapping[str, int]) -> None:
+    rows = {f"{len(sizes)} files": sum(sizes.values()), **sizes}
+    width = max(len(f"{size:,}") for size in rows.values())
+    print(*(f"{size:>{width},} bytes  {name}" for name, size in rows.items()), sep="\n")
 
 
 def _read_token(path: str) -> str:
@@ -206,6 +218,7 @@ class SpaceArguments:
 def create_space_command(arguments: Sequence[str]) -> None:
     words, options = parse(SpaceArguments, arguments, "create-space MODEL [--flags]", MODEL)
     name = require_one_model(words)
+    refuse_file_names("--examples", options.examples or [], "Write the sentences themselves.")
     from vanilla_transformer.publishing.space import create_space
 
     folder = create_space(name, options.output_dir, options.title, options.examples)

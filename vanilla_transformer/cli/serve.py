@@ -20,6 +20,7 @@ from .flags import (
     PRECISION_HELP,
     FurtherModelArguments,
     LanguageArguments,
+    ThreadArguments,
     further_models,
     language_settings,
     parse,
@@ -56,7 +57,7 @@ _ORIGIN = re.compile(r"(?!https://.*:443$|http://.*:80$)[a-z][a-z0-9+.-]*://([a-
 
 
 @dataclass
-class ServeArguments(FurtherModelArguments, Limits):
+class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
     """Flags of the service and its models."""
 
     model: list[str] | None = field(
@@ -280,6 +281,7 @@ def _wrap(
         translate_with(translate, DocumentTranslator(translate, spoken, direction), languages, spoken),
         count_tokens_with(translate.tokenizer),
         [*known_options(translate), *tokenizer_options(translate.tokenizer)],
+        lambda: translate.is_compiled,
     )
 
 

@@ -22,6 +22,7 @@ from .flags import (
     SearchArguments,
     SentenceArguments,
     TermArguments,
+    ThreadArguments,
     check_engine,
     check_sentences,
     language_settings,
@@ -30,6 +31,7 @@ from .flags import (
     parse,
     parse_workers,
     read_prefixes,
+    refuse_file_names,
     request_settings,
     require_one_model,
 )
@@ -241,9 +243,9 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
     if sentences and (options.input is not None or options.format != "text"):
         hint = "`--input` and `--format` are for files and standard input."
         raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
-    for each in sentences:
-        if Path(each).suffix and os.path.isfile(each):
-            raise ValueError(f"Sentences must be text, got the name of a file. Give it by --input {each}.")
+    refuse_file_names("Sentences", sentences, "Give it by --input {}, or a sentence by standard input.")
+    refuse_file_names("--constraint", options.constraint or [], "Write the words themselves.")
+    refuse_file_names("--target_prefix", [options.target_prefix], "Give it by --target_prefixes {}.")
     several = max(options.num_return_sequences or 1, options.n_best or 1) > 1
     several = several or options.samples or options.seed is not None
     if options.alternatives is not None and options.n_best is not None:
@@ -501,7 +503,7 @@ def _print_warnings(warned: dict[int, list[str]] | None, start: int, is_alone: b
 
 
 @dataclass
-class CompileArguments:
+class CompileArguments(ThreadArguments):
     """Flags of `compile`."""
 
     precision: str = field(default="float32", metadata={"help": PRECISION_HELP})
@@ -578,7 +580,7 @@ class _PageArguments:
 
 
 @dataclass
-class ExplainArguments(LanguageArguments, _PageArguments):
+class ExplainArguments(LanguageArguments, ThreadArguments, _PageArguments):
     """Flags of `explain`. By default the checkpoint's generation config decides about the search."""
 
 
@@ -594,6 +596,8 @@ def explain_command(arguments: Sequence[str]) -> None:
             f"Give the folder (or Hub name) of a model and one sentence in quotes, got {len(words)} words."
         )
     name, text = words
+    refuse_file_names("The sentence", [text], "Write the sentence itself.")
+    refuse_file_names("--translation", [options.translation], "Write the translation itself.")
     from vanilla_transformer.decoding.loading import check_device
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.evaluation.explanation import explain, render_page

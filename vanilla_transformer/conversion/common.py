@@ -214,14 +214,23 @@ def compare_models(
         greedy_translator(original, tokenizer), greedy_translator(converted, tokenizer), sentences, tokenizer
     )
     difference = max_logit_difference(original, converted, tokenizer, sentences)
-    return require_same(comparison._replace(max_logit_difference=difference))
+    ours = original if isinstance(original, VanillaTransformerForConditionalGeneration) else converted
+    return require_same(comparison._replace(max_logit_difference=difference), ours, tokenizer, sentences)
 
 
-def require_same(comparison: Comparison) -> Comparison:
+def require_same(
+    comparison: Comparison, ours: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]
+) -> Comparison:
     """Return the comparison if the models differ only by rounding in float32.
 
+    Both may be wrong in the same way. So the engine, which computes the decoder by other code, must agree, too.
+
+    Args:
+        ours: The model of this package.
+
     Raises:
-        ValueError: the logits differ or, where a runtime does not return them, more than a tenth of the outputs.
+        ValueError: the logits differ or, where a runtime does not return them, more than a tenth of the outputs, or
+            the engine's outputs.
     """
     difference = comparison.max_logit_difference
     if difference is None:
@@ -233,7 +242,27 @@ def require_same(comparison: Comparison) -> Comparison:
             f"The converted model must compute what the original does, but does not: {comparison}. Nothing was "
             "written. Report this with the options of the model."
         )
+    some = sentences[: 2 * BATCH_SIZE]
+    outputs = [_translate_by(use_engine, ours, tokenizer, some) for use_engine in (False, True)]
+    identical = sum(first == second for first, second in zip(*outputs, strict=True))
+    if identical < _MIN_IDENTICAL * len(some):
+        raise ValueError(
+            "The engine of this package must translate as `generate()` of transformers does with the model, but "
+            f"does not: {identical} of {len(some)} outputs identical. Nothing was written. Report this with the "
+            "options of the model."
+        )
     return comparison
+
+
+def _translate_by(
+    use_engine: bool, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]
+) -> list[list[int]]:
+    """Return the token ids of greedy search by the engine or by the library, where padding may be a token."""
+    before, model.use_engine = model.use_engine, use_engine
+    try:
+        return greedy_translator(model, tokenizer, suppress_tokens=None)(sentences)
+    finally:
+        model.use_engine = before
 
 
 def compare_translators(
@@ -270,9 +299,13 @@ def tokenized_batches(
         yield {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
 
 
-def greedy_translator(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Translator:
-    """Return a function from sentences to the token ids that `model` generates by greedy search."""
-    options = _greedy_options(model)
+def greedy_translator(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **further: Any) -> Translator:
+    """Return a function from sentences to the token ids that `model` generates by greedy search.
+
+    Args:
+        further: Arguments of `generate()`.
+    """
+    options = _greedy_options(model) | further
     special = {model.config.pad_token_id, model.config.eos_token_id, model.config.decoder_start_token_id}
 
     @torch.no_grad()
@@ -310,7 +343,7 @@ def max_logit_difference(
             for model in (original, converted)
         )
         finite = torch.isfinite(first) & torch.isfinite(second)  # a bias of minus infinity bans a token
-        if not torch.equal(torch.isfinite(first), torch.isfinite(second)):
+        if not torch.equal(torch.isfinite(first), torch.isfinite(second)) or first.isnan().any():
             return float("inf")
         largest = max(largest, float((first - second)[finite].abs().max()))
     return largest

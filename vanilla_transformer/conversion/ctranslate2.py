@@ -150,7 +150,9 @@ def to_ctranslate2(
         translator = ctranslate2.Translator(str(temporary))
         theirs = ctranslate2_greedy_translator(translator, tokenizer, model.generation_config.forced_bos_token_id)
         comparison = compare_translators(greedy_translator(model, tokenizer), theirs, sentences, tokenizer)
-        return require_same(comparison) if quantization == "float32" else comparison
+        if quantization != "float32":
+            return comparison
+        return require_same(comparison, model, tokenizer, sentences)
 
 
 def ctranslate2_greedy_translator(

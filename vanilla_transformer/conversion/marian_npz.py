@@ -80,7 +80,7 @@ def from_marian_npz(folder: str | Path, output_dir: str | Path, sentences: Seque
             comparison = None
             if reference is not None:
                 comparison = compare_translators(reference, greedy_translator(model, tokenizer), sentences, tokenizer)
-                require_same(comparison)
+                require_same(comparison, model, tokenizer, sentences)
         save_model_folder(model, tokenizer, output_dir)
     return comparison
 

@@ -49,7 +49,12 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
         export_graphs(model).save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         theirs = onnx_greedy_translator(temporary, tokenizer)
-        return require_same(compare_translators(greedy_translator(model, tokenizer), theirs, sentences, tokenizer))
+        return require_same(
+            compare_translators(greedy_translator(model, tokenizer), theirs, sentences, tokenizer),
+            model,
+            tokenizer,
+            sentences,
+        )
 
 
 def export_graphs(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:

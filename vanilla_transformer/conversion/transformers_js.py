@@ -92,7 +92,7 @@ def to_transformers_js(folder: str | Path, output_dir: str | Path, sentences: Se
         write_settings(model, tokenizer, temporary)
         _write_graphs(model, temporary / "onnx")
         comparisons = _compare(model, tokenizer, temporary, sentences)
-        require_same(comparisons["fp32"])
+        require_same(comparisons["fp32"], model, tokenizer, sentences)
         return comparisons
 
 

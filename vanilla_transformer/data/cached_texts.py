@@ -101,7 +101,7 @@ def _write_texts(
     with pa.ipc.new_stream(str(path), _SCHEMA) as file:
         for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True)):
             name = corpus.spec.name
-            rows = tqdm(read_rows(corpus), f"Reading {name}", unit=" pairs", delay=1)
+            rows = tqdm(read_rows(corpus), f"Reading {name}", unit=" pairs", delay=1, disable=None)
             for batch in _batched(clean_text(corpus.spec, rows, each, report)):
                 sources, targets = zip(*batch, strict=True)
                 numbers = pa.array(np.full(len(batch), number, dtype=np.int32))

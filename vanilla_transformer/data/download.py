@@ -108,7 +108,8 @@ def fetch_file(url: str, path: Path) -> None:
             the reason only.
     """
     failures = 0
-    with path.open("wb") as file, tqdm(desc=url.rpartition("/")[2], unit="B", unit_scale=True, delay=1) as progress:
+    bar = {"desc": url.rpartition("/")[2], "unit": "B", "unit_scale": True, "delay": 1}
+    with path.open("wb") as file, tqdm(**bar, disable=None) as progress:
         while True:
             start = file.tell()
             try:

@@ -12,6 +12,8 @@ from transformers import AutoTokenizer, GenerationConfig
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.generation_vanilla_transformer import closest_margin, length_penalty
 
+from .pretrained import limit_threads
+
 # The file, in a folder for CTranslate2, with the configuration of the converted model.
 CONVERTED_CONFIG = "vanilla_transformer_config.json"
 _MAX_NEW_TOKENS_BEYOND_SOURCE = 50  # section 6.1, for a folder whose generation config gives no limit
@@ -59,7 +61,9 @@ class CTranslate2Model:
         self._tokenizer = tokenizer
         try:
             index = self.device.index or 0
-            self._translator = ctranslate2.Translator(str(folder), device=self.device.type, device_index=index)
+            limit_threads()
+            options = {"device_index": index, "intra_threads": torch.get_num_threads()}
+            self._translator = ctranslate2.Translator(str(folder), device=self.device.type, **options)
         except RuntimeError as error:
             raise OSError(f"Cannot load {folder} with CTranslate2: {error}") from error
 

@@ -239,7 +239,7 @@ def cross_entropies(name: str, pairs: Sequence[tuple[str, str]], direction: Dire
     tokenizer = load_tokenizer(name)
     direction = NO_DIRECTION if find_languages(tokenizer) is None else direction
     results = list[float]()
-    for window in tqdm(list(_windows(pairs)), f"Scoring by {name}", delay=1):
+    for window in tqdm(list(_windows(pairs)), f"Scoring by {name}", delay=1, disable=None):
         sources, targets = zip(*window, strict=True)
         ids, labels = encode_as_trained(model, tokenizer, sources, targets, direction)
         results += [-sum(row) / len(row) for row in score_tokens(model, ids, labels)]

@@ -10,6 +10,8 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.import_utils import requires_extra
 
+from .pretrained import limit_threads
+
 ENCODER, DECODER, DECODER_WITH_PAST = (
     "encoder_model",
     "decoder_model",
@@ -47,11 +49,14 @@ class OnnxModel(PaperGenerationMixin, PreTrainedModel):
 
     def __init__(self, folder: str | Path):
         with requires_extra("onnx", "ONNX Runtime"):
-            import onnxruntime  # noqa: F401
+            import onnxruntime
             from transformers.exporters import ExportedModel
         super().__init__(VanillaTransformerConfig.from_pretrained(folder))
         self.generation_config = GenerationConfig.from_pretrained(folder)
-        self._graphs = ExportedModel.from_pretrained(folder, device="cpu").runners
+        limit_threads()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        self._graphs = ExportedModel.from_pretrained(folder, device="cpu", session_options=options).runners
         self.eval()
 
     @property

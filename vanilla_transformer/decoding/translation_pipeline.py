@@ -164,6 +164,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return self.model if self._ensemble is None else self._ensemble
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether the last texts were decoded by compiled steps, or the next ones are."""
+        return self._engines.is_compiled
+
+    @property
     def reranks(self) -> bool:
         """Whether a model reranks the n-best list of each sentence."""
         return self._reranker is not None

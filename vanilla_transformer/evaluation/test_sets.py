@@ -134,7 +134,7 @@ def _translate(
     search: Mapping[str, Any],
 ) -> tuple[list[str], float]:
     """Return the translations, and the seconds that they took."""
-    options: dict[str, Any] = {"progress_bar": True, **search}
+    options = dict(search)
     if workers != 1:
         with open_pipeline(name, workers, precision, search.get("num_beams"), **further_models) as translate:
             options |= languages(translate.tokenizer)

@@ -101,7 +101,8 @@ def _check_files(folder: Path) -> str:
     missing = missing_files(folder)
     if missing:
         raise CheckFailed(f"{', '.join(missing)} is missing")
-    return f"{len(publishable_files(folder))} files to publish"
+    names = [path.name for path in publishable_files(folder)]
+    return f"{len(names)} files to publish: {', '.join(names)}"
 
 
 def check_pickle(folder: Path) -> str:

@@ -1,7 +1,7 @@
 """Upload a checked model folder to the Hub in one commit."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, ModelCard
@@ -26,7 +26,8 @@ def push_folder(
     token: str | None = None,
     trust_remote_code: bool = False,
     report: Callable[[Sequence[CheckResult]], None] = lambda results: None,
-) -> str:
+    plan: Callable[[Mapping[str, int]], None] | None = None,
+) -> str | None:
     """Publish a model folder: copy its files aside, check the copy, and upload it in one commit.
 
     A download gets all of the old model or all of the new one. Files on the Hub that the folder lacks are deleted.
@@ -38,9 +39,10 @@ def push_folder(
         revision: Branch to push to, created if it does not exist; by default `main`.
         trust_remote_code: See [`check_folder`].
         report: Called with the results of the checks before anything is uploaded.
+        plan: Called with the sizes of the files in bytes, by name, instead of an upload. The Hub gets no request.
 
     Returns:
-        The URL of the commit.
+        The URL of the commit, or None with `plan`.
 
     Raises:
         ValueError: a check failed, or `repo_id` is not a valid name. Nothing has been uploaded.
@@ -57,6 +59,9 @@ def push_folder(
         failed = [f"{result.name} ({result.detail})" for result in failed_checks(results)]
         if failed:
             raise ValueError(f"{folder} was not published; it fails {len(failed)} checks: {'; '.join(failed)}.")
+        if plan is not None:
+            plan({path.name: path.stat().st_size for path in sorted(staged.iterdir())})
+            return None
         return _upload(staged, repo_id, private, revision, message or f"Upload {repo_id.split('/')[-1]}", token)
 
 

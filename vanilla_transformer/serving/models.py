@@ -29,11 +29,13 @@ class LoadedModel:
     Attributes:
         translate, count_tokens: See [`Batcher`].
         known: Names of options that `translate` accepts, see [`TranslationRequest`].
+        is_compiled: Tells whether the model decodes by compiled steps.
     """
 
     translate: Translate
     count_tokens: CountTokens = count_bytes
     known: Sequence[str] = ()
+    is_compiled: Callable[[], bool] = lambda: False
 
 
 class ModelLoader:
@@ -130,6 +132,11 @@ class ServedModel:
     def is_loaded(self) -> bool:
         """Whether the model is in memory."""
         return self._loaded is not None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the model is in memory and decodes by compiled steps."""
+        return self._loaded is not None and self._loaded.is_compiled()
 
     @property
     def is_idle(self) -> bool:

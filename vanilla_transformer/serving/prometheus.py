@@ -41,6 +41,7 @@ class Metrics:
             ("texts", "Texts so far.", attrgetter("batcher.texts")),
             ("failures", "Texts so far that the model failed to translate.", attrgetter("batcher.failures")),
             ("waiting", "Texts waiting.", attrgetter("batcher.waiting")),
+            ("compiled", "1 if the model decodes by compiled steps.", attrgetter("is_compiled")),
             ("loaded", "1 if the model is in memory.", attrgetter("is_loaded")),
         ):
             gauge = Gauge(name, about, ["model"], registry=self.registry)

@@ -1,6 +1,5 @@
 """The schema of the service: bodies of requests, made of the options in `decoding.options`, and of answers."""
 
-import difflib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from vanilla_transformer.decoding.options import (
     request_model,
 )
 from vanilla_transformer.decoding.terms import SOFT
+from vanilla_transformer.user_input import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
 from .limits import LONGEST_REASON, Refusal
@@ -115,8 +115,9 @@ class TranslationRequest(_Entries):
             raise OptionError("The body must be a JSON object with the entry `text`.")
         unknown = next((name for name in content if name not in cls.model_fields), None)
         if unknown is not None:  # which the answer does not repeat
-            nearest = difflib.get_close_matches(unknown[:_LONGEST_NAME], cls.model_fields, n=1, cutoff=0.0)[0]
-            raise OptionError(f"The body has an unknown entry. Did you mean `{nearest}`?")
+            nearest = find_nearest(unknown[:_LONGEST_NAME], cls.model_fields)
+            hint = f"Did you mean `{nearest}`?" if nearest else "Correct its name, or leave it out."
+            raise OptionError(f"The body has an unknown entry. {hint}")
         return content
 
     @classmethod

@@ -7,13 +7,13 @@ Codes of languages are compared in any case and with `-` or `_`, and a code that
 language of which it is a variant: `EN` for `en`, and `pt_BR` for `pt`, but not `pt` for `pt_BR`.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.user_input import find_nearest
 
 TARGET_TAG, SOURCE_TAG = ">>{}<<", "<<{}>>"  # the former as in OPUS-MT
 # The entry of `tokenizer_config.json` with the directions that a model was trained on.
@@ -320,10 +320,9 @@ def _known_code(side: str, code: str | None, known: Iterable[str]) -> str | None
     shown = ", ".join(known[:_MOST_SHOWN])
     if len(known) > _MOST_SHOWN:
         shown = f"{shown}, … ({len(known)} languages)"
-    near = [each for each in known if each.lower().startswith(str(code).lower())] or difflib.get_close_matches(
-        str(code), known, n=1
-    )
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    longer = [each for each in known if code is not None and each.lower().startswith(code.lower())]
+    nearest = longer[0] if longer else find_nearest(code or "", known)
+    hint = f" Did you mean {nearest!r}?" if nearest else ""
     found = "none" if code is None else repr(code)
     raise ValueError(f"The {side} language must be one of {shown}; got {found}.{hint}")
 

@@ -152,7 +152,7 @@ class MetricsLogger:
             plain = (int, float, str, bool)
             config = {name: value if isinstance(value, plain) else str(value) for name, value in recipe.items()}
             accelerator.init_trackers("vanilla-transformer", config=config)
-        hidden = steps[0] >= steps[1] or not accelerator.is_local_main_process
+        hidden = True if steps[0] >= steps[1] or not accelerator.is_local_main_process else None
         self.bar = tqdm(initial=steps[0], total=steps[1], desc="Training", unit="step", disable=hidden)
         self._redirect = logging_redirect_tqdm()
 

@@ -285,10 +285,10 @@ FLAGS = {
         "`dtype` is for PyTorch's weights, but `backend` is 'ctranslate2'. Convert",
     ),
     "translate: no threads": (["translate", "model", "A", "--threads", "0"], {}, "`threads` must be from 1 to"),
-    "translate: threads and backend": (
-        ["translate", "model", "A", "--threads", "1", "--backend", "ctranslate2"],
+    "score: threads of a cluster": (
+        ["score", "model", "--source", "en", "--target", "de", "--threads", "1", "--engine", "ray", "--output", "out"],
         {},
-        "`threads` is for PyTorch.*OMP_NUM_THREADS=1",
+        "--threads is for this process. Give --ray_threads with --engine ray",
     ),
     "translate: penalty is not finite": (["translate", "model", "A", "--length_penalty", "nan"], {}, "finite.*nan"),
     "translate: n-best twice": (

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 
 import pytest
 
@@ -60,20 +62,42 @@ def test_a_command_prints_nothing_of_other_packages_about_themselves(tmp_path):
     assert said == ["Something for users", "freed"]  # nothing is left of triton at exit
 
 
-SHORT_WORK = """
+WORK = """
 import sys
 sys.argv = sys.argv[1:]
 from vanilla_transformer.cli import main
 main(["--version"])
+import time
 import tqdm
 list(tqdm.tqdm("ab", "Loading weights"))
+for _ in tqdm.tqdm(range(3), "Tokenizing"):
+    time.sleep(float(sys.argv[1]))
 """
 
 
-def test_progress_bars_of_short_work_stay_hidden_unless_the_environment_says_otherwise():
-    program = ("-c", SHORT_WORK, "vanilla-transformer")
-    assert run(*program).stderr == ""
-    assert "Loading weights" in run(*program, TQDM_DELAY="0").stderr
+def test_progress_bars_are_shown_in_terminals_alone_and_of_long_work():
+    program = ("-c", WORK, "vanilla-transformer")
+    assert run(*program, "0.6").stderr == ""  # a log file
+    assert in_terminal(*program, "0") == ""
+    shown = in_terminal(*program, "0.6")
+    assert "Tokenizing" in shown and "Loading weights" not in shown
+    assert "Loading weights" in in_terminal(*program, "0", TQDM_DELAY="0")
+    assert in_terminal(*program, "0.6", TQDM_DISABLE="1") == ""
+
+
+def in_terminal(*words, **variables):
+    """Run a program in a terminal, and return its standard error."""
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    program = [sys.executable, *words]
+    subprocess.run(program, env=ENVIRONMENT | variables, stdout=subprocess.DEVNULL, stderr=theirs, check=True)
+    os.close(theirs)
+    shown = b""
+    with suppress(OSError):  # by which Linux ends it
+        while piece := os.read(ours, 1 << 16):
+            shown += piece
+    os.close(ours)
+    return shown.decode()
 
 
 WAITING = """

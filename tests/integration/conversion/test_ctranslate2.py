@@ -20,6 +20,7 @@ from vanilla_transformer import (
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.common import greedy_translator
 from vanilla_transformer.conversion.ctranslate2 import ctranslate2_greedy_translator, to_ctranslate2
+from vanilla_transformer.decoding import ctranslate2_runtime
 from vanilla_transformer.file_utils import save_model_folder
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei Hunde", "1 2 3 4 5 6 7 8 9 10"]
@@ -42,6 +43,16 @@ def test_to_ctranslate2_generates_our_greedy_tokens(changes, tiny_config, tiny_t
     folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
     comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
     assert (comparison.num_sentences, comparison.num_identical) == (4, 4) and comparison.speedup > 0
+
+
+def test_ctranslate2_has_as_many_threads_as_torch(tmp_path, tiny_config, monkeypatch):
+    used = []
+    monkeypatch.setattr(ctranslate2, "Translator", lambda folder, **options: used.append(options["intra_threads"]))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(ctranslate2_runtime, "read_converted_config", lambda folder: tiny_config)
+    tiny.tiny_model().generation_config.save_pretrained(tmp_path)
+    ctranslate2_runtime.CTranslate2Model(tmp_path, None, torch.device("cpu"))
+    assert used == [3]
 
 
 def test_to_ctranslate2_compares_translations_that_begin_with_their_language(tmp_path):

@@ -3,8 +3,10 @@
 import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel, MarianTokenizer
+from transformers.models.marian.modeling_marian import MarianDecoder
 
 from tests.marian_models import MARIAN_SENTENCES, MARIAN_SIZES, build_marian_tokenizer, marian_model
+from tests.tiny import tiny_model
 from vanilla_transformer import (
     TranslationPipeline,
     VanillaTransformerConfig,
@@ -12,7 +14,10 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.marian import from_marian, model_from_marian, model_to_marian, to_marian
+from vanilla_transformer.conversion.onnx import to_onnx
+from vanilla_transformer.decoding.engine import engine
 from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoder
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +125,25 @@ def test_sentences_beyond_the_positions_of_marian_are_refused(marian_tokenizer, 
     for convert, source in ((from_marian, tmp_path / "opus"), (to_marian, folder)):
         with pytest.raises(ValueError, match=r"must have at most \d+ tokens, .* in sentence 2. Leave it out of --sen"):
             convert(source, tmp_path / "out", ["dog", "dog " * 2000])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("convert", [to_marian, to_onnx])
+def test_conversion_that_is_wrong_on_both_sides_writes_nothing(convert, tiny_tokenizer, tmp_path, monkeypatch):
+    """The decoders of both sides negate their states, which the engine, that has its own decoder, does not."""
+    folder = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "ours")
+    for decoder in (VanillaTransformerDecoder, MarianDecoder):
+
+        def wrong(self, *args, right=decoder.forward, **kwargs):
+            found = right(self, *args, **kwargs)
+            found.last_hidden_state = -found.last_hidden_state
+            return found
+
+        monkeypatch.setattr(decoder, "forward", wrong)
+    # Or the engine would see other methods, and leave the model to `generate()`.
+    monkeypatch.setattr(engine, "is_supported", lambda model: True)
+    with pytest.raises(ValueError, match="The engine of this package must translate as .*: 0 of 2 outputs identical"):
+        convert(folder, tmp_path / "out", ["A man is sleeping.", "Two dogs run."])
     assert not (tmp_path / "out").exists()
 
 

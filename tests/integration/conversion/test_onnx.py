@@ -1,6 +1,7 @@
 """ONNX export: the graphs in ONNX Runtime against the model in PyTorch."""
 
 import json
+from unittest import mock
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from tests.onnx_parity import assert_graphs_translate_alike
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.onnx import DECODER_WITH_PAST, onnx_greedy_translator
+from vanilla_transformer.decoding.onnx_runtime import OnnxModel
 from vanilla_transformer.file_utils import save_model_folder
 
 
@@ -34,6 +36,9 @@ def test_onnx_folder_translates_as_pytorch_does(tiny_config, tiny_tokenizer, tmp
     assert main(["translate", onnx, "A man.", "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["translations"][0].keys() == {"text"}
     assert main(["translate", onnx, "A man.", "--device", "cuda"]) == 2
+    with mock.patch("torch.get_num_threads", return_value=3):
+        graphs = OnnxModel(onnx)._graphs.values()
+    assert [graph.session.get_session_options().intra_op_num_threads for graph in graphs] == [3] * 3
 
     assert_graphs_translate_alike(model, tiny_tokenizer, tmp_path / "onnx")
     (tmp_path / "onnx" / f"{DECODER_WITH_PAST}.onnx").unlink()

@@ -116,6 +116,19 @@ def test_push_folder_creates_a_branch_and_a_private_repository(folder, hub_witho
     assert hub_without_checks.files(NAME).keys() == {".gitattributes"}
 
 
+def test_push_to_hub_lists_the_files_of_a_dry_run(folder, local_hub, monkeypatch, capsys):
+    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
+    (folder / "metrics.jsonl").touch()
+    (folder / "README.md").unlink()
+    assert main(["push-to-hub", str(folder), NAME, "--dry_run", "--facts", str(CARDS / "demo.yaml")]) == 0
+    named, *lines, end = capsys.readouterr().out.splitlines()
+    sizes = {line.split()[-1]: int(line.split()[0].replace(",", "")) for line in lines if " bytes  " in line}
+    assert sizes.pop("files") == sum(sizes.values()) and {*sizes} == PUBLISHED - {".gitattributes"}
+    assert sizes["model.safetensors"] == (folder / "model.safetensors").stat().st_size and sizes["README.md"] > 1000
+    assert end == "Nothing has been published." and not local_hub.requests
+    assert named.endswith(f"files to publish: {', '.join(sorted(sizes))}")
+
+
 @pytest.mark.parametrize(
     ("token", "name", "message"),
     [("hf_wrong", NAME, r"does not let you write to user/tiny \(401\)"),

@@ -157,6 +157,17 @@ def test_a_model_that_cannot_be_loaded_fails_alone(error, caplog):
         assert ask(client, "en-de").status_code == 200
 
 
+def test_metrics_tell_whether_a_model_decodes_by_compiled_steps():
+    compiled, limits = [], Limits()
+    loaded = LoadedModel(lambda texts, count: [[text] for text in texts], is_compiled=lambda: bool(compiled))
+    models = Models([ServedModel("first", limits, loaded=loaded), ServedModel("second", limits, load=lambda: loaded)])
+    with TestClient(create_service_of(models, metrics=True)) as client:
+        assert 'compiled{model="first"} 0.0' in client.get("/metrics").text
+        compiled.append("steps")
+        found = client.get("/metrics").text
+        assert 'compiled{model="first"} 1.0' in found and 'compiled{model="second"} 0.0' in found
+
+
 def test_a_model_describes_itself_once_it_is_loaded():
     shelf = Shelf()
     with serving(shelf, max_loaded=1) as client:

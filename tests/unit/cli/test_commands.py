@@ -44,11 +44,16 @@ def test_main_version_prints_the_version(capsys):
     assert capsys.readouterr().out == f"vanilla-transformer {vanilla_transformer.__version__}\n"
 
 
-@pytest.mark.parametrize(("name", "nearest"), [("trian", "train"), ("train_tokenizer", "train-tokenizer")])
-def test_main_names_the_nearest_command(name, nearest, capsys):
+NEAREST = {"trian": "train", "train_tokenizer": "train-tokenizer", "eval": "evaluate", "checkmodel": "check-model"}
+NEAREST |= dict.fromkeys(["decode", "generate", "test", "help"])  # which no command is
+
+
+@pytest.mark.parametrize("name", NEAREST)
+def test_main_names_the_nearest_command(name, capsys):
     assert main([name]) == 2
     shown = capsys.readouterr().err
-    assert shown.startswith(f"error: There is no command {name!r}. Did you mean {nearest!r}?")
+    hint = f"Did you mean {NEAREST[name]!r}? " if NEAREST[name] else ""
+    assert shown.startswith(f"error: There is no command {name!r}. {hint}Commands: ")
     assert shown.count("\n") == 1
 
 

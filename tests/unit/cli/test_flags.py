@@ -114,3 +114,75 @@ def test_train_uses_all_cores_in_the_only_process_of_accelerate(environment, thr
     monkeypatch.setattr(device_utils, "usable_cores", lambda: 3)
     use_all_cores()
     assert used == threads
+
+
+TEXT = ("--source", "en", "--target", "de")
+RUNNING_MODELS = {
+    "translate": ("model", "A man."),
+    "explain": ("model", "A man.", "--output", "page.html"),
+    "compile": ("model",),
+    "evaluate": ("model", *TEXT),
+    "evaluate-directions": ("model", "--text", "test"),
+    "score": ("model", *TEXT),
+    "calibrate": ("model", *TEXT),
+    "tune-reranking": ("model", *TEXT, "--rerank_reverse", "reverse"),
+    "choose-alignment-head": ("model", *TEXT),
+    "check-model": ("model", *TEXT),
+    "serve": ("model", "--api_key_file", "keys"),
+    "convert": ("model", "out", "--target_format", "onnx"),
+    "back-translate": ("model", "--input", "de", "--output", "out.tsv"),
+    "write-alignments": ("model", *TEXT),
+    "clean-corpus": ("--train_source", "en", "--train_target", "de", "--output_dir", "out"),
+}
+
+
+@pytest.mark.parametrize("command", RUNNING_MODELS)
+def test_each_command_that_runs_a_model_has_threads(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(device_utils, "usable_cores", lambda: 4)
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    assert main([command, *RUNNING_MODELS[command], "--threads", "3"]) == 2  # there is no model
+    assert used[:1] == [3], capsys.readouterr().err
+    assert main([command, *RUNNING_MODELS[command], "--threads", "5"]) == 2
+    assert "`threads` must be from 1 to 4" in capsys.readouterr().err
+
+
+NEAREST = {
+    "translate": {
+        "batch": "batch_size",
+        "bach_size": "batch_size",
+        "beam": "num_beams",
+        "beams": "num_beams",
+        "beam_size": "num_beams",
+        "num-beam": "num_beams",
+        "nbest": "n_best",
+        "max_tokens": "max_new_tokens",
+        "max_new_token": "max_new_tokens",
+        "len_penalty": "length_penalty",
+        "temp": "temperature",
+        "precison": "precision",
+        "imput": "input",
+        "input_file": "input",
+        "ouptut": "output",
+        "output_dir": "output",
+        "traget_language": "target_language",
+        "language_target": "target_language",
+        "no_protct": "no_protect",
+        "num_threads": "threads",
+        "glosary": "glossary",
+        # of other commands and other toolkits
+        **dict.fromkeys(["batch_tokens", "min_length", "max_length", "source", "target", "hypotheses", "port"]),
+        **dict.fromkeys(["metric", "recipe", "gpu", "lenpen", "text", "save_steps", "d_model", "vocab", "x", ""]),
+    },
+    "evaluate": {"hypothesis": "hypotheses", "sources": "source", "metrics": "metric", "reference": None},
+    "serve": {"modle": "model", "api_key": "api_key_file", "max_batch": "max_batch_size", "workers": None},
+}
+
+
+@pytest.mark.parametrize(("command", "name"), [(command, name) for command in NEAREST for name in NEAREST[command]])
+def test_an_unknown_flag_gets_a_hint_at_a_related_one_alone(command, name, capsys):
+    nearest = NEAREST[command][name]
+    hint = f" Did you mean {nearest!r}?" if nearest else ""
+    assert main([command, f"--{name}=1"]) == 2
+    assert capsys.readouterr().err == f"error: There is no flag {name.replace('-', '_')!r}.{hint}\n"

@@ -12,6 +12,7 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast
 
 from vanilla_transformer.cli import main
+from vanilla_transformer.cli.flags import refuse_file_names
 
 TINY = {"vocab_size": 280, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "max_steps": 1}
 TINY |= {f"{side}_attention_heads": 2 for side in ("encoder", "decoder")}
@@ -164,3 +165,32 @@ def test_train_names_a_recipe_that_cannot_be_read(refusal, tmp_path, content, te
     line = refusal(path)
     assert_matches(text, line)
     assert content == b"vocab_size: [1, 2]\n" or str(path) in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["translate", "model", "NAME"],
+        ["translate", "model", "Two dogs.", "NAME"],
+        ["translate", "model", "Two dogs.", "--target_prefix", "NAME"],
+        ["translate", "model", "Two dogs.", "--constraint", "NAME"],
+        ["explain", "model", "NAME", "--output", "out.html"],
+        ["explain", "model", "Two dogs.", "--output", "out.html", "--translation", "NAME"],
+        ["create-space", "model", "--examples", "NAME"],
+    ],
+)
+def test_a_text_is_not_the_name_of_a_file(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    for each in ("page.html", "NOTES", "docs/page"):
+        (tmp_path / each).write_text("Two dogs.")
+    for name, kind in {"page.html": "file", "NOTES": "file", "docs/": "folder", "docs/page": "file"}.items():
+        assert main([word.replace("NAME", name) for word in words]) == 2
+        assert f"must be text, got the name of a {kind}: {name}. " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["docs", "Two dogs.", "and/or", "a" * 5000, "a\0b", ""])
+def test_a_text_that_names_no_file_is_one(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    refuse_file_names("Sentences", [text, None], "")

@@ -130,6 +130,11 @@ class CompiledSteps:
         """Tell whether the cache has the compiled forms of this step."""
         return bool(self._compile) and all(self._folder(kind).is_dir() for kind in self._forms)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether there is a compiled form."""
+        return any(form.step is not None for form in self._forms.values())
+
     @cached_property
     def identity(self) -> str:
         """A hash of all that the compiled forms depend on, with which the names of their folders begin."""
@@ -184,6 +189,8 @@ class CompiledSteps:
                 self._leaves_core = False
         if error is None:
             self._forms[kind].step = self._load(kind)
+            if self.is_compiled:
+                logger.warning_once("Decoding continues with compiled steps, with which later runs begin.")
         else:
             logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
 

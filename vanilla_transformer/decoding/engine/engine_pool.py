@@ -85,6 +85,12 @@ class EnginePool:
         """
         return self.find(model, TranslationOptions.from_levels(levels))
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the last engine runs compiled steps."""
+        engines = [*self._engines.values()]  # which another thread may change
+        return bool(engines) and engines[-1].steps.is_compiled
+
     def __reduce__(self) -> tuple[Any, ...]:
         return EnginePool, (self.precision, self.compile)  # copies of a model have separate engines
 

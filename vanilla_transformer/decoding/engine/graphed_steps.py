@@ -87,6 +87,11 @@ class GraphedSteps:
         """Return False: graphs are not kept on disk."""
         return False
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether there is a captured form."""
+        return any(form is not self.step for _, form in self._forms.values())
+
     def _captured(self, arguments: Any) -> Step:
         """Capture the step with these tensors, which keep their values: only copies of them are used to warm up."""
         try:

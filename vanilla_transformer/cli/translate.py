@@ -68,6 +68,14 @@ class DocumentArguments(LanguageArguments):
             "the ending of --input decides."
         },
     )
+    join_lines: str = field(
+        default="no",
+        metadata={
+            "help": "Translate text that was wrapped at a width by its paragraphs, and wrap it again: yes, no, or "
+            "auto, which finds such text.",
+            "choices": ["yes", "no", "auto"],
+        },
+    )
     sentence_splitter: str = field(
         default="abbreviations",
         metadata={
@@ -81,7 +89,8 @@ def translate_document_file(
     model: str,
     options: DocumentArguments,
     loading: ModelArguments,
-    files: tuple[str | None, str | None],
+    text: str,
+    output: str | None,
     settings: Mapping[str, Any],
     quiet: bool = False,
     note: str = "",
@@ -90,7 +99,8 @@ def translate_document_file(
     Translate a document and write it.
 
     Args:
-        files: Where it is read and written; None for standard input and output.
+        text: The document.
+        output: Where it is written; None for standard output.
         settings: Keyword arguments of the pipeline.
         quiet: Whether no warning and no summary is printed.
         note: A line to print once the document is read.
@@ -99,13 +109,11 @@ def translate_document_file(
         ValueError: The format or the splitter is unknown, or the document is malformed or of another language.
     """
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
-    from vanilla_transformer.documents import parse_document, read_document, translator_by
+    from vanilla_transformer.documents import parse_document, translator_by
     from vanilla_transformer.file_utils import write_text_atomically
     from vanilla_transformer.text.languages import find_direction
 
-    source, output = files
     splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
-    text = read_document(source)
     parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:
         print(note, file=sys.stderr)
@@ -203,18 +211,22 @@ def translate_command(arguments: Sequence[str]) -> None:
     model, *sentences = words
     is_silent = bool(options.format) or options.quiet
     options.format = options.format or DOCUMENT_ENDINGS.get(Path(options.input or "").suffix.lower(), "text")
-    decoding = _decoding(options)
+    if options.join_lines != "no":
+        if options.format != "text":
+            raise ValueError(f"--join_lines is for plain text, but `--format` is {options.format}. Leave one out.")
+        options.format, is_silent = "wrapped", options.quiet or options.join_lines == "yes"
     _check_translate(options, sentences)
     if options.quiet:
         silence_libraries()
-    if options.format != "text":
+    text, note = (None, "") if options.format == "text" else _read_document(options)
+    decoding = _decoding(options)
+    if text is not None and options.format != "text":
         settings = decoding | {"batch_size": options.batch_size, "protect": options.protect}
-        files = options.input, options.output
-        note = f"{options.input} is translated as {options.format}; --format text translates its lines."
-        translate_document_file(model, options, options, files, settings, options.quiet, "" if is_silent else note)
+        note = "" if is_silent else note
+        translate_document_file(model, options, options, text, options.output, settings, options.quiet, note)
         return
     is_typed = not sentences and options.input is None and options.output is None and is_interactive()
-    source = None if is_typed else _source(sentences, options)
+    source = None if is_typed and text is None else _source(sentences, options, text)
     if options.split_sentences:
         _check_splitter(options)
     if options.engine == "ray" and source is not None and options.output is not None:
@@ -230,6 +242,21 @@ def translate_command(arguments: Sequence[str]) -> None:
             _write_file(Path(options.output), translate, model, source, options, settings)
         else:
             print_texts(_texts(translate, source, options, settings))
+
+
+def _read_document(options: TranslateArguments) -> tuple[str, str]:
+    """Return a document and a line that says its format. The format becomes text if `auto` finds no wrapped lines."""
+    from vanilla_transformer.documents import WrappedText, read_document
+
+    _check_splitter(options)
+    text = read_document(options.input)
+    if options.join_lines != "auto":
+        return text, f"{options.input} is translated as {options.format}; --format text translates its lines."
+    document = WrappedText(text)
+    if not document.is_wrapped:
+        options.format = "text"
+    found = f"The lines are wrapped at {document.width} characters, so their paragraphs are translated"
+    return text, f"{found}; --join_lines no translates each line."
 
 
 def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> None:
@@ -250,15 +277,16 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
     several = several or options.samples or options.seed is not None
     if options.alternatives is not None and options.n_best is not None:
         raise ValueError("With --alternatives there is one search for each. Leave out the number of translations.")
+    format = options.format if options.join_lines == "no" else f"{options.format} (by --join_lines)"
     if options.format != "text" and (options.json or options.alignments or options.resume or several):
         rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
-        raise ValueError(f"With `--format {options.format}` there is {rule}.")
+        raise ValueError(f"With `--format {format}` there is {rule}.")
     check_engine(options)
     if _is_distributed() and (options.input is None or options.output is None or options.samples):
         raise ValueError("Several processes divide the lines of an --input with an --output, and draw no samples.")
     if options.engine == "ray" and (options.input is None or options.samples or options.format != "text"):
         raise ValueError("--engine ray is for searches of the lines of an --input, without samples and --format.")
-    check_sentences(options, options.format)
+    check_sentences(options, format)
     if options.resume and (options.input is None or options.output is None):
         raise ValueError("--resume continues a file that an interrupted run began. Give its --input and --output.")
     if options.resume and options.samples:
@@ -327,11 +355,19 @@ def _returned(options: TranslateArguments, model: Any) -> dict[str, bool]:
     return {name: value for name, value in returned.items() if value}
 
 
-def _source(sentences: Sequence[str], options: TranslateArguments) -> Source:
+def _source(sentences: Sequence[str], options: TranslateArguments, text: str | None = None) -> Source:
+    """Return the lines to translate.
+
+    Args:
+        text: Standard input, if it has been read.
+    """
     if sentences:
         return given_source(sentences, options.batch_size)
     if options.input is not None:
         return file_source(options.input, options.batch_size)
+    if text is not None:
+        lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []
+        return given_source([line.removesuffix("\r") for line in lines], options.batch_size)
     return stdin_source(options.batch_size)
 
 

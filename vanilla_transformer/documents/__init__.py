@@ -13,6 +13,7 @@ from .translation import (
     translate_documents,
     translator_by,
 )
+from .wrapped_text import WrappedText
 
 __all__ = [
     "FORMATS",
@@ -20,6 +21,7 @@ __all__ = [
     "BlockTranslator",
     "DocumentTranslator",
     "Span",
+    "WrappedText",
     "constrain_by",
     "parse_document",
     "read_document",

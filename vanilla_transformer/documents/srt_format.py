@@ -2,24 +2,39 @@
 
 import re
 import textwrap
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
 from typing import Any
+
+import regex
 
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .blocks import BYTE_ORDER_MARK, Block, Span, SpanBuilder, find_line_end, restore_spaces
+from .line_breaks import find_cuts, join_lines
 
 _TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
 _WORD = re.compile(rf"(?:(?:{_TAG.pattern})\s+)*(?:{_TAG.pattern}|\S)+", re.IGNORECASE | re.ASCII)  # with its tags
 _DASH = re.compile(r"\s*[-‐–—]\s*")
 _DIALOGUE = re.compile(r"\n(?=\s*(?:<[^<>]*>)*\s*[-‐–—])")
+_OPEN_END = regex.compile(r"[\p{L}\p{M}\p{N}][,;،؛、，；]?\s*\Z")  # of a speech whose sentence may continue
+_COMMA_END = re.compile(r"[,،、，]\s*\Z")
+_FULL_STOP = regex.compile(r"[\p{Sentence_Terminal}--[!?！？؟]][\p{Pe}\p{Pf}\"'\p{M}]*\s*\Z", regex.V1)
+_CLAUSE_END = regex.compile(r"[,;:،؛、，；…\p{Sentence_Terminal}][\p{Pe}\p{Pf}\"'\p{M}]*\s*\Z")
+_APART = re.compile(rf"{_TAG.pattern}|[♩♪♫♬]", re.IGNORECASE)  # what speeches have that are not joined
+_SPEAKER = re.compile(r"\s*\w[\w .']{,20}:\s")  # whose name begins a speech
+_PAUSE = 2.0  # seconds between two cues of one sentence, at most
+_MOST_CUES = 6  # of one sentence: more are speech without punctuation marks
+_CLAUSE = 8  # characters that a cut is moved, at most, to be at the end of a clause
 
 
 class SrtDocument:
     """
-    The lines of speech of a SubRip text. Each is translated by itself and wrapped to as many lines as before.
+    The speeches of a SubRip text, each wrapped to as many lines as before.
+
+    Speeches of successive cues are one if the first ends within a sentence. Their translation is divided over the cues
+    in proportion to the lengths of the source, at the end of a clause if one is near. Cues with tags stay apart.
 
     Args:
         direction: Is not used: subtitles name no languages.
@@ -40,14 +55,67 @@ class SrtDocument:
         except srt.SRTParseError as error:
             raise ValueError(f"The text must be SubRip subtitles: {error}.") from None
         self._speeches = [_DIALOGUE.split(cue.content) for cue in self._cues]
-        self.blocks = [_block(speech) for speeches in self._speeches for speech in speeches]
+        self._sentences = list(self._find_sentences())
+        self.blocks = [_block(join_lines("\n".join(sentence).split("\n"))) for sentence in self._sentences]
+
+    def _find_sentences(self) -> Iterator[list[str]]:
+        """Yield the speeches that are translated as one."""
+        speeches = [speech for each in self._speeches for speech in each]
+        has_stops = 3 * sum(bool(_FULL_STOP.search(speech)) for speech in speeches) >= len(speeches)
+        runs, end = list[list[str]](), None
+        for cue, (first, *others) in zip(self._cues, self._speeches, strict=True):
+            is_near = end is not None and 0 <= (cue.start - end).total_seconds() <= _PAUSE
+            if is_near and _continues(runs[-1][-1], first, has_stops):
+                runs[-1].append(first)
+            else:
+                runs.append([first])
+            runs += [[speech] for speech in others]
+            end = cue.end
+        for run in runs:
+            yield from [run] if len(run) <= _MOST_CUES else [[speech] for speech in run]
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
-        translations = iter(blocks)
+        written = list[str]()
+        for sentence, source, block in zip(self._sentences, self.blocks, blocks, strict=True):
+            if block == source:
+                written += sentence
+                continue
+            parts = _divide(_render(block), [len(speech) for speech in sentence])
+            written += [_wrap(part, speech.count("\n") + 1) for part, speech in zip(parts, sentence, strict=True)]
+        left = iter(written)
         for cue, speeches in zip(self._cues, self._speeches, strict=True):
-            cue.content = "\n".join(_wrap(_render(next(translations)), speech.count("\n") + 1) for speech in speeches)
+            cue.content = "\n".join(islice(left, len(speeches)))
         return self._mark + self._srt.compose(self._cues, reindex=False, eol=self._line_end).rstrip() + self._end
+
+
+def _continues(speech: str, following: str, has_stops: bool) -> bool:
+    """Tell whether a sentence continues in the speech of the following cue.
+
+    Args:
+        has_stops: Whether the sentences of the subtitles end in full stops.
+    """
+    if _APART.search(speech) or _APART.search(following) or not _OPEN_END.search(speech):
+        return False
+    start = following.lstrip()[:1]
+    is_within = bool(_COMMA_END.search(speech)) or (has_stops and not start.isupper())
+    return start.islower() or (start.isalnum() and is_within and not _SPEAKER.match(following))
+
+
+def _divide(text: str, lengths: Sequence[int]) -> list[str]:
+    """Return as many parts of a text, of about these relative lengths. If it has too few words, the last are empty."""
+    dash = _DASH.match(text)
+    cuts = [cut for cut in find_cuts(text) if dash is None or cut > dash.end()]
+    parts, start = list[str](), 0
+    for count, length in enumerate(list(accumulate(lengths))[:-1], 1):
+        goal = len(text) * length / sum(lengths)
+        able = [cut for cut in cuts if cut > start]
+        able = able[: max(1, len(able) - (len(lengths) - 1 - count))]
+        costs = ((abs(cut - goal) - _CLAUSE * bool(_CLAUSE_END.search(text[:cut])), cut) for cut in able)
+        _, end = min(costs, default=(0, len(text)))
+        parts.append(text[start:end].rstrip())
+        start = end
+    return [*parts, text[start:]]
 
 
 def _block(speech: str) -> Block:

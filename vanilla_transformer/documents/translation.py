@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.data.readers.text_files import decompress
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import LEAST_BEAMS
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
@@ -19,6 +20,7 @@ from .blocks import BYTE_ORDER_MARK
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument
 from .srt_format import SrtDocument
+from .wrapped_text import WrappedText
 from .xliff_format import XliffDocument
 from .xml_format import XmlDocument
 
@@ -28,6 +30,7 @@ FORMATS: dict[str, Callable[[str, Direction], Any]] = {
     "markdown": MarkdownDocument,
     "srt": SrtDocument,
     "xliff": XliffDocument,
+    "wrapped": WrappedText,
 }
 
 
@@ -86,10 +89,14 @@ def read_document(path: str | None) -> str:
     """Return the text of a file with its byte order mark, or of standard input if there is none.
 
     Raises:
-        ValueError: It is not UTF-8.
+        ValueError: It is not UTF-8, or a compressed file is corrupt.
         OSError: The file cannot be read.
     """
-    content = open_stdin().buffer.read() if path is None else Path(path).read_bytes()
+    if path is None:
+        content = open_stdin().buffer.read()
+    else:
+        with Path(path).open("rb") as file, decompress(file) as plain:
+            content = plain.read()
     mark = BYTE_ORDER_MARK if content.startswith(codecs.BOM_UTF8) else ""
     return mark + decode_text(content, path or "Standard input")
 

@@ -1,6 +1,9 @@
 """`translate --format` writes a document, and answers mistakes by one line before a model is loaded."""
 
 import copy
+import gzip
+import io
+import textwrap
 
 import pytest
 
@@ -174,3 +177,60 @@ def test_translate_warns_if_the_language_of_the_model_is_unknown(translate_xliff
     assert warning.startswith("warning: The file asks for fr, ") and summary.startswith("Translated 1 of 1 ")
     (summary,) = translate_xliff(UNIT.format("", ""))[1]  # the file names no language
     assert summary.startswith("Translated 1 of 1 ")
+
+
+WRAPPED = "A man and two dogs are sleeping on the grass near a small house while children are playing with a ball."
+
+
+@pytest.fixture
+def translate_text(tiny_model, tiny_tokenizer, tmp_path, capsys, monkeypatch):
+    """Return a function that translates a file of text, or standard input, and returns both outputs."""
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+
+    def translate(text, *flags, name="in.txt"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        flags = [*(["--input", str(path)] if name != "-" else []), *flags, "--max_new_tokens", "5"]
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert main(["translate", str(folder), *flags]) == 0
+        printed = capsys.readouterr()
+        return printed.out, [line for line in printed.err.splitlines() if line and "%|" not in line]
+
+    return translate
+
+
+@pytest.mark.parametrize("name", ["in.txt", "in.txt.gz", "-"])
+def test_translate_join_lines_finds_wrapped_text(name, translate_text):
+    text = textwrap.fill(WRAPPED, 30) + "\n\nTwo dogs.\n"
+    found, printed = translate_text(text, "--join_lines", "auto", name=name)
+    said = "The lines are wrapped at 30 characters, so their paragraphs are translated; --join_lines no "
+    assert printed == [said + "translates each line."]
+    assert translate_text(text, "--join_lines", "auto", "--quiet", name=name) == (found, [])
+    assert translate_text(text, "--join_lines", "yes", name=name) == (found, [])
+    apart, _ = translate_text(text, name=name)
+    assert found != apart and "\n\n" in found and max(map(len, found.split("\n"))) <= 30
+
+
+@pytest.mark.parametrize("name", ["in.txt", "-"])
+def test_translate_join_lines_leaves_other_text(name, translate_text):
+    text = "A man.\r\nTwo dogs are sleeping.\r\nGrass.\r\n\r\nTwo.  A man.\r\n"
+    flags = "--split_sentences", "--num_beams", "1"
+    assert translate_text(text, *flags, "--join_lines", "auto", name=name) == translate_text(text, *flags, name=name)
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["A man."], "Give sentences or a file to translate, not both"),
+        (["--format", "html"], "--join_lines is for plain text, but `--format` is html. Leave one out."),
+        (["--input", "page.md"], "--join_lines is for plain text, but `--format` is markdown."),
+        (["--json"], "With `--format wrapped (by --join_lines)` there is one translation"),
+        (["--constraint", "x"], "--constraint is for sentences, but `--format` is wrapped (by --join_lines)."),
+        (["--engine", "ray", "--input", "a", "--output", "b"], "without samples and --format"),
+    ],
+)
+@pytest.mark.parametrize("join_lines", ["yes", "auto"])
+def test_translate_join_lines_names_the_mistake(join_lines, flags, message, capsys):
+    assert main(["translate", "model", *flags, "--join_lines", join_lines]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1

@@ -76,6 +76,17 @@ def test_a_file_is_translated_as_its_text_is(name, client):
     assert found.headers["x-content-type-options"] == "nosniff"
 
 
+def test_a_request_joins_the_lines_of_wrapped_text(client):
+    def translate(text):
+        answer = client.post("/translate", json={"q": text, **LANGUAGES, "format": "wrapped"})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["translatedText"]
+
+    joined = translate("Two dogs run and a man\r\nis sleeping on the grass.\r\n\r\nA man.")
+    flat = translate("Two dogs run and a man is sleeping on the grass.\r\n\r\nA man.")
+    assert joined.split() == flat.split() and joined.endswith("\r\n\r\n" + flat.split("\r\n")[-1])
+
+
 def test_a_file_may_begin_with_a_byte_order_mark(client):
     plain, marked = (download(client, send(client, "a.txt", mark + b"Two dogs.")) for mark in (b"", b"\xef\xbb\xbf"))
     assert plain.content == marked.content

@@ -189,7 +189,7 @@ def test_translate_document_keeps_entities_of_xml_and_expands_none():
         ("xliff", "<a/>", "must have the root element <xliff>, got <a>"),
         ("xliff", "<xliff version='2.0'/>", "has no attribute `trgLang`"),
         ("srt", "nothing", "must be SubRip subtitles"),
-        ("pdf", "", "`format` must be one of html, xml, markdown, srt, xliff, got 'pdf'"),
+        ("pdf", "", "`format` must be one of html, xml, markdown, srt, xliff, wrapped, got 'pdf'"),
     ],
 )
 def test_translate_document_names_the_mistake(format, text, message):

@@ -1,0 +1,90 @@
+"""Where lines of plain text meet and break, in scripts with and without spaces between words."""
+
+import unicodedata
+from collections.abc import Iterable
+
+import regex
+
+from vanilla_transformer.text.units import FURTHER, UNSPACED_SCRIPTS
+
+_CHARACTER = r"[\p{Han}\p{Hiragana}\p{Katakana}]"  # before and after which a line may break
+_OPENING = r"[\p{Ps}\p{Pi}]"
+# A piece that no line break divides: a word, or a character of a script without spaces. White space may precede it.
+_PIECE = regex.compile(
+    rf"\s*(?:{_OPENING}*{_CHARACTER}[[\p{{P}}{FURTHER}ー]--{_OPENING}]*|(?:(?!{_CHARACTER})\S)+)", regex.V1
+)
+_UNSPACED_END = regex.compile(rf"{UNSPACED_SCRIPTS}[{FURTHER}]*\p{{P}}*\Z", regex.V1)
+_UNSPACED_START = regex.compile(rf"\p{{P}}*{UNSPACED_SCRIPTS}", regex.V1)
+_COMPOUND_END = regex.compile(r"\p{L}[-\u2010]\Z")
+_FINAL = regex.compile(r"[\p{Sentence_Terminal}…\u0F0D\u0F0E][\p{Pe}\p{Pf}\"'\p{M}]*\s*\Z")
+_LONGEST_END = 16  # characters that say whether a space follows
+_LONGEST_UNSPACED = 8  # columns that a word of a script without spaces has, at most, nearly always
+
+
+def join_lines(lines: Iterable[str]) -> str:
+    """Return lines as one, with a space between them where their script has one."""
+    text = ""
+    for line in lines:
+        line = line.strip()
+        if text.endswith("\u00ad"):
+            text = text.removesuffix("\u00ad")
+        elif text and line and not _is_tight(text, line):
+            text += " "
+        text += line
+    return text
+
+
+def _is_tight(text: str, line: str) -> bool:
+    end = text[-_LONGEST_END:]  # or long texts would take time that grows with its square
+    if _COMPOUND_END.search(end) and line[0].islower():
+        return True
+    return bool(_UNSPACED_END.search(end) and _UNSPACED_START.match(line))
+
+
+def ends_sentence(text: str) -> bool:
+    """Return whether a text ends in a mark that ends a sentence, in any script."""
+    return bool(_FINAL.search(text))
+
+
+def find_cuts(text: str) -> list[int]:
+    """Return where a text can be divided, before words and between characters of scripts without spaces."""
+    return [match.end() - len(match[0].lstrip()) for match in _PIECE.finditer(text)][1:]
+
+
+def count_columns(text: str) -> int:
+    """Return the width of a text in a terminal."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in text
+        if not unicodedata.combining(character)
+    )
+
+
+def is_full(line: str, following: str, width: int) -> bool:
+    """Return whether a line has no space for the first word of the following text."""
+    first = following.split(maxsplit=1)[0]
+    needed = _LONGEST_UNSPACED if _UNSPACED_START.match(first) else 1 + count_columns(first)
+    return count_columns(line) + needed > width
+
+
+def wrap(text: str, width: int, first: str = "", further: str = "") -> list[str]:
+    """
+    Return the lines of a text. A word that is longer than a line stays whole.
+
+    Args:
+        width: Of a line, in columns.
+        first, further: What the first line and the further ones begin with.
+    """
+    lines, pieces, columns = list[str](), [first], count_columns(first)
+    for piece in _PIECE.findall(text):
+        if len(pieces) > 1 and columns + count_columns(piece) > width:
+            lines.append("".join(pieces))
+            pieces, columns = [further], count_columns(further)
+        pieces.append(piece if len(pieces) > 1 else piece.lstrip())
+        columns += count_columns(pieces[-1])
+    return [*lines, "".join(pieces)]
+
+
+__all__ = ["count_columns", "ends_sentence", "find_cuts", "is_full", "join_lines", "wrap"]

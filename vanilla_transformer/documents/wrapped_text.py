@@ -1,0 +1,109 @@
+"""Plain text whose lines were wrapped at a width."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+
+from .blocks import BYTE_ORDER_MARK, Block, find_line_end
+from .line_breaks import count_columns, ends_sentence, find_cuts, is_full, join_lines, wrap
+
+_LINE = re.compile(r"((?:[ \t]*>)*\s*)((?:[-*•+]|\d{1,3}[.)]|\(?[^\W\d]\)|\(\d{1,3}\))\s+(?=\S))?(.*)", re.DOTALL)
+_ROW = re.compile(r"\||.*\S(?:\t|\s{3}|\s\|\s)\s*\S")  # of a table
+_LEAST = 3  # breaks within paragraphs that tell a width
+_NARROWEST = 20  # columns: narrower lines are lists of words
+
+
+class _Line(NamedTuple):
+    indent: str  # with the marks of quoted mail
+    mark: str  # of an item of a list
+    content: str
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it has no letter and no digit, or is a row of a table."""
+        return not any(map(str.isalnum, self.content)) or bool(_ROW.match(self.content))
+
+
+class WrappedText:
+    """
+    The paragraphs of a text. Each is one block, and its translation is wrapped at the width of the text.
+
+    A paragraph ends at an empty line, before an item of a list, a row of a table and a line that is indented further,
+    and where a line had space for the next word. Its indentation stays, and the marks of items and quoted mail.
+
+    Args:
+        direction: Is not used: plain text names no languages.
+    """
+
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
+        self._mark, self._line_end = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK), find_line_end(text)
+        lines = text.removeprefix(BYTE_ORDER_MARK).replace("\r\n", "\n").split("\n")
+        self.width = _find_width(lines)
+        self._lines = [_Line(*(part or "" for part in _LINE.match(line).groups())) for line in lines]  # type: ignore[union-attr]
+        self._paragraphs = list(self._find_paragraphs())
+        self.blocks = [Block(join_lines(line.content for line in lines)) for lines in self._paragraphs]
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether nearly all lines have words and no space for the next one, and most end within a sentence."""
+        pairs = [pair for pair in pairwise(self._lines) if _can_be_one(*pair)]
+        full = [before.content for before, line in pairs if find_cuts(before.content) and self._is_full(before, line)]
+        is_filled = len(full) >= max(_LEAST, 0.8 * len(pairs)) and self.width >= _NARROWEST
+        return is_filled and 2 * sum(map(ends_sentence, full)) < len(full)
+
+    def render(self, blocks: Sequence[Block]) -> str:
+        """Return the text with translated blocks."""
+        written = list[str]()
+        for lines, source, block in zip(self._paragraphs, self.blocks, blocks, strict=True):
+            first = lines[0]
+            further = lines[1].indent if len(lines) > 1 else first.indent + " " * len(first.mark)
+            if block == source:
+                written += map("".join, lines)
+            elif first.is_alone:
+                written.append(first.indent + first.mark + block.text)
+            else:
+                written += wrap(block.text, self.width, first.indent + first.mark, further)
+        return self._mark + self._line_end.join(written)
+
+    def _find_paragraphs(self) -> Iterator[list[_Line]]:
+        paragraph = self._lines[:1]
+        for before, line in pairwise(self._lines):
+            is_outdented = len(paragraph) > 1 and len(line.indent) < len(before.indent)
+            if _can_be_one(before, line) and not is_outdented and self._continues(before, line):
+                paragraph.append(line)
+            else:
+                yield paragraph
+                paragraph = [line]
+        yield paragraph
+
+    def _continues(self, before: _Line, line: _Line) -> bool:
+        """Return whether a line was wrapped: it is full, or long and ends within a sentence, or continues an item."""
+        if len(line.indent) > len(before.indent):
+            return True
+        is_long = 2 * count_columns("".join(before)) > self.width
+        is_within = line.content[0].islower() and not ends_sentence(before.content)
+        return self._is_full(before, line) or (is_long and is_within)
+
+    def _is_full(self, before: _Line, line: _Line) -> bool:
+        return is_full("".join(before), line.content, self.width)
+
+
+def _find_width(lines: Sequence[str]) -> int:
+    """Return the width of the widest lines, without one of 20 and lines of which a word, such as a URL, is half."""
+    texts = [line.rstrip() for line in lines if line.strip()]
+    plain = [line for line in texts if 2 * max(map(count_columns, line.split())) <= count_columns(line)]
+    widths = sorted(map(count_columns, plain or texts or [""]))
+    return widths[-1 - len(widths) // 20]
+
+
+def _can_be_one(before: _Line, line: _Line) -> bool:
+    """Return whether two lines can be of one paragraph, by their form."""
+    if before.is_alone or line.is_alone or line.mark or line.indent.count(">") != before.indent.count(">"):
+        return False
+    return bool(before.mark) or len(line.indent) <= len(before.indent)
+
+
+__all__ = ["WrappedText"]

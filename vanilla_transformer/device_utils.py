@@ -90,10 +90,11 @@ def multiplies(precision: str, device: torch.device) -> bool:
 
 
 def limit_onednn_cache() -> None:
-    """Let oneDNN cache the compiled products of about one step only.
+    """Let oneDNN cache the compiled products of a few shapes of batches only.
 
-    Bucketed batches rarely repeat a shape, and in bfloat16 on a CPU the full cache needs more memory than everything
-    else. Call it before the first matrix product of the process. Variables that are set already stay.
+    Batches rarely repeat a shape. The full cache needs more memory than everything else: in bfloat16, and in float32
+    by the packed weights of engines. Call it before the first matrix product of the process. Variables that are set
+    already stay.
     """
     for name in _CACHE_VARIABLES:
         os.environ.setdefault(name, str(_PRODUCTS_PER_STEP))

@@ -5,7 +5,9 @@ import os
 import pytest
 import torch
 
-from vanilla_transformer import device_utils
+from tests.tiny import tiny_model
+from vanilla_transformer import Engine, device_utils
+from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.device_utils import multiplies, total_memory, usable_cores
 
 V2 = "0::/box/inner\n"
@@ -111,3 +113,12 @@ def test_multiplies_asks_accelerate_about_other_devices(monkeypatch, fast):
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_multiplies_knows_names_of_torch(precision):
     assert torch.cpu.get_capabilities().keys() & set(device_utils._INSTRUCTIONS[precision])
+
+
+@pytest.mark.parametrize("build", [lambda: Engine(tiny_model(), compile=False), EnginePool], ids=["engine", "pool"])
+def test_decoding_limits_the_caches_of_products(build, monkeypatch):
+    names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    others = {name: value for name, value in os.environ.items() if name not in names}
+    monkeypatch.setattr(os, "environ", others)  # undone after this test
+    build()
+    assert [others.get(name) for name in names] == ["64", "64"]

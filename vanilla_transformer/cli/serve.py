@@ -132,7 +132,6 @@ def serve_command(arguments: Sequence[str]) -> None:
         from vanilla_transformer.serving.language_detection import find_detector
         from vanilla_transformer.serving.server import bind, run_server
         from vanilla_transformer.serving.service import create_service_of
-    from vanilla_transformer.device_utils import limit_onednn_cache
     from vanilla_transformer.documents import parse_document
 
     create = partial(
@@ -146,7 +145,6 @@ def serve_command(arguments: Sequence[str]) -> None:
         cors=options.cors or [],
     )
     with bind(options.host, options.port) as listener:
-        limit_onednn_cache()
         service = _serve_several(folders, options, create) if name is None else _serve_one(name, options, create)
         host, port = listener.getsockname()[:2]
         if not keys and not _is_loopback(host):

@@ -8,7 +8,7 @@ The branches of an ICU message are sentences by themselves.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -22,6 +22,7 @@ from vanilla_transformer.text.protection import (
     can_number,
     find_masks,
     find_others,
+    find_own_tokens,
     find_protected,
     locate,
     mask,
@@ -363,12 +364,12 @@ class ProtectedSearch:
             yield [_join_message(sentence.text, message, of_one) for of_one in zip(*found, strict=True)]
 
     def _translate(self, sentences: Sequence[Sentence], report: Callable[[int], object]) -> list[list[Translation]]:
-        may_number = can_number(self.protect)
+        may_number, own = can_number(self.protect), find_own_tokens(self.tokenizer)
         parts = [
             Part(
                 0,
                 each.text,
-                [] if each.prefix else find_protected(each.text, self.protect),
+                [] if each.prefix else self._find_kept(each.text, own),
                 self.protect,
                 may_number and each.is_whole,
             )
@@ -389,6 +390,10 @@ class ProtectedSearch:
         for search in (self._search_constrained, self._search_around):
             found |= search({at: each for at, each in kept.items() if at not in found})
         return [found.get(at) or rows[at] for at in range(len(sentences))]
+
+    def _find_kept(self, text: str, own: Collection[str]) -> list[Range]:
+        """Return where text must survive, besides the model's own tokens, which are marks for it."""
+        return [place for place in find_protected(text, self.protect) if text[slice(*place)] not in own]
 
     def _read(self, kept: Mapping[int, _Kept], rows: Mapping[int, Sequence[Translation]]) -> _Rows:
         """Return the translations with all text that must survive."""

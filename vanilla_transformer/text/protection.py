@@ -211,6 +211,11 @@ def find_masks(tokenizer: Any) -> list[str]:
     return [token for token, _ in added if token not in special and _MASK.fullmatch(token)]
 
 
+def find_own_tokens(tokenizer: Any) -> set[str]:
+    """Return the tokens that a model reads as marks, such as `<term>` and the tags of sources, and not as text."""
+    return {*getattr(tokenizer, "get_added_vocab", dict)()} - {*find_masks(tokenizer)}
+
+
 def mask(text: str, ranges: Sequence[Range], masks: Sequence[str]) -> tuple[str, list[Range]]:
     """Replace each range of a text by a mask. Return the text and where the masks are."""
     pieces, places, end, length = list[str](), list[Range](), 0, 0
@@ -368,4 +373,4 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
 
 
 __all__ = ["DEFAULT", "PATTERNS", "Range", "are_two_words", "arrange", "can_number", "chosen_patterns", "find_masks"]
-__all__ += ["find_others", "find_protected", "locate", "mask", "merge", "space_gap"]
+__all__ += ["find_others", "find_own_tokens", "find_protected", "locate", "mask", "merge", "space_gap"]

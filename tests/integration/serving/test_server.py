@@ -1,7 +1,6 @@
 """The server under clients that are silent, slow, many, or gone."""
 
 import json
-import os
 import socket
 import threading
 import time
@@ -255,12 +254,7 @@ def served(monkeypatch):
     pipeline = SimpleNamespace(tokenizer=lambda texts: {"input_ids": [list(text) for text in texts]}, model=None)
     monkeypatch.setattr("vanilla_transformer.decoding.loading.load_pipeline", lambda *_: pipeline)
     monkeypatch.setattr(server, "run_server", lambda service, listener, limits: services.append(service))
-    for name in ONEDNN_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
     return services
-
-
-ONEDNN_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
 
 @pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)])
@@ -288,12 +282,6 @@ def test_serve_loads_the_model_on_a_thread_that_ends(served, monkeypatch):
     monkeypatch.setattr(loading, "load_pipeline", load_on_thread)
     assert main(["serve", "model", "--port", "0"]) == 0
     assert threads[0] is not threading.main_thread() and not threads[0].is_alive()
-
-
-def test_serve_bounds_the_cache_of_onednn(served):
-    """Requests have many shapes, and a compiled product of each one would stay in memory."""
-    assert main(["serve", "model", "--port", "0"]) == 0
-    assert {os.environ[name] for name in ONEDNN_VARIABLES} == {"64"}
 
 
 @pytest.mark.parametrize(

@@ -372,3 +372,8 @@ def test_read_pairs_limits_lines_while_they_are_unpacked(name, line, said, write
 def test_read_lines_takes_a_line_of_the_limit(write):
     path = write("a.txt.gz", gzip.compress(b"a" * (LONGEST_LINE - 1) + b"\nb\n", 1))
     assert [len(line) for line in read_lines(path)] == [LONGEST_LINE - 1, 1]
+
+
+def test_read_pairs_takes_a_tsv_file_of_blank_lines_alone(write):
+    path = write("a.tsv", b" \n\x1c\n")  # the sign is white space to Python
+    assert parse(CorpusSpec(file=str(path))) == [("", ""), ("", "")]

@@ -86,6 +86,12 @@ def test_protected_search_takes_a_translation_that_has_all_of_it():
     assert len(model.searched) == 1 and not model.constrained
 
 
+def test_protected_search_shows_the_model_its_own_tokens():
+    model = Model(["<term>", "</term>", "<ph0>"])
+    assert model.translate([Sentence("A <term> dog </term> .", "", [21])]) == [["A <term> DOG </term> ."]]
+    assert [each.text for each in model.searched] == ["A <term> dog </term> ."]
+
+
 def test_protected_search_translates_again_under_constraints():
     model, text = Model(can_constrain=True), TEXT.replace("🙂 ", "")
     assert model.translate([sentence(text)]) == [[SHOUTED.replace("🙂 ", "")]]

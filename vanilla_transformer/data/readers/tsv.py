@@ -59,6 +59,8 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
 
 def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns:
     """Return the columns of a file that begins with these lines, and log them if they are not just two sentences."""
+    if not lines:
+        return _Columns()
     first = lines[0].split("\t")
     sides = find_named_columns(first, spec.source_language, spec.target_language)
     has_names, count = sides is not None, len(first)

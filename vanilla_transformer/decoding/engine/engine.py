@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.decoding.weight_packing import packed_copy
-from vanilla_transformer.device_utils import HostCopy, to_device
+from vanilla_transformer.device_utils import HostCopy, limit_onednn_cache, to_device
 from vanilla_transformer.generation_vanilla_transformer import closest_margin
 
 from .device_profile import profile_of
@@ -99,6 +99,7 @@ class Engine:
             raise ValueError(f"`slots` must be an integer of 1 or more, got {slots!r}.")
         if not is_supported(model):
             raise ValueError(f"The model must be {SUPPORTED}, got {kind_of(model)}.")
+        limit_onednn_cache()
         config = copy.deepcopy(model.generation_config)
         if num_beams is None and options.get("do_sample"):
             num_beams = 1

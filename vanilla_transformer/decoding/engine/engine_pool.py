@@ -13,6 +13,7 @@ import torch
 from transformers.utils import logging
 
 from vanilla_transformer.decoding.options import ENGINE_ONLY, FILTERS, TranslationOptions, declared_options
+from vanilla_transformer.device_utils import limit_onednn_cache
 
 from .compiled_steps import check_compile
 from .device_profile import usual_slots
@@ -43,6 +44,7 @@ class EnginePool:
         check_compile(compile)
         if precision is not None:
             check_precision(precision)
+        limit_onednn_cache()  # also for what `generate()` decodes
         self.precision, self.compile = precision, compile
         self._engines = OrderedDict[Any, Engine]()
         self._places: Any = None  # the modules, their classes, and where their weights are

@@ -87,7 +87,7 @@ def test_protected_search_takes_a_translation_that_has_all_of_it():
 
 
 def test_protected_search_shows_the_model_its_own_tokens():
-    model = Model(["<term>", "</term>", "<ph0>"])
+    model = Model(["<term>", "</term>", "<ph0>", "<ph1>"])
     assert model.translate([Sentence("A <term> dog </term> .", "", [22])]) == [["A <term> DOG </term> ."]]
     assert [each.text for each in model.searched] == ["A <term> dog </term> ."]
 

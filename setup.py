@@ -57,10 +57,10 @@ setup(
         "vanilla_transformer": ["py.typed", "data/demo_corpus/*"],
         "vanilla_transformer.evaluation.explanation": ["page.[chj]*"],
         "vanilla_transformer.evaluation.quality_report": ["page.[ch]*"],
-        "vanilla_transformer.serving": ["page.[chj]*"],
+        "vanilla_transformer.extensions.serving": ["page.[chj]*"],
         "vanilla_transformer.publishing.space": ["requirements.txt"],
         "vanilla_transformer.recipes": ["*.yaml"],
-        "vanilla_transformer.reproduction": ["*.yaml"],
+        "vanilla_transformer.extensions.reproduction": ["*.yaml"],
         "vanilla_transformer.model_card": ["*.yaml", "*.md"],
     },
     install_requires=[

@@ -32,7 +32,7 @@ from benchmarks.peers import PEERS, Peer, Translate
 from benchmarks.revision_worker import build_model, build_tokenizer, random_texts
 from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import run
-from vanilla_transformer.conversion.marian import model_to_marian
+from vanilla_transformer.extensions.conversion.marian import model_to_marian
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.decoding.engine.precision import measurable_precisions
 from vanilla_transformer.decoding.weight_packing import PackedLinear

@@ -29,7 +29,7 @@ import torch
 from benchmarks.gpu_report import DEVICE, ON_GPU, Rows, first_line, median_seconds, release_memory
 from benchmarks.revision_worker import build_model
 from vanilla_transformer import Engine, TranslationPipeline, VanillaTransformerTokenizer
-from vanilla_transformer.conversion.marian import model_to_marian
+from vanilla_transformer.extensions.conversion.marian import model_to_marian
 
 ENGINE, GENERATE, PIPELINE = "engine", "generate()", "pipeline"
 MARIAN, STATIC = "MarianMTModel", "MarianMTModel, static cache, compiled"
@@ -84,7 +84,7 @@ def load_ctranslate2(model: Any, folder: str) -> Any:
         return None
     import ctranslate2
 
-    from vanilla_transformer.conversion.ctranslate2 import VanillaTransformerLoader
+    from vanilla_transformer.extensions.conversion.ctranslate2 import VanillaTransformerLoader
 
     spec = VanillaTransformerLoader().get_model_spec(copy.deepcopy(model))  # it rounds weights in place
     names = [str(index) for index in range(model.config.vocab_size)]  # ids as the names of tokens

@@ -137,7 +137,7 @@ class CTranslate2(Peer):
         import torch
         from transformers import AutoTokenizer
 
-        from vanilla_transformer.conversion.ctranslate2 import to_ctranslate2
+        from vanilla_transformer.extensions.conversion.ctranslate2 import to_ctranslate2
 
         tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         converted = folder.with_name(f"{folder.name}.{self.kind}")

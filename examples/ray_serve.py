@@ -17,9 +17,9 @@ from ray import serve
 def build_service() -> Any:
     """Return the application of `vanilla-transformer serve` with the model that `MODEL` names."""
     from vanilla_transformer.decoding.loading import load_pipeline
-    from vanilla_transformer.documents import DocumentTranslator, parse_document
-    from vanilla_transformer.serving.features import known_options
-    from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
+    from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document
+    from vanilla_transformer.extensions.serving.features import known_options
+    from vanilla_transformer.extensions.serving.service import count_tokens_with, create_service, translate_with
 
     translate = load_pipeline(os.environ["MODEL"])
     return create_service(

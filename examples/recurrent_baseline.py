@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from vanilla_transformer.cli import run
 from vanilla_transformer.evaluation.scores import evaluator_for
-from vanilla_transformer.reproduction.recurrent_model import RecurrentForConditionalGeneration
+from vanilla_transformer.extensions.reproduction.recurrent_model import RecurrentForConditionalGeneration
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 

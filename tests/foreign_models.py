@@ -12,7 +12,7 @@ from tests.m2m_100_models import build_m2m_tokenizer, m2m_100
 from tests.marian_files import marian_folder
 from tests.marian_models import build_marian_tokenizer
 from tests.opennmt_files import eole_folder, opennmt_checkpoint
-from vanilla_transformer.conversion import joeynmt as joeynmt_format
+from vanilla_transformer.extensions.conversion import joeynmt as joeynmt_format
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}

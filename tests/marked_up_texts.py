@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.fake_translation import contain, copy, copy_kept, reverse, shout, without_alignment
 from vanilla_transformer.decoding.sentence_splitter import split_simply
-from vanilla_transformer.documents import translate_document
+from vanilla_transformer.extensions.documents import translate_document
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 PLACEHOLDERS = [

@@ -4,7 +4,7 @@ import threading
 import time
 from contextlib import contextmanager
 
-from vanilla_transformer.serving import server
+from vanilla_transformer.extensions.serving import server
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from vanilla_transformer.serving.features import RETURNED
-from vanilla_transformer.serving.schema import ENTRIES
-from vanilla_transformer.serving.service import create_service, translate_with
+from vanilla_transformer.extensions.serving.features import RETURNED
+from vanilla_transformer.extensions.serving.schema import ENTRIES
+from vanilla_transformer.extensions.serving.service import create_service, translate_with
 
 TEXTS = ["A man is sleeping.", "Two dogs run.", "Grass."]
 

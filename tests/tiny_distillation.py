@@ -3,8 +3,8 @@
 from tests.tiny import TINY_VOCAB_SIZE, tiny_model, tiny_tokenizer, write_tiny_corpus
 from tests.tiny_runs import TINY, no_scores
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.distillation.distill import distill
-from vanilla_transformer.distillation.distillation_arguments import parse_distillation
+from vanilla_transformer.extensions.distillation.distill import distill
+from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
 from vanilla_transformer.file_utils import save_model_folder
 
 SIDES = (("source", "a"), ("target", "b"))

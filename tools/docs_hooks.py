@@ -57,7 +57,7 @@ def python_page() -> str:
 
 def recipe_keys_page() -> str:
     """Return all recipe keys, by section, from their declarations."""
-    from vanilla_transformer.distillation.distillation_arguments import DISTILLATION, DistillationArguments
+    from vanilla_transformer.extensions.distillation.distillation_arguments import DISTILLATION, DistillationArguments
     from vanilla_transformer.training import recipe as arguments
 
     text = [

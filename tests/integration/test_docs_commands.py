@@ -20,9 +20,9 @@ from tests.tiny import tiny_model
 from vanilla_transformer import resources
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.convert import WRITERS
-from vanilla_transformer.distillation.distill import distill
+from vanilla_transformer.extensions.distillation.distill import distill
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.serving import server
+from vanilla_transformer.extensions.serving import server
 
 TBX = """<tbx><text><body><conceptEntry id="1">
 <langSec xml:lang="en"><termSec><term>dog</term></termSec></langSec>
@@ -93,9 +93,9 @@ def test_docs_distill_commands_run(workspace, monkeypatch):
         found.folder.rename(f"runs/student {len(ended)}")
         return found
 
-    monkeypatch.setattr("vanilla_transformer.distillation.distill.distill", distill_and_make_room)
+    monkeypatch.setattr("vanilla_transformer.extensions.distillation.distill.distill", distill_and_make_room)
     # The teacher's weights are random.
-    monkeypatch.setattr("vanilla_transformer.distillation.distill.check_direction", lambda *_: None)
+    monkeypatch.setattr("vanilla_transformer.extensions.distillation.distill.check_direction", lambda *_: None)
     assert run("distill", monkeypatch) == 3
     assert ended == [None, "runs/teacher"] and len(Path("back.tsv").read_text().splitlines()) == 2
 

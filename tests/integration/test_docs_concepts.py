@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from tests.docs_pages import ROOT, blocks
-from vanilla_transformer.reproduction.experiments import EXPERIMENTS
+from vanilla_transformer.extensions.reproduction.experiments import EXPERIMENTS
 
 PAPER = ROOT / "docs" / "paper_in_code.md"
 

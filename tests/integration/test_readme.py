@@ -13,7 +13,7 @@ from vanilla_transformer.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-# These need the Hub or run until they are stopped: see tests/integration/publishing and tests/integration/serving.
+# These need the Hub or run until they are stopped: see tests/integration/publishing and tests/extensions/serving/integration.
 ELSEWHERE = {"check-model", "push-to-hub", "serve"}
 
 

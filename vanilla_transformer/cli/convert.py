@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vanilla_transformer.conversion import LANGUAGES, READERS, WRITERS, Converter
+from vanilla_transformer.extensions.conversion import LANGUAGES, READERS, WRITERS, Converter
 
 from .flags import ThreadArguments, parse
 

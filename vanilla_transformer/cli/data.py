@@ -324,7 +324,7 @@ def back_translate_command(arguments: Sequence[str]) -> None:
     if options.quiet:
         silence_libraries()
     from vanilla_transformer.decoding.pretrained import hash_model
-    from vanilla_transformer.distillation.back_translation import back_translate, check_output
+    from vanilla_transformer.extensions.distillation.back_translation import back_translate, check_output
 
     text, output = Path(options.input), Path(options.output)
     check_output(output, options.tag)

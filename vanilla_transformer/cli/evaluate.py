@@ -593,7 +593,7 @@ def reproduce_command(arguments: Sequence[str]) -> None:
         "reproduce NAME [--flags]",
         {"NAME": "Of an experiment; --list shows all."},
     )
-    from vanilla_transformer.reproduction import (
+    from vanilla_transformer.extensions.reproduction import (
         ReproductionOptions,
         describe_experiments,
         plan_experiment,

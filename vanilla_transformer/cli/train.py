@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.distillation.distillation_arguments import parse_distillation
+from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
 from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
 
@@ -24,7 +24,7 @@ def train_command(arguments: Sequence[str]) -> None:
     register_models()
     from accelerate import PartialState
 
-    from vanilla_transformer.conversion.from_transformers import load_converted
+    from vanilla_transformer.extensions.conversion.from_transformers import load_converted
     from vanilla_transformer.evaluation.scores import evaluator_for
     from vanilla_transformer.training.dry_run import plan_run
     from vanilla_transformer.training.trainer import train
@@ -103,8 +103,8 @@ def distill_command(arguments: Sequence[str]) -> None:
     register_models()
     if recipe.output.dry_run:
         raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
-    from vanilla_transformer.conversion.from_transformers import load_converted
-    from vanilla_transformer.distillation.distill import TABLE_FILE, distill
+    from vanilla_transformer.extensions.conversion.from_transformers import load_converted
+    from vanilla_transformer.extensions.distillation.distill import TABLE_FILE, distill
     from vanilla_transformer.evaluation.scores import evaluator_for
 
     show_progress()

@@ -51,7 +51,7 @@ from .lines import (
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.corpus_shards import Shard
-    from vanilla_transformer.documents.xliff_format import XliffDocument
+    from vanilla_transformer.extensions.documents.xliff_format import XliffDocument
     from vanilla_transformer.text.languages import Direction
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def translate_document_file(
         ValueError: The format or the splitter is unknown, or the document is malformed or of another language.
     """
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
-    from vanilla_transformer.documents import parse_document, translator_by
+    from vanilla_transformer.extensions.documents import parse_document, translator_by
     from vanilla_transformer.file_utils import write_text_atomically
     from vanilla_transformer.text.languages import find_direction
 
@@ -246,7 +246,7 @@ def translate_command(arguments: Sequence[str]) -> None:
 
 def _read_document(options: TranslateArguments) -> tuple[str, str]:
     """Return a document and a line that says its format. The format becomes text if `auto` finds no wrapped lines."""
-    from vanilla_transformer.documents import WrappedText, read_document
+    from vanilla_transformer.extensions.documents import WrappedText, read_document
 
     _check_splitter(options)
     text = read_document(options.input)

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 import vanilla_transformer.cli
-import vanilla_transformer.serving
+import vanilla_transformer.extensions.serving
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.decoding import options, translation_pipeline
 from vanilla_transformer.decoding.loading import load_pipeline
@@ -45,7 +45,7 @@ def new_option(monkeypatch):
 def imported():
     """Return the modules of the command line and the service that are imported."""
     return [
-        name for name in sys.modules if name.startswith(("vanilla_transformer.cli", "vanilla_transformer.serving"))
+        name for name in sys.modules if name.startswith(("vanilla_transformer.cli", "vanilla_transformer.extensions.serving"))
     ]
 
 
@@ -75,9 +75,9 @@ def test_the_command_line_has_the_flag_of_a_new_option(new_option, folder, capsy
 
 
 def test_the_service_knows_and_describes_a_new_option(new_option, folder):
-    service = import_module("vanilla_transformer.serving.service")
+    service = import_module("vanilla_transformer.extensions.serving.service")
     pipeline = load_pipeline(folder)
-    known = import_module("vanilla_transformer.serving.features").known_options(pipeline)
+    known = import_module("vanilla_transformer.extensions.serving.features").known_options(pipeline)
     application = service.create_service(service.translate_with(pipeline), known=known, docs=True)
     with TestClient(application) as client:
         assert client.post("/translate", json={"text": "A man.", "politeness": 2}).status_code == 200

@@ -6,8 +6,8 @@ from transformers import AutoTokenizer, GenerationConfig, MarianMTModel
 
 from tests.marian_models import build_marian_tokenizer, marian_model
 from tests.tiny_runs import entries, no_scores
-from vanilla_transformer.conversion.from_transformers import load_converted
-from vanilla_transformer.conversion.marian import to_marian
+from vanilla_transformer.extensions.conversion.from_transformers import load_converted
+from vanilla_transformer.extensions.conversion.marian import to_marian
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.decoding.pretrained import load_seq2seq
 from vanilla_transformer.file_utils import save_model_folder

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.protected_search import ProtectedSearch
 from vanilla_transformer.decoding.segments import Sentence
-from vanilla_transformer.documents.block_translator import BlockTranslator
-from vanilla_transformer.documents.blocks import Block
+from vanilla_transformer.extensions.documents.block_translator import BlockTranslator
+from vanilla_transformer.extensions.documents.blocks import Block
 from vanilla_transformer.text.protection import PATTERNS, find_protected
 
 FIELDS = [pattern.example for pattern in PATTERNS.values()]

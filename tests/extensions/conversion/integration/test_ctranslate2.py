@@ -1,0 +1,203 @@
+"""Conversion to CTranslate2, by this package's converter and by CTranslate2's own: the same greedy tokens."""
+
+import json
+from types import SimpleNamespace
+
+import ctranslate2
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from tests import tiny
+from tests.forked import run_python
+from tests.m2m_100_models import build_nllb_tokenizer
+from tests.marian_models import build_marian_tokenizer
+from vanilla_transformer import (
+    TranslationPipeline,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+)
+from vanilla_transformer.cli import main
+from vanilla_transformer.extensions.conversion.common import greedy_translator
+from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator, to_ctranslate2
+from vanilla_transformer.decoding import ctranslate2_runtime
+from vanilla_transformer.file_utils import save_model_folder
+
+SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei Hunde", "1 2 3 4 5 6 7 8 9 10"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"sinusoid_layout": "halves", "scale_embedding": False, "layer_norm_eps": 1e-3},
+        {"normalize_before": True, "attention_bias": True, "lm_head_bias": True, "tie_word_embeddings": False},
+        {"position_embedding_type": "learned", "activation_function": "gelu", "decoder_layers": 2},
+    ],
+    ids=["paper", "sinusoid layout", "pre-norm", "learned positions"],
+)
+def test_to_ctranslate2_generates_our_greedy_tokens(changes, tiny_config, tiny_tokenizer, tmp_path):
+    torch.manual_seed(0)
+    config = VanillaTransformerConfig(**tiny_config.to_dict() | changes)
+    model = VanillaTransformerForConditionalGeneration(config)
+    folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
+    comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    assert (comparison.num_sentences, comparison.num_identical) == (4, 4) and comparison.speedup > 0
+
+
+def test_ctranslate2_has_as_many_threads_as_torch(tmp_path, tiny_config, monkeypatch):
+    used = []
+    monkeypatch.setattr(ctranslate2, "Translator", lambda folder, **options: used.append(options["intra_threads"]))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(ctranslate2_runtime, "read_converted_config", lambda folder: tiny_config)
+    tiny.tiny_model().generation_config.save_pretrained(tmp_path)
+    ctranslate2_runtime.CTranslate2Model(tmp_path, None, torch.device("cpu"))
+    assert used == [3]
+
+
+def test_to_ctranslate2_compares_translations_that_begin_with_their_language(tmp_path):
+    tokenizer = build_nllb_tokenizer()
+    model = tiny.tiny_model(vocab_size=len(tokenizer))
+    model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids("deu_Latn")
+    folder = save_model_folder(model, tokenizer, tmp_path / "ours")
+    comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    assert (comparison.num_sentences, comparison.num_identical) == (4, 4)
+
+
+@pytest.mark.parametrize("name", ["ctranslate2-int8", "ctranslate2-float16"])
+def test_convert_command_quantizes(name, tiny_model, tiny_tokenizer, tmp_path, capsys):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    (tmp_path / "text").write_text("\n".join(SENTENCES))
+    flags = ["--target_format", name, "--sentences", str(tmp_path / "text")]
+    assert main(["convert", str(folder), str(tmp_path / "fast"), *flags]) == 0
+    assert "of 4 outputs identical" in capsys.readouterr().out
+    assert {"model.bin", "tokenizer.json", "generation_config.json"} <= {
+        path.name for path in (tmp_path / "fast").iterdir()
+    }
+    kept = ctranslate2.contains_model(str(tmp_path / "fast"))
+    assert kept
+
+
+def test_ctranslate2_converter_reads_our_folders(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    program = "import vanilla_transformer.extensions.conversion.ctranslate2, sys\n"
+    program += "from ctranslate2.converters.transformers import main; main()"
+    options = ["--model", str(folder), "--output_dir", str(tmp_path / "fast")]
+    ended = run_python("-c", program, *options)
+    assert ended.returncode == 0, ended.stderr
+    translator, tokenizer = ctranslate2.Translator(str(tmp_path / "fast")), AutoTokenizer.from_pretrained(folder)
+    assert ctranslate2_greedy_translator(translator, tokenizer)(SENTENCES) == greedy_translator(
+        tiny_model, tiny_tokenizer
+    )(SENTENCES)
+
+
+def test_to_ctranslate2_lists_every_reason_and_writes_nothing(tiny_config, tiny_tokenizer, tmp_path):
+    changes = {"activation_function": "tanh", "decoder_attention_heads": 4, "attention_key_dim": 4}
+    changes |= {"position_embedding_type": "none"}
+    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**tiny_config.to_dict() | changes))
+    folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
+    with pytest.raises(
+        ValueError, match="activation function is 'tanh'; .*numbers of heads; .*no positions; .*attention_key_dim"
+    ):
+        to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_to_ctranslate2_refuses_separate_vocabularies_and_tokenizers_of_sentencepiece(tmp_path):
+    tokenizer = build_marian_tokenizer(tmp_path)
+    model = tiny.tiny_model(vocab_size=50, decoder_vocab_size=60, share_encoder_decoder_embeddings=False)
+    folder = save_model_folder(model, tokenizer, tmp_path / "ours")
+    with pytest.raises(ValueError, match="separate vocabularies for .*; its tokenizer has no `tokenizer.json`"):
+        to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    assert not (tmp_path / "fast").exists()
+
+
+def test_to_ctranslate2_refuses_unknown_quantizations_and_nonempty_folders(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    with pytest.raises(ValueError, match="got 'int4'"):
+        to_ctranslate2(folder, tmp_path / "fast", SENTENCES, quantization="int4")
+    with pytest.raises(OSError, match="is not empty"):
+        to_ctranslate2(folder, folder, SENTENCES)
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "vanilla_transformer"
+
+
+@pytest.fixture
+def converted(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    return tmp_path / "fast"
+
+
+def test_pipeline_with_ctranslate2_answers_as_with_torch(converted, tiny_model, tiny_tokenizer):
+    ours = TranslationPipeline(tiny_model, tiny_tokenizer)
+    fast = TranslationPipeline(converted, backend="ctranslate2")
+    texts = [*SENTENCES, "", "Two dogs.\n\nA man."]
+    options = {"num_beams": 1, "max_new_tokens": 20}
+    assert fast(texts, **options) == ours(texts, **options)
+    assert list(fast(iter(texts), **options)) == ours(texts, **options)
+    assert [len(answers) for answers in fast(SENTENCES, num_return_sequences=3)] == [3] * 4
+    assert fast("Two dogs.", do_sample=True, top_k=5)[0].keys() == {"translation_text"}
+
+
+def test_ctranslate2_follows_the_limit_closest_to_the_call(converted, tiny_tokenizer):
+    model = TranslationPipeline(converted, backend="ctranslate2").model
+    model.generation_config.max_new_tokens = 3
+    batch = tiny_tokenizer(["A man is sleeping."], return_tensors="pt")
+    length = batch["input_ids"].shape[1]
+    assert model.generate(**batch, num_beams=1).shape[1] <= 3
+    assert 3 < model.generate(**batch, num_beams=1, max_new_tokens_beyond_source=2).shape[1] <= length + 2
+
+
+def test_translate_runs_a_folder_for_ctranslate2_by_its_runtime(converted, capsys):
+    texts = ["A man is sleeping.", "Two dogs run."]
+    assert main(["translate", str(converted), *texts, "--backend", "ctranslate2", "--quiet"]) == 0
+    expected = capsys.readouterr().out
+    assert main(["translate", str(converted), *texts, "--workers", "auto", "--quiet"]) == 0
+    assert capsys.readouterr().out == expected
+    assert main(["translate", str(converted), *texts, "--workers", "2", "--quiet"]) == 2
+    assert "Workers translate with PyTorch, but `backend` is 'ctranslate2'" in capsys.readouterr().err
+
+
+def test_translate_writes_objects_without_scores_by_a_runtime(converted, capsys):
+    assert main(["translate", str(converted), "A man.", "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["translations"]
+    assert answer.keys() == {"text"}
+    assert main(["translate", str(converted), "A man.", "--n_best", "2"]) == 2
+    assert "`n_best` needs a model of this package that PyTorch decodes" in capsys.readouterr().err
+
+
+def test_ctranslate2_model_ranks_hypotheses_by_the_requested_length_penalty(converted, tiny_tokenizer):
+    """CTranslate2 returns log-probability / length ** α; the paper divides by ((5 + length) / 6) ** α."""
+    model = TranslationPipeline(converted, backend="ctranslate2").model
+    short, long = tiny_tokenizer.convert_ids_to_tokens([7, 8]), tiny_tokenizer.convert_ids_to_tokens([9] * 11)
+    log_probabilities, alpha = {3: -3.5, 12: -6.0}, 0.6
+    found = SimpleNamespace(hypotheses=[long, short], scores=[-6.0 / 12**alpha, -3.5 / 3**alpha])
+    papers = {length: total / ((5 + length) / 6) ** alpha for length, total in log_probabilities.items()}
+    assert papers[3] > papers[12] and found.scores[0] > found.scores[1], "the two penalties must disagree"
+    options = {"num_return_sequences": 2, "length_penalty": alpha}
+    orders = {
+        kind: [
+            len(ids) for ids in model._best_hypotheses(found, model._options(options | {"length_penalty_type": kind}))
+        ]
+        for kind in ("wu", "power")
+    }
+    assert orders == {"wu": [2, 11], "power": [11, 2]}
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda folder: TranslationPipeline(folder, backend="tensorrt"), ValueError, "got 'tensorrt'"),
+        (lambda folder: TranslationPipeline(folder.parent, backend="ctranslate2"), OSError, "convert` wrote"),
+        (lambda folder: TranslationPipeline(folder, backend="ctranslate2")("a", top_h=1), ValueError, "'top_h'"),
+    ],
+)
+def test_pipeline_with_ctranslate2_names_mistakes(call, kind, message, converted):
+    with pytest.raises(kind, match=message):
+        call(converted)
+
+
+def test_pipeline_with_ctranslate2_refuses_a_truncated_model(converted):
+    (converted / "model.bin").write_bytes((converted / "model.bin").read_bytes()[:500])
+    with pytest.raises(OSError, match="Cannot load .* with CTranslate2"):
+        TranslationPipeline(converted, backend="ctranslate2")

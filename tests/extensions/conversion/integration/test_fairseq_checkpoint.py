@@ -1,0 +1,90 @@
+"""Conversion of a checkpoint that fairseq 0.12.2, the newest release, has written.
+
+`fairseq_0_12_2/` holds a tiny model, trained under Python 3.8 by `fairseq-train` without `--source-lang`, its
+dictionaries and merges, 40 sources, and what `fairseq-generate` answers with its default options.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from tests.fairseq_files import FSMT_SENTENCES, fairseq_folder
+from vanilla_transformer.cli import main
+from vanilla_transformer.extensions.conversion.fairseq import from_fairseq, model_from_fairseq, read_fairseq
+
+CHECKPOINT = Path(__file__).parent / "fairseq_0_12_2"
+
+
+def read_lines(name):
+    return (CHECKPOINT / name).read_text(encoding="utf-8").splitlines()
+
+
+def test_from_fairseq_generates_the_tokens_of_fairseq_generate(tmp_path):
+    sources, expected = read_lines("sources.en"), read_lines("hypotheses.de")
+    comparison = from_fairseq(CHECKPOINT, tmp_path / "ours", sources)
+    assert comparison.num_identical == 40 and comparison.max_logit_difference < 1e-4
+    model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    assert tokenizer.init_kwargs["langs"] == ["en", "de"]
+    tokens = read_fairseq(CHECKPOINT).target_tokens
+    answers = model.generate(**tokenizer(sources, padding=True, return_tensors="pt"))
+    found = [" ".join(tokens[index] for index in row if index > 2) for row in answers.tolist()]
+    assert found == expected
+
+
+def test_model_from_fairseq_decodes_as_fairseq_generate(tmp_path):
+    model = model_from_fairseq(read_fairseq(fairseq_folder(tmp_path / "fairseq")))
+    options = model.generation_config
+    assert (options.num_beams, options.early_stopping, options.min_new_tokens) == (5, True, 1)
+    with torch.no_grad():  # a model that prefers to say nothing, which `--min-len 1` rules out
+        model.lm_head.weight[2] = 100 * model.model.decoder.layers[-1].final_layer_norm.bias
+    assert (model.generate(torch.tensor([[5, 6, 2]]))[0, 1:] != 2).any()
+
+
+def test_read_fairseq_ignores_copies_of_untrained_weights(tmp_path):
+    names = torch.load(CHECKPOINT / "checkpoint_best.pt", weights_only=False)["model"].keys()
+    assert {"encoder.layers.0.in_proj_weight", "encoder.layers.0.fc2_bias"} <= names
+    assert not any(name.endswith(("_weight", "_bias")) for name in read_fairseq(CHECKPOINT).weights)
+
+
+def equal_dictionaries(folder):
+    """Copy the checkpoint with two dictionaries of the same size, which fit both directions."""
+    shutil.copytree(CHECKPOINT, folder)
+    content = torch.load(folder / "checkpoint_best.pt", weights_only=False)
+    content["model"]["encoder.embed_tokens.weight"] = content["model"]["encoder.embed_tokens.weight"][:128]
+    torch.save(content, folder / "checkpoint_best.pt")
+    shutil.copy(folder / "dict.de.txt", folder / "dict.en.txt")
+    return folder
+
+
+def test_read_fairseq_needs_languages_that_nothing_names(tmp_path):
+    folder = equal_dictionaries(tmp_path / "fairseq")
+    with pytest.raises(ValueError, match=r"\(de, en\) fit 2 directions. Name both .*`--languages en de`"):
+        read_fairseq(folder)
+    assert read_fairseq(folder, ["de", "en"]).languages == ("de", "en")
+
+
+def test_convert_takes_languages(tmp_path, capsys):
+    folder, text = equal_dictionaries(tmp_path / "fairseq"), tmp_path / "text"
+    text.write_text("\n".join(FSMT_SENTENCES))
+    arguments = [
+        "convert",
+        str(folder),
+        str(tmp_path / "ours"),
+        "--source_format",
+        "fairseq",
+        "--sentences",
+        str(text),
+    ]
+    assert main(arguments) == 2 and "--languages en de" in capsys.readouterr().err
+    assert main([*arguments, "--languages", "en"]) == 2
+    assert "must be the source and the target language" in capsys.readouterr().err
+    assert main([*arguments, "--languages", "en", "de"]) == 0
+    assert AutoTokenizer.from_pretrained(tmp_path / "ours").init_kwargs["langs"] == ["en", "de"]
+
+
+def test_convert_refuses_languages_of_other_formats(capsys):
+    assert main(["convert", "a", "b", "--source_format", "eole", "--languages", "en", "de"]) == 2
+    assert "`--languages` needs `--source_format fairseq or m2m_100`" in capsys.readouterr().err

@@ -1,0 +1,119 @@
+"""Conversion from Marian's own files, compared with CTranslate2, which reads the same files.
+
+Marian is not on the package index, so the tests write files in its layout with random weights.
+"""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianTokenizer
+
+from tests.marian_files import MARIAN_VARIANTS, marian_folder
+from tests.marian_models import MARIAN_SENTENCES
+from tests.sweeps import sample
+from vanilla_transformer.cli import main
+from vanilla_transformer.extensions.conversion import marian_npz
+from vanilla_transformer.extensions.conversion.marian_npz import from_marian_npz, model_from_marian_npz, read_marian
+
+TIED_OPTIONS = {"target": "", "src": "-src", "all": "-all"}
+
+
+@pytest.mark.parametrize("changes", sample(MARIAN_VARIANTS.values(), 2, 4), ids=MARIAN_VARIANTS.keys())
+def test_from_marian_npz_generates_the_tokens_of_ctranslate2(changes, tmp_path):
+    folder = marian_folder(tmp_path / "marian", **changes)
+    comparison = from_marian_npz(folder, tmp_path / "ours", MARIAN_SENTENCES)
+    assert (comparison.num_sentences, comparison.num_identical) == (3, 3)
+    model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    assert type(tokenizer) is MarianTokenizer and model.config.vocab_size == len(tokenizer)
+    assert model.generation_config.decoder_start_token_id == tokenizer.pad_token_id
+
+
+def test_from_marian_npz_reads_a_sentencepiece_vocabulary(tmp_path):
+    folder = marian_folder(tmp_path / "marian", single=True)
+    assert from_marian_npz(folder, tmp_path / "ours", MARIAN_SENTENCES).num_identical == 3
+
+
+def test_from_marian_npz_never_generates_the_added_entry(tmp_path):
+    model = model_from_marian_npz(read_marian(marian_folder(tmp_path / "marian")))
+    pad = model.config.pad_token_id
+    assert model.lm_head.bias[pad] == -1e9 and not model.lm_head.weight[pad].any()
+
+
+def test_from_marian_npz_lists_every_reason_and_writes_nothing(tmp_path):
+    changes = {
+        "transformer-decoder-autoreg": "rnn",
+        "transformer-ffn-activation": "tanh",
+        "transformer-postprocess": "an",
+    }
+    folder = marian_folder(tmp_path / "marian", **changes)
+    with pytest.raises(
+        ValueError, match="'rnn' instead of self-attention; its activation function is 'tanh'; its normalization is"
+    ):
+        from_marian_npz(folder, tmp_path / "ours", MARIAN_SENTENCES)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("model.npz", "one file *.npz"),
+        ("model.vocab.yml", "one file *.yml"),
+        ("target.spm", "neither target.spm nor vocab.spm"),
+    ],
+)
+def test_from_marian_npz_names_a_missing_file(missing, message, tmp_path, capsys):
+    folder = marian_folder(tmp_path / "marian")
+    (folder / missing).unlink()
+    assert main(["convert", str(folder), str(tmp_path / "ours"), "--source_format", "marian-npz"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_read_marian_refuses_other_arrays(tmp_path):
+    folder = marian_folder(tmp_path / "marian")
+    np.savez(folder / "model.npz", a=np.zeros(3))
+    with pytest.raises(ValueError, match="must contain Marian's options"):
+        read_marian(folder)
+
+
+def test_from_marian_npz_lists_missing_and_unknown_weights(tmp_path):
+    folder = marian_folder(tmp_path / "marian")
+    with np.load(folder / "model.npz") as content:
+        arrays = dict(content)
+    np.savez(folder / "model.npz", **arrays, encoder_l9_gate=np.zeros(3))
+    with pytest.raises(ValueError, match=r"it has unknown weights \['encoder_l9_gate'\]"):
+        from_marian_npz(folder, tmp_path / "ours", MARIAN_SENTENCES)
+    del arrays["decoder_l1_ffn_b2"]
+    np.savez(folder / "model.npz", **arrays)
+    with pytest.raises(ValueError, match=r"there are no weights for \['decoder_l1_ffn_b2'\]"):
+        from_marian_npz(folder, tmp_path / "ours", MARIAN_SENTENCES)
+
+
+def test_from_marian_npz_writes_no_model_whose_outputs_differ(monkeypatch, tmp_path):
+    read = read_marian(marian_folder(tmp_path / "marian", tied="src", **{"tied-embeddings-src": True}))
+    wrong = model_from_marian_npz(read)
+    with torch.no_grad():
+        wrong.lm_head.weight.copy_(wrong.model.decoder.embed_tokens.weight)
+    monkeypatch.setattr(marian_npz, "model_from_marian_npz", lambda files: wrong)
+    with pytest.raises(ValueError, match="must compute what the original does, but does not: 0 of 3 outputs"):
+        from_marian_npz(tmp_path / "marian", tmp_path / "ours", MARIAN_SENTENCES)
+    assert not (tmp_path / "ours").exists()
+
+
+@pytest.mark.parametrize("tied", sample(["src", "target", "all", False], 0, 2, 3))
+def test_from_marian_npz_ties_what_marian_ties(tied, tmp_path):
+    options = {f"tied-embeddings{suffix}": tied == name for name, suffix in TIED_OPTIONS.items()}
+    folder = marian_folder(tmp_path / "marian", tied=tied, **options)
+    from_marian_npz(folder, tmp_path / "ours", MARIAN_SENTENCES)
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours")
+    weights = read_marian(folder).weights
+    source, target = weights.get("encoder_Wemb", weights.get("Wemb")), weights.get("decoder_Wemb", weights.get("Wemb"))
+    output = {"src": weights.get("decoder_ff_logit_out_Wt"), False: weights.get("decoder_ff_logit_out_W")}.get(tied)
+    output = target if output is None else output.T if not tied else output
+    for parameter, expected in (
+        (model.model.encoder.embed_tokens.weight, source),
+        (model.model.decoder.embed_tokens.weight, target),
+        (model.lm_head.weight, output),
+    ):
+        torch.testing.assert_close(parameter[:-1].detach(), torch.from_numpy(expected), rtol=0, atol=0)
+    assert model.config.tie_word_embeddings == (tied in ("target", "all"))
+    assert model.config.share_encoder_decoder_embeddings == (tied in ("src", "all"))

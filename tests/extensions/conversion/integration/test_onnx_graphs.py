@@ -1,0 +1,169 @@
+"""Rewriting of ONNX graphs, on graphs of a few nodes in ONNX Runtime."""
+
+import numpy as np
+import onnx_ir
+import onnxruntime
+import pytest
+import torch
+from onnx import checker, helper, numpy_helper, parser
+
+from tests.tiny import tiny_config, tiny_model
+from vanilla_transformer.extensions.conversion.optimum_graphs import (
+    greedy_search,
+    merge_decoders,
+    repeat_eos,
+    to_float16,
+    to_int8,
+    to_optimum_decoder,
+)
+
+WEIGHT = np.linspace(-1, 1, 6 * 4, dtype=np.float32).reshape(6, 4)  # (vocab_size, d_model)
+
+
+def graph(body, inputs, outputs, **weights):
+    """Return a model of the nodes in ONNX's textual syntax."""
+    text = f'<ir_version: 10, opset_import: ["" : 20]> graph ({inputs}) => ({outputs}) {{ {body} }}'
+    model = parser.parse_model(text)
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in weights.items())
+    return model
+
+
+def run(model, **inputs):
+    checker.check_model(model)
+    return onnxruntime.InferenceSession(model.SerializeToString()).run(None, inputs)
+
+
+def tied():
+    """Return a graph with attention of the embeddings over themselves and an output projection that shares them."""
+    body = """
+        embedded = Gather(embedding, input_ids)
+        keys = Transpose<perm = [0, 2, 1]>(embedded)
+        scores = MatMul(embedded, keys)
+        mixed = MatMul(scores, embedded)
+        projection = Transpose<perm = [1, 0]>(embedding)
+        logits = MatMul(mixed, projection)
+    """
+    model = graph(body, "int64[B, T] input_ids", "float[B, T, 6] logits", embedding=WEIGHT)
+    for number, node in enumerate(model.graph.node):
+        node.name = f"node_{number}"
+    return model
+
+
+def test_merge_decoders_runs_one_branch_and_stores_equal_weights_once():
+    outputs = "float[B, 6] logits, float[B, P, 4] present"
+    body = "transposed = Transpose(weight) product = MatMul(x, transposed) one = Identity(product)"
+    first = graph(
+        f"{body} logits = Add(one, shift) present = Unsqueeze(x, axis)",
+        "float[B, 4] x",
+        outputs,
+        weight=WEIGHT,
+        shift=np.full(6, 10, dtype=np.float32),
+        axis=np.array([1]),
+    )
+    body = body.replace("weight", "the_same")
+    further = graph(
+        f"{body} logits = Add(one, shift) row = Unsqueeze(x, axis) present = Concat<axis = 1>(past, row)",
+        "float[B, 4] x, float[B, Q, 4] past",
+        outputs,
+        the_same=WEIGHT,
+        shift=np.full(6, 20, dtype=np.float32),
+        axis=np.array([1]),
+    )
+    merged = merge_decoders(first, further)
+    sizes = sorted(numpy_helper.to_array(tensor).size for tensor in merged.graph.initializer)
+    assert sizes == [1, 6, 6, 24]
+
+    x, past = np.ones((2, 4), dtype=np.float32), np.zeros((2, 3, 4), dtype=np.float32)
+    for use_cache, shift, length in ((False, 10, 1), (True, 20, 4)):
+        logits, present = run(merged, x=x, past=past, use_cache_branch=np.array([use_cache]))
+        np.testing.assert_allclose(logits, x @ WEIGHT.T + shift, rtol=1e-5)
+        assert present.shape == (2, length, 4)
+    logits, _ = run(merged, x=x, past=past[:, :0], use_cache_branch=np.array([False]))
+    np.testing.assert_allclose(logits, x @ WEIGHT.T + 10, rtol=1e-5)
+
+
+def test_repeat_eos_lets_only_eos_follow_eos():
+    model, eos = tied(), 2
+    input_ids = np.array([[5], [eos], [1]])
+    (expected,), (logits,) = run(model, input_ids=input_ids), run(repeat_eos(model, eos), input_ids=input_ids)
+    np.testing.assert_array_equal(logits[[0, 2]], expected[[0, 2]])
+    assert logits[1, 0].argmax() == eos
+    assert expected[1, 0].argmax() != eos
+    assert (np.delete(logits[1, 0], eos) == np.finfo(np.float32).min).all()
+
+
+def test_to_int8_stores_a_tied_embedding_once_and_keeps_products_of_activations():
+    model = tied()
+    rounded = to_int8(model)
+    arrays = [numpy_helper.to_array(tensor) for tensor in rounded.graph.initializer]
+    assert [array.dtype for array in arrays if array.size == WEIGHT.size] == [np.uint8]
+    operators = [node.op_type for node in rounded.graph.node]
+    assert (operators.count("MatMulInteger"), operators.count("MatMul")) == (1, 2)
+    input_ids = np.array([[0, 5, 3]])
+    (expected,), (logits,) = run(model, input_ids=input_ids), run(rounded, input_ids=input_ids)
+    np.testing.assert_allclose(logits, expected, atol=0.05 * np.abs(expected).max())
+
+
+def test_to_float16_keeps_the_types_of_inputs_and_outputs():
+    body = "product = MatMul(x, weight) y = Relu(product)"
+    model = graph(body, "float[B, 6] x", "float[B, 4] y", weight=WEIGHT)
+    half = to_float16(model)
+    assert [numpy_helper.to_array(tensor).dtype for tensor in half.graph.initializer] == [np.float16]
+    x = np.ones((2, 6), dtype=np.float32)
+    (expected,), (y,) = run(model, x=x), run(half, x=x)
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(y, expected, atol=1e-2)
+    assert numpy_helper.to_array(model.graph.initializer[0]).dtype == np.float32  # the argument is as it was
+
+
+@pytest.mark.parametrize("prefixes", [("", ""), ("input.", "output.")])
+def test_to_optimum_decoder_names_inputs_and_outputs_as_optimum_does(prefixes):
+    before, after = (f"{prefix}cache." for prefix in prefixes)
+    hidden, cache = "float[b, s, 16]", "float[b, 2, p, 8]"
+    names = {
+        "encoder_outputs.last_hidden_state": "encoder_hidden_states",
+        "attention_mask": "encoder_attention_mask",
+        "decoder_input_ids": "input_ids",
+        f"{before}self_attention_cache.layers.0.keys": "past_key_values.0.decoder.key",
+        f"{before}cross_attention_cache.layers.0.values": "past_key_values.0.encoder.value",
+    }
+    types = [hidden, "int64[b, s]", "int64[b, t]", cache, cache]
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["encoder_outputs.last_hidden_state"], ["encoder_last_hidden_state"]),
+            helper.make_node("Cast", ["decoder_input_ids"], ["logits"], to=1),
+            helper.make_node("Identity", [f"{before}self_attention_cache.layers.0.keys"], ["copy"]),
+            helper.make_node("Identity", ["copy"], [f"{after}self_attention_cache.layers.11.keys."[:-1]]),
+        ],
+        "decoder",
+        [],
+        [],
+    )
+    text = f"({', '.join(f'{kind} v{number}' for number, kind in enumerate(types))}) => (float[b, t] w)"
+    parsed = parser.parse_graph(f"g {text} {{ w = Cast<to = 1>(v2) }}")
+    for value, name in zip(parsed.input, names, strict=True):
+        value.name = name
+    body.input.extend(parsed.input)
+    for name in ("logits", f"{after}self_attention_cache.layers.11.keys", "encoder_last_hidden_state"):
+        body.output.append(helper.make_tensor_value_info(name, 1, None))
+    exported = onnx_ir.from_proto(helper.make_model(body, opset_imports=[helper.make_opsetid("", 20)]))
+
+    decoder = to_optimum_decoder(exported, tiny_config())
+    assert [value.name for value in decoder.graph.input] == list(names.values())
+    assert [value.name for value in decoder.graph.output] == ["logits", "present.11.decoder.key"]
+    assert len(decoder.graph.node) == 3  # the copy of the encoder's output is gone
+    dims = [dim.dim_param or dim.dim_value for dim in decoder.graph.input[3].type.tensor_type.shape.dim]
+    assert dims == ["batch_size", 2, "past_key_values_decoder_sequence_length", 8]
+
+
+def test_greedy_search_begins_with_the_forced_language():
+    model, source = tiny_model(), torch.tensor([[11, 12, 2]])
+    model.generation_config.update(num_beams=1, max_new_tokens=6, min_new_tokens=6, forced_bos_token_id=50)
+
+    def step(tokens, before):
+        before = tokens if before is None else torch.cat([before, tokens], dim=1)
+        return model(input_ids=source, decoder_input_ids=before).logits, before
+
+    (expected,) = model.generate(source)[:, 1:].tolist()
+    (found,) = greedy_search(step, 1, model.generation_config)
+    assert found[:6] == expected and found[0] == 50

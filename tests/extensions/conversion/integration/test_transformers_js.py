@@ -1,0 +1,61 @@
+"""Folders for transformers.js: refusals and settings. `tests/extensions/conversion/slow` converts and runs them."""
+
+import json
+
+import pytest
+
+from tests.tiny import tiny_model, tiny_tokenizer
+from vanilla_transformer.cli import main
+from vanilla_transformer.extensions.conversion import transformers_js
+from vanilla_transformer.extensions.conversion.transformers_js import write_settings
+from vanilla_transformer.file_utils import save_model_folder
+
+
+def refusal(folder, capsys):
+    """Return the error message of the command, which must write nothing."""
+    assert main(["convert", str(folder), str(folder.parent / "js"), "--target_format", "transformers.js"]) == 2
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"source_eos": False}, "its sources have no EOS"),
+        ({"attention_key_dim": 4}, "its heads have separate widths"),
+    ],
+)
+def test_transformers_js_refuses_models_that_it_cannot_represent(changes, reason, tmp_path, capsys):
+    folder = save_model_folder(tiny_model(**changes), tiny_tokenizer(), tmp_path / "ours")
+    assert f"transformers.js cannot represent this model: {reason}" in refusal(folder, capsys)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("load_tokenizer", lambda folder: None, "`tokenizer.json`"),
+        ("_MAX_BYTES", 2**24, "more than 2 GB"),
+    ],
+)
+def test_transformers_js_refuses_what_the_library_cannot_load(folder, monkeypatch, capsys, name, value, reason):
+    monkeypatch.setattr(transformers_js, name, value)
+    assert reason in refusal(folder, capsys)
+
+
+def test_write_settings_describes_the_model_as_marian_with_greedy_search(tmp_path):
+    model = tiny_model(position_embedding_type="learned", decoder_layers=2)
+    write_settings(model, tiny_tokenizer(), tmp_path)
+    config, generation_config, tokenizer_config = (
+        json.loads((tmp_path / f"{name}.json").read_text())
+        for name in ("config", "generation_config", "tokenizer_config")
+    )
+    expected = {"model_type": "marian", "is_encoder_decoder": True, "d_model": 16, "decoder_layers": 2}
+    expected |= {"decoder_attention_heads": 2, "max_position_embeddings": 1024, "decoder_start_token_id": 1}
+    assert expected.items() <= config.items()
+    assert (generation_config["num_beams"], generation_config["suppress_tokens"]) == (1, [0])
+    assert not {"max_new_tokens_beyond_source", "length_penalty_type"} & generation_config.keys()
+    assert tokenizer_config["tokenizer_class"] == "PreTrainedTokenizer"
+    assert (tmp_path / "tokenizer.json").is_file()
+
+    write_settings(tiny_model(), tiny_tokenizer(), tmp_path)
+    assert "max_position_embeddings" not in json.loads((tmp_path / "config.json").read_text())

@@ -1,0 +1,39 @@
+"""Conversion to every format on a full disk: an error message, and no file left."""
+
+import json
+import os
+import subprocess
+import sys
+
+from vanilla_transformer.extensions.conversion import WRITERS
+
+# The limit holds for a child process that writes no bytecode: Python would cache truncated modules in the environment.
+CONVERT_ON_A_FULL_DISK = """
+import contextlib, io, json, resource, sys
+from vanilla_transformer.cli import main
+
+source, target, *formats = sys.argv[1:]
+results = {}
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+for name in formats:
+    with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.redirect_stdout(sys.stderr):
+        results[name] = [main(["convert", source, target, "--target_format", name]), errors.getvalue()]
+print(json.dumps(results))
+"""
+
+
+def test_writers_leave_no_file_on_a_full_disk(tiny_model, tiny_tokenizer, tmp_path):
+    tiny_model.save_pretrained(tmp_path / "ours")
+    tiny_tokenizer.save_pretrained(tmp_path / "ours")
+    before = sorted(tmp_path.rglob("*"))
+    command = [sys.executable, "-B", "-c", CONVERT_ON_A_FULL_DISK, str(tmp_path / "ours"), str(tmp_path / "theirs")]
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}  # for processes that the child starts
+    child = subprocess.run([*command, *WRITERS], env=environment, capture_output=True, text=True)
+    assert child.returncode == 0, child.stderr
+    results = json.loads(child.stdout.splitlines()[-1])
+    assert results.keys() == WRITERS.keys()
+    for name, (status, message) in results.items():
+        assert status == 2, name
+        assert "Traceback" not in message
+        assert "File too large" in message or "os error 27" in message, message
+    assert sorted(tmp_path.rglob("*")) == before

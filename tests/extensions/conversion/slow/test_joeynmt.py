@@ -1,0 +1,65 @@
+"""Conversion from JoeyNMT, compared with JoeyNMT itself, which the test installs into a separate folder."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from tests.joeynmt_files import joey_folder
+from tests.marian_models import MARIAN_SENTENCES
+from vanilla_transformer.extensions.conversion.joeynmt import from_joeynmt
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
+
+
+@pytest.fixture(scope="module")
+def joey_path(tmp_path_factory):
+    """Install JoeyNMT without its dependencies: it pins an old protobuf that the tested parts do not use."""
+    target = tmp_path_factory.mktemp("joeynmt")
+    packages = ["joeynmt==2.3.0", "subword-nmt", "importlib-metadata<9", "zipp"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), *packages]
+    installed = subprocess.run(command, capture_output=True, text=True)
+    assert installed.returncode == 0, installed.stderr
+    return target
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("same", "changes"), [(True, {}), (False, {"layer_norm": "pre", "activation": "gelu"})], ids=["post", "pre"]
+)
+def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_path, tmp_path):
+    folder = joey_folder(tmp_path / "joey", same, **changes)
+    texts = [pair.source for pair in read_demo_corpus("test", 200)]
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sp.model"))
+    names = (folder / "src_vocab.txt").read_text().split("\n")
+    sources = [
+        [names.index(piece) if piece in names else 0 for piece in [*pieces.encode(text, out_type=str), "</s>"]]
+        for text in texts
+    ]
+    program = Path(__file__).parents[3] / "joeynmt_model.py"
+    ended = subprocess.run(
+        [sys.executable, str(program), str(folder)],
+        env=os.environ | {"PYTHONPATH": str(joey_path)},
+        input=json.dumps(sources),
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    from_joeynmt(folder, tmp_path / "ours", MARIAN_SENTENCES)
+    model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    assert tokenizer(texts)["input_ids"] == sources
+    largest = 0.0
+    for source, theirs in zip(sources, json.loads(ended.stdout.splitlines()[-1]), strict=True):
+        ids = torch.tensor([source])
+        ours = model.generate(ids, num_beams=1, max_new_tokens=12, eos_token_id=None)
+        assert ours[0].tolist() == theirs["tokens"]
+        logits = model(ids, decoder_input_ids=ours[:, :-1]).logits[0]
+        largest = max(largest, float((logits - torch.tensor(theirs["logits"])).abs().max()))
+    logging.getLogger(__name__).info("JoeyNMT: %d identical, largest logit difference %.1e", len(sources), largest)
+    assert largest < 1e-4

@@ -1,0 +1,75 @@
+"""Exports of models with several languages keep them."""
+
+import copy
+
+import pytest
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
+
+from tests.tiny import tiny_model
+from vanilla_transformer.extensions.conversion.common import greedy_translator
+from vanilla_transformer.extensions.conversion.ctranslate2 import to_ctranslate2
+from vanilla_transformer.extensions.conversion.marian import to_marian
+from vanilla_transformer.extensions.conversion.onnx import onnx_greedy_translator, to_onnx
+from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
+
+TEXTS = ["A man is sleeping.", "Two dogs run."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tiny_tokenizer):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    add_language_tags(tokenizer, [Direction("en", "de"), Direction("en", "fr")], with_sources=True)
+    return save_model_folder(
+        tiny_model(vocab_size=len(tokenizer)), tokenizer, tmp_path_factory.mktemp("tags") / "ours"
+    )
+
+
+def translations(translate, *languages):
+    return [
+        answer["translation_text"]
+        for code in languages
+        for answer in translate(TEXTS, src_lang=translate.source, tgt_lang=code, num_beams=1, max_new_tokens=6)
+    ]
+
+
+def with_source(translate, source):
+    translate.source = source
+    return translate
+
+
+def test_to_ctranslate2_keeps_language_tags(folder, tmp_path):
+    to_ctranslate2(folder, tmp_path / "ct2", TEXTS)
+    theirs = with_source(TranslationPipeline(tmp_path / "ct2", backend="ctranslate2"), "en")
+    ours = with_source(load_pipeline(folder), "en")
+    assert translations(theirs, "de", "fr") == translations(ours, "de", "fr")
+    options = {"src_lang": "en", "tgt_lang": "de", "num_beams": 1, "max_new_tokens": 6, "forced_bos_token_id": 290}
+    assert theirs(TEXTS, **options) == ours(TEXTS, **options) != ours(TEXTS, **options | {"forced_bos_token_id": None})
+    with pytest.raises(ValueError, match="The target language must be one of de, fr; got none"):
+        theirs(TEXTS)
+
+
+def test_to_marian_keeps_language_tags(folder, tmp_path):
+    to_marian(folder, tmp_path / "marian", TEXTS)
+    model, tokenizer = (each.from_pretrained(tmp_path / "marian") for each in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    assert type(model) is MarianMTModel
+    languages = find_languages(tokenizer)
+    assert languages == find_languages(AutoTokenizer.from_pretrained(folder)) and languages.directions
+    theirs = with_source(TranslationPipeline(model, tokenizer), "en")
+    ours = with_source(load_pipeline(folder), "en")
+    assert translations(theirs, "de", "fr") == translations(ours, "de", "fr")
+
+
+def test_to_onnx_keeps_language_tags(tiny_tokenizer, tmp_path):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    add_language_tags(tokenizer, [Direction("en", "de"), Direction("en", "fr")])
+    model = tiny_model(vocab_size=len(tokenizer))
+    save_model_folder(model, tokenizer, tmp_path / "ours")
+    to_onnx(tmp_path / "ours", tmp_path / "onnx", ["A man is sleeping."])
+    exported = AutoTokenizer.from_pretrained(tmp_path / "onnx")
+    assert find_languages(exported) == find_languages(tokenizer)
+    texts = [f">>{code}<< A man is sleeping." for code in ("de", "fr")]
+    assert [ids[0] for ids in exported(texts)["input_ids"]] == list(find_languages(tokenizer).targets.values())
+    assert onnx_greedy_translator(tmp_path / "onnx", exported)(texts) == greedy_translator(model, tokenizer)(texts)

@@ -1,0 +1,176 @@
+"""Converted folders in the stock library of transformers.js: in Node, and in the page of `examples/browser`.
+
+Needs `node`, `npm` and its registry; the page also needs Chromium and its driver.
+"""
+
+import functools
+import json
+import re
+import shutil
+import subprocess
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+from transformers import AutoTokenizer
+
+from tests.browser import requested_addresses, set_width
+from tests.tiny_runs import no_scores
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.extensions.conversion.common import Comparison, greedy_translator, load_model
+from vanilla_transformer.extensions.conversion.transformers_js import to_transformers_js
+from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
+from vanilla_transformer.resources import find_recipe
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.trainer import train
+
+EXAMPLE = Path(__file__).parents[4] / "examples/browser"
+_LIBRARY = re.search(r"@huggingface/transformers@[\d.]+", (EXAMPLE / "build.sh").read_text())[0]
+_SCRIPT = """
+import fs from "node:fs";
+import { env, pipeline } from "@huggingface/transformers";
+const [folder, dtype, file] = process.argv.slice(2);
+env.allowRemoteModels = false;
+env.localModelPath = folder;
+const { tokenizer, model } = await pipeline("translation", "converted", { dtype });
+const rows = [];
+for (const batch of JSON.parse(fs.readFileSync(file)))
+    rows.push(...(await model.generate({ ...tokenizer(batch, { padding: true }), max_new_tokens: 128 })).tolist());
+console.log(JSON.stringify(rows.map((row) => row.map(Number))));
+"""
+
+
+class Converted(NamedTuple):
+    folder: Path
+    sentences: list[str]
+    outputs: list[list[int]]
+    comparisons: dict[str, Comparison]
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    """Train the model of the demo for a short time and convert it."""
+    folder = tmp_path_factory.mktemp("models")
+    write_demo_corpus(folder / "corpus")
+    options = {"output_dir": folder / "ours", "max_steps": 400, "save_steps": 400}
+    for name in ("train", "validation"):
+        options |= {f"{name}_source": folder / f"corpus/{name}.en", f"{name}_target": folder / f"corpus/{name}.de"}
+    flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    train(parse_recipe([str(find_recipe("demo")), *flags]), evaluate=no_scores)
+    model = load_model(VanillaTransformerForConditionalGeneration, folder / "ours")
+    tokenizer = AutoTokenizer.from_pretrained(folder / "ours")
+    sentences = [pair.source for pair in read_demo_corpus("test", 200)]
+    comparisons = to_transformers_js(folder / "ours", folder / "converted", sentences)
+    return Converted(folder, sentences, greedy_translator(model, tokenizer)(sentences), comparisons)
+
+
+@pytest.fixture(scope="module")
+def generate_in_node(tmp_path_factory):
+    """Return a function from a folder, a data type and batches to token ids, or skip the test."""
+    npm = require("npm")
+    library = tmp_path_factory.mktemp("library")
+    install = [npm, "install", "--prefix", str(library), "--ignore-scripts", "--no-audit", _LIBRARY]
+    run_with_network(install, cwd=library)
+    (library / "generate.mjs").write_text(_SCRIPT)
+
+    def generate(folder, dtype, batches):
+        (library / "batches.json").write_text(json.dumps(batches))
+        command = [require("node"), "generate.mjs", f"{folder}/", dtype, "batches.json"]
+        ended = subprocess.run(command, cwd=library, capture_output=True, text=True, timeout=600)
+        assert ended.returncode == 0, ended.stderr
+        return [[token for token in row if token > 2] for row in json.loads(ended.stdout.splitlines()[-1])]
+
+    return generate
+
+
+def require(program):
+    return shutil.which(program) or pytest.skip(f"{program} is not installed")
+
+
+def run_with_network(command, **options):
+    """Run a command, or skip the test if the registry of npm cannot be reached."""
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
+    if ended.returncode and subprocess.run(["npm", "ping"], capture_output=True, timeout=60).returncode:
+        pytest.skip("The registry of npm cannot be reached")
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_to_transformers_js_writes_a_demo_model_of_at_most_3_megabytes_in_int8(converted):
+    comparisons = converted.comparisons
+    assert {dtype: comparison.num_sentences for dtype, comparison in comparisons.items()} == dict.fromkeys(
+        ("fp32", "fp16", "q8"), 200
+    )
+    assert comparisons["fp32"].num_identical == 200
+    sizes = {path.name: path.stat().st_size for path in (converted.folder / "converted/onnx").iterdir()}
+    stems = ("encoder_model", "decoder_model_merged")
+    assert sizes.keys() == {f"{stem}{suffix}.onnx" for stem in stems for suffix in ("", "_fp16", "_quantized")}
+    parts = {suffix: sum(sizes[f"{stem}{suffix}.onnx"] for stem in stems) for suffix in ("", "_fp16", "_quantized")}
+    assert parts["_quantized"] <= 3e6
+    assert parts["_fp16"] < 0.55 * parts[""]
+    # The merged decoder stores its weights once, and the embedding is the output projection.
+    num_decoder_weights = 2000 * 128 + 2 * (8 * 128**2 + 2 * 128 * 512)
+    assert 4 * num_decoder_weights < sizes["decoder_model_merged.onnx"] < 4.2 * num_decoder_weights
+
+
+def test_transformers_js_generates_the_tokens_of_greedy_search_in_float32(converted, generate_in_node):
+    assert len({len(row) for row in converted.outputs}) > 3  # sentences of a batch end at different steps
+    batches = [[sentence] for sentence in converted.sentences[:100]] + [converted.sentences[100:]]
+    assert generate_in_node(converted.folder, "fp32", batches) == converted.outputs
+
+
+# After some hundred updates the model is unsure, so that rounding to int8 decides more often than in a trained one.
+@pytest.mark.parametrize(("dtype", "num_same"), [("q8", 140), ("fp16", 180)])
+def test_transformers_js_generates_almost_the_same_in_int8_and_float16(converted, generate_in_node, dtype, num_same):
+    outputs = generate_in_node(converted.folder, dtype, [[sentence] for sentence in converted.sentences])
+    same = sum(first == second for first, second in zip(outputs, converted.outputs, strict=True))
+    assert same >= num_same
+
+
+@pytest.fixture
+def site(converted, tmp_path):
+    """Build the page, and serve it; yield the server and its address."""
+    require("npm")
+    build = [str(EXAMPLE / "build.sh"), str(converted.folder / "converted"), str(tmp_path / "site")]
+    run_with_network(build)
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=tmp_path / "site")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def wait_for_status(browser, status):
+    WebDriverWait(browser, 120).until(
+        lambda page: page.find_element(By.ID, "status").text.startswith((status, "Failed"))
+    )
+    assert browser.find_element(By.ID, "status").text == status
+
+
+def test_browser_page_translates_after_its_server_has_stopped(converted, site, browser):
+    address = f"http://127.0.0.1:{site.server_port}/"
+    requested_addresses(browser)
+    browser.get(address)
+    wait_for_status(browser, "Ready")
+    site.shutdown()
+    site.server_close()
+    browser.find_element(By.ID, "translate").click()
+    wait_for_status(browser, "Done")
+    assert browser.find_element(By.ID, "translation").get_property("value")
+    addresses = requested_addresses(browser)
+    assert all(name.removeprefix("blob:").startswith(address) for name in addresses), addresses
+    assert not [entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
+    for width in (1280, 360):
+        set_width(browser, width)
+        assert browser.execute_script("return document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("arguments", [[], ["missing", "site"]])
+def test_browser_build_names_missing_arguments_and_models(arguments, tmp_path):
+    ended = subprocess.run([EXAMPLE / "build.sh", *arguments], capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())

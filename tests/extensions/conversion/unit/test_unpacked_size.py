@@ -1,0 +1,81 @@
+"""Archives that would fill more memory than their own size are refused before anything is read into memory."""
+
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+
+from vanilla_transformer.extensions.conversion.marian_npz import _read_arrays
+from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
+
+MANY_ZEROS = 3_000_000  # 12 MB of float32, which compress to 12 kB
+
+
+def compress(source, target):
+    with zipfile.ZipFile(source) as read, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as write:
+        for entry in read.infolist():
+            write.writestr(entry.filename, read.read(entry))
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory):
+    """Return a folder with a checkpoint of torch and an archive of NumPy, both of zeros and compressed."""
+    folder = tmp_path_factory.mktemp("archives")
+    torch.save({"model": {"weight": torch.zeros(MANY_ZEROS)}}, folder / "plain.pt")
+    compress(folder / "plain.pt", folder / "bomb.pt")
+    (folder / "plain.pt").unlink()
+    np.savez_compressed(folder / "bomb.npz", weight=np.zeros(MANY_ZEROS, np.float32))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [("bomb.pt", lambda path: load_pickled_checkpoint(path, "fairseq", "model")), ("bomb.npz", _read_arrays)],
+)
+def test_check_unpacked_size_refuses_a_compressed_archive(name, read, archives):
+    path = archives / name
+    assert path.stat().st_size < 100_000
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="must not be compressed, got 12,.* bytes in a file of 1"):
+        read(path)
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+
+
+def test_check_unpacked_size_accepts_uncompressed_archives(tmp_path):
+    np.savez(tmp_path / "model.npz", weight=np.zeros(1_000_000, np.float32))
+    assert _read_arrays(tmp_path / "model.npz")["weight"].shape == (1_000_000,)
+    torch.save({"model": torch.zeros(10)}, tmp_path / "model.pt")
+    assert load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "model")["model"].shape == (10,)
+
+
+@pytest.mark.parametrize("old_format", [False, True])
+def test_load_pickled_checkpoint_refuses_a_tensor_without_its_values(old_format, tmp_path):
+    path = tmp_path / "model.pt"
+    weights = {"half": torch.zeros(4)[:2], "weight": torch.zeros(1).expand(100_000, 100_000)}
+    torch.save({"model": weights}, path, _use_new_zipfile_serialization=not old_format)
+    with pytest.raises(ValueError, match="all values of its tensors, but one declares 40,000,000,000 bytes and has 4"):
+        load_pickled_checkpoint(path, "fairseq", "model")
+
+
+def test_load_pickled_checkpoint_refuses_many_names_of_one_tensor(tmp_path):
+    tensor = torch.zeros(100)
+    torch.save({"model": {str(number): tensor for number in range(5)}}, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match="all values of its tensors, but they declare 2,000 bytes and have 400"):
+        load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "model")
+
+
+def test_load_pickled_checkpoint_refuses_a_sparse_tensor(tmp_path):
+    torch.save({"model": {"weight": torch.zeros(2, 2).to_sparse()}}, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match="must contain dense tensors"):
+        load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "model")
+
+
+def test_read_arrays_refuses_an_array_that_declares_too_much(tmp_path):
+    header = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % 10**17
+    with zipfile.ZipFile(tmp_path / "model.npz", "w") as archive:
+        archive.writestr("weight.npy", header.ljust(127) + b"\n")
+    with pytest.raises(ValueError, match="is not a complete NumPy archive"):
+        _read_arrays(tmp_path / "model.npz")

@@ -1,0 +1,64 @@
+"""Keys and flags of a distillation, and the mistakes that end with one line."""
+
+import pytest
+
+from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
+
+FILES = ["train_source", "train_target", "test_source", "test_target"]
+
+
+def parsed(recipe="", **changes):
+    values = dict.fromkeys(FILES, "a.txt") | {"teacher": "big", "output_dir": "out"} | changes
+    flags = [word for name, value in values.items() if value is not None for word in (f"--{name}", str(value))]
+    return parse_distillation([*([recipe] if recipe else []), *flags])
+
+
+def test_parse_distillation_reads_keys_of_training_too():
+    recipe, options = parsed(d_model=32, teacher_targets="n_best")
+    assert recipe.model.d_model == 32 and recipe.data.train_source == "a.txt"
+    assert options.teachers == ["big"] and options.hypotheses == 4
+    assert parsed()[1].hypotheses == 1
+
+
+@pytest.mark.parametrize("text", ["teacher: [big, other]", "teacher: ['big', \"other\"]"])
+def test_parse_distillation_reads_an_ensemble_of_a_recipe(tmp_path, text):
+    (tmp_path / "recipe.yaml").write_text(f"{text}\nteacher_weights: [2, 1]\n")
+    _, options = parsed(str(tmp_path / "recipe.yaml"), teacher=None)
+    assert (options.teachers, options.weights) == (["big", "other"], [2.0, 1.0])
+
+
+def test_parse_distillation_reads_its_section(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("distillation: {teacher: big}\ndata: {vocab_size: 70}\n")
+    recipe, options = parsed(str(tmp_path / "recipe.yaml"), teacher=None)
+    assert (recipe.data.vocab_size, options.teachers) == (70, ["big"])
+    (tmp_path / "recipe.yaml").write_text("output: {teacher: big}\n")
+    with pytest.raises(ValueError, match="`teacher` must be in the section `distillation`, got it in `output`"):
+        parsed(str(tmp_path / "recipe.yaml"), teacher=None)
+
+
+def test_parse_distillation_reads_an_ensemble_of_flags():
+    assert parsed(teacher="big,other")[1].teachers == ["big", "other"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"teacher": None}, "`teacher` must be given: the folder or Hub name of a model"),
+        ({"teacher_target": "beam"}, "There is no flag 'teacher_target'. Did you mean 'teacher_targets'?"),
+        ({"teacher_targets": "best"}, "invalid choice: 'best'"),
+        ({"teacher_n_best": 0}, "`teacher_n_best` must be at least 1, got 0."),
+        ({"student_num_beams": 0}, "`student_num_beams` must be at least 1, got 0."),
+        ({"drop_lowest_scores": 1}, r"`drop_lowest_scores` must be in \[0, 1\), got 1.0."),
+        ({"drop_lowest_scores": 0, "reverse_model": "back"}, "`reverse_model` scores pairs, but `drop_lowest_scores`"),
+        ({"teacher": "[]"}, "`teacher` must be given"),
+        ({"teacher_weights": "1,b"}, "`teacher_weights` must be numbers, such as 2,1, got 1,b."),
+        ({"teacher_weights": "1,2"}, "`teacher_weights` must have 1 numbers, got 2."),
+        ({"teacher_targets": "n_best", "teacher_num_beams": 2}, "`teacher_n_best` must be at most .*=2, got 4."),
+        ({"test_source": None, "test_target": None}, "`test_source` and `test_target` must be given: teacher and"),
+        ({"stream": True}, "`stream` must not be given to distill"),
+        ({"train_alignments": "a.align"}, "`train_alignments` must be agreement or left out, .*, got a.align."),
+    ],
+)
+def test_parse_distillation_refuses(changes, message):
+    with pytest.raises(ValueError, match=message):
+        parsed(**changes)

@@ -1,0 +1,110 @@
+"""Sentences of subtitles go over several cues."""
+
+import pytest
+
+from tests.fake_translation import copy, reverse, shout
+from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
+from vanilla_transformer.extensions.documents import parse_document, translate_document
+
+
+def subtitles(*contents, pause=0.5):
+    """Return subtitles with these contents, each two seconds long."""
+    cues = []
+    for number, content in enumerate(contents):
+        start = round(number * (2 + pause) * 1000)
+        times = ("00:00:{:02},{:03}".format(*divmod(time, 1000)) for time in (start, start + 2000))
+        cues.append(f"{number + 1}\n{' --> '.join(times)}\n{content}\n\n")
+    return "".join(cues)
+
+
+def texts(*contents, **options):
+    return [block.text for block in parse_document(subtitles(*contents, **options), "srt").blocks]
+
+
+def translate(contents, model):
+    return translate_document(subtitles(*contents), "srt", model, AbbreviationSplitter())
+
+
+@pytest.mark.parametrize(
+    ("contents", "expected"),
+    [
+        (
+            ["When the man", "came home,", "he slept. And\nthen", "he woke.", "Then"],
+            ["When the man came home, he slept. And then he woke.", "Then"],
+        ),
+        (["- Hello.\n- And then we", "went home."], ["Hello.", "And then we went home."]),
+        (["ANN: We sleep", "and wake."], ["ANN: We sleep and wake."]),
+        (["Hello,", "Ann. I have", "5 dogs."], ["Hello, Ann. I have 5 dogs."]),
+        (["两只小狗", "在草地上玩。", "他\n睡觉。"], ["两只小狗在草地上玩。", "他睡觉。"]),
+        (["今日は、", "いい天気"], ["今日は、いい天気"]),
+        (["एक आदमी है", "जो सोता है।"], ["एक आदमी है जो सोता है।"]),
+        (["الرجل العجوز،", "نام."], ["الرجل العجوز، نام."]),
+        (["두 마리의 개가", "잔다."], ["두 마리의 개가 잔다."]),
+        (["Два пса", "спят."], ["Два пса спят."]),
+    ],
+)
+def test_srt_document_joins_the_cues_of_a_sentence(contents, expected):
+    assert texts(*contents) == expected
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        ("He sleeps.", "and she"),
+        ("He sleeps", "She wakes"),
+        ("A child is sleeping", "Two dogs run."),  # many subtitles lack some full stops
+        ("He sleeps…", "and wakes"),
+        ("He sleeps -", "and wakes"),
+        ("He sleeps", "- and you?"),
+        ("He sleeps,", "ANN: And she?"),
+        ("He sleeps", "(laughs)"),
+        ("He sleeps", ">> and she?"),
+        ("<i>He sleeps</i>", "and wakes"),
+        ("He sleeps", "<i>and wakes</i>"),
+        ("He sleeps", "{\\an8}and wakes"),
+        ("♪", "la la"),
+        ("♪ he sleeps", "and wakes ♪"),
+        ("He sleeps", "", "and wakes"),
+        ("今日は", "明日は"),
+        ("他睡觉。", "她走了。", "是吗？", "好！"),
+        ("他睡觉。", "她走了", "是吗", "好", "来", "去"),  # few full stops
+        ("هل نام؟", "نعم."),
+        ("वह सोता है।", "वह उठता है।"),
+        ("one", "two", "three", "four", "five", "six", "seven"),  # no punctuation marks
+    ],
+)
+def test_srt_document_keeps_sentences_apart(contents):
+    assert len(texts(*contents)) == len(contents)
+
+
+def test_srt_document_keeps_cues_apart_after_a_pause_and_at_one_time():
+    assert len(texts("He sleeps", "and wakes", pause=2)) == 1
+    assert len(texts("He sleeps", "and wakes", pause=3)) == 2
+    assert len(texts("He sleeps", "and wakes", pause=-1)) == 2
+
+
+@pytest.mark.parametrize(
+    ("contents", "translate_texts", "expected"),
+    [
+        (("the man who", "sleeps here now."), shout, ("THE MAN WHO", "SLEEPS HERE NOW.")),
+        (("a b c", "d\ne f"), reverse, ("F E D", "C B\nA")),
+        (("a bb, cc", "dd ee ff."), shout, ("A BB,", "CC DD EE FF.")),
+        (("one two", "three", "four."), lambda all: [("Wort", None) for _ in all], ("Wort", "", "")),
+        (
+            ("one two", "three", "four."),
+            lambda all: [("ein langesWort x", None) for _ in all],
+            ("ein", "langesWort", "x"),
+        ),
+        (("the man", "is here"), lambda all: [("男人在这里", None) for _ in all], ("男人", "在这里")),
+        (("- x\n- a", "bbbbbbbbbbbb cc."), shout, ("- X\n- A", "BBBBBBBBBBBB CC.")),
+        (("a man", "", "and a dog."), shout, ("A MAN", "", "AND A DOG.")),
+    ],
+)
+def test_srt_document_divides_a_translation_over_its_cues(contents, translate_texts, expected):
+    assert translate(contents, translate_texts).rstrip() == subtitles(*expected).rstrip()
+
+
+def test_srt_document_that_is_copied_is_the_same():
+    text = subtitles("When, the man", "came\nhome late", "late, he slept.", "", "- A\n- b", "c <i>d</i>.", "两只\n狗")
+    for each in (text, "\ufeff" + text.replace("\n", "\r\n")):
+        assert translate_document(each, "srt", copy, AbbreviationSplitter()) == each

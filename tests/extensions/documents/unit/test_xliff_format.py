@@ -1,0 +1,441 @@
+"""XLIFF as translation tools write it: open segments are translated and marked, and all other bytes stay."""
+
+import re
+
+import pytest
+
+from tests.fake_translation import reverse, shout
+from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
+from vanilla_transformer.extensions.documents import parse_document, translate_document
+from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.xml_tree import parse_xml
+
+SPLIT = AbbreviationSplitter()
+MT = 'state="needs-review-translation" state-qualifier="mt-suggestion"'
+MT_2 = 'state="translated" subState="vanilla-transformer:mt"'
+
+TRADOS = """<?xml version="1.0" encoding="utf-8"?>\r
+<xliff xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0" xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2" \
+sdl:version="1.0"><file original="a.docx" datatype="x-sdlfilterframework2" source-language="en-US" \
+target-language="de-DE"><header><sdl:cxts xmlns:sdl="http://sdl.com/FileTypes/SdlXliff/1.0" /></header><body>\r
+<group id='g'><trans-unit id="u1"><source><g id="1">One dog. Two &lt;cats&gt;.</g> Three</source><seg-source>\
+<g id="1"><mrk mtype="seg" mid="1">One dog.</mrk> <mrk mtype="seg" mid="2">Two <x id="7" /> &lt;cats&gt;.</mrk></g> \
+<mrk mtype="seg" mid="3">Three</mrk></seg-source><target><g id="1"><mrk mtype="seg" mid="1">Ein Hund.</mrk> \
+<mrk mtype="seg" mid="2" /></g> <mrk mtype="seg" mid="3"></mrk></target><sdl:seg-defs><sdl:seg id="1" \
+conf="Translated" /><sdl:seg id="2" /><sdl:seg id="3" locked="true" /></sdl:seg-defs></trans-unit>\r
+<trans-unit id="u2"><source>Four</source><seg-source><mrk mtype="seg" mid="4">Four</mrk></seg-source>\
+<sdl:seg-defs><sdl:seg id="4" percent="0"/></sdl:seg-defs></trans-unit>\r
+<trans-unit id="u3" translate="no"><source>Five</source></trans-unit></group></body></file></xliff>\r
+"""
+TRADOS_EDITS = {
+    "<target><g": f"<target {MT}><g",
+    '<mrk mtype="seg" mid="2" />': '<mrk mtype="seg" mid="2">TWO <x id="7" /> &lt;cats&gt;.</mrk>',
+    '<sdl:seg id="2" />': '<sdl:seg id="2" conf="Draft" origin="mt" />',
+    'mid="4">Four</mrk></seg-source>': 'mid="4">Four</mrk></seg-source>'
+    f'<target {MT}><mrk mtype="seg" mid="4">FOUR</mrk></target>',
+    'percent="0"/>': 'percent="0" conf="Draft" origin="mt"/>',
+}
+MEMOQ = """<?xml version="1.0" encoding="UTF-8"?>
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:mq="MQXliff" version="1.2">
+<file original="a.docx" source-language="en" target-language="de-at" mq:filter='x "y"'><body>
+<trans-unit id="1" mq:status="NotStarted" mq:locked="no"><source xml:space="preserve">Press \
+<bpt id="1" ctype="bold">{}</bpt>start<ept id="1">{}</ept></source><target xml:space="preserve"></target></trans-unit>
+<trans-unit id="2" mq:status="NotStarted"><source xml:space="preserve">Copied text</source>\
+<target xml:space="preserve">Copied text</target><mq:minorversions><mq:historical-unit mq:status="NotStarted">\
+<source xml:space="preserve">Old</source><target xml:space="preserve"></target></mq:historical-unit>\
+</mq:minorversions></trans-unit>
+<trans-unit id="3" mq:status="NotStarted" mq:locked="locked"><source>Locked</source><target></target></trans-unit>
+<trans-unit id="4" mq:status="ManuallyConfirmed"><source>Done</source><target>Fertig</target></trans-unit>
+</body></file></xliff>"""
+MEMOQ_EDITS = {
+    '<target xml:space="preserve"></target></trans-unit>\n': f'<target xml:space="preserve" {MT}>PRESS '
+    '<bpt id="1" ctype="bold">{}</bpt>START<ept id="1">{}</ept></target></trans-unit>\n',
+    '<target xml:space="preserve">Copied text<': f'<target xml:space="preserve" {MT}>COPIED TEXT<',
+}
+ANGULAR = """<?xml version="1.0" encoding="UTF-8" ?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+  <file source-language="en-US" datatype="plaintext" original="ng2.template">
+    <body>
+      <trans-unit id="introductionHeader" datatype="html">
+        <source>Hello <x id="INTERPOLATION" equiv-text="{{ &quot;a&quot; > b }}"/>!</source>
+        <context-group purpose="location">
+          <context context-type="linenumber">4</context>
+        </context-group>
+        <note priority="1" from="description">A note</note>
+      </trans-unit>
+      <trans-unit id="2" datatype="html">
+        <source><x id="INTERPOLATION" equiv-text="{{n}}"/></source>
+        <target state="new"><x id="INTERPOLATION" equiv-text="{{n}}"/></target>
+      </trans-unit>
+      <trans-unit id="3" datatype="html">
+        <source>Old text</source>
+        <target state="new">Alter Text</target>
+      </trans-unit>
+      <trans-unit id="4" datatype="html">
+        <source>Done text</source>
+        <target state='final'>Done text</target>
+      </trans-unit>
+    </body>
+  </file>
+</xliff>
+"""
+ANGULAR_EDITS = {
+    "!</source>": "!</source>\n        "
+    f'<target {MT}>HELLO <x id="INTERPOLATION" equiv-text="{{{{ &quot;a&quot; > b }}}}"/>!</target>',
+    '<target state="new"><x': f"<target {MT}><x",
+    '<target state="new">Alter Text': f"<target {MT}>OLD TEXT",
+}
+ANGULAR_2 = """<?xml version="1.0" encoding="UTF-8" ?>
+<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en-US" trgLang="de">
+  <file original="ng.template" id="ngi18n">
+    <unit id="1">
+      <notes><note category="location">a.html:4</note></notes>
+      <segment>
+        <source>Hello <ph id="0" equiv="INTERPOLATION" disp="{{name}}"/> and <pc id="1" disp='S'>all</pc></source>
+      </segment>
+    </unit>
+    <unit id="2" canResegment="no">
+      <segment id="s1" state="initial" subState="x:y"><source>One</source><target>One</target></segment>
+      <ignorable><source> ... and </source></ignorable>
+      <segment id="s2" state="reviewed"><source>Two</source><target>Two</target></segment>
+      <segment id="s3"><source>Three</source><target>Drei</target></segment>
+      <segment id="s4" state="final"><source>Four</source><target></target></segment>
+    </unit>
+    <group id="g" translate="no"><unit id="3"><segment><source>Kept</source></segment></unit>
+      <unit id="4" translate="yes"><segment><source>Five</source></segment></unit></group>
+  </file>
+</xliff>
+"""
+ANGULAR_2_EDITS = {
+    "<segment>\n": f"<segment {MT_2}>\n",
+    "all</pc></source>": 'all</pc></source>\n        <target>HELLO <ph id="0" equiv="INTERPOLATION" disp="{{name}}"/>'
+    " AND <pc id=\"1\" disp='S'>ALL</pc></target>",
+    'state="initial" subState="x:y"': MT_2,
+    "<target>One</target>": "<target>ONE</target>",
+    "<segment><source>Five</source>": f"<segment {MT_2}><source>Five</source><target>FIVE</target>",
+}
+XCODE = """<?xml version="1.0" encoding="UTF-8"?>
+<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" \
+version="1.2" xsi:schemaLocation="urn:oasis:names:tc:xliff:document:1.2 xliff-core-1.2-strict.xsd">
+  <file original="App/en.lproj/Localizable.strings" source-language="en" target-language="de" datatype="plaintext">
+    <header><tool tool-id="com.apple.dt.xcode" tool-name="Xcode" tool-version="15.0" build-num="15A240d"/></header>
+    <body>
+      <trans-unit id="%@ items" xml:space="preserve">
+        <source>%@ items</source>
+        <note>Number of items</note>
+      </trans-unit>
+    </body>
+  </file>
+  <file original="App/InfoPlist.strings" source-language="en" target-language="de" datatype="plaintext">
+    <body>
+      <trans-unit id="CFBundleName" xml:space="preserve" approved="yes">
+        <source>My app</source>
+        <target/>
+        <note>Bundle name</note>
+      </trans-unit>
+    </body>
+  </file>
+</xliff>
+"""
+XCODE_EDITS = {
+    "%@ items</source>": f"%@ items</source>\n        <target {MT}>%@ ITEMS</target>",
+    'approved="yes"': 'approved="no"',
+    "<target/>": f"<target {MT}>MY APP</target>",
+}
+BUSINESS_CENTRAL = """\ufeff<?xml version="1.0" encoding="utf-8"?>
+<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+  <file datatype="xml" source-language="en-US" target-language="de-DE" original="App">
+    <body><group id="body">
+        <trans-unit id="Table 1" maxwidth="50" size-unit="char" translate="yes" xml:space="preserve">
+          <source>Customer No.</source>
+          <target state="needs-translation">Customer No.</target>
+          <note from="Developer" annotates="general" priority="2"></note>
+          <note from="Xliff Generator" annotates="general" priority="3">Table 1 - Field 2</note>
+        </trans-unit>
+        <trans-unit id="Table 2" size-unit="char" maxwidth="3" translate="yes" xml:space="preserve">
+          <source>Name</source>
+          <target state="needs-translation"/>
+        </trans-unit>
+        <trans-unit id="Table 3" translate="yes" xml:space="preserve">
+          <source>City</source>
+          <target state="needs-translation" state-qualifier="exact-match">Stadt</target>
+        </trans-unit>
+    </group></body>
+  </file>
+</xliff>
+"""
+BUSINESS_CENTRAL_EDITS = {
+    '<target state="needs-translation">Customer No.': f"<target {MT}>CUSTOMER NO.",
+    '<target state="needs-translation"/>': f"<target {MT}>NAME</target>",
+}
+OKAPI = """<?xml version="1.0" encoding="UTF-8"?>
+<o:xliff version="1.2" xmlns:o="urn:oasis:names:tc:xliff:document:1.2" xmlns:okp="okapi-framework:xliff-extensions">
+<o:file original="a.html" source-language="en" target-language="de" datatype="html" okp:inputEncoding="UTF-8">
+<o:body>
+<o:trans-unit id="tu1">
+<o:source xml:lang="en">First one. Second one.</o:source>
+<o:seg-source><o:mrk mid="0" mtype="seg">First one.</o:mrk> <o:mrk mid="1" mtype="seg">Second one.</o:mrk>\
+</o:seg-source>
+<o:target xml:lang="de"><o:mrk mid="0" mtype="seg">First one.</o:mrk> \
+<o:mrk mid="1" mtype="seg">Zweitens.</o:mrk></o:target>
+<o:alt-trans><o:source>Other</o:source><o:target/></o:alt-trans>
+</o:trans-unit>
+<o:trans-unit id="tu2">
+<o:source xml:lang="en">A. B.</o:source>
+<o:seg-source><o:mrk mid="0" mtype="seg">Aa.</o:mrk> <o:mrk mid="1" mtype="seg">Bb.</o:mrk></o:seg-source>
+<o:target xml:lang="de"><o:mrk mid="1" mtype="seg">Be.</o:mrk></o:target>
+</o:trans-unit>
+</o:body></o:file></o:xliff>
+"""
+OKAPI_EDITS = {
+    '<o:target xml:lang="de"><o:mrk mid="0" mtype="seg">First one.': f'<o:target xml:lang="de" {MT}>'
+    '<o:mrk mid="0" mtype="seg">FIRST ONE.',
+    '<o:target xml:lang="de"><o:mrk mid="1" mtype="seg">Be.</o:mrk>': f'<o:target xml:lang="de" {MT}>'
+    '<o:mrk mid="0" mtype="seg">AA.</o:mrk> <o:mrk mid="1" mtype="seg">Be.</o:mrk>',
+}
+SAMPLES = {
+    "Trados Studio": (TRADOS, TRADOS_EDITS),
+    "memoQ": (MEMOQ, MEMOQ_EDITS),
+    "Angular": (ANGULAR, ANGULAR_EDITS),
+    "Angular, XLIFF 2": (ANGULAR_2, ANGULAR_2_EDITS),
+    "Xcode": (XCODE, XCODE_EDITS),
+    "Business Central": (BUSINESS_CENTRAL, BUSINESS_CENTRAL_EDITS),
+    "Okapi": (OKAPI, OKAPI_EDITS),
+}
+
+
+def translate(text):
+    return translate_document(text, "xliff", shout, SPLIT)
+
+
+@pytest.mark.parametrize("tool", SAMPLES)
+def test_xliff_changes_only_open_segments(tool):
+    text, edits = SAMPLES[tool]
+    text = text.removeprefix("\ufeff")
+    expected = text
+    for old, new in edits.items():
+        assert expected.count(old) == 1
+        expected = expected.replace(old, new)
+    translated = translate(text)
+    assert translated == expected
+    parse_xml(translated)
+
+
+@pytest.mark.parametrize("tool", SAMPLES)
+def test_xliff_is_translated_once(tool):
+    translated = translate(SAMPLES[tool][0])
+    document = parse_document(translated, "xliff")
+    assert document.blocks == [] and document.render([]) == translated
+    assert document.summary.startswith("No segment is open, so the file stays as it is. Skipped: ")
+
+
+UNIT = (
+    '<xliff version="1.2"><file source-language="en" target-language="de"><body>'
+    '<trans-unit id="1"{}><source>A house</source>{}</trans-unit></body></file></xliff>'
+)
+UNIT_2 = (
+    '<xliff version="2.1" srcLang="en" trgLang="de"><file id="f"><unit id="1"><segment{}>'
+    "<source>A house</source>{}</segment></unit></file></xliff>"
+)
+
+
+def target(text, state="", qualifier=""):
+    attributes = f' state="{state}"' * bool(state) + f' state-qualifier="{qualifier}"' * bool(qualifier)
+    return f"<target{attributes}>{text}</target>"
+
+
+@pytest.mark.parametrize(
+    "target, is_open",
+    [
+        ("", True),
+        ("<target/>", True),
+        (target("\n  "), True),
+        (target("<!-- c -->"), True),
+        (target("<x id='1'/>"), True),
+        (target("Ein Haus"), False),
+        (target("A <g id='1'>house</g>"), True),
+        *((target(text, "new"), True) for text in ("A house", "Ein Haus", "")),
+        *((target(text, "needs-translation"), True) for text in ("A house", "Ein Haus", "")),
+        *((target("A house", state), True) for state in ("needs-adaptation", "needs-l10n", "x-mine")),
+        *((target("Ein Haus", state), False) for state in ("needs-adaptation", "needs-l10n", "x-mine")),
+        *((target("A house", f"needs-review-{kind}"), False) for kind in ("adaptation", "l10n", "translation")),
+        *((target("", f"needs-review-{kind}"), True) for kind in ("adaptation", "l10n", "translation")),
+        *((target(text, state), False) for state in ("translated", "signed-off", "final") for text in ("A house", "")),
+        *((target("Ein Haus", "new", name), False) for name in ("exact-match", "leveraged-tm", "mt-suggestion")),
+        *((target("Ein Haus", "new", f"rejected-{name}"), True) for name in ("grammar", "length")),
+        (target("A house", "new", "leveraged-mt"), True),
+    ],
+)
+def test_xliff_follows_the_states_of_version_1_2(target, is_open):
+    assert bool(parse_document(UNIT.format("", target), "xliff").blocks) is is_open
+
+
+@pytest.mark.parametrize(
+    "attributes, target, is_open",
+    [
+        (' approved="yes"', "<target>A house</target>", False),
+        (' approved="yes"', "<target/>", True),
+        (' approved="no"', "<target>Ein Haus</target>", False),
+        (' translate="no"', "", False),
+        (' xmlns:i="http://www.w3.org/2005/11/its" i:translate="no"', "", False),
+        *(
+            (f' xmlns:mq="MQXliff" mq:status="{name}"', "<target>A house</target>", True)
+            for name in ("NotStarted", "")
+        ),
+        (' xmlns:mq="MQXliff" mq:status="ManuallyConfirmed"', "<target>A house</target>", False),
+        (' xmlns:mq="MQXliff" mq:status="Proofread"', "<target>A house</target>", False),
+        (' xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="true"', "", False),
+        (' xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="false"', "", True),
+    ],
+)
+def test_xliff_follows_the_attributes_of_a_unit(attributes, target, is_open):
+    assert bool(parse_document(UNIT.format(attributes, target), "xliff").blocks) is is_open
+
+
+@pytest.mark.parametrize(
+    "attributes, target, is_open",
+    [
+        ("", "", True),
+        ("", "<target>Ein Haus</target>", False),
+        ("", "<target>A house</target>", True),
+        *((' state="initial"', f"<target>{text}</target>", True) for text in ("A house", "Ein Haus", "")),
+        *((f' state="{each}"', "<target>A house</target>", False) for each in ("translated", "reviewed", "final")),
+        *((f' state="{each}"', "<target/>", False) for each in ("translated", "reviewed", "final")),
+    ],
+)
+def test_xliff_follows_the_states_of_version_2(attributes, target, is_open):
+    assert bool(parse_document(UNIT_2.format(attributes, target), "xliff").blocks) is is_open
+
+
+def test_xliff_counts_what_it_translates_and_what_it_skips():
+    document = parse_document(TRADOS, "xliff")
+    document.render(document.blocks)
+    assert document.summary == "Translated 2 of 5 segments. Skipped: 2 not to be translated; 1 with a translation."
+    document = parse_document(BUSINESS_CENTRAL, "xliff")
+    document.render(document.blocks)
+    expected = "Translated 2 of 3 segments. Skipped: 1 with a translation. Longer than their maxwidth: 1."
+    assert document.summary == expected
+
+
+@pytest.mark.parametrize("limit, longer", [("6", 1), ("7", 0), ("6.5", 0), ("", 0)])
+def test_xliff_counts_units_that_are_longer_than_a_whole_number(limit, longer):
+    document = parse_document(UNIT.format(f' size-unit="char" maxwidth="{limit}"', ""), "xliff")
+    document.render(document.blocks)
+    assert document.longer == longer
+
+
+@pytest.mark.parametrize("source", ["10", "<x id='1'/>", "<bpt id='1'/>10<ept id='1'/> <!-- c -->"])
+def test_xliff_copies_segments_without_letters(source):
+    text = UNIT.format("", "").replace("A house", source)
+    assert f"</source><target {MT}>{source}</target>" in translate(text)
+
+
+@pytest.mark.parametrize("source", ["", " ", "<!-- c -->"])
+def test_xliff_leaves_segments_without_content(source):
+    text = UNIT.format("", "").replace("A house", source)
+    assert translate(text) == text
+    assert parse_document(text, "xliff").summary.endswith("Skipped: 1 without text.")
+
+
+@pytest.mark.parametrize("tag", ["<g id='a'>house</g>", "<g id='a' x=' state=\"y\"'>house</g>", "<x id = '1' />house"])
+def test_xliff_keeps_the_tags_of_codes_as_they_are(tag):
+    text = UNIT.format("", "<target a=' state=\"new\"'/>").replace("house", tag)
+    assert f"<target a=' state=\"new\"' {MT}>A {tag.replace('house', 'HOUSE')}</target>" in translate(text)
+
+
+@pytest.mark.parametrize(
+    "first, last",
+    [
+        ('<bpt id="1">{</bpt>', '<ept id="1">}</ept>'),
+        ('<bpt id="1" rid="3">{</bpt>', '<ept id="2" rid="3">}</ept>'),
+        ('<bx id="1"/>', '<ex id="1"/>'),
+        ('<sc id="1"/>', '<ec startRef="1"/>'),
+        ('<sm id="1" type="comment"/>', '<em startRef="1"/>'),
+        ('<x id="START_LINK_1"/>', '<x id="CLOSE_LINK"/>'),
+        ('<x id="START_BLOCK_IF" equiv-text="@if (a) {"/>', '<x id="CLOSE_BLOCK_IF" equiv-text="}"/>'),
+        ('<x id="1" equiv-text="&lt;a href=&quot;b&quot;&gt;"/>', '<x id="2" equiv-text="&lt;/a&gt;"/>'),
+        ('<ph id="1">&lt;B></ph>', '<ph id="2">&lt;/b></ph>'),
+        ('<ph id="1" disp="&lt;b&gt;"/>', '<ph id="2" disp="&lt;/b&gt;"/>'),
+        ('<it id="1" pos="open">&lt;b></it>', '<it id="2" pos="close">&lt;/b></it>'),
+    ],
+)
+def test_xliff_places_two_codes_of_a_pair_as_it_places_one_element(first, last):
+    source = "Press <pc>the <x id='9'/> big</pc> <g id='8'><pc>key</pc></g> now <pc></pc>"
+    paired, single = (
+        translate_document(UNIT.format("", "").replace("A house", each), "xliff", reverse, SPLIT)
+        for each in (source.replace("<pc>", first).replace("</pc>", last), source)
+    )
+    assert paired == single.replace("<pc>", first).replace("</pc>", last)
+    assert single.index("<target") < single.rindex("<pc><x id='9'/> BIG THE</pc>")
+
+
+def test_xliff_parts_words_at_tags_of_the_original():
+    tags = [f"<x id='{number}' equiv-text='&lt;{name}&gt;'/>" for number, name in enumerate(("li", "/li"))]
+    source = "a {}b{}c".format(*tags)
+    (block,) = parse_document(UNIT.format("", "").replace("A house", source), "xliff").blocks
+    assert block.text == "a b c"
+
+
+@pytest.mark.parametrize("source", ['A<ept id="1"/> b<bpt id="1"/>', 'A <bx id="1"/>b<ex id="2"/>', "A <bx/>b<ex/>"])
+def test_xliff_keeps_codes_without_a_partner(source):
+    translated = translate(UNIT.format("", "").replace("A house", source))
+    assert f">{source.replace('b', 'B').replace('Bpt', 'bpt').replace('Bx', 'bx')}</target>" in translated
+
+
+def test_xliff_keeps_entities_comments_and_sections_of_characters():
+    heading = '<!DOCTYPE xliff [<!ENTITY c "Co">]>'
+    text = heading + UNIT.format("", "").replace("A house", "A &c;<!-- c --> <![CDATA[<b> & house]]>")
+    assert f"<target {MT}>A &c;<!-- c --> &lt;b&gt; &amp; HOUSE</target>" in translate(text)
+    assert translate(text).startswith(heading)
+
+
+def test_xliff_writes_no_character_that_xml_lacks():
+    written = translate_document(UNIT.format("", ""), "xliff", lambda texts: [("a\0b\x08", None)], SPLIT)
+    assert ">ab</target>" in written
+
+
+def test_xliff_declares_the_encoding_that_it_writes():
+    text = '<?xml version="1.0" encoding="{}"?>' + UNIT.replace("{}", "")
+    assert translate(text.format("windows-1252")).startswith('<?xml version="1.0" encoding="UTF-8"?>')
+    assert translate(text.format("Utf-8")).startswith('<?xml version="1.0" encoding="Utf-8"?>')
+
+
+def test_xliff_finds_places_after_text_of_several_bytes():
+    text = UNIT.format(' note="日本 🙂"', "").replace("A house", "Où est 🙂")
+    assert f"<target {MT}>OÙ EST 🙂</target>" in translate(text)
+
+
+@pytest.mark.parametrize(
+    "named, direction",
+    [
+        ("de", Direction("en", "de")),
+        ("de-AT", Direction("en-US", "de_DE")),
+        ("de", Direction("eng_Latn", "deu_Latn")),
+        ("nb-NO", Direction(None, "no")),
+        ("fr", Direction()),
+        ("fr", Direction("en", None)),
+    ],
+)
+def test_parse_document_takes_variants_of_a_language(named, direction):
+    parse_document(UNIT.format("", "").replace('"de"', f'"{named}"'), "xliff", direction)
+    parse_document(UNIT_2.format("", "").replace('"de"', f'"{named}"'), "xliff", direction)
+
+
+@pytest.mark.parametrize(
+    "direction, message",
+    [
+        (Direction("en", "fr"), "target language of the file must be fr, as of the model, but it is de."),
+        (Direction("en", "fra_Latn"), "target language of the file must be fra_Latn, as of the model, but it is de."),
+        (Direction("it", "de"), "source language of the file must be it, as of the model, but it is en."),
+    ],
+)
+@pytest.mark.parametrize("unit", [UNIT, UNIT_2])
+def test_parse_document_refuses_other_languages(unit, direction, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        parse_document(unit.format("", ""), "xliff", direction)
+
+
+def test_parse_document_checks_the_language_of_each_file():
+    text = XCODE[::-1].replace('"de"'[::-1], '"fr"'[::-1], 1)[::-1]
+    with pytest.raises(ValueError, match="must be de, as of the model, but it is fr"):
+        parse_document(text, "xliff", Direction("en", "de"))

@@ -1,0 +1,56 @@
+"""Claims of the paper that need no training: layers' costs, the softmax of wide keys, and order."""
+
+import pytest
+import torch
+
+from vanilla_transformer.extensions.reproduction import layer_costs, positions, softmax_scaling
+from vanilla_transformer.extensions.reproduction.experiments import ReproductionOptions, markdown_table
+
+
+def finish(module, budget, seeds=1):
+    """Return the rows of an experiment."""
+    runs = module.runs(ReproductionOptions(seeds=seeds), budget)
+    return module.rows({name: run(None) for name, run in runs.items()})
+
+
+def test_softmax_saturates_without_division_by_the_root_of_d_k():
+    table = {row["d_k"]: [*row.values()][1:] for row in finish(softmax_scaling, 32, seeds=2)}
+    largest, scaled, slope, scaled_slope = table[1024]
+    assert largest > 0.9 and scaled < 0.2 and slope < 0.5 * scaled_slope
+    assert table[1][0] == pytest.approx(table[1][1]) and table[1][2] == pytest.approx(table[1][3])
+    assert scaled_slope == pytest.approx(table[4][3], rel=0.5)
+
+
+def test_states_of_permuted_tokens_are_permuted_states_without_positions_only():
+    for row in finish(positions, 8):
+        assert row["none"] < 1e-5 < 0.01 < min(row["sinusoidal"], row["learned"])
+
+
+def test_costs_of_layers_grow_as_table_1_says():
+    costs = {row["layer"]: [*row.values()] for row in finish(layer_costs, 128)}
+    powers = {layer: (round(cost[2], 2), round(cost[4], 1)) for layer, cost in costs.items()}
+    assert powers == {
+        "self-attention": (2.0, 0.0),
+        "recurrent": (1.0, 1.0),
+        "convolutional": (1.0, 0.0),
+        "restricted self-attention": (1.0, 0.0),
+    }
+    assert [cost[6] for cost in costs.values()] == [1, 128, 127, 16]
+
+
+def test_restricted_attention_is_attention_to_neighbors():
+    states = torch.randn(40, layer_costs._WIDTH)
+    place = 20
+    near = states[place - 8 : place + 9]
+    weights = (near @ states[place] / layer_costs._WIDTH**0.5).softmax(dim=0)
+    torch.testing.assert_close(layer_costs._attend_nearby(states)[place], weights @ near)
+
+
+def test_layer_costs_need_two_lengths():
+    with pytest.raises(ValueError, match="`budget` must be at least 64 positions, got 63"):
+        layer_costs.runs(ReproductionOptions(), 63)
+
+
+def test_markdown_table_leaves_out_lists():
+    rows = [{"a": 1234, "b": 0.123456, "c": [1], "d": None}, {"a": 1, "b": 1234.5, "c": [2], "d": "x"}]
+    assert markdown_table(rows) == "| a | b | d |\n| --- | --- | --- |\n| 1,234 | 0.123 |  |\n| 1 | 1,234 | x |\n"

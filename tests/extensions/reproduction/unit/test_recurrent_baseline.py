@@ -1,0 +1,121 @@
+"""The recurrent baseline: its search, padding, learning and gradients, and that training resumes with it."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.tiny import TINY_SIZES, tiny_model
+from tests.tiny_runs import assert_equal_tensors, flags, no_scores
+from vanilla_transformer.extensions.reproduction.recurrent_baseline import gradient_norms
+from vanilla_transformer.extensions.reproduction.recurrent_model import RecurrentConfig, RecurrentForConditionalGeneration
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.trainer import train
+
+SOURCE = torch.tensor([[11, 12, 13, 14, 2], [15, 16, 2, 0, 0]])  # 2 is EOS, 0 is padding
+
+
+def recurrent(layers=2, **fields):
+    """Return a recurrent model with random weights, in evaluation mode."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 40, "init_std": 0.5, "encoder_layers": layers, "decoder_layers": layers}
+    fields = TINY_SIZES | sizes | fields
+    return RecurrentForConditionalGeneration(RecurrentConfig(**fields)).eval()
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_padding_does_not_change_results(layers):
+    model = recurrent(layers)
+    labels = torch.tensor([[20, 21, 2], [22, 2, -100]])
+    with torch.inference_mode():
+        together = model(input_ids=SOURCE, labels=labels)
+        alone = model(input_ids=SOURCE[1:, :3], labels=labels[1:, :2])
+    torch.testing.assert_close(together.logits[1:, :2], alone.logits)
+    (weights,) = together.cross_attentions
+    assert torch.all(weights[1, ..., 3:] == 0) and torch.all(weights[0] > 0)
+
+
+def test_a_token_depends_on_all_of_the_source_and_on_earlier_tokens_only():
+    model = recurrent()
+    inputs = model.get_encoder().embed_tokens(SOURCE[:1]).detach().requires_grad_()
+    states = model.get_encoder()(inputs_embeds=inputs).last_hidden_state[0]
+    for state in states:
+        (gradient,) = torch.autograd.grad(state.norm(), inputs, retain_graph=True)
+        assert torch.all(gradient[0].norm(dim=-1) > 0)
+    targets = model.get_decoder().embed_tokens(torch.tensor([[1, 20, 21]])).detach().requires_grad_()
+    logits = model(inputs_embeds=inputs, decoder_inputs_embeds=targets).logits
+    of_source, of_target = torch.autograd.grad(logits[0, 1].norm(), (inputs, targets))
+    assert torch.all(of_source[0].norm(dim=-1) > 0)
+    assert (of_target[0].norm(dim=-1) > 0).tolist() == [True, True, False]
+
+
+def test_generate_equals_a_loop_by_hand():
+    model = recurrent()
+    found = model.generate(SOURCE, num_beams=1, max_new_tokens=6, min_new_tokens=6)
+    target = torch.ones(2, 1, dtype=torch.long)
+    with torch.inference_mode():
+        for _ in range(6):
+            logits = model(input_ids=SOURCE, decoder_input_ids=target, use_cache=False).logits[:, -1]
+            logits[:, 2] = -torch.inf
+            target = torch.cat([target, logits.argmax(dim=-1, keepdim=True)], dim=1)
+    assert found.tolist() == target.tolist()
+
+
+def test_beam_search_keeps_the_states_of_its_hypotheses():
+    model = recurrent()
+    search = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 6, "output_scores": True}
+    cached, whole = (
+        model.generate(SOURCE, **search, return_dict_in_generate=True, use_cache=use_cache)
+        for use_cache in (True, False)
+    )
+    assert cached.sequences.tolist() == whole.sequences.tolist()
+    torch.testing.assert_close(cached.sequences_scores, whole.sequences_scores)
+
+
+def test_the_model_learns_to_copy_and_loads_again(tmp_path):
+    model = recurrent(1, init_std=None).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(60):
+        optimizer.zero_grad()
+        model(input_ids=SOURCE, labels=SOURCE.masked_fill(SOURCE == 0, -100)).loss.backward()
+        optimizer.step()
+    model.eval().save_pretrained(tmp_path)
+    loaded = RecurrentForConditionalGeneration.from_pretrained(tmp_path)
+    assert loaded.generate(SOURCE)[:, 1:].tolist() == SOURCE.tolist()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+    ]
+
+
+@pytest.mark.parametrize("build", [tiny_model, recurrent])
+def test_gradient_norms_belong_to_the_first_embedding(build, tiny_tokenizer):
+    separate = {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False}
+    model = build(vocab_size=len(tiny_tokenizer), **separate)
+    pairs = [("A man.", "Ein Mann."), ("Two dogs.", "Zwei Hunde.")]
+    one, two = gradient_norms(model, tiny_tokenizer, pairs)
+    source, target = ([tiny_tokenizer(text).input_ids for text in side] for side in zip(*pairs, strict=True))
+    assert one["tokens"] == sum(map(len, source)) / 2
+    source, target = (torch.tensor([first[:-1] + second]) for first, second in (source, target))
+    assert two["tokens"] == source.shape[1] and (source == source[0, 0]).sum() == 1
+    for name, kept in (("first", len(target[0])), ("end", len(target[0]) // 4)):
+        model.zero_grad()
+        labels = target.clone()
+        labels[0, :-kept] = -100
+        shifted = model.prepare_decoder_input_ids_from_labels(target)
+        (model(input_ids=source, decoder_input_ids=shifted, labels=labels).loss * kept).backward()
+        embedding = model.get_encoder().embed_tokens
+        gradient = embedding.weight.grad[source[0, 0]] / embedding.embed_scale
+        assert two[name] == pytest.approx(float(gradient.norm()), rel=1e-4)
+
+
+@pytest.mark.sweep
+def test_training_resumes_bit_for_bit(corpus):
+    def run(name, steps):
+        recipe = parse_recipe(flags(corpus, corpus / name, max_steps=steps, dropout=0.1, encoder_layers=3))
+        return train(recipe, evaluate=no_scores, model_class=RecurrentForConditionalGeneration)
+
+    run("resumed", 3)
+    weights = [load_file(run(name, 6) / "checkpoint-6" / "model.safetensors") for name in ("resumed", "straight")]
+    assert any("ahead" in name for name in weights[0])
+    assert_equal_tensors(*weights)

@@ -1,0 +1,258 @@
+"""`POST /translate_file` and `GET /download_file`, as clients of LibreTranslate use them."""
+
+import asyncio
+from urllib.parse import urlsplit
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document
+from vanilla_transformer.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.extensions.serving.features import known_options
+from vanilla_transformer.extensions.serving.libretranslate import TranslatedFiles, name_translation
+from vanilla_transformer.extensions.serving.limits import Limits, Refusal
+from vanilla_transformer.extensions.serving.service import create_service, translate_with
+from vanilla_transformer.text.languages import Direction
+
+LANGUAGES = {"source": "en", "target": "de"}
+FILES = {
+    "page.html": "<p>Two <b>dogs</b>.</p>",
+    "page.XML": "<doc><p>Two dogs.</p></doc>",
+    "notes.md": "# Two dogs\n\nA *man*.\n",
+    "film.srt": "1\n00:00:01,000 --> 00:00:02,000\nTwo dogs.\n",
+    "text.txt": "Two dogs.\n\nA man.\n",
+    "units.xlf": '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" datatype="x" '
+    'source-language="en" target-language="de"><body><trans-unit id="1"><source>Two dogs.</source></trans-unit>'
+    "</body></file></xliff>",
+}
+
+
+@pytest.fixture(scope="module")
+def pipeline(tiny_tokenizer):
+    return TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=8)
+
+
+def serving(pipeline, limits=None, **options):
+    service = create_service(
+        translate_with(pipeline, DocumentTranslator(pipeline)),
+        limits,
+        known=known_options(pipeline),
+        check_document=parse_document,
+        directions=[Direction("en", "de")],
+        **options,
+    )
+    return TestClient(service, raise_server_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def client(pipeline):
+    with serving(pipeline) as client:
+        yield client
+
+
+def send(client, name, content, **entries):
+    return client.post("/translate_file", files={"file": (name, content)}, data=LANGUAGES | entries)
+
+
+def download(client, answer):
+    assert answer.status_code == 200, answer.text
+    (url,) = answer.json().values()
+    assert url.startswith("http://testserver/download_file/")
+    return client.get(urlsplit(url).path)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_translated_as_its_text_is(name, client):
+    text, ending = FILES[name], name[name.index(".") :].lower()
+    body = {"q": text, **LANGUAGES, "format": DOCUMENT_ENDINGS[ending]}
+    expected = client.post("/translate", json=body).json()["translatedText"]
+    found = download(client, send(client, name, text.encode()))
+    assert found.content.decode() == expected != text
+    stem = name.partition(".")[0]
+    assert found.headers["content-disposition"] == f"attachment; filename*=utf-8''{stem}.de{ending}"
+    assert found.headers["content-type"] == "application/octet-stream"
+    assert found.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_request_joins_the_lines_of_wrapped_text(client):
+    def translate(text):
+        answer = client.post("/translate", json={"q": text, **LANGUAGES, "format": "wrapped"})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["translatedText"]
+
+    joined = translate("Two dogs run and a man\r\nis sleeping on the grass.\r\n\r\nA man.")
+    flat = translate("Two dogs run and a man is sleeping on the grass.\r\n\r\nA man.")
+    assert joined.split() == flat.split() and joined.endswith("\r\n\r\n" + flat.split("\r\n")[-1])
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(client):
+    plain, marked = (download(client, send(client, "a.txt", mark + b"Two dogs.")) for mark in (b"", b"\xef\xbb\xbf"))
+    assert plain.content == marked.content
+
+
+# Name and content of a file, other entries → words of the answer with status 400.
+REFUSED = {
+    "an unknown ending": ("program.exe", b"MZ", {}, "must end with one of .txt, .html"),
+    "no ending": ("program", b"a", {}, "must end with one of"),
+    "an ending alone": (".html", b"a", {}, "must end with one of"),
+    "another encoding": ("a.txt", b"one\n\xff", {}, "`file` must be UTF-8, but line 2 has the byte 0xff"),
+    "a malformed document": ("a.xml", b"<a>", {}, "(at position 0)"),
+    "a long document": ("a.html", b"a" * 5001, {}, "at most 5000, got 5001"),
+    "XLIFF of another language": (
+        "a.xlf",
+        FILES["units.xlf"].replace('"de"', '"fr"').encode(),
+        {},
+        "The target language of the file must be de, as of the model, but it is fr.",
+    ),
+    "another target": ("a.txt", b"a", {"target": "it"}, "must be a direction of this service: en-de."),
+    "another source": ("a.txt", b"a", {"source": "it"}, "must be a direction of this service: en-de."),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_file_is_refused_in_one_line(kind, client):
+    name, content, entries, said = REFUSED[kind]
+    answer = send(client, name, content, **entries)
+    assert answer.status_code == 400 and [*answer.json()] == ["error"] and said in answer.json()["error"]
+    assert len(answer.content) < 300
+
+
+@pytest.mark.parametrize("name", ["source", "target", "api_key"])
+@pytest.mark.parametrize("charset", ["", "; charset=unicode_escape"])
+def test_a_form_that_is_not_utf_8_is_refused(charset, name, client):
+    entries = {b"source": b"en", b"target": b"de", name.encode(): b"d\xe9 \\ud800"}
+    parts = [b'name="%s"\r\n\r\n%s' % pair for pair in entries.items()] + [
+        b'name="file"; filename="\xe9.txt"\r\n\r\na'
+    ]
+    body = b"".join(b"--x\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts) + b"--x--\r\n"
+    headers = {"content-type": "multipart/form-data; boundary=x" + charset}
+    answer = client.post("/translate_file", content=body, headers=headers)
+    assert (answer.status_code, answer.json()) == (400, {"error": f"`{name}` must be UTF-8, got other bytes."})
+
+
+def test_a_form_may_have_other_spellings_of_codes_and_entries_in_the_query(client):
+    file = {"file": ("größer.txt", b"Two dogs.")}
+    plain = send(client, "a.txt", b"Two dogs.")
+    other = client.post("/translate_file?source=EN&target=de-AT", files=file)
+    assert download(client, other).content == download(client, plain).content
+    assert "gr%C3%B6%C3%9Fer.de-AT.txt" in other.json()["translatedFileUrl"]
+
+
+@pytest.mark.parametrize("missing", ["file", "source", "target"])
+def test_a_form_without_an_entry_is_refused(missing, client):
+    data = {name: value for name, value in LANGUAGES.items() if name != missing}
+    files = {"other" if missing == "file" else "file": ("a.txt", b"a")}
+    answer = client.post("/translate_file", files=files, data=data)
+    assert answer.status_code == 400 and answer.json()["error"].startswith(f"`{missing}` must be given")
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_a_form_with_a_file_as_a_language_is_refused(name, client):
+    answer = client.post("/translate_file", files={"file": ("a.txt", b"a"), name: ("en", b"en")}, data=LANGUAGES)
+    assert answer.status_code == 400 and answer.json() == {"error": f"`{name}` must be a text, not a file."}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"json": {"q": "a", **LANGUAGES}},
+        {"data": {"file": "a", **LANGUAGES}},
+        {"content": b"--x\r\nbroken", "headers": {"content-type": "multipart/form-data; boundary=x"}},
+        {"content": b"", "headers": {"content-type": "multipart/form-data"}},
+        {"content": b"\xff" * 100, "headers": {"content-type": b"multipart/form-data; boundary=\xff"}},
+    ],
+)
+def test_a_body_that_is_no_form_with_a_file_is_refused(body, client):
+    answer = client.post("/translate_file", **body)
+    assert answer.status_code == 400 and [*answer.json()] == ["error"] and len(answer.content) < 300
+    assert client.get("/health").json()["status"] == "ok"
+
+
+def test_a_large_file_is_refused(pipeline):
+    with serving(pipeline, Limits(max_body_bytes=2000)) as client:
+        answer = send(client, "a.txt", b"a" * 3000)
+        assert (answer.status_code, answer.json()) == (413, {"error": "The body may have at most 2000 bytes."})
+
+
+def test_a_file_needs_a_key_and_its_download_needs_none(pipeline):
+    with serving(pipeline, api_keys=["first"]) as client:
+        assert send(client, "a.txt", b"a").status_code == send(client, "a.txt", b"a", api_key="x").status_code == 403
+        answer = send(client, "a.txt", b"a", api_key="first")
+        assert download(client, answer).status_code == 200
+        answer = client.post("/translate_file", data={"api_key": "first", **LANGUAGES})
+        assert answer.status_code == 400 and "`file` must be given" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("name", ["x.html", "..", "%2e%2e%2fetc%2fpasswd", "a" * 3000])
+def test_a_file_that_is_not_there_is_refused(name, client):
+    answer = client.get(f"/download_file/{name}")
+    assert answer.status_code == 404 and len(answer.content) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("../../etc/passwd.txt", "passwd.de.txt"),
+        ("C:\\files\\my file.HTML", "my_file.de.html"),
+        ('a"\r\nX: b.md', "a_X_b.de.md"),
+        ("Übersicht.v2.md", "Übersicht_v2.de.md"),
+        ("हिन्दी m².md", "हिन्दी_m².de.md"),
+        ("a" * 999 + ".srt", "a" * 100 + ".de.srt"),
+    ],
+)
+def test_name_translation_is_harmless(name, expected):
+    assert name_translation(name, "de") == expected
+
+
+def test_a_strange_host_does_no_harm(client):
+    answer = client.post("/translate_file", files={"file": ("a.txt", b"a")}, data=LANGUAGES, headers={"host": "[a"})
+    assert answer.status_code in (200, 400)
+
+
+def keep(scenario, **limits):
+    """Return the result of a scenario with kept files and their clock."""
+    now = [0.0]
+
+    async def run():
+        return scenario(TranslatedFiles(Limits(**limits), lambda: now[0]), now)
+
+    return asyncio.run(run())
+
+
+def test_files_are_deleted_after_their_time():
+    def scenario(files, now):
+        name = files.add("a.txt", b"one", "client")
+        now[0] = 9.9
+        assert files.find(name).content == b"one"
+        now[0] = 10.0
+        with pytest.raises(Refusal, match="deleted after 10 seconds"):
+            files.find(name)
+        return len(files)
+
+    assert keep(scenario, file_seconds=10) == 0
+
+
+def test_files_are_deleted_without_a_further_request():
+    async def run():
+        files = TranslatedFiles(Limits(file_seconds=1))
+        files.add("a.txt", b"one", "client")
+        await asyncio.sleep(1.2)
+        return len(files)
+
+    assert asyncio.run(run()) == 0
+
+
+def test_a_client_with_many_files_takes_room_from_itself():
+    def scenario(files, now):
+        mine = files.add("a.txt", b"a" * 30, "one")
+        names = [files.add("a.txt", b"a" * 40, "other") for _ in range(5)]
+        kept = [name in {f"{token}.a.txt" for token in files._files} for name in (mine, *names)]
+        return kept, files.find(mine).content
+
+    assert keep(scenario, max_file_bytes=120) == ([True, False, False, False, True, True], b"a" * 30)
+
+
+def test_a_file_beyond_all_room_is_not_kept():
+    assert keep(lambda files, now: files.add("a.txt", b"a" * 9, "one") and len(files), max_file_bytes=8) == 0

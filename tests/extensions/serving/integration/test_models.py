@@ -1,0 +1,422 @@
+"""A service of several models, which are loaded when requests need them."""
+
+import threading
+import time
+import weakref
+from contextlib import contextmanager
+from urllib.parse import urlencode
+
+import pytest
+from fastapi.testclient import TestClient
+
+from vanilla_transformer.extensions.serving.limits import Limits
+from vanilla_transformer.extensions.serving.models import LoadedModel, ModelLoader, Models, ServedModel
+from vanilla_transformer.extensions.serving.service import create_service, create_service_of
+from vanilla_transformer.text.languages import Direction
+
+NAMES = ("en-de", "de-en", "en-fr")
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+class Model:
+    """A model whose translations begin with its name, and which waits in `break` and `wait`."""
+
+    def __init__(self, name):
+        self.name, self.proceed = name, threading.Event()
+
+    def __call__(self, texts, hypotheses, **options):
+        if "wait" in texts:
+            self.proceed.wait(10)
+        if "break" in texts:
+            raise RuntimeError
+        return [[f"{self.name} {text}"] * hypotheses for text in texts]
+
+
+class Shelf:
+    """Loads models, and remembers which ones."""
+
+    def __init__(self):
+        self.loaded, self.models, self.failing, self.proceed = [], {}, {}, threading.Event()
+        self.proceed.set()
+
+    def load(self, name):
+        self.proceed.wait(10)
+        self.loaded.append(name)
+        if name in self.failing:
+            raise self.failing[name]
+        model = Model(name)
+        self.models[name] = weakref.ref(model)
+        return LoadedModel(model, lambda texts: [1] * len(texts), ["return_scores"] if name == "en-fr" else ())
+
+
+@contextmanager
+def serving(shelf, names=NAMES, max_loaded=None, limits=None, pivot=None, **options):
+    limits, loader = limits or Limits(), ModelLoader(max_loaded)
+    models = [
+        ServedModel(name, limits, lambda name=name: shelf.load(name), None, [Direction(*name.split("-"))], loader)
+        for name in names
+    ]
+    with TestClient(create_service_of(Models(models, pivot), limits, **options)) as client:
+        yield client
+
+
+def ask(client, name, text="a", **entries):
+    return client.post("/translate", json={"text": text, "model": name} | entries)
+
+
+def states(client):
+    return {name: state["status"] for name, state in client.get("/health").json()["models"].items()}
+
+
+def test_models_are_loaded_when_a_request_needs_them():
+    shelf = Shelf()
+    with serving(shelf) as client:
+        assert shelf.loaded == [] and set(states(client).values()) == {"not loaded"}
+        for _ in range(2):
+            assert ask(client, "de-en").json() == {"translations": [["de-en a"]]}
+        assert shelf.loaded == ["de-en"] and states(client)["de-en"] == "ok"
+        assert ask(client, "en-de", stream=True).text == 'data: {"position": 0, "translations": ["en-de a"]}\n\n'
+        assert shelf.loaded == ["de-en", "en-de"]
+        assert client.get("/health").json() == {
+            "status": "ok",
+            "failures": 0,
+            "last_failure": None,
+            "models": {
+                name: {"status": status, "failures": 0, "last_failure": None}
+                for name, status in zip(NAMES, ("ok", "ok", "not loaded"), strict=True)
+            },
+        }
+
+
+def test_models_are_chosen_by_the_languages_of_libretranslate():
+    with serving(Shelf()) as client:
+        for name in NAMES:
+            source, target = name.split("-")
+            question = {"q": "a", "source": source, "target": target}
+            for answer in (
+                client.post("/translate", json=question),
+                client.post("/translate", content=urlencode(question), headers=FORM),
+            ):
+                assert answer.json() == {"translatedText": f"{name} a"}
+        automatic = client.post("/translate", json={"q": "a", "source": "auto", "target": "fr"})
+        assert automatic.json() == {"translatedText": "en-fr a"}
+        assert client.get("/languages").json() == [
+            {"code": "en", "name": "English", "targets": ["de", "fr"]},
+            {"code": "de", "name": "German", "targets": ["en"]},
+        ]
+
+
+@pytest.mark.parametrize("name", [None, "fr-en", "", 3, ["en-de"]])
+def test_unknown_models_are_refused_with_the_known_ones(name):
+    shelf = Shelf()
+    with serving(shelf) as client:
+        answer = ask(client, name)
+        assert (answer.status_code, answer.json()) == (
+            422,
+            {"detail": "`model` must be one of the models of this service: en-de, de-en, en-fr."},
+        )
+        answer = client.post("/translate", json={"q": "a", "source": "fr", "target": "en"})
+        assert answer.json() == {
+            "error": "`source` and `target` must be a direction of this service: en-de, de-en, en-fr."
+        }
+        assert client.post("/translate", content=b"[]").status_code == 422
+        assert shelf.loaded == []
+
+
+def test_the_only_model_needs_no_name():
+    with serving(Shelf(), ["en-de"]) as client:
+        assert client.post("/translate", json={"text": "a"}).json() == {"translations": [["en-de a"]]}
+        assert ask(client, "en-de").status_code == 200 and ask(client, "de-en").status_code == 422
+        assert "models" not in client.get("/health").json()
+    with TestClient(create_service(Model("x"), name="x")) as client:
+        assert ask(client, "x").status_code == 200 and ask(client, "y").status_code == 422
+
+
+def test_models_accept_the_entries_that_they_know():
+    with serving(Shelf()) as client:
+        assert ask(client, "en-fr", return_scores=True).status_code == 200
+        assert "Leave `return_scores` out" in ask(client, "en-de", return_scores=True).json()["detail"]
+
+
+@pytest.mark.parametrize("error", [OSError("/secret is missing"), SystemExit("/secret")])
+def test_a_model_that_cannot_be_loaded_fails_alone(error, caplog):
+    shelf = Shelf()
+    shelf.failing["en-de"] = error
+    with serving(shelf) as client:
+        answer = ask(client, "en-de")
+        kind = type(error).__name__
+        said = f"The model en-de cannot be loaded ({kind}). The log of the service has the reason."
+        assert (answer.status_code, answer.json()) == (500, {"detail": said}) and "/secret" in caplog.text
+        answer = client.post("/translate", json={"q": "a", "source": "en", "target": "de"})
+        assert (answer.status_code, answer.json()) == (500, {"error": said})
+        assert ask(client, "de-en").status_code == 200
+        health = client.get("/health")
+        assert health.status_code == 200
+        assert health.json()["models"]["en-de"] == {"status": "not loaded", "failures": 0, "last_failure": kind}
+        shelf.failing.clear()
+        assert ask(client, "en-de").status_code == 200
+
+
+def test_metrics_tell_whether_a_model_decodes_by_compiled_steps():
+    compiled, limits = [], Limits()
+    loaded = LoadedModel(lambda texts, count: [[text] for text in texts], is_compiled=lambda: bool(compiled))
+    models = Models([ServedModel("first", limits, loaded=loaded), ServedModel("second", limits, load=lambda: loaded)])
+    with TestClient(create_service_of(models, metrics=True)) as client:
+        assert 'compiled{model="first"} 0.0' in client.get("/metrics").text
+        compiled.append("steps")
+        found = client.get("/metrics").text
+        assert 'compiled{model="first"} 1.0' in found and 'compiled{model="second"} 0.0' in found
+
+
+def test_a_model_describes_itself_once_it_is_loaded():
+    shelf = Shelf()
+    with serving(shelf, max_loaded=1) as client:
+        assert client.get("/models/en-fr").json() == {"name": "en-fr", "features": ["return_scores"]}
+        assert client.get("/models/en-de").json() == {"name": "en-de", "features": []}
+        assert shelf.loaded == ["en-fr", "en-de"] and states(client)["en-fr"] == "not loaded"
+
+
+def test_a_model_describes_itself_to_clients_with_a_key_only():
+    shelf = Shelf()
+    with serving(shelf, api_keys=["key"]) as client:
+        assert client.get("/models/en-de").status_code == 401 and shelf.loaded == []
+        assert client.get("/models/en-de", headers={"authorization": "Bearer key"}).status_code == 200
+
+
+def test_a_model_that_is_missing_or_broken_is_not_described():
+    shelf = Shelf()
+    shelf.failing = {"en-de": OSError("secret")}
+    with serving(shelf) as client:
+        missing = client.get("/models/fr-en")
+        assert (missing.status_code, missing.json()) == (
+            404,
+            {"detail": "`model` must be one of the models of this service: en-de, de-en, en-fr."},
+        )
+        broken = client.get("/models/en-de")
+        assert broken.status_code == 500 and "secret" not in broken.text
+
+
+def in_background(function, *arguments, **options):
+    """Run a function on a thread; return a list that will have its result, and the thread."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function(*arguments, **options)))
+    thread.start()
+    return results, thread
+
+
+def wait_until(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen in time")
+
+
+def test_other_models_translate_while_one_is_loaded():
+    shelf = Shelf()
+    with serving(shelf) as client:
+        assert ask(client, "de-en").status_code == 200
+        shelf.proceed.clear()
+        started = [in_background(ask, client, "en-de") for _ in range(3)]
+        wait_until(lambda: states(client)["en-de"] == "loading")
+        assert ask(client, "de-en").status_code == 200
+        shelf.proceed.set()
+        for results, thread in started:
+            thread.join()
+            assert results[0].json() == {"translations": [["en-de a"]]}
+        assert shelf.loaded == ["de-en", "en-de"]
+
+
+def test_a_request_waits_for_loading_within_its_time():
+    shelf = Shelf()
+    shelf.proceed.clear()
+    with serving(shelf, limits=Limits(request_seconds=1)) as client:
+        answer = ask(client, "en-de")
+        assert answer.status_code == 503 and "The model en-de is still loading" in answer.json()["detail"]
+        shelf.proceed.set()
+        assert ask(client, "en-de").status_code == 200 and shelf.loaded == ["en-de"]
+
+
+def test_stopping_refuses_requests_that_wait_for_a_model():
+    shelf = Shelf()
+    shelf.proceed.clear()
+    with serving(shelf) as client:
+        results, thread = in_background(ask, client, "en-de")
+        models = client.app.state.models
+        wait_until(lambda: states(client)["en-de"] == "loading" and models.is_busy)
+        client.portal.call(models.stop)
+        thread.join()
+        assert results[0].status_code == 503 and "shutting down" in results[0].json()["detail"]
+        assert models.is_busy  # the thread cannot be stopped
+        shelf.proceed.set()
+        wait_until(lambda: not models.is_busy)
+
+
+def test_max_loaded_unloads_the_least_recently_used_model():
+    shelf = Shelf()
+    with serving(shelf, max_loaded=2) as client:
+        for name in ("en-de", "de-en", "en-de", "en-fr"):
+            assert ask(client, name).json() == {"translations": [[f"{name} a"]]}
+        assert states(client) == {"en-de": "ok", "de-en": "not loaded", "en-fr": "ok"}
+        assert shelf.models["de-en"]() is None and shelf.models["en-de"]() is not None
+        assert ask(client, "de-en").status_code == 200
+        assert states(client)["en-de"] == "not loaded" and shelf.loaded == ["en-de", "de-en", "en-fr", "de-en"]
+
+
+def test_max_loaded_keeps_a_model_that_is_at_work():
+    shelf = Shelf()
+    with serving(shelf, max_loaded=1) as client:
+        results, thread = in_background(ask, client, "en-de", "wait")
+        wait_until(lambda: client.app.state.models.is_busy and "en-de" in shelf.models)
+        wait_until(lambda: states(client)["en-de"] == "ok")
+        answer = ask(client, "de-en")
+        assert answer.status_code == 503 and "no room for more" in answer.json()["detail"]
+        shelf.models["en-de"]().proceed.set()
+        thread.join()
+        assert results[0].json() == {"translations": [["en-de wait"]]}
+        assert ask(client, "de-en").status_code == 200
+
+
+def test_limits_hold_for_each_model():
+    shelf = Shelf()
+    with serving(shelf, limits=Limits(max_waiting=1, max_batch_size=1), metrics=True) as client:
+        assert [ask(client, name).status_code for name in ("en-de", "de-en")] == [200, 200]
+        started = [in_background(ask, client, "en-de", "wait")]
+        wait_until(lambda: client.app.state.models.is_busy)
+        started.append(in_background(ask, client, "en-de"))
+        wait_until(lambda: 'waiting{model="en-de"} 1.0' in client.get("/metrics").text)
+        assert ask(client, "en-de").status_code == 503
+        started.append(in_background(ask, client, "de-en"))  # waits for the thread, not for room in the queue
+        shelf.models["en-de"]().proceed.set()
+        for results, thread in started:
+            thread.join()
+            assert results[0].status_code == 200
+
+
+def test_metrics_have_a_label_for_each_model():
+    with serving(Shelf(), metrics=True) as client:
+        assert [ask(client, name).status_code for name in ("en-de", "x")] == [200, 422]
+        metrics = client.get("/metrics").text
+    for line in (
+        'requests_total{model="en-de",status="200"} 1.0',
+        'requests_total{model="",status="422"} 1.0',
+        'loaded{model="en-de"} 1.0',
+        'loaded{model="de-en"} 0.0',
+        'texts{model="en-de"} 1.0',
+        'texts{model="de-en"} 0.0',
+        'tokens_total{model="en-de"} 1.0',
+    ):
+        assert line in metrics
+
+
+def test_a_broken_model_breaks_the_service():
+    class Broken(Model):
+        def __call__(self, texts, hypotheses, **options):
+            raise RuntimeError
+
+    shelf = Shelf()
+    shelf.load = lambda name: LoadedModel(Broken(name))
+    with serving(shelf) as client:
+        assert client.app.state.models.broken is None
+        assert ask(client, "en-de").status_code == 500
+        health = client.get("/health")
+        assert health.status_code == 503 and health.json()["status"] == "broken"
+        assert states(client) == {"en-de": "broken", "de-en": "not loaded", "en-fr": "not loaded"}
+        assert client.app.state.models.broken.last_failure == "RuntimeError"
+
+
+def test_a_pivot_translates_languages_that_no_model_has():
+    shelf = Shelf()
+    with serving(shelf, pivot="en") as client:
+        assert client.get("/languages").json()[1] == {"code": "de", "name": "German", "targets": ["en", "fr"]}
+        question = {"q": ["a", "b"], "source": "de", "target": "fr"}
+        expected = ["en-fr de-en a", "en-fr de-en b"]
+        assert client.post("/translate", json=question).json() == {"translatedText": expected}
+        assert shelf.loaded == ["de-en", "en-fr"] and states(client)["en-de"] == "not loaded"
+        assert ask(client, "de-fr", num_return_sequences=2).json() == {"translations": [["en-fr de-en a"] * 2]}
+        assert ask(client, "de-fr", stream=True).text.endswith('"translations": ["en-fr de-en a"]}\n\n')
+        assert ask(client, "de-en").json() == {"translations": [["de-en a"]]}
+        files = {"file": ("a.txt", b"a")}
+        answer = client.post("/translate_file", files=files, data={"source": "de", "target": "fr"})
+        assert client.get(answer.json()["translatedFileUrl"]).text == "en-fr de-en a"
+
+
+def test_a_pivot_knows_the_options_of_its_second_model_but_those_about_the_source():
+    with serving(Shelf(), pivot="en") as client:
+        assert client.get("/models/de-fr").json() == {"name": "de-fr", "features": ["return_scores"]}
+        assert ask(client, "de-fr", return_scores=True).status_code == 200
+        assert "Leave `glossary` out" in ask(client, "de-fr", glossary={"a": "b"}).json()["detail"]
+        answer = ask(client, "fr-de")
+        assert answer.status_code == 422 and answer.json()["detail"].endswith("en-de, de-en, en-fr, de-fr.")
+
+
+def test_a_pivot_works_with_one_model_in_memory():
+    shelf = Shelf()
+    with serving(shelf, max_loaded=1, pivot="en") as client:
+        for _ in range(2):
+            assert ask(client, "de-fr").json() == {"translations": [["en-fr de-en a"]]}
+
+
+def test_a_pivot_fails_as_its_models_do():
+    shelf = Shelf()
+    with serving(shelf, pivot="en") as client:
+        assert ask(client, "de-fr", "break").status_code == 500
+        assert client.get("/health").json()["models"]["de-en"]["failures"] == 1
+        shelf.failing["en-fr"] = OSError("secret")
+    shelf = Shelf()
+    shelf.failing["en-fr"] = OSError("secret")
+    with serving(shelf, pivot="en") as client:
+        answer = ask(client, "de-fr")
+        assert answer.status_code == 500 and "The model en-fr cannot be loaded" in answer.json()["detail"]
+
+
+def test_a_pivot_refuses_xliff_whose_sources_both_models_would_translate():
+    def translate(texts, hypotheses, **options):
+        return [[text.upper()] for text in texts]
+
+    loaded, limits = LoadedModel(translate, known=["format"]), Limits()
+    directions = [Direction("de", "en"), Direction("en", "fr")]
+    models = [ServedModel(str(each), limits, loaded=loaded, directions=[each]) for each in directions]
+    with TestClient(create_service_of(Models(models, "en"), limits)) as client:
+        answer = ask(client, "de-fr", format="xliff")
+        assert answer.status_code == 422
+        assert answer.json()["detail"] == "XLIFF needs one model from de to fr, got two."
+        assert ask(client, "de-fr", format="html").json() == {"translations": [["A"]]}
+
+
+def test_a_pivot_has_the_time_of_one_request():
+    def translate(texts, hypotheses):
+        time.sleep(0.7)
+        return [[text] for text in texts]
+
+    slow, limits = LoadedModel(translate), Limits(request_seconds=1)
+    directions = [Direction("de", "en"), Direction("en", "fr")]
+    models = [ServedModel(str(each), limits, loaded=slow, directions=[each]) for each in directions]
+    with TestClient(create_service_of(Models(models, "en"), limits)) as client:
+        answer = ask(client, "de-fr")
+        assert answer.status_code == 503 and "took longer than 1 seconds" in answer.json()["detail"]
+
+
+def test_a_pivot_of_a_model_with_several_languages_names_them():
+    directions = [Direction("de", "en"), Direction("en", "fr")]
+    echo = LoadedModel(
+        lambda texts, count, src_lang, tgt_lang: [[f"{src_lang}-{tgt_lang} {text}"] * count for text in texts],
+        lambda texts: [1] * len(texts),
+        ["src_lang", "tgt_lang"],
+    )
+    models = Models([ServedModel("many", Limits(), loaded=echo, directions=directions)], "en")
+    with TestClient(create_service_of(models)) as client:
+        answer = client.post("/translate", json={"q": "a", "source": "de", "target": "fr"})
+        assert answer.json() == {"translatedText": "en-fr de-en a"}
+
+
+@pytest.mark.parametrize(
+    ("pivot", "names"),
+    [("de", ["de-en", "en-fr"]), ("it", ["de-en", "en-fr"]), ("", []), ("en", ["de-en", "en-de"]),
+     ("en", ["de-en", "en-fr", "de-fr"])],
+)  # fmt: skip
+def test_a_pivot_must_be_between_two_languages_without_a_model(pivot, names):
+    directions = [Direction(*name.split("-")) for name in names]
+    models = [ServedModel("m", Limits(), lambda: None, None, directions)]
+    with pytest.raises(ValueError, match="`pivot` must be a language between two others"):
+        Models(models, pivot)

@@ -1,0 +1,300 @@
+"""The server under clients that are silent, slow, many, or gone."""
+
+import json
+import socket
+import threading
+import time
+from contextlib import ExitStack, closing, contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from tests.running_services import running_service
+from tests.sweeps import sample
+from vanilla_transformer.cli import main
+from vanilla_transformer.decoding import loading
+from vanilla_transformer.extensions.serving import server
+from vanilla_transformer.extensions.serving.limits import Limits
+from vanilla_transformer.extensions.serving.service import create_service
+
+BODY = json.dumps({"text": "one"}).encode()
+HEAD = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+REQUEST = HEAD % len(BODY) + BODY
+LIMITS = {"max_connections": 3, "client_seconds": 1, "grace_seconds": 2}
+
+
+class SlowModel:
+    """A model that waits for `proceed` in each call. `started` is set as soon as it is at work."""
+
+    def __init__(self):
+        self.started, self.proceed, self.texts = threading.Event(), threading.Event(), []
+
+    def __call__(self, texts, hypotheses):
+        self.texts += texts
+        self.started.set()
+        assert self.proceed.wait(20)
+        return [[text.upper()] * hypotheses for text in texts]
+
+
+def shout(texts, hypotheses):
+    return [[text.upper()] * hypotheses for text in texts]
+
+
+@contextmanager
+def running(translate=shout, **limits):
+    """Run a server on a thread; yield it and a function that connects to it."""
+    limits = Limits(**LIMITS | limits)
+    service = create_service(translate, limits)
+    with running_service(service, limits) as running_server:
+        running_server.batcher = service.state.batcher
+        yield running_server, lambda: closing(socket.create_connection(running_server.address, timeout=10))
+
+
+def read_status(connection):
+    """Return the status of the answer, or None if the server closed the connection without one."""
+    try:
+        answer = connection.recv(1 << 16)
+    except ConnectionResetError:
+        return None
+    return int(answer.split()[1]) if answer else None
+
+
+def seconds_until_cut(connection, trickle=b""):
+    """Return the time until the server closes the connection, sending `trickle` again and again."""
+    start = time.monotonic()
+    connection.settimeout(0.1)
+    while time.monotonic() - start < 5:
+        try:
+            if trickle:
+                connection.sendall(trickle)
+            if not connection.recv(1 << 16):
+                break
+        except TimeoutError:
+            pass
+        except OSError:
+            break
+    return time.monotonic() - start
+
+
+def test_server_admits_requests_beside_silent_connections():
+    with running() as (_, connect), ExitStack() as silent:
+        for _ in range(20):
+            silent.enter_context(connect())
+        for _ in range(3):
+            with connect() as connection:
+                connection.sendall(REQUEST)
+                assert read_status(connection) == 200
+
+
+def test_server_refuses_connections_beyond_requests_in_progress():
+    model = SlowModel()
+    with running(model) as (_, connect), connect() as one, connect() as two, connect() as three:
+        for connection in (one, two, three):
+            connection.sendall(REQUEST)
+        assert model.started.wait(10)
+        time.sleep(0.1)
+        with connect() as refused:
+            assert read_status(refused) == 503
+        model.proceed.set()
+        assert [read_status(connection) for connection in (one, two, three)] == [200] * 3
+
+
+@pytest.mark.parametrize(
+    ("sent", "trickle"),
+    sample([(b"", b""), (b"POST /translate HT", b""), (b"GET / HTTP/1.1\r\n", b"a: b\r\n"), (REQUEST, b"")], 2, 3),
+    ids=["silent", "half a line", "endless headers", "idle after an answer"],
+)
+def test_server_cuts_a_client_that_sends_no_request(sent, trickle):
+    with running() as (_, connect), connect() as connection:
+        connection.sendall(sent)
+        assert seconds_until_cut(connection, trickle) < 3
+
+
+@pytest.mark.parametrize("trickle", [b"", b"a"])
+def test_server_bounds_the_time_of_a_body(trickle):
+    with running() as (_, connect), connect() as connection:
+        connection.sendall(HEAD % 1000)
+        start = time.monotonic()
+        if trickle:
+            assert seconds_until_cut(connection, trickle) < 3
+        else:
+            assert read_status(connection) == 408 and time.monotonic() - start < 3
+
+
+def test_server_cuts_a_client_that_does_not_read_its_answer():
+    with running(lambda texts, n: [["a" * 30_000_000]]) as (running_server, connect), connect() as connection:
+        connection.sendall(REQUEST)
+        connection.recv(10)
+        time.sleep(1.6)
+        assert not running_server.server_state.connections
+
+
+def test_server_forgets_the_texts_of_a_client_that_hangs_up():
+    model = SlowModel()
+    with running(model, max_batch_size=1) as (running_server, connect), connect() as first:
+        first.sendall(REQUEST)
+        assert model.started.wait(10)
+        body = json.dumps({"text": ["gone"] * 20}).encode()
+        with connect() as gone:
+            gone.sendall(HEAD % len(body) + body)
+            wait_until(lambda: running_server.batcher.waiting == 20)
+        wait_until(lambda: running_server.batcher.waiting == 0)
+        model.proceed.set()
+        assert read_status(first) == 200
+        assert model.texts == ["one"]
+
+
+def wait_until(condition):
+    for _ in range(500):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen in time")
+
+
+def test_server_answers_accepted_requests_before_it_ends():
+    model = SlowModel()
+    with running(model) as (running_server, connect), connect() as accepted:
+        accepted.sendall(REQUEST)
+        assert model.started.wait(10)
+        running_server.stop()
+        time.sleep(0.3)
+        model.proceed.set()
+        assert read_status(accepted) == 200
+
+
+def test_server_ends_within_its_grace_period_whatever_clients_hold_open():
+    model = SlowModel()
+    with running(model, max_connections=10) as (running_server, connect):
+        with connect(), connect() as head, connect() as body, connect() as waiting, connect() as idle:
+            head.sendall(b"POST /translate HTTP/1.1\r\n")
+            body.sendall(HEAD % 1000 + b"a")
+            waiting.sendall(REQUEST)
+            idle.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert model.started.wait(10) and read_status(idle) == 200
+            start = time.monotonic()
+            running_server.stop()
+            running_server.thread.join()
+            assert time.monotonic() - start < 2
+            assert read_status(waiting) == 503
+        model.proceed.set()
+
+
+def test_run_server_ends_with_status_1_if_the_model_is_broken(capsys):
+    def fail(texts, hypotheses):
+        raise RuntimeError("no device")
+
+    limits = Limits(**LIMITS)
+    listener = server.bind("127.0.0.1", 0)
+    statuses = []
+
+    def run():
+        with pytest.raises(SystemExit) as ended:
+            server.run_server(create_service(fail, limits), listener, limits)
+        statuses.append(ended.value.code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with closing(connect_when_ready(listener.getsockname())) as connection:
+        connection.sendall(REQUEST)
+        assert read_status(connection) == 500
+    thread.join()
+    assert statuses == [1] and "The model is broken (RuntimeError)" in capsys.readouterr().err
+
+
+def test_run_server_ends_at_once_if_the_model_is_at_work(monkeypatch):
+    """As it is for SIGTERM in a container, whose first process the signal itself does not end."""
+    model, limits, statuses = SlowModel(), Limits(**LIMITS | {"grace_seconds": 1}), []
+    service, listener = create_service(model, limits), server.bind("127.0.0.1", 0)
+    address = listener.getsockname()
+    monkeypatch.setattr(server, "os", SimpleNamespace(_exit=statuses.append))
+    thread = threading.Thread(target=server.run_server, args=(service, listener, limits))
+    thread.start()
+    with closing(connect_when_ready(address)) as connection:
+        connection.sendall(REQUEST)
+        assert model.started.wait(10)
+        service.state.batcher.on_broken()  # stops the server
+        thread.join()
+    model.proceed.set()
+    assert statuses == [0]
+
+
+def connect_when_ready(address):
+    for _ in range(500):
+        try:
+            return socket.create_connection(address, timeout=10)
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+    raise AssertionError("the server did not start")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [(["--port", "65536"], "`port` must be from 0 to 65535, got 65536"), (["--port", "-1"], "got -1"),
+     (["--host", "not a host"], "Cannot listen on not a host:8000"), (["--host", "8.8.8.8"], "listen on 8.8.8.8")],
+)  # fmt: skip
+def test_serve_refuses_an_address_that_cannot_be_bound(flags, said, capsys):
+    assert main(["serve", "model", *flags]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_serve_refuses_a_port_that_is_taken(capsys):
+    with closing(server.bind("127.0.0.1", 0)) as taken:
+        taken.listen()
+        assert main(["serve", "model", "--port", str(taken.getsockname()[1])]) == 2
+    error = capsys.readouterr().err
+    assert "Address already in use. Choose another --host or --port." in error and error.count("\n") == 1
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Let `serve` build its service and stop before it runs; return the services, with a pipeline that shouts."""
+    services = []
+    pipeline = SimpleNamespace(tokenizer=lambda texts: {"input_ids": [list(text) for text in texts]}, model=None)
+    monkeypatch.setattr("vanilla_transformer.decoding.loading.load_pipeline", lambda *_: pipeline)
+    monkeypatch.setattr(server, "run_server", lambda service, listener, limits: services.append(service))
+    return services
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)])
+def test_serve_warns_that_other_machines_need_no_key(host, warned, served, capsys, tmp_path):
+    if ":" in host and not socket.has_ipv6:
+        pytest.skip("This machine has no IPv6")
+    (tmp_path / "keys").write_text("first\nsecond\n")
+    assert main(["serve", "model", "--host", host, "--port", "0"]) == 0
+    output = capsys.readouterr()
+    assert ("warning: Other machines can use this service without a key" in output.err) == warned
+    assert "Serving model at http://" in output.out
+    assert main(["serve", "model", "--host", host, "--port", "0", "--api_key_file", str(tmp_path / "keys")]) == 0
+    assert not capsys.readouterr().err
+    assert [service.state.api_keys for service in served] == [(), ("first", "second")]
+
+
+def test_serve_loads_the_model_on_a_thread_that_ends(served, monkeypatch):
+    """OpenMP's threads for the main thread would slow down the model's."""
+    load, threads = loading.load_pipeline, []
+
+    def load_on_thread(*arguments):
+        threads.append(threading.current_thread())
+        return load(*arguments)
+
+    monkeypatch.setattr(loading, "load_pipeline", load_on_thread)
+    assert main(["serve", "model", "--port", "0"]) == 0
+    assert threads[0] is not threading.main_thread() and not threads[0].is_alive()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b" \n", "must hold a key"),
+        (b"key\n\n# of a team\n", "key 2 contains some"),
+        (b"\xff", "not UTF-8"),
+        (None, "No such"),
+    ],
+)
+def test_serve_refuses_a_file_without_keys(content, said, served, capsys, tmp_path):
+    if content is not None:
+        (tmp_path / "keys").write_bytes(content)
+    assert main(["serve", "model", "--port", "0", "--api_key_file", str(tmp_path / "keys")]) == 2
+    assert said in capsys.readouterr().err and not served

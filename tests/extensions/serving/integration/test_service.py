@@ -1,0 +1,286 @@
+"""The HTTP service: translations, limits, health, metrics and graceful shutdown."""
+
+import json
+import signal
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from itertools import product
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.forked import Forked
+from tests.service_answers import assert_service_answers_like
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.extensions.serving.limits import Limits
+from vanilla_transformer.extensions.serving.schema import ENTRIES
+from vanilla_transformer.extensions.serving.service import count_tokens_with, create_service
+
+
+def shout(texts, hypotheses):
+    if "break" in texts:
+        raise RuntimeError("broken")
+    return [[text.upper()] * hypotheses for text in texts]
+
+
+LIMITS = Limits(max_body_bytes=2000, max_texts=3, max_characters=20, max_tokens=40, max_hypotheses=2)
+
+
+@pytest.fixture
+def client():
+    with TestClient(create_service(shout, LIMITS, metrics=True), raise_server_exceptions=False) as client:
+        yield client
+
+
+def test_translate_answers_a_text_and_a_list(client):
+    assert client.post("/translate", json={"text": "one"}).json() == {"translations": [["ONE"]]}
+    asked = {"text": ["one", "two"], "num_return_sequences": 2}
+    assert client.post("/translate", json=asked).json() == {"translations": [["ONE", "ONE"], ["TWO", "TWO"]]}
+    assert client.post("/translate", json={"text": []}).json() == {"translations": []}
+
+
+# Body → (status, words of the answer).
+REFUSED = {
+    "many texts": ({"text": ["a"] * 4}, 422, "at most 3, got 4"),
+    "many characters": ({"text": "a" * 21}, 422, "at most 20, got 21"),
+    "many tokens": ({"text": "\U0001f642" * 11}, 422, "tokens of a text may be at most 40, got 44"),
+    "many hypotheses": ({"text": "a", "num_return_sequences": 3}, 422, "at most 2, got 3"),
+    "no hypotheses": ({"text": "a", "num_return_sequences": 0}, 422, "an integer of 1 or more, got 0."),
+    "enormous hypotheses": (
+        b'{"text": "a", "num_return_sequences": 1%s}' % (b"0" * 1500),
+        422,
+        "must be at most 500, got 1000",
+    ),
+    "half a hypothesis": ({"text": "a", "num_return_sequences": 1.5}, 422, "an integer of 1 or more, got 1.5."),
+    "true hypotheses": ({"text": "a", "num_return_sequences": True}, 422, "an integer of 1 or more, got True."),
+    "unknown entry": ({"text": "a", "texts": "a"}, 422, "unknown entry. Did you mean `text`?"),
+    "a number for scores": ({"text": "a", "return_scores": 1}, 422, "`return_scores` must be True or False, got 1."),
+    "scores that the model lacks": ({"text": "a", "return_tokens": True}, 422, "Leave `return_tokens` out"),
+    "a number to stream": ({"text": "a", "stream": 1}, 422, "`stream` must be True or False, got 1."),
+    "an integer beyond floats": (b'{"text": "a", "coverage_penalty": 1%s}' % (b"0" * 999), 422, "of 0 or more, got"),
+    "an enormous float": (b'{"text": "a", "coverage_penalty": 1e999}', 422, "of 0 or more, got inf."),
+    "no text": ({"texts": "a"}, 422, "with the entry `text`"),
+    "a number": ({"text": 7}, 422, "must be a string or a list of strings, got a number"),
+    "a number in a list": ({"text": ["a", 7]}, 422, "must be a string, got a number at position 1"),
+    "null": ({"text": None}, 422, "got null"),
+    "a list": ([], 422, "must be a JSON object"),
+    "NaN": (b'{"text": "a", "num_return_sequences": NaN}', 422, "valid JSON, which has no NaN"),
+    "Infinity": (b'{"text": Infinity}', 422, "has no Infinity"),
+    "a lone surrogate": (b'{"text": ["a", "\\ud800"]}', 422, "`text` must be valid Unicode, got a lone surrogate."),
+    "no JSON": (b"{", 422, "must be valid JSON"),
+    "no body": (b"", 422, "must be valid JSON"),
+    "another encoding": (b'{"text": "\xff"}', 422, "must be valid JSON"),
+    "deep nesting": (b"[" * 1900, 422, "must be valid JSON"),
+    "a large body": ({"text": "a" * 3000}, 413, "at most 2000 bytes"),
+    "a text that fails": ({"text": "break"}, 500, "model failed to translate"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_translate_explains_errors_and_keeps_serving(kind, client):
+    body, status, said = REFUSED[kind]
+    answer = client.post("/translate", content=body if isinstance(body, bytes) else json.dumps(body))
+    assert answer.status_code == status and said in answer.json()["detail"]
+    assert len(answer.content) < 400, "an error must not repeat the request"
+    assert client.post("/translate", json={"text": "one"}).status_code == 200
+
+
+def test_translate_refuses_a_value_at_each_depth_of_nesting():
+    """JSON may be nested nearly as deeply as Python's stack allows, and a message that shows it needs a stack, too."""
+    service = create_service(shout, known=["glossary"])
+    with TestClient(service, raise_server_exceptions=False) as client:
+        for depth in range(800, 1000):
+            nested = b"[" * depth + b"]" * depth
+            answer = client.post("/translate", content=b'{"text": "a", "glossary": {"a": %s}}' % nested)
+            assert answer.status_code == 422 and len(answer.content) < 200, depth
+
+
+def test_translate_refuses_a_lone_surrogate_in_each_entry():
+    values = ("\ud800", ["\ud800"], {"a": "\ud800"})
+    with TestClient(create_service(shout, known=ENTRIES), raise_server_exceptions=False) as client:
+        for name, value in product(ENTRIES, values):
+            answer = client.post("/translate", content=json.dumps({"text": "a", name: value}))
+            assert answer.status_code == 422 and len(answer.content) < 200, name
+        assert client.get("/health").json() == {"status": "ok", "failures": 0, "last_failure": None}
+
+
+def test_translate_refuses_a_huge_invalid_list_at_once():
+    """Not each of the 300,000 numbers has its own error."""
+    with TestClient(create_service(shout)) as client:
+        start = time.monotonic()
+        answer = client.post("/translate", content=json.dumps({"text": [1] * 300_000}))
+        assert answer.status_code == 422 and len(answer.content) < 200
+        assert time.monotonic() - start < 1
+
+
+def test_body_limit_counts_a_chunked_body(client):
+    def chunks():
+        yield b'{"text": "'
+        for _ in range(30):
+            yield b"a" * 100
+
+    assert client.post("/translate", content=chunks()).status_code == 413
+
+
+def test_health_counts_the_failures_of_the_model(client):
+    assert client.get("/health").json() == {"status": "ok", "failures": 0, "last_failure": None}
+    client.post("/translate", json={"text": "break"})
+    answer = client.get("/health")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "ok", "failures": 1, "last_failure": "RuntimeError"}
+
+
+def test_health_reports_a_broken_model():
+    def fail(texts, hypotheses):
+        raise SystemExit("no device")
+
+    with TestClient(create_service(fail)) as client:
+        assert client.post("/translate", json={"text": "one"}).status_code == 500
+        answer = client.get("/health")
+        assert answer.status_code == 503 and answer.json()["status"] == "broken"
+        assert client.post("/translate", json={"text": "one"}).status_code == 500, "later requests must not wait"
+
+
+def test_health_reports_a_slow_batch():
+    proceed = threading.Event()
+
+    def translate(texts, hypotheses):
+        proceed.wait(10)
+        return shout(texts, hypotheses)
+
+    with TestClient(create_service(translate, Limits(request_seconds=1))) as client:
+        assert client.post("/translate", json={"text": "one"}).status_code == 503
+        time.sleep(0.1)  # the batch began after the request
+        assert client.get("/health").json()["status"] == "slow"
+        proceed.set()
+        assert client.post("/translate", json={"text": "one"}).status_code == 200
+        assert client.get("/health").json()["status"] == "ok"
+
+
+def test_metrics_count_requests_and_texts(client):
+    client.post("/translate", json={"text": ["one", "two"]})
+    client.post("/translate", json={"text": "a" * 21})
+    metrics = client.get("/metrics").text
+    samples = [f'requests_total{{model="default",status="{status}"}} 1.0' for status in (200, 422)]
+    samples += ['texts{model="default"} 2.0', 'waiting{model="default"} 0.0', 'loaded{model="default"} 1.0']
+    for line in samples:
+        assert line in metrics
+
+
+def test_metrics_measure_tokens_queue_and_batches(client):
+    client.post("/translate", json={"text": ["one", "three"]})
+    client.post("/translate", json={"text": "a" * 21})
+    samples = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
+    assert samples['tokens_total{model="default"}'] == "8.0"  # bytes
+    assert samples['batch_size_count{model="default"}'] == "1.0"
+    assert samples['batch_size_sum{model="default"}'] == samples['queue_seconds_count{model="default"}'] == "2.0"
+    assert 0 < float(samples['queue_seconds_sum{model="default"}']) < 10
+
+
+def test_create_service_has_metrics_and_docs_by_choice():
+    with TestClient(create_service(shout)) as client:
+        assert [client.get(path).status_code for path in ("/metrics", "/docs", "/openapi.json", "/redoc")] == [404] * 4
+    with TestClient(create_service(shout, metrics=True, docs=True)) as client:
+        assert [client.get(path).status_code for path in ("/metrics", "/docs", "/openapi.json")] == [200] * 3
+        assert "num_return_sequences" in client.get("/openapi.json").text
+
+
+def test_create_service_requires_one_of_its_api_keys():
+    with TestClient(create_service(shout, api_keys=["first", "second"], metrics=True)) as client:
+        for header in ("", "first", "Bearer", "Bearer ", "Bearer other", "Bearer firs", "Basic first", "Bearer \xe9"):
+            answer = client.post(
+                "/translate", json={"text": "one"}, headers={"Authorization": header.encode("latin-1")}
+            )
+            assert answer.status_code == 401, header
+        for header in ("Bearer first", "bearer second"):
+            answer = client.post("/translate", json={"text": "one"}, headers={"Authorization": header})
+            assert answer.status_code == 200
+        assert client.get("/metrics").status_code == 401 and client.get("/health").status_code == 200
+        answer = client.get("/metrics", headers={"Authorization": "Bearer first"})
+        assert answer.status_code == 200
+
+
+def test_translate_answers_503_if_the_queue_is_full():
+    started, proceed = threading.Event(), threading.Event()
+
+    def translate(texts, hypotheses):
+        started.set()
+        proceed.wait(10)
+        return shout(texts, hypotheses)
+
+    with TestClient(create_service(translate, Limits(max_waiting=1, max_batch_size=1), metrics=True)) as client:
+        answers = []
+
+        def ask():
+            answers.append(client.post("/translate", json={"text": "a"}).status_code)
+
+        at_work, waiting = threading.Thread(target=ask), threading.Thread(target=ask)
+        at_work.start()
+        assert started.wait(10)
+        waiting.start()
+        while 'waiting{model="default"} 1.0' not in client.get("/metrics").text:
+            time.sleep(0.01)
+        refused = client.post("/translate", json={"text": "a"})
+        assert refused.status_code == 503 and refused.headers["Retry-After"] == "1"
+        proceed.set()
+        for thread in (at_work, waiting):
+            thread.join()
+    assert answers == [200, 200]
+
+
+def test_limits_refuse_a_value_below_1():
+    with pytest.raises(ValueError, match="`max_texts` must be 1 or more, got 0"):
+        Limits(max_texts=0)
+
+
+def test_translate_answers_like_the_pipeline(tiny_model, tiny_tokenizer):
+    translate = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")
+    assert_service_answers_like(translate)
+
+
+def test_count_tokens_with_counts_as_the_tokenizer(tiny_tokenizer):
+    texts = ["A man is sleeping.", "\U0001f642" * 5, ""]
+    assert count_tokens_with(tiny_tokenizer)(texts) == [len(ids) for ids in tiny_tokenizer(texts)["input_ids"]]
+
+
+def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = Forked(["-m", "vanilla_transformer", "serve", folder, "--port", port])
+    try:
+        wait_for(f"http://127.0.0.1:{port}/health", process)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/translate",
+            json.dumps({"text": "A man is sleeping."}).encode(),
+            {"Content-Type": "application/json"},
+        )
+        answer = json.load(urllib.request.urlopen(request, timeout=30))
+        expected = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")("A man is sleeping.")
+        assert answer["translations"] == [[expected[0]["translation_text"]]]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) in (0, -signal.SIGTERM)
+        assert "Traceback" not in process.communicate()[1]
+    finally:
+        process.kill()
+
+
+def wait_for(url, process):
+    for _ in range(300):
+        try:
+            return urllib.request.urlopen(url, timeout=5)
+        except (urllib.error.URLError, ConnectionError):
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.2)
+    raise AssertionError("the service did not come up")
+
+
+def test_serve_answers_a_folder_without_a_model_in_one_line(tmp_path, capsys):
+    assert main(["serve", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.startswith("error: ")

@@ -1,0 +1,62 @@
+"""Requests with target prefixes, alternatives, groups of beams or coverage, and wrong ones, which have status 422."""
+
+import pytest
+
+from tests.service_answers import TEXTS, post
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.extensions.serving.schema import ENTRIES
+
+
+@pytest.fixture(scope="module")
+def translate(tiny_tokenizer):
+    return TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=12)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_prefix": "Ein"},
+        {"target_prefix": ["Ein", "", "Das Gras"]},
+        {"target_prefix": "Ein", "prefix_bias": 0.5},
+        {"num_beam_groups": 2, "diversity_penalty": 0.5},
+        {"coverage_penalty": 0.2},
+    ],
+)
+def test_service_searches_like_the_pipeline(translate, options):
+    answer = post(translate, **options)
+    assert answer.json() == {"translations": [[each["translation_text"]] for each in translate(TEXTS, **options)]}
+
+
+def test_service_returns_alternatives(translate):
+    answer = post(translate, target_prefix="Ein", alternatives=2)
+    expected = translate(TEXTS, target_prefix="Ein", alternatives=2)
+    assert answer.json() == {"translations": [[each["translation_text"] for each in row] for row in expected]}
+
+
+@pytest.mark.parametrize(
+    ("body", "known", "message"),
+    [
+        ({"target_prefix": 3}, ENTRIES, "`target_prefix` must be a string, or one for each text, got 3."),
+        ({"target_prefix": ["a"]}, ENTRIES, "or one for each text, but there are 1 for 3 texts."),
+        ({"target_prefix": ["a", 3, "b"]}, ENTRIES, "`target_prefix` must be a string, or one for each text, got 3."),
+        ({"target_prefix": "a"}, ["do_sample"], "has no such search. Leave `target_prefix` out."),
+        ({"target_prefix": "Hunde " * 20}, ENTRIES, "A target prefix must be shorter than the 12 tokens of the limit"),
+        ({"alternatives": 2, "num_return_sequences": 2}, ENTRIES, "Leave `num_return_sequences` out."),
+        ({"alternatives": 2, "do_sample": True}, ENTRIES, "Leave `do_sample` out."),
+        ({"alternatives": 0}, ENTRIES, "`alternatives` must be an integer of 1 or more, got 0."),
+        ({"alternatives": 1.5}, ENTRIES, "`alternatives` must be an integer of 1 or more, got 1.5."),
+        (
+            {"num_beam_groups": 3, "diversity_penalty": 1},
+            ENTRIES,
+            "that divides `num_beams`, got 3",
+        ),
+        ({"coverage_penalty": "x"}, ENTRIES, "`coverage_penalty` must be a number of 0 or more, got 'x'."),
+        ({"coverage_penalty": -1}, ENTRIES, "`coverage_penalty` must be a number of 0 or more, got -1."),
+        ({"prefix_bias": 0.5}, ENTRIES, "`prefix_bias` needs target prefixes"),
+        ({"target_prefix": "a", "format": "html"}, ENTRIES, "With `format` there is one translation."),
+    ],
+)
+def test_service_refuses_wrong_searches(translate, body, known, message):
+    answer = post(translate, known, **body)
+    assert answer.status_code == 422 and message in answer.json()["detail"]

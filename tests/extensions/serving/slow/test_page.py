@@ -1,0 +1,386 @@
+"""The page of the service in a real browser: Chromium and its driver (`apt install chromium chromium-driver`)."""
+
+import re
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from tests.axe import find_problems
+from tests.browser import open_browser, requested_addresses, set_color_scheme, set_width
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document
+from vanilla_transformer.extensions.serving.features import known_options
+from vanilla_transformer.extensions.serving.limits import Limits
+from vanilla_transformer.extensions.serving.models import LoadedModel, ModelLoader, Models, ServedModel
+from vanilla_transformer.extensions.serving.page import add_page
+from vanilla_transformer.extensions.serving.server import create_server
+from vanilla_transformer.extensions.serving.service import count_tokens_with, create_service, create_service_of, translate_with
+from vanilla_transformer.text.languages import Direction
+
+GERMAN = Direction("en", "de")
+SENTENCE = "A man is sleeping."
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Return one browser for all tests: starting it takes seconds."""
+    with open_browser(tmp_path_factory.mktemp("browser") / "profile") as driver:
+        yield driver
+
+
+@pytest.fixture(autouse=True)
+def nothing_logged_before(browser):
+    browser.get("about:blank")
+    browser.get_log("browser")
+    requested_addresses(browser)
+    set_width(browser, 1280)
+
+
+@contextmanager
+def serving(translate, count_tokens=None, limits=None, directions=(), default=None, **options):
+    """Serve a page for one model; yield its address."""
+    limits = limits or Limits()
+    service = create_service(translate, limits, count_tokens, directions=directions, **options)
+    with running(add_page(service, "A model", directions, default), limits) as url:
+        yield url
+
+
+@contextmanager
+def serving_several(loads, **options):
+    """Serve a page for models by the names of their directions, which `loads` load; yield its address."""
+    limits, loader = Limits(), ModelLoader()
+    directions = {name: Direction(*name.split("-")) for name in loads}
+    models = [ServedModel(name, limits, load, None, [directions[name]], loader) for name, load in loads.items()]
+    service = create_service_of(Models(models), limits, **options)
+    with running(add_page(service, "Several models", list(directions.values())), limits) as url:
+        yield url
+
+
+@contextmanager
+def running(service, limits):
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = create_server(service, limits)
+    thread = threading.Thread(target=server.run, args=[[listener]], daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+
+
+@contextmanager
+def serving_a_model(tokenizer, **options):
+    """Serve a page for a tiny model with a head that aligns; yield its address and its pipeline."""
+    translate = TranslationPipeline(tiny_model(alignment_heads=[[0, 0]]), tokenizer)
+    known = [name for name in known_options(translate) if name != "return_confidence"]
+    options = {"known": known, "check_document": parse_document, "directions": [GERMAN], **options}
+    answer = translate_with(translate, DocumentTranslator(translate))
+    with serving(answer, count_tokens_with(tokenizer), **options) as url:
+        yield url, translate
+
+
+def shout(texts, hypotheses, **options):
+    return [[text.upper()] * hypotheses for text in texts]
+
+
+def swap(texts, hypotheses, **options):
+    """Translate `one two` by `TWO ONE`, with links, and with a character of two UTF-16 units before the words."""
+    links = [[2, 5, 6, 9, 0.9], [6, 9, 2, 5, 0.8]]
+    return [[{"text": "😀 TWO ONE", "score": -0.25 * (rank + 1), "alignment": links} for rank in range(hypotheses)]]
+
+
+def find(browser, selector):
+    return browser.find_element(By.CSS_SELECTOR, selector)
+
+
+def texts_of(browser, selector):
+    return [each.text for each in browser.find_elements(By.CSS_SELECTOR, selector)]
+
+
+def wait_for_text(browser, selector):
+    """Return the text of an element, once it is visible and has one."""
+    return WebDriverWait(browser, 60).until(lambda _: find(browser, selector).text)
+
+
+def type_text(browser, text):
+    """Enter a text at once: a driver takes seconds to type thousands of characters, and types no emoji."""
+    browser.execute_script("arguments[0].value = arguments[1]", find(browser, "#source"), text)
+
+
+def translate_in(browser, text):
+    """Enter a text and click the button."""
+    type_text(browser, text)
+    find(browser, "#text-form button").click()
+
+
+def upload(browser, path, content):
+    """Choose a file and click the button."""
+    path.write_bytes(content)
+    find(browser, "#document").send_keys(str(path))
+    find(browser, "#document-form button").click()
+
+
+def allow_downloads(browser, folder):
+    behavior = {"behavior": "allow", "downloadPath": str(folder)}
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
+
+
+def downloaded(browser, folder):
+    """Return the name and the content of the download that the page offers."""
+    link = find(browser, "#download a")
+    WebDriverWait(browser, 60).until(lambda _: link.is_displayed())
+    name = link.get_attribute("download")
+    link.click()
+    path = WebDriverWait(browser, 60).until(lambda _: (folder / name).exists() and folder / name)
+    return name, path.read_text()
+
+
+def active_word(browser):
+    return browser.execute_script("return document.activeElement.textContent")
+
+
+def marked_words(browser):
+    """Return the word that is marked and its counterparts."""
+    return texts_of(browser, ".words .active"), texts_of(browser, ".words .linked")
+
+
+def press(browser, *keys):
+    ActionChains(browser).send_keys(*keys).perform()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_page_is_accessible_and_shows_what_the_model_returns(browser, axe, width, scheme, tiny_tokenizer, tmp_path):
+    set_width(browser, width)
+    set_color_scheme(browser, scheme)
+    with serving_a_model(tiny_tokenizer) as (url, translate):
+        browser.get(url)
+        translate_in(browser, " ")
+        assert wait_for_text(browser, "#text-error") == "There is no text to translate."
+        assert find_problems(browser, axe, width) == []
+        translate_in(browser, f"{SENTENCE}\n\nTwo dogs run.")
+        assert wait_for_text(browser, "#translation")
+        best = [row[0]["translation_text"] for row in translate([SENTENCE, "Two dogs run."], num_return_sequences=4)]
+        assert find(browser, "#translation").get_attribute("textContent") == "\n\n".join(best)
+        rows = translate(SENTENCE, num_return_sequences=4, return_scores=True, return_alignments=True)[0]
+        first = find(browser, "#lines details")
+        shown = [each.get_attribute("textContent") for each in first.find_elements(By.CSS_SELECTOR, "li .words")]
+        assert shown == [each["translation_text"] for each in rows]
+        scores = [each.text for each in first.find_elements(By.CSS_SELECTOR, ".score")]
+        assert scores == [f"score {each['score']:.2f}".replace("-", "−") for each in rows]
+        units = {(rank, link[2]) for rank, each in enumerate(rows) for link in each["alignment"]}
+        assert units and len(first.find_elements(By.CSS_SELECTOR, "li .words button")) == len(units)
+        allow_downloads(browser, tmp_path / "downloads")
+        upload(browser, tmp_path / "page.html", b"<p>Two dogs run.</p>")
+        name, content = downloaded(browser, tmp_path / "downloads")
+        assert name == "page.de.html" and re.fullmatch(r"<p>.+</p>", content)
+        browser.execute_script("document.querySelector('.words button').focus()")
+        assert find_problems(browser, axe, width) == []
+        assert browser.get_log("browser") == []
+        assert {address for address in requested_addresses(browser) if not address.startswith("blob:")} == {
+            url,
+            f"{url}translate",
+        }
+
+
+def test_page_shows_alignments_at_a_pointer_and_at_the_keyboard(browser):
+    with serving(swap, known=["return_scores", "return_alignments"], directions=[GERMAN]) as url:
+        browser.get(url)
+        translate_in(browser, "😀 one two")
+        assert wait_for_text(browser, "#translation") == "😀 TWO ONE"
+        assert texts_of(browser, ".score") == ["score −0.25", "score −0.50", "score −0.75", "score −1.00"]
+        source = browser.find_elements(By.CSS_SELECTOR, ".line-source button")
+        assert [each.get_attribute("aria-label") for each in source] == [
+            "one, aligned with ONE",
+            "two, aligned with TWO",
+        ]
+        ActionChains(browser).move_to_element(source[0]).perform()
+        assert marked_words(browser) == (["one"], ["ONE"] * 4)
+        ActionChains(browser).move_to_element(find(browser, "h1")).perform()
+        assert marked_words(browser) == ([], [])
+        browser.execute_script("document.getElementById('copy').focus()")
+        press(browser, Keys.TAB)
+        assert marked_words(browser) == (["one"], ["ONE"] * 4)
+        press(browser, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+        assert marked_words(browser) == (["two"], ["TWO"] * 4), "the last word stays"
+        press(browser, Keys.TAB)
+        assert marked_words(browser) == (["TWO"], ["two"]), "of the best translation"
+        press(browser, Keys.END)
+        assert (active_word(browser), marked_words(browser)) == ("ONE", (["ONE"], ["one"]))
+        ActionChains(browser).key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT).perform()
+        assert active_word(browser) == "two", "a group is entered where it was left"
+
+
+def test_page_works_with_the_keyboard_alone(browser):
+    with serving(shout, directions=[GERMAN]) as url:
+        browser.get(url)
+        assert find(browser, "#direction").text == "English to German"
+        assert browser.switch_to.active_element.get_attribute("id") == "source"
+        press(browser, "one", Keys.ENTER, "two")
+        ActionChains(browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
+        assert wait_for_text(browser, "#translation") == "ONE\nTWO"
+        assert find(browser, "#text-status").text.startswith("Translated 2 lines in ")
+        reached = []
+        for _ in range(4):
+            press(browser, Keys.TAB)
+            reached.append(active_word(browser))
+        assert reached == ["Translate", "Copy the translation", "Line 1: one", "Line 2: two"]
+        press(browser, Keys.ENTER)
+        assert texts_of(browser, "#lines li .words") == ["ONE"] * 4 + ["TWO"] * 4
+
+
+def test_page_sends_the_chosen_languages(browser):
+    asked = []
+
+    def translate(texts, hypotheses, **options):
+        asked.append(options)
+        return [[{"text": text} for _ in range(hypotheses)] for text in texts]
+
+    directions = [Direction(*each.split("-")) for each in ("en-de", "en-fr", "de-en")]
+    options = {"known": ["src_lang", "tgt_lang"], "directions": directions}
+    with serving(translate, **options, default={"src_lang": "en", "tgt_lang": "fr"}) as url:
+        browser.get(url)
+        assert texts_of(browser, "#source-language option") == ["English", "German"]
+        assert texts_of(browser, "#target-language option") == ["French", "German"]
+        translate_in(browser, "one")
+        assert wait_for_text(browser, "#translation") == "one"
+        assert asked[-1] == {"src_lang": "en", "tgt_lang": "fr"}
+        assert find(browser, "#translation").get_attribute("lang") == "fr"
+        Select(find(browser, "#source-language")).select_by_visible_text("German")
+        assert texts_of(browser, "#target-language option") == ["English"]
+        translate_in(browser, "zwei")
+        WebDriverWait(browser, 60).until(lambda _: find(browser, "#translation").text == "zwei")
+        assert asked[-1] == {"src_lang": "de", "tgt_lang": "en"}
+        assert find(browser, "#source").get_attribute("lang") == "de"
+
+
+def choose(browser, source, target):
+    Select(find(browser, "#source-language")).select_by_visible_text(source)
+    Select(find(browser, "#target-language")).select_by_visible_text(target)
+
+
+def test_page_asks_the_model_of_the_chosen_languages(browser, axe, tmp_path):
+    loaded = []
+
+    def load(name, known):
+        def translate(texts, hypotheses, format=None, **options):
+            assert options.keys() == {*known}
+            rows = [[{"text": f"{name} {text}", "score": -1.0}] * hypotheses for text in texts]
+            return rows if known else [[each["text"] for each in row] for row in rows]
+
+        loaded.append(name)
+        return LoadedModel(translate, lambda texts: [1] * len(texts), known)
+
+    def fail():
+        raise OSError("no such file")
+
+    loads = {
+        "en-de": lambda: load("en-de", ["return_scores"]),
+        "en-fr": lambda: load("en-fr", []),
+        "de-en": fail,
+    }
+    with serving_several(loads, api_keys=["the-key"]) as url:
+        browser.get(url)
+        find(browser, "#key").send_keys("the-key")
+        choose(browser, "English", "German")
+        assert loaded == []
+        translate_in(browser, "one")
+        assert wait_for_text(browser, "#translation") == "en-de one" and loaded == ["en-de"]
+        assert texts_of(browser, ".score") == ["score −1.00"] * 4
+        choose(browser, "English", "French")
+        translate_in(browser, "two")
+        WebDriverWait(browser, 60).until(lambda _: find(browser, "#translation").text == "en-fr two")
+        assert texts_of(browser, ".score") == [] and loaded == ["en-de", "en-fr"]
+        assert browser.get_log("browser") == [] and find_problems(browser, axe, 1280) == []
+        choose(browser, "German", "English")
+        translate_in(browser, "three")
+        assert wait_for_text(browser, "#text-error").startswith("The model de-en cannot be loaded (OSError).")
+        upload(browser, tmp_path / "text.md", b"a")
+        assert wait_for_text(browser, "#document-error").startswith("The model de-en cannot be loaded (OSError).")
+
+
+REFUSED = {
+    "too many characters": ("a" * 501, "A line may have at most 500 characters, got 501."),
+    "too many characters in a line": (
+        "a\n\n" + "a" * 501,
+        "A line may have at most 500 characters, got 501 in line 3.",
+    ),
+    "too many tokens": ("😀" * 30, "The tokens of a text may be at most 100, got 120."),
+    "too many tokens in a line": ("a\n\n" + "😀" * 30, "The tokens of a text may be at most 100, got 120 in line 3."),
+    "too many lines": ("a\n" * 31, "A text may have at most 30 lines, got 31."),
+    "a body that is too large": ("\0" * 400 + "\n" + "\0" * 400, "A request may have at most 4,000 bytes, got 4,"),
+    "no text": (" \n ", "There is no text to translate."),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED)
+def test_page_explains_a_refusal(text, message, browser, capfd):
+    limits = Limits(max_characters=500, max_tokens=100, max_body_bytes=4000, max_texts=30)
+    with serving(shout, limits=limits) as url:
+        browser.get(url)
+        translate_in(browser, text)
+        assert wait_for_text(browser, "#text-error").startswith(message)
+        translate_in(browser, "one")
+        assert wait_for_text(browser, "#translation") == "ONE", "the page still works"
+        assert not find(browser, "#text-error").is_displayed()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+REFUSED_FILES = {
+    "an unknown ending": ("text.docx", b"", "The name of the file must end with .txt, .html, .htm, "),
+    "no ending": ("text", b"", "The name of the file must end with "),
+    "another encoding": ("text.md", b"\xe4", "The file must be text in UTF-8."),
+    "a large file": ("text.md", b"a" * 4001, "A file may have at most 4,000 bytes, got 4,001."),
+    "a long text": ("text.md", b"a" * 501, "A document may have at most 500 characters, got 501."),
+    "no XML": ("text.XML", b"<a>", "The text must be well-formed XML: "),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "message"), REFUSED_FILES.values(), ids=REFUSED_FILES)
+def test_page_explains_why_it_translates_no_document(name, content, message, browser, tiny_tokenizer, tmp_path):
+    limits = Limits(max_characters=500, max_tokens=100, max_body_bytes=4000)
+    with serving_a_model(tiny_tokenizer, limits=limits) as (url, _):
+        browser.get(url)
+        find(browser, "#document-form button").click()
+        assert wait_for_text(browser, "#document-error") == "Choose a file first."
+        upload(browser, tmp_path / name, content)
+        WebDriverWait(browser, 60).until(lambda _: find(browser, "#document-error").text.startswith(message))
+        assert not find(browser, "#download").is_displayed()
+
+
+def test_page_has_a_deadline(browser):
+    def translate(texts, hypotheses):
+        time.sleep(1.5)
+        return shout(texts, hypotheses)
+
+    with serving(translate, limits=Limits(request_seconds=1)) as url:
+        browser.get(url)
+        translate_in(browser, "one")
+        assert wait_for_text(browser, "#text-error") == "The request took longer than 1 seconds."
+
+
+def test_page_says_that_the_service_is_gone(browser):
+    with serving(shout) as url:
+        browser.get(url)
+    translate_in(browser, "one")
+    assert wait_for_text(browser, "#text-error") == "The service does not answer. Try again later."
+
+
+def test_page_asks_for_a_key(browser):
+    with serving(shout, api_keys=["the-key"]) as url:
+        browser.get(url)
+        translate_in(browser, "one")
+        assert wait_for_text(browser, "#text-error") == "The service needs a valid API key."
+        assert find(browser, "#key").get_attribute("type") == "password"
+        press(browser, "the-key", Keys.ENTER)  # into the field, which has the focus
+        assert wait_for_text(browser, "#translation") == "ONE"

@@ -1,0 +1,315 @@
+"""The batcher: concurrent requests share batches, and each gets its own translations."""
+
+import asyncio
+import threading
+
+import pytest
+
+from vanilla_transformer.extensions.serving.limits import Limits, Refusal
+from vanilla_transformer.extensions.serving.queue import Batcher, ModelFailure
+
+
+def shout(texts, hypotheses):
+    return [[text.upper()] * hypotheses for text in texts]
+
+
+def run_with_batcher(scenario, translate=shout, **limits):
+    """Run `scenario` with a running batcher and return its result."""
+
+    async def run():
+        batcher = Batcher(translate, Limits(**limits))
+        worker = asyncio.create_task(batcher.run())
+        try:
+            return await asyncio.wait_for(scenario(batcher), timeout=20)
+        finally:
+            worker.cancel()
+            batcher.close()
+
+    return asyncio.run(run())
+
+
+class SlowModel:
+    """A model that waits for `proceed` in each call. `started` is set as soon as it is at work."""
+
+    def __init__(self):
+        self.started, self.proceed, self.calls = threading.Event(), threading.Event(), []
+
+    def __call__(self, texts, hypotheses):
+        self.calls.append(list(texts))
+        self.started.set()
+        self.proceed.wait(10)
+        return shout(texts, hypotheses)
+
+    async def is_at_work(self):
+        await asyncio.to_thread(self.started.wait, 10)
+
+
+async def start(batcher, *texts, **options):
+    """Begin to translate, and return the task after its texts are in the queue."""
+    task = asyncio.create_task(batcher.translate(list(texts), 1, **options))
+    waiting = batcher.waiting
+    for _ in range(200):
+        await asyncio.sleep(0.001)
+        if batcher.waiting > waiting or task.done():
+            break
+    return task
+
+
+def test_batcher_answers_each_request_in_order():
+    async def scenario(batcher):
+        return await asyncio.gather(batcher.translate(["a", "b"], 1), batcher.translate(["c"], 2))
+
+    assert run_with_batcher(scenario) == [[["A"], ["B"]], [["C", "C"]]]
+
+
+def test_batcher_passes_the_options_of_each_request():
+    def translate(texts, hypotheses, **options):
+        return [[(text, options)] for text in texts]
+
+    async def scenario(batcher):
+        scored = batcher.translate(["b"], 1, options=(("return_scores", True),))
+        return await asyncio.gather(batcher.translate(["a"], 1), scored)
+
+    assert run_with_batcher(scenario, translate) == [[[("a", {})]], [[("b", {"return_scores": True})]]]
+
+
+def test_batcher_joins_waiting_texts_to_one_batch():
+    model = SlowModel()
+
+    async def scenario(batcher):
+        requests = [asyncio.create_task(batcher.translate(["first"], 1))]
+        await model.is_at_work()
+        requests += [await start(batcher, str(number)) for number in range(5)]
+        model.proceed.set()
+        return await asyncio.gather(*requests)
+
+    answers = run_with_batcher(scenario, model, max_batch_size=4)
+    assert [answer[0][0] for answer in answers] == ["FIRST", *"01234"]
+    assert [len(call) for call in model.calls] == [1, 4, 1]
+
+
+def test_batcher_fails_only_the_text_with_the_error():
+    """The texts of a failed batch are translated one by one."""
+    model = SlowModel()
+
+    def translate(texts, hypotheses):
+        model(texts, hypotheses)
+        if "bad" in texts:
+            raise ValueError("no")
+        return shout(texts, hypotheses)
+
+    async def scenario(batcher):
+        first = asyncio.create_task(batcher.translate(["first"], 1))
+        await model.is_at_work()
+        requests = [await start(batcher, text) for text in ("a", "bad", "b")]
+        model.proceed.set()
+        answers = await asyncio.gather(first, *requests, return_exceptions=True)
+        return answers, batcher.failures, batcher.last_failure, batcher.broken
+
+    answers, failures, last_failure, broken = run_with_batcher(scenario, translate)
+    assert ["first"] in model.calls and ["a", "bad", "b"] in model.calls
+    assert answers[:2] == [[["FIRST"]], [["A"]]] and answers[3] == [["B"]]
+    assert isinstance(answers[2], ModelFailure) and "ValueError: no" in str(answers[2])
+    assert (failures, last_failure, broken) == (1, "ValueError", False)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, StopIteration, MemoryError, asyncio.CancelledError])
+def test_batcher_survives_every_kind_of_exception(error):
+    def translate(texts, hypotheses):
+        if "bad" in texts:
+            raise error
+        return shout(texts, hypotheses)
+
+    async def scenario(batcher):
+        with pytest.raises(ModelFailure, match=error.__name__):
+            await batcher.translate(["bad"], 1)
+        return await batcher.translate(["good"], 1)
+
+    assert run_with_batcher(scenario, translate) == [["GOOD"]]
+
+
+@pytest.mark.parametrize("wrong", [[], [["a"], ["b"]], [[]]])
+def test_batcher_survives_a_wrong_number_of_translations(wrong):
+    async def scenario(batcher):
+        with pytest.raises(ModelFailure):
+            await batcher.translate(["bad"], 1)
+        return await batcher.translate(["good"], 1)
+
+    assert run_with_batcher(scenario, lambda texts, n: wrong if "bad" in texts else shout(texts, n)) == [["GOOD"]]
+
+
+def test_batcher_reports_a_broken_model():
+    """A model that fails on a harmless text as well is broken: all requests fail at once, later ones too."""
+
+    def translate(texts, hypotheses):
+        raise RuntimeError("no device")
+
+    async def scenario(batcher):
+        told = asyncio.Event()
+        batcher.on_broken = told.set
+        answers = await asyncio.gather(*(batcher.translate([text], 1) for text in "abc"), return_exceptions=True)
+        with pytest.raises(ModelFailure):
+            await batcher.translate(["later"], 1)
+        return answers, told.is_set(), batcher.broken
+
+    answers, told, broken = run_with_batcher(scenario, translate)
+    assert all(isinstance(answer, ModelFailure) for answer in answers) and told and broken
+
+
+def test_batcher_reports_a_model_that_hangs(monkeypatch):
+    monkeypatch.setattr("vanilla_transformer.extensions.serving.queue._HANGING", 0.05)
+    model = SlowModel()
+
+    async def scenario(batcher):
+        told = asyncio.Event()
+        batcher.on_broken = told.set
+        with pytest.raises(ModelFailure):
+            await batcher.translate(["a"], 1)
+        model.proceed.set()
+        return told.is_set(), batcher.last_failure, batcher.busy_seconds > 0
+
+    assert run_with_batcher(scenario, model, request_seconds=1) == (True, "TimeoutError", True)
+
+
+def test_batcher_does_not_count_the_calls_of_others_on_its_thread_as_hanging(monkeypatch):
+    """Models of one service share a thread: one that waits for its turn works."""
+    monkeypatch.setattr("vanilla_transformer.extensions.serving.queue._HANGING", 0.05)
+    model = SlowModel()
+
+    async def scenario(batcher):
+        others = batcher.run_on_model_thread(model, ["long"], 1)
+        calls = asyncio.gather(others, batcher.translate(["a"], 1))
+        await model.is_at_work()
+        await asyncio.sleep(0.3)  # six times as long as a call may take
+        is_idle = batcher.busy_seconds == 0
+        model.proceed.set()
+        return is_idle, (await calls)[1], batcher.broken
+
+    assert run_with_batcher(scenario, request_seconds=1) == (True, [["A"]], False)
+
+
+def test_batcher_is_busy_as_long_as_its_thread_although_it_was_canceled():
+    """At the end of the service, a thread at work keeps the process alive."""
+    model = SlowModel()
+
+    async def scenario():
+        batcher = Batcher(model, Limits())
+        worker, request = asyncio.create_task(batcher.run()), asyncio.create_task(batcher.translate(["a"], 1))
+        await model.is_at_work()
+        worker.cancel()
+        await asyncio.gather(worker, request, return_exceptions=True)
+        batcher.close()
+        is_busy = batcher.busy_seconds > 0
+        model.proceed.set()
+        return is_busy
+
+    assert asyncio.run(scenario())
+
+
+def test_batcher_is_broken_if_its_loop_ends():
+    async def scenario(batcher):
+        def fail():
+            raise KeyError("a mistake in the queue")
+
+        batcher._queue.take = fail
+        for _ in range(2):
+            with pytest.raises(ModelFailure):
+                await batcher.translate(["a"], 1)
+        return batcher.broken, batcher.last_failure
+
+    assert run_with_batcher(scenario) == (True, "KeyError")
+
+
+def test_batcher_refuses_texts_beyond_the_queue():
+    async def scenario(batcher):
+        with pytest.raises(Refusal, match="Too many texts wait"):
+            await batcher.translate(["a", "b", "c"], 1)
+        return await batcher.translate(["a", "b"], 1)
+
+    assert run_with_batcher(scenario, max_waiting=2) == [["A"], ["B"]]
+
+
+def test_batcher_keeps_places_in_the_queue_for_other_clients():
+    model = SlowModel()
+
+    async def scenario(batcher):
+        requests = [asyncio.create_task(batcher.translate(["first"], 1, "greedy"))]
+        await model.is_at_work()
+        requests.append(await start(batcher, "a", "b", client="greedy"))
+        with pytest.raises(Refusal, match="Too many of your texts wait"):
+            await batcher.translate(["c"], 1, "greedy")
+        requests.append(await start(batcher, "d", client="other"))
+        model.proceed.set()
+        return await asyncio.gather(*requests)
+
+    assert run_with_batcher(scenario, model, max_waiting_per_client=2)[2] == [["D"]]
+
+
+def test_batcher_drops_the_texts_of_a_canceled_request():
+    model = SlowModel()
+
+    async def scenario(batcher):
+        first = asyncio.create_task(batcher.translate(["first"], 1))
+        await model.is_at_work()
+        gone, kept = await start(batcher, "gone", "gone too"), await start(batcher, "kept")
+        assert batcher.waiting == 3
+        gone.cancel()
+        await asyncio.sleep(0.01)
+        assert batcher.waiting == 1
+        model.proceed.set()
+        return await asyncio.gather(first, kept)
+
+    assert run_with_batcher(scenario, model) == [[["FIRST"]], [["KEPT"]]]
+    assert model.calls == [["first"], ["kept"]]
+
+
+def test_batcher_ends_a_request_at_its_deadline():
+    model = SlowModel()
+
+    async def scenario(batcher):
+        first = asyncio.create_task(batcher.translate(["first"], 1))
+        await model.is_at_work()
+        with pytest.raises(Refusal, match="took longer than 1 seconds"):
+            await batcher.translate(["late"], 1)
+        assert batcher.waiting == 0
+        model.proceed.set()
+        with pytest.raises(Refusal):
+            await first
+        return await batcher.translate(["next"], 1)
+
+    assert run_with_batcher(scenario, model, request_seconds=1) == [["NEXT"]]
+    assert ["late"] not in model.calls
+
+
+def test_batcher_stop_refuses_accepted_texts():
+    model = SlowModel()
+
+    async def scenario(batcher):
+        first = asyncio.create_task(batcher.translate(["first"], 1))
+        await model.is_at_work()
+        second = await start(batcher, "second")
+        batcher.stop()
+        answers = await asyncio.gather(first, second, batcher.translate(["third"], 1), return_exceptions=True)
+        model.proceed.set()
+        return answers
+
+    answers = run_with_batcher(scenario, model)
+    assert [str(answer) for answer in answers] == ["The service is shutting down."] * 3
+
+
+def test_batcher_answers_an_empty_request():
+    async def scenario(batcher):
+        return await batcher.translate([], 1)
+
+    assert run_with_batcher(scenario) == []
+
+
+def test_batcher_bounds_the_tokens_of_a_text():
+    """By default, bytes count; an emoji has four."""
+
+    async def scenario(batcher):
+        with pytest.raises(Refusal, match="tokens of a text may be at most 10, got 12 at position 1"):
+            await batcher.translate(["a", "🙂🙂🙂"], 1)
+        return await batcher.translate(["🙂🙂"], 1)
+
+    assert run_with_batcher(scenario, max_tokens=10) == [["🙂🙂"]]

@@ -1,0 +1,130 @@
+"""The queue of the service: clients take turns, small requests do not wait for large ones."""
+
+from collections import deque
+
+import pytest
+
+from vanilla_transformer.extensions.serving.limits import Limits, Refusal
+from vanilla_transformer.extensions.serving.queue import FairQueue, QueuedRequest, QueuedText
+
+LIMITS = Limits(max_batch_size=8, max_batch_tokens=1000, max_waiting=250, max_waiting_per_client=200)
+
+
+def request(client, name, texts, tokens=10):
+    return QueuedRequest(client, deque(QueuedText(f"{name}{number}", tokens, 1, None) for number in range(texts)))
+
+
+@pytest.fixture
+def clock():
+    return [0.0]
+
+
+@pytest.fixture
+def queue(clock):
+    return FairQueue(LIMITS, clock=lambda: clock[0])
+
+
+def names(batch):
+    return [text.text for text in batch]
+
+
+def test_fair_queue_takes_the_texts_of_a_request_in_order(queue):
+    queue.add(request("a", "x", 10))
+    assert len(queue) == 10
+    assert names(queue.take()) == [f"x{number}" for number in range(8)]
+    assert names(queue.take()) == ["x8", "x9"]
+    assert queue.take() == [] and len(queue) == 0
+
+
+def test_fair_queue_gives_each_client_its_turn(queue):
+    for name in "xyz":
+        queue.add(request("a", name, 5))
+    queue.add(request("b", "w", 2))
+    assert names(queue.take()) == ["x0", "w0", "y0", "w1", "z0", "x1", "y1", "z1"]
+
+
+def test_fair_queue_puts_a_small_request_before_a_large_one(queue):
+    queue.add(request("a", "large", 200))
+    queue.add(request("b", "small", 1))
+    batch = names(queue.take())
+    assert batch[0] == "small0" and 1 < len(batch) <= 7, "the large request gets a small part of the batch"
+
+
+def test_fair_queue_does_not_prefer_a_client_with_many_small_requests(queue):
+    for number in range(100):
+        queue.add(request("a", f"flood{number}-", 1))
+    assert len(queue) == 100
+    assert len(queue.take()) == 8
+    queue.add(request("b", "small", 1))
+    assert len(queue.take()) == 3, "most of the flood counts as large requests"
+    assert names(queue.take())[:2] == ["flood8-0", "small0"]
+    for number in range(5):
+        queue.add(request("b", f"next{number}-", 1))
+        assert f"next{number}-0" in names(queue.take()) + names(queue.take())
+
+
+def test_fair_queue_keeps_batches_short_while_there_are_small_requests(queue, clock):
+    queue.add(request("a", "large", 200))
+    assert len(queue.take()) == 8
+    queue.add(request("b", "small", 1))
+    queue.take()
+    clock[0] += 29
+    assert len(queue.take()) == 3, "the next small request must wait for this batch"
+    clock[0] += 2
+    assert len(queue.take()) == 8
+
+
+def test_fair_queue_serves_a_long_text_although_small_requests_keep_coming(queue):
+    queue.add(request("a", "long", 1, tokens=900))
+    for number in range(4):
+        queue.add(request("b", f"small{number}-", 1))
+    assert names(queue.take()) == ["small0-0", "small1-0", "small2-0", "small3-0"]
+    queue.add(request("b", "late", 1))
+    assert names(queue.take()) == ["long0"]
+    assert names(queue.take()) == ["late0"]
+
+
+def test_fair_queue_bounds_the_tokens_of_a_batch_with_padding(queue):
+    queue.add(request("a", "x", 3, tokens=400))
+    assert names(queue.take()) == ["x0", "x1"]
+    queue.add(request("a", "y", 1, tokens=5000))
+    assert names(queue.take()) == ["x2"]
+    assert names(queue.take()) == ["y0"], "a text that is too long for any batch is alone in one"
+
+
+def test_fair_queue_discards_a_request(queue):
+    gone, kept, taken = request("a", "gone", 30), request("a", "kept", 1), request("b", "taken", 1)
+    for each in (gone, taken, kept):
+        queue.add(each)
+    queue.discard(gone)
+    queue.discard(gone)
+    assert len(queue) == 2
+    assert sorted(names(queue.take())) == ["kept0", "taken0"]
+    queue.discard(taken)
+    assert queue.take() == []
+
+
+def test_fair_queue_takes_small_requests_after_it_discards_the_large_one_that_was_next(queue):
+    large = request("a", "large", 1, tokens=500)
+    for each in (request("b", "first", 1), large):
+        queue.add(each)
+    assert names(queue.take()) == ["first0"], "the large one is next"
+    queue.discard(large)
+    queue.add(request("b", "second", 1))
+    assert names(queue.take()) == ["second0"]
+
+
+def test_fair_queue_ignores_an_empty_request(queue):
+    queue.add(request("a", "x", 0))
+    assert queue.take() == [] and len(queue) == 0
+
+
+def test_fair_queue_refuses_texts_beyond_its_limits(queue):
+    """Large requests do not take the places of small ones."""
+    queue.add(request("a", "large", 200))
+    with pytest.raises(Refusal, match="Too many of your texts wait"):
+        queue.add(request("a", "large", 100))
+    with pytest.raises(Refusal, match="Too many texts wait"):
+        queue.add(request("b", "large", 100))
+    queue.add(request("a", "small", 20))
+    assert len(queue) == 220

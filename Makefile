@@ -12,6 +12,7 @@ NEWEST_TESTS := tests/unit tests/integration/test_*transformer*.py tests/integra
 NEWEST_TESTS += tests/integration/test_overridden_models.py tests/integration/test_pipelines_of_families.py
 NEWEST_TESTS += tests/integration/decoding tests/integration/training/test_lora.py
 NEWEST_TESTS += tests/integration/training/test_seq2seq_trainer.py
+OF_EXTENSIONS := $(wildcard tests/extensions/*/unit tests/extensions/*/integration tests/extensions/*/slow)
 # Two workers; the tests of a file stay in one of them and share its fixtures.
 IN_PARALLEL := --numprocesses 2 --dist loadfile
 PYTEST := $(BIN)/python -m pytest $(IN_PARALLEL)
@@ -54,20 +55,20 @@ test: $(READY_DEV) ## Style and types beside unit, integration and golden tests 
 	$(MAKE) --no-print-directory --jobs 2 tests check
 
 tests: $(READY_DEV)
-	$(PYTEST) tests/unit tests/integration tests/golden
+	$(PYTEST) tests/unit tests/integration $(filter-out %/slow,$(OF_EXTENSIONS)) tests/golden
 
 test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less than a minute on two cores)
-	$(PYTEST) tests/unit
+	$(PYTEST) tests/unit $(filter %/unit,$(OF_EXTENSIONS))
 
 test-slow: $(READY_DEV) ## The tests that take minutes, transformers' common model tests, all similar cases, new random examples
-	$(BIN)/python -m pytest tests/slow tests/gpu
+	$(BIN)/python -m pytest tests/slow $(filter %/slow,$(OF_EXTENSIONS)) tests/gpu
 	$(PYTEST) -m "hypothesis or sweep" --hypothesis-profile random
 
 test-benchmarks: $(READY_DEV) ## The tests of benchmarks and tools, which `make test` leaves out
 	$(PYTEST) tests/benchmarks tests/tools
 
 test-oldest: $(OLDEST)/.ready ## Unit and integration tests with the oldest releases that setup.py admits (downloads 3 GB)
-	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit tests/integration
+	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit tests/integration $(filter-out %/slow,$(OF_EXTENSIONS))
 
 # The pinned environment with today's releases over it, also those that setup.py does not admit yet.
 test-newest: $(READY_DEV) ## Models, search, pipeline, trainers and tokenizer with today's releases of transformers and others

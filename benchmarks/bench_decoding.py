@@ -32,11 +32,11 @@ from benchmarks.peers import PEERS, Peer, Translate
 from benchmarks.revision_worker import build_model, build_tokenizer, random_texts
 from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import run
-from vanilla_transformer.extensions.conversion.marian import model_to_marian
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.decoding.engine.precision import measurable_precisions
 from vanilla_transformer.decoding.weight_packing import PackedLinear
 from vanilla_transformer.evaluation.scores import score
+from vanilla_transformer.extensions.conversion.marian import model_to_marian
 from vanilla_transformer.file_utils import save_model_folder
 
 COMPILE = True

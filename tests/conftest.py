@@ -14,6 +14,13 @@ from tests import tiny
 from tests.local_hub import running_hub
 from tests.opennmt_files import write_opennmt_text
 from tests.publishable import add_card
+from tests.tiers import (  # noqa: F401 - hooks and fixtures
+    axe,
+    browser,
+    pytest_collection_modifyitems,
+    pytest_runtest_protocol,
+    run_with_torchao,
+)
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,

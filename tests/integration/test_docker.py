@@ -7,7 +7,7 @@ import yaml
 
 from tests.docs_pages import ROOT
 from vanilla_transformer.cli.flags import parse
-from vanilla_transformer.cli.serve import ServeArguments
+from vanilla_transformer.extensions.serving.commands import ServeArguments
 
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()
 

@@ -19,10 +19,10 @@ from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian
 from tests.tiny import tiny_model
 from vanilla_transformer import resources
 from vanilla_transformer.cli import main
-from vanilla_transformer.cli.convert import WRITERS
+from vanilla_transformer.extensions.conversion.commands import WRITERS
 from vanilla_transformer.extensions.distillation.distill import distill
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.extensions.serving import server
+from vanilla_transformer.file_utils import save_model_folder
 
 TBX = """<tbx><text><body><conceptEntry id="1">
 <langSec xml:lang="en"><termSec><term>dog</term></termSec></langSec>

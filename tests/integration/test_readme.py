@@ -13,7 +13,7 @@ from vanilla_transformer.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-# These need the Hub or run until they are stopped: see tests/integration/publishing and tests/extensions/serving/integration.
+# These need the Hub or run until they are stopped: see the tests of publishing and serving.
 ELSEWHERE = {"check-model", "push-to-hub", "serve"}
 
 
@@ -69,5 +69,5 @@ def test_readme_is_short():
 
 def test_readme_shows_where_each_part_is():
     table = README[README.index("## Where things are") :]
-    for word in ("modeling", "configuration", "tokenization", "scripts", "tests", "recipes, model_card"):
+    for word in ("modeling, configuration, tokenization", "scripts", "tests", "recipes, model_card"):
         assert f"| {word} " in table

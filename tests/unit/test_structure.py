@@ -18,6 +18,7 @@ from tests.tiny import (
     tiny_long_config,
     tiny_long_decoder_config,
 )
+from vanilla_transformer import extensions
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "vanilla_transformer"
@@ -41,10 +42,13 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-# Who may import whom: cli → the six that do the work → data and decoding → text and Hub modules. The six meet in
-# files on disk and do not import each other. Distillation and reproduction are exceptions: they train and evaluate.
+# Three rings. Hub modules import only each other. The core is for every reader: cli → the three that do the
+# work → data and decoding → text and Hub modules; the three meet in files on disk and do not import each other. An
+# extension may import the core, and the core finds extensions in their table alone.
+EXTENSIONS = {f"extensions.{name}" for name in extensions.EXTENSIONS}
 FOUNDATIONS = {"data", "decoding", "text", "hub"} | UTILITIES
-WORKERS = {"training", "evaluation", "conversion", "publishing", "serving", "documents"}
+WORKERS = {"training", "evaluation", "publishing"}
+CORE = {"cli", "extensions"} | WORKERS | FOUNDATIONS
 ALLOWED = {
     "hub": {"hub"},
     "device_utils": set(),
@@ -57,9 +61,9 @@ ALLOWED = {
     "decoding": {"decoding", "text", "hub"} | UTILITIES,
     "data": {"data", "text", "hub"} | UTILITIES,
     **{worker: {worker} | FOUNDATIONS for worker in WORKERS},
-    "distillation": {"distillation", "training", "evaluation"} | FOUNDATIONS,
-    "reproduction": {"reproduction", "training", "evaluation"} | FOUNDATIONS,
-    "cli": {"cli", "package", "distillation", "reproduction"} | WORKERS | FOUNDATIONS,
+    "cli": {"package"} | CORE,
+    "extensions": set(),
+    **{extension: {extension} | CORE for extension in EXTENSIONS},
     "__main__": {"cli"},
     "package": {"package", "hub", "decoding", "import_utils"},
 }
@@ -67,9 +71,11 @@ ALLOWED = {
 
 def layer(module: str) -> str:
     """Return the layer of a module from its dotted name below `vanilla_transformer`."""
-    first = module.split(".")[0]
+    first, *rest = module.split(".")
     if first in HUB_MODULES:
         return "hub"
+    if first == "extensions" and rest and rest[0]:
+        return f"extensions.{rest[0]}"
     return first if first in ALLOWED else "package"
 
 
@@ -111,6 +117,12 @@ def test_imports_point_one_way():
     assert not wrong, "modules, their layers, and imports that their layers must not have"
 
 
+def test_each_extension_has_a_row_a_folder_and_tests():
+    folders = {path.parent.name for path in (PACKAGE / "extensions").glob("*/__init__.py")}
+    assert folders == extensions.EXTENSIONS.keys()
+    assert folders == {path.parents[1].name for path in (ROOT / "tests" / "extensions").glob("*/*/test_*.py")}
+
+
 def test_public_class_names_occur_once():
     """Except for the pipeline of the Hub files, which checkpoints name, and the package's, which takes its place."""
     nodes = [node for path in PACKAGE.rglob("*.py") for node in parse(path).body]
@@ -119,8 +131,9 @@ def test_public_class_names_occur_once():
 
 
 def test_module_names_occur_once():
+    """Except for `commands`, in which `cli` looks for the commands of an extension."""
     names = Counter(path.stem for path in PACKAGE.rglob("*.py"))
-    assert {name for name, count in names.items() if count > 1} == {"__init__"}
+    assert {name for name, count in names.items() if count > 1} == {"__init__", "commands"}
 
 
 def test_hub_modules_are_carried_by_some_checkpoint():
@@ -162,13 +175,13 @@ def test_ci_runs_make_test_and_nothing_else():
 
 def test_tests_import_helpers_only():
     tests = [path for path in (ROOT / "tests").rglob("*.py") if path.name.startswith("test_")]
-    imported = re.compile(r"from tests\.(unit|integration|slow|gpu)\b|from tests\.?\S*\btest_")
+    imported = re.compile(r"from tests\.(unit|integration|slow|gpu|extensions)\b|from tests\.?\S*\btest_")
     found = [path.name for path in tests if imported.search(path.read_text())]
     assert found == ["test_gpu_tests.py"]  # which runs tests of a GPU on a stand-in
 
 
-def test_slow_tests_are_in_one_folder():
-    others = [path for tier in ("unit", "integration") for path in (ROOT / "tests" / tier).rglob("*.py")]
+def test_slow_tests_are_in_folders_named_slow():
+    others = [path for path in (ROOT / "tests").rglob("*.py") if {"unit", "integration"} & {*path.parts}]
     assert [path.name for path in others if re.search(r"pytest\.mark\.slow", path.read_text())] == []
 
 

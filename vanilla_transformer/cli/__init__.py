@@ -1,8 +1,8 @@
 """Command line: `vanilla-transformer COMMAND ...`, or the same with `python -m vanilla_transformer`.
 
-Each group of commands is a module. A command parses its arguments, makes one library call and prints the result. A
-user's mistake ends with one line on standard error and status 2; so does a lack of memory or a standard output that
-cannot be written, with status 1. Slow imports are inside functions, so that `--help`
+Each group of commands is a module, and each extension has one. A command parses its arguments, makes one library
+call and prints the result. A user's mistake ends with one line on standard error and status 2; so does a lack of
+memory or a standard output that cannot be written, with status 1. Slow imports are inside functions, so that `--help`
 and mistakes are answered at once.
 """
 
@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
+from vanilla_transformer.extensions import EXTENSIONS
 from vanilla_transformer.import_utils import hide_own_matters_of_packages, limit_progress_bars
 
 _LONGEST_MESSAGE = 900  # characters
-GROUPS = {
+# The commands of the core. Each group is a module. Extensions add theirs to these groups, or new groups.
+CORE_GROUPS = {
     "train": {
         "train": "train a model from a recipe, text files or a dataset",
-        "distill": "train a student on the translations of a teacher, and compare both",
         "average-checkpoints": "average the weights of several checkpoints or models",
         "demo": "train on short sentences of Tatoeba, score, translate and plot, in a few minutes",
     },
@@ -39,7 +40,6 @@ GROUPS = {
         "score": "compute the log-probability of given translations",
         "calibrate": "calibrate the confidence and the warnings of a model on validation text",
         "tune-reranking": "choose the weights of reranking by a reverse model",
-        "reproduce": "repeat an experiment of the paper, with its table and its picture",
         "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
     },
     "publish": {
@@ -48,18 +48,21 @@ GROUPS = {
         "push-to-hub": "check a model folder and publish it on the Hugging Face Hub",
         "create-space": "write a page to try a model, for Hugging Face Spaces",
     },
-    "serve": {"serve": "serve a model over HTTP"},
-    "convert": {"convert": "convert models from and to the formats of other toolkits"},
     "data": {
         "download-data": "download a public parallel corpus into data/",
         "write-corpus": "write the English-German demo corpus as text files",
         "check-language": "examine the text of a language pair before training, and say what mends its faults",
         "clean-corpus": "clean the training text of a recipe and report the dropped pairs",
         "train-tokenizer": "train a joint subword vocabulary on text files",
-        "back-translate": "translate text of the target language back, to train on the pairs",
         "write-alignments": "align the words of a parallel text, by a lexical model or by alignment heads",
     },
 }
+GROUPS = {group: dict(commands) for group, commands in CORE_GROUPS.items()}
+_MODULES = {name: f".{group}" for group, commands in CORE_GROUPS.items() for name in commands}
+for _extension, _row in EXTENSIONS.items():
+    for _group, _commands in _row.commands.items():
+        GROUPS.setdefault(_group, {}).update(_commands)
+        _MODULES |= dict.fromkeys(_commands, f"..extensions.{_extension}.commands")
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 
@@ -79,9 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def find_command(name: str) -> Callable[[Sequence[str]], None]:
-    """Return the function of a command, such as `train.average_checkpoints_command`: a group is a module."""
-    group = next(group for group, commands in GROUPS.items() if name in commands)
-    return getattr(importlib.import_module(f".{group}", __name__), f"{name.replace('-', '_')}_command")
+    """Return the function of a command, such as `train.average_checkpoints_command`."""
+    return getattr(importlib.import_module(_MODULES[name], __name__), f"{name.replace('-', '_')}_command")
 
 
 def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | None = None) -> int:

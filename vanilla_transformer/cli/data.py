@@ -1,4 +1,4 @@
-"""Download, write, clean, tokenize, back-translate and align parallel text."""
+"""Download, write, clean, tokenize and align parallel text."""
 
 import json
 import logging
@@ -23,19 +23,13 @@ from vanilla_transformer.training.recipe import as_flags, parse_recipe, read_key
 
 from .flags import (
     MODEL,
-    ModelArguments,
-    SearchArguments,
     ThreadArguments,
-    model_names,
-    open_model,
     parse,
     register_models,
-    request_settings,
     require_no_words,
-    require_one_model,
     set_threads,
 )
-from .lines import print_texts, silence_libraries
+from .lines import print_texts
 from .train import draw_corpus_lengths, draw_pictures, show_progress
 
 if TYPE_CHECKING:
@@ -273,70 +267,6 @@ def train_tokenizer_command(arguments: Sequence[str]) -> None:
 
 
 # The flags that `--help` shows.
-_BACK_TRANSLATION_MAIN = [
-    "input",
-    "output",
-    "tag",
-    "keep_warnings",
-    "resume",
-    "batch_size",
-    "num_beams",
-    "do_sample",
-    "seed",
-    "device",
-    "precision",
-]
-
-
-@dataclass
-class _PairArguments:
-    """Flags of the text, and of the pairs."""
-
-    input: str = field(metadata={"help": "Text of the target language, one sentence per line."})
-    output: str = field(
-        metadata={"help": "Write pairs to this .tsv or .jsonl file, a corpus for `corpora:`, once it is complete."}
-    )
-    tag: str | None = field(
-        default=None,
-        metadata={"help": "Word before each source, such as <BT>, by which a model tells them from real ones."},
-    )
-    keep_warnings: bool = field(
-        default=False,
-        metadata={"help": "Keep translations with a warning: copy, repetition, numbers, script or length."},
-    )
-    resume: bool = field(default=False, metadata={"help": "Continue an interrupted run."})
-    batch_size: int = field(default=32, metadata={"help": "Sentences per batch."})
-    quiet: bool = field(default=False, metadata={"help": "Show no progress bar or warning."})
-
-
-@dataclass
-class BackTranslateArguments(SearchArguments, ModelArguments, _PairArguments):
-    """Flags of `back-translate`."""
-
-
-def back_translate_command(arguments: Sequence[str]) -> None:
-    usage = "back-translate MODEL --input FILE --output FILE.tsv [--flags]"
-    words, options = parse(BackTranslateArguments, arguments, usage, MODEL, _BACK_TRANSLATION_MAIN)
-    model = require_one_model(words)
-    if options.batch_size < 1:
-        raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
-    search = request_settings(options)
-    if options.quiet:
-        silence_libraries()
-    from vanilla_transformer.decoding.pretrained import hash_model
-    from vanilla_transformer.extensions.distillation.back_translation import back_translate, check_output
-
-    text, output = Path(options.input), Path(options.output)
-    check_output(output, options.tag)
-    if options.do_sample or (options.mbr is not None and options.num_beams is None):
-        search.setdefault("seed", 0)  # by which a run that continues draws the same samples
-    with open_model(model, options, options.num_beams) as translate:
-        hashes = [*map(hash_model, model_names(model, options)), options.precision, options.dtype, options.backend]
-        hashes += ["normalize"] if options.normalize else []
-        kept, resume, size = options.keep_warnings, options.resume, options.batch_size
-        found = back_translate(translate, text, output, hashes, options.tag, kept, resume, size, **search)
-    dropped = ", ".join(f"{count:,} {reason}" for reason, count in found.dropped.items()) or "none"
-    print(f"{found.pairs:,} pairs of {found.lines:,} lines are in {output}. Dropped: {dropped}.")
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Train a model or a student, average checkpoints, and show it all on the demo corpus."""
+"""Train a model, average checkpoints, and show it all on the demo corpus."""
 
 import logging
 import os
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
+from vanilla_transformer.extensions import INITIAL_MODEL, find
 from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
 
@@ -24,17 +24,18 @@ def train_command(arguments: Sequence[str]) -> None:
     register_models()
     from accelerate import PartialState
 
-    from vanilla_transformer.extensions.conversion.from_transformers import load_converted
     from vanilla_transformer.evaluation.scores import evaluator_for
     from vanilla_transformer.training.dry_run import plan_run
+    from vanilla_transformer.training.initialization import load_own_model
     from vanilla_transformer.training.trainer import train
 
+    load_model = find(INITIAL_MODEL) or load_own_model
     show_progress()
     use_all_cores()
     if recipe.output.dry_run:
-        _print_plan(plan_run(recipe, load_model=load_converted))
+        _print_plan(plan_run(recipe, load_model=load_model))
         return
-    folder = train(recipe, evaluate=evaluator_for(recipe.output.best_metric), load_model=load_converted)
+    folder = train(recipe, evaluate=evaluator_for(recipe.output.best_metric), load_model=load_model)
     if PartialState().is_main_process:
         draw_pictures(_draw_learning_curve, folder)
         draw_pictures(draw_corpus_lengths, folder)
@@ -96,23 +97,6 @@ def _print_plan(plan: dict[str, Any]) -> None:
         shown = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
         print(f"{name.replace('_', ' '):<26} {shown}")
     print(*advice, "Nothing has been written.", sep="\n")
-
-
-def distill_command(arguments: Sequence[str]) -> None:
-    recipe, options = parse_distillation(arguments, program="vanilla-transformer distill")
-    register_models()
-    if recipe.output.dry_run:
-        raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
-    from vanilla_transformer.extensions.conversion.from_transformers import load_converted
-    from vanilla_transformer.extensions.distillation.distill import TABLE_FILE, distill
-    from vanilla_transformer.evaluation.scores import evaluator_for
-
-    show_progress()
-    use_all_cores()
-    evaluate = evaluator_for(recipe.output.best_metric)
-    distilled = distill(recipe, options, evaluate=evaluate, load_model=load_converted)
-    print(distilled.table, end="")
-    print(f"The student is in {distilled.folder}, and this table in {distilled.folder / TABLE_FILE}.")
 
 
 @dataclass

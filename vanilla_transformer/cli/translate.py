@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vanilla_transformer.extensions import DOCUMENTS, find
 from vanilla_transformer.resources import DOCUMENT_ENDINGS
 
 from .flags import (
@@ -51,7 +52,6 @@ from .lines import (
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.corpus_shards import Shard
-    from vanilla_transformer.extensions.documents.xliff_format import XliffDocument
     from vanilla_transformer.text.languages import Direction
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,13 @@ class DocumentArguments(LanguageArguments):
     )
 
 
+def _find_documents() -> Any:
+    """Return the extension that translates documents."""
+    if (documents := find(DOCUMENTS)) is None:
+        raise ValueError("Documents need the extension for them, which this installation lacks. Translate plain text.")
+    return documents
+
+
 def translate_document_file(
     model: str,
     options: DocumentArguments,
@@ -109,19 +116,19 @@ def translate_document_file(
         ValueError: The format or the splitter is unknown, or the document is malformed or of another language.
     """
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
-    from vanilla_transformer.extensions.documents import parse_document, translator_by
     from vanilla_transformer.file_utils import write_text_atomically
     from vanilla_transformer.text.languages import find_direction
 
+    documents = _find_documents()
     splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
-    parse_document(text, options.format)  # names mistakes before a model is loaded
+    documents.parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:
         print(note, file=sys.stderr)
     with open_model(model, loading, settings.get("num_beams")) as pipeline:
         settings = dict(settings) | language_settings(pipeline.tokenizer, options)
         direction = find_direction(pipeline.tokenizer, options.source_language, options.target_language)
-        document = parse_document(text, options.format, direction)
-        translated = document.render(translator_by(pipeline, splitter, **settings)(document.blocks))
+        document = documents.parse_document(text, options.format, direction)
+        translated = document.render(documents.translator_by(pipeline, splitter, **settings)(document.blocks))
     if output is None:
         print_texts([translated])
     else:
@@ -130,7 +137,7 @@ def translate_document_file(
         _report(document, direction)
 
 
-def _report(document: "XliffDocument", direction: "Direction") -> None:
+def _report(document: Any, direction: "Direction") -> None:
     """Print the summary of a document, and a warning if the language of its translation is unknown."""
     targets = sorted({named.target for named in document.directions if named.target})
     if targets and direction.target is None:
@@ -246,13 +253,12 @@ def translate_command(arguments: Sequence[str]) -> None:
 
 def _read_document(options: TranslateArguments) -> tuple[str, str]:
     """Return a document and a line that says its format. The format becomes text if `auto` finds no wrapped lines."""
-    from vanilla_transformer.extensions.documents import WrappedText, read_document
-
+    documents = _find_documents()
     _check_splitter(options)
-    text = read_document(options.input)
+    text = documents.read_document(options.input)
     if options.join_lines != "auto":
         return text, f"{options.input} is translated as {options.format}; --format text translates its lines."
-    document = WrappedText(text)
+    document = documents.WrappedText(text)
     if not document.is_wrapped:
         options.format = "text"
     found = f"The lines are wrapped at {document.width} characters, so their paragraphs are translated"

@@ -1,1 +1,68 @@
-"""Capabilities around the core, one folder each."""
+"""
+Capabilities around the core, one folder each. This table says what each one plugs into the core.
+
+The core imports no extension. It finds them here by name when a command, a file or a recipe asks for one, so that
+nothing is loaded before it is used. Without a folder and its row, everything else works.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pkgutil import resolve_name
+from typing import Any
+
+# The doors of the core besides commands.
+INITIAL_MODEL = "initial model"  # a `ModelLoader`: loads the model that `init_from` names
+DOCUMENTS = "documents"  # reads, translates and writes documents
+
+
+@dataclass(frozen=True)
+class Extension:
+    """
+    A folder of this package.
+
+    Attributes:
+        purpose: One sentence for readers.
+        commands: Lines of `--help` by the name of the command, by the group in which `--help` shows them. The
+            functions are in the module `commands` of the folder.
+        doors: Import path of the object for each door, from this package.
+    """
+
+    purpose: str
+    commands: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    doors: Mapping[str, str] = field(default_factory=dict)
+
+
+EXTENSIONS: Mapping[str, Extension] = {
+    "conversion": Extension(
+        "Models of other toolkits are converted into models of this package, and back.",
+        {"convert": {"convert": "convert models from and to the formats of other toolkits"}},
+        {INITIAL_MODEL: "conversion.from_transformers:load_converted"},
+    ),
+    "distillation": Extension(
+        "A small model learns from the translations of a large one, and from translations of real target text.",
+        {
+            "train": {"distill": "train a student on the translations of a teacher, and compare both"},
+            "data": {"back-translate": "translate text of the target language back, to train on the pairs"},
+        },
+    ),
+    "documents": Extension(
+        "HTML, XML, Markdown, subtitles and XLIFF are translated, and their markup stays.",
+        doors={DOCUMENTS: "documents"},
+    ),
+    "reproduction": Extension(
+        "The experiments of the paper run by one command each.",
+        {"evaluate": {"reproduce": "repeat an experiment of the paper, with its table and its picture"}},
+    ),
+    "serving": Extension(
+        "Models answer over HTTP, with a page and the API of LibreTranslate.",
+        {"serve": {"serve": "serve a model over HTTP"}},
+    ),
+}
+
+
+def find(door: str) -> Any:
+    """Return the object that an extension plugs into a door, or None if no extension does."""
+    for extension in EXTENSIONS.values():
+        if door in extension.doors:
+            return resolve_name(f"{__name__}.{extension.doors[door]}")
+    return None

@@ -45,7 +45,9 @@ def new_option(monkeypatch):
 def imported():
     """Return the modules of the command line and the service that are imported."""
     return [
-        name for name in sys.modules if name.startswith(("vanilla_transformer.cli", "vanilla_transformer.extensions.serving"))
+        name
+        for name in sys.modules
+        if name.startswith(("vanilla_transformer.cli", "vanilla_transformer.extensions.serving"))
     ]
 
 

@@ -9,9 +9,9 @@ from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.options import OptionError, declared_options
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
+from vanilla_transformer.file_utils import save_model_folder
 
 PHRASES = "a list of phrases, or a list of phrases for each text"
 # Option → a wrong value, and the words for it.

@@ -6,9 +6,9 @@ import pytest
 
 from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
 from tests.tiny import tiny_model
-from vanilla_transformer.extensions.conversion.m2m_100 import model_from_m2m_100
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.extensions.conversion.m2m_100 import model_from_m2m_100
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
 
 PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]

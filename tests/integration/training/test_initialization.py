@@ -17,9 +17,9 @@ from tests.tiny_runs import (
     no_scores,
     without_times,
 )
+from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.extensions.conversion.from_transformers import load_converted
 from vanilla_transformer.extensions.conversion.marian import to_marian
-from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.recipe import parse_recipe

@@ -7,8 +7,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
 from tests.tiny_runs import assert_same_run, entries, flags, kill_at_step
-from vanilla_transformer.extensions.conversion.from_transformers import load_converted
 from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.extensions.conversion.from_transformers import load_converted
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.training.recipe import parse_recipe

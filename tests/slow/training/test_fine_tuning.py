@@ -6,10 +6,10 @@ from transformers import AutoTokenizer, GenerationConfig, MarianMTModel
 
 from tests.marian_models import build_marian_tokenizer, marian_model
 from tests.tiny_runs import entries, no_scores
-from vanilla_transformer.extensions.conversion.from_transformers import load_converted
-from vanilla_transformer.extensions.conversion.marian import to_marian
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.decoding.pretrained import load_seq2seq
+from vanilla_transformer.extensions.conversion.from_transformers import load_converted
+from vanilla_transformer.extensions.conversion.marian import to_marian
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train

@@ -10,10 +10,10 @@ from vanilla_transformer import device_utils
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.evaluate import EvaluateArguments
 from vanilla_transformer.cli.flags import FurtherModelArguments, SearchArguments, TermArguments, request_settings
-from vanilla_transformer.cli.serve import ServeArguments
 from vanilla_transformer.cli.train import use_all_cores
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.options import declared_options
+from vanilla_transformer.extensions.serving.commands import ServeArguments
 from vanilla_transformer.training.parser import Parser
 
 

@@ -1,13 +1,13 @@
 """Every flag that names a file is known as an output or an input, so that no command replaces what it reads."""
 
-import importlib
 import os
+import sys
 from dataclasses import fields, is_dataclass
 from typing import get_type_hints
 
 import pytest
 
-from vanilla_transformer.cli import GROUPS, flags
+from vanilla_transformer.cli import COMMANDS, find_command, flags
 from vanilla_transformer.file_utils import check_output_dir, check_outputs, lock_folder
 
 OTHERS = {"output_dir", "model", "name", "tag", "translation", "title", "examples", "sentence", "message", "repo_id"}
@@ -18,9 +18,9 @@ OTHERS |= {"constraint", "target_prefix", "normalization", "cors"}
 
 
 def flags_with_text():
-    modules = [importlib.import_module(f"vanilla_transformer.cli.{group}") for group in GROUPS]
+    modules = {sys.modules[find_command(name).__module__] for name in COMMANDS}
     found = [each for module in modules for each in vars(module).values() if is_dataclass(each)]
-    classes = [each for each in found if each.__module__.startswith("vanilla_transformer.cli")]
+    classes = [each for each in found if {"cli", "commands"} & {*each.__module__.split(".")}]
     hints = [(get_type_hints(each), item) for each in classes for item in fields(each) if item.init]
     return {item.name for types, item in hints if "str" in str(types[item.name])}
 

@@ -12,9 +12,9 @@ from transformers import AutoModelForSeq2SeqLM, MarianMTModel
 from tests.sweeps import sample
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
-from vanilla_transformer.extensions.conversion import common
 from vanilla_transformer.decoding import pretrained
 from vanilla_transformer.decoding.pretrained import load_pretrained, load_seq2seq
+from vanilla_transformer.extensions.conversion import common
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 WEIGHTS = "model.safetensors"

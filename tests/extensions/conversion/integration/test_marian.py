@@ -13,9 +13,9 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.engine import engine
 from vanilla_transformer.extensions.conversion.marian import from_marian, model_from_marian, model_to_marian, to_marian
 from vanilla_transformer.extensions.conversion.onnx import to_onnx
-from vanilla_transformer.decoding.engine import engine
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoder
 

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from tests.fairseq_files import build_fsmt_tokenizer, fairseq_folder, fsmt
-from vanilla_transformer.extensions.conversion.fairseq import from_fairseq, from_fsmt
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.extensions.conversion.fairseq import from_fairseq, from_fsmt
 
 LOGGER = logging.getLogger(__name__)
 SENTENCES = [pair.source for pair in read_demo_corpus("test", 200)]

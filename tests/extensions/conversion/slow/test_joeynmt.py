@@ -14,8 +14,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.joeynmt_files import joey_folder
 from tests.marian_models import MARIAN_SENTENCES
-from vanilla_transformer.extensions.conversion.joeynmt import from_joeynmt
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.extensions.conversion.joeynmt import from_joeynmt
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import pytest
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 
 from tests.tiny import tiny_model
+from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.extensions.conversion.common import greedy_translator
 from vanilla_transformer.extensions.conversion.ctranslate2 import to_ctranslate2
 from vanilla_transformer.extensions.conversion.marian import to_marian
 from vanilla_transformer.extensions.conversion.onnx import onnx_greedy_translator, to_onnx
-from vanilla_transformer.decoding import TranslationPipeline
-from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
 

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from tests.marian_files import MARIAN_VARIANTS, marian_folder
-from vanilla_transformer.extensions.conversion.marian_npz import from_marian_npz
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.extensions.conversion.marian_npz import from_marian_npz
 
 
 @pytest.mark.parametrize("variant", ["OPUS-MT", "untied", "pre-norm", "tied source"])

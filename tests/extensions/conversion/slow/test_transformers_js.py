@@ -21,9 +21,9 @@ from transformers import AutoTokenizer
 from tests.browser import requested_addresses, set_width
 from tests.tiny_runs import no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
 from vanilla_transformer.extensions.conversion.common import Comparison, greedy_translator, load_model
 from vanilla_transformer.extensions.conversion.transformers_js import to_transformers_js
-from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
 from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train

@@ -4,12 +4,12 @@ import pytest
 import torch
 from transformers.models.fsmt.modeling_fsmt import SinusoidalPositionalEmbedding
 
+from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.extensions.conversion.common import (
     check_supported,
     fairseq_sinusoids,
     find_sentencepiece_model,
 )
-from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 
 
 def test_check_supported_lists_every_reason_that_applies():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from vanilla_transformer.extensions.conversion.marian_npz import _read_arrays
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
+from vanilla_transformer.extensions.conversion.marian_npz import _read_arrays
 
 MANY_ZEROS = 3_000_000  # 12 MB of float32, which compress to 12 kB
 

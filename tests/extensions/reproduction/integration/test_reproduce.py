@@ -12,11 +12,19 @@ import yaml
 from tests.tiny import tiny_long_model, tiny_model
 from tests.tiny_runs import ROOT, no_scores
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.extensions.reproduction import EXPERIMENTS, ReproductionOptions, recurrent_baseline, reproduce, table3
-from vanilla_transformer.extensions.reproduction.experiments import markdown_table
-from vanilla_transformer.extensions.reproduction.recurrent_model import RecurrentConfig, RecurrentForConditionalGeneration
+from vanilla_transformer.extensions.reproduction import recurrent_baseline, table3
+from vanilla_transformer.extensions.reproduction.experiments import (
+    EXPERIMENTS,
+    ReproductionOptions,
+    markdown_table,
+    reproduce,
+)
+from vanilla_transformer.extensions.reproduction.recurrent_model import (
+    RecurrentConfig,
+    RecurrentForConditionalGeneration,
+)
 from vanilla_transformer.extensions.reproduction.table3 import count_parameters, read_rows, recipe_of
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.train_state import TrainState

@@ -3,7 +3,7 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from vanilla_transformer.cli.serve import check_origins
+from vanilla_transformer.extensions.serving.commands import check_origins
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.service import create_service
 

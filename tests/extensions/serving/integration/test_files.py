@@ -9,11 +9,11 @@ from fastapi.testclient import TestClient
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document
-from vanilla_transformer.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.libretranslate import TranslatedFiles, name_translation
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
+from vanilla_transformer.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.text.languages import Direction
 
 LANGUAGES = {"source": "en", "target": "de"}

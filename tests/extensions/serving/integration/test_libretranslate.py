@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 
 from tests.service_answers import TEXTS
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.cli.serve import find_directions
 from vanilla_transformer.extensions.serving import language_detection
+from vanilla_transformer.extensions.serving.commands import find_directions
 from vanilla_transformer.extensions.serving.language_detection import (
     closest_languages,
     detect_languages,

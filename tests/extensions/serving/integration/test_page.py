@@ -8,7 +8,7 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
-from vanilla_transformer.cli.serve import ServeArguments
+from vanilla_transformer.extensions.serving.commands import ServeArguments
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.models import Models, ServedModel
 from vanilla_transformer.extensions.serving.page import add_page

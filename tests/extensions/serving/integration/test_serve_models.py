@@ -9,8 +9,8 @@ from fastapi.testclient import TestClient
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.extensions.serving import server
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags, store_direction
 
 TEXT = "A man is sleeping."

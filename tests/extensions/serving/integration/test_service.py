@@ -16,10 +16,10 @@ from tests.forked import Forked
 from tests.service_answers import assert_service_answers_like
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import count_tokens_with, create_service
+from vanilla_transformer.file_utils import save_model_folder
 
 
 def shout(texts, hypotheses):

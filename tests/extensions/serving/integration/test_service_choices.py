@@ -8,12 +8,12 @@ from tests.comet_files import UNIFIED, write_comet
 from tests.service_answers import TEXTS, post
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.cli.serve import serve_command
 from vanilla_transformer.extensions.documents import DocumentTranslator
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.extensions.serving.commands import serve_command
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
+from vanilla_transformer.file_utils import save_model_folder
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,12 @@ from fastapi.testclient import TestClient
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.sentence_splitter import find_splitter
-from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document, translate_documents, translator_by
+from vanilla_transformer.extensions.documents import (
+    DocumentTranslator,
+    parse_document,
+    translate_documents,
+    translator_by,
+)
 from vanilla_transformer.extensions.serving.features import SEARCHES, supported_options
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES

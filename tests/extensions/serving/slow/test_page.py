@@ -22,7 +22,12 @@ from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.models import LoadedModel, ModelLoader, Models, ServedModel
 from vanilla_transformer.extensions.serving.page import add_page
 from vanilla_transformer.extensions.serving.server import create_server
-from vanilla_transformer.extensions.serving.service import count_tokens_with, create_service, create_service_of, translate_with
+from vanilla_transformer.extensions.serving.service import (
+    count_tokens_with,
+    create_service,
+    create_service_of,
+    translate_with,
+)
 from vanilla_transformer.text.languages import Direction
 
 GERMAN = Direction("en", "de")

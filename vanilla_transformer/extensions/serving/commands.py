@@ -10,11 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer.import_utils import requires_extra
-from vanilla_transformer.extensions.serving.limits import Limits
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
-
-from .flags import (
+from vanilla_transformer.cli.flags import (
     DEFAULT_LANGUAGE,
     MODEL,
     PRECISION_HELP,
@@ -27,10 +23,16 @@ from .flags import (
     read_keys,
     require_one_model,
 )
+from vanilla_transformer.extensions import DOCUMENTS, find
+from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
+
+from .limits import Limits
 
 if TYPE_CHECKING:
-    from vanilla_transformer import TranslationPipeline
-    from vanilla_transformer.extensions.serving.models import LoadedModel, Models
+    from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
+
+    from .models import LoadedModel, Models
 
 # Flags that say something of one model only.
 _OF_ONE_MODEL = [each.name for each in fields(FurtherModelArguments) if each.name != "normalize"]
@@ -129,18 +131,18 @@ def serve_command(arguments: Sequence[str]) -> None:
     check_origins(options.cors or [])
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
-        from vanilla_transformer.extensions.serving.language_detection import find_detector
-        from vanilla_transformer.extensions.serving.server import bind, run_server
-        from vanilla_transformer.extensions.serving.service import create_service_of
-    from vanilla_transformer.extensions.documents import parse_document
+        from .language_detection import find_detector
+        from .server import bind, run_server
+        from .service import create_service_of
 
+    documents = find(DOCUMENTS)
     create = partial(
         create_service_of,
         limits=options,
         api_keys=keys,
         metrics=options.metrics,
         docs=options.docs,
-        check_document=parse_document,
+        check_document=None if documents is None else documents.parse_document,
         detect=find_detector(),
         cors=options.cors or [],
     )
@@ -212,8 +214,9 @@ def _parse_direction(given: str) -> Direction | None:
 def _serve_one(name: str, options: ServeArguments, create: Callable[["Models"], Any]) -> Any:
     """Load a model, and return its service, which `create` makes, with the page if flags ask for it."""
     from vanilla_transformer.decoding.loading import load_pipeline
-    from vanilla_transformer.extensions.serving.models import Models, ServedModel
-    from vanilla_transformer.extensions.serving.page import add_page
+
+    from .models import Models, ServedModel
+    from .page import add_page
 
     # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they would sleep
     # instead of spinning, and a request would take three times as long.
@@ -238,8 +241,9 @@ def _serve_several(
 ) -> Any:
     """Return the service of models that are loaded when requests need them, with the page if flags ask for it."""
     from vanilla_transformer.decoding.loading import load_pipeline
-    from vanilla_transformer.extensions.serving.models import ModelLoader, Models, ServedModel
-    from vanilla_transformer.extensions.serving.page import add_page
+
+    from .models import ModelLoader, Models, ServedModel
+    from .page import add_page
 
     def load(direction: Direction, folder: str) -> "LoadedModel":
         translate = load_pipeline(folder, options.backend, options.precision, normalize=options.normalize)
@@ -270,15 +274,17 @@ def _wrap(
         spoken: Language of texts that are split into sentences.
         direction: Languages of requests that do not name them, as far as they are known.
     """
-    from vanilla_transformer.extensions.documents import DocumentTranslator
-    from vanilla_transformer.extensions.serving.features import known_options, tokenizer_options
-    from vanilla_transformer.extensions.serving.models import LoadedModel
-    from vanilla_transformer.extensions.serving.service import count_tokens_with, translate_with
+    from .features import known_options, tokenizer_options
+    from .models import LoadedModel
+    from .service import count_tokens_with, translate_with
 
+    documents = find(DOCUMENTS)
+    translator = None if documents is None else documents.DocumentTranslator(translate, spoken, direction)
+    known = [*known_options(translate), *tokenizer_options(translate.tokenizer)]
     return LoadedModel(
-        translate_with(translate, DocumentTranslator(translate, spoken, direction), languages, spoken),
+        translate_with(translate, translator, languages, spoken),
         count_tokens_with(translate.tokenizer),
-        [*known_options(translate), *tokenizer_options(translate.tokenizer)],
+        [name for name in known if name != "format" or translator is not None],
         lambda: translate.is_compiled,
     )
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vanilla_transformer.extensions.conversion import LANGUAGES, READERS, WRITERS, Converter
+from vanilla_transformer.cli.flags import ThreadArguments, parse
 
-from .flags import ThreadArguments, parse
+from . import LANGUAGES, READERS, WRITERS, Converter
 
 _USAGE = "convert SOURCE OUTPUT --source_format FORMAT, or convert FOLDER OUTPUT --target_format FORMAT"
 _ARGUMENTS = {

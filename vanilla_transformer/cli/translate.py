@@ -279,8 +279,8 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
     refuse_file_names("Sentences", sentences, "Give it by --input {}, or a sentence by standard input.")
     refuse_file_names("--constraint", options.constraint or [], "Write the words themselves.")
     refuse_file_names("--target_prefix", [options.target_prefix], "Give it by --target_prefixes {}.")
-    several = max(options.num_return_sequences or 1, options.n_best or 1) > 1
-    several = several or options.samples or options.seed is not None
+    counts = {options.num_return_sequences, options.n_best} - {None, 1}
+    several = counts or options.samples or options.seed is not None
     if options.alternatives is not None and options.n_best is not None:
         raise ValueError("With --alternatives there is one search for each. Leave out the number of translations.")
     format = options.format if options.join_lines == "no" else f"{options.format} (by --join_lines)"

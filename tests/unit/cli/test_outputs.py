@@ -14,7 +14,7 @@ OTHERS = {"output_dir", "model", "name", "tag", "translation", "title", "example
 OTHERS |= {"revision", "base_url", "host", "direction", "directions", "pivot", "languages", "source_language"}
 OTHERS |= {"target_language", "source_format", "target_format", "format", "backend", "device", "dtype", "precision"}
 OTHERS |= {"workers", "engine", "metric", "tokenize", "paper_bleu", "mbr", "term_mode", "sentence_splitter"}
-OTHERS |= {"constraint", "target_prefix", "normalization", "cors"}
+OTHERS |= {"constraint", "target_prefix", "normalization", "cors", "join_lines"}
 
 
 def flags_with_text():

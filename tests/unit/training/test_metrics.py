@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import pytest
 from accelerate import Accelerator
@@ -65,7 +66,8 @@ def test_describe_entry_is_one_line():
     )
 
 
-def test_metrics_logger_writes_lines_and_moves_bar(tmp_path, caplog):
+def test_metrics_logger_writes_lines_and_moves_bar_in_a_terminal(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with MetricsLogger(tmp_path, Accelerator(cpu=True), {"seed": 0}, steps=(3, 10)) as metrics:
         metrics.advance(expected_steps=8)
         metrics.log_steps({"step": 4, "loss": 1.5, "tokens_per_second": 10.0, "learning_rate": 0.1})

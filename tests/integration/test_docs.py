@@ -24,7 +24,7 @@ from vanilla_transformer.training.trainer import train
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 TASKS = ["train_on_your_own_data", "clean_a_corpus", "fine_tune", "distill", "many_languages", "scaling", "evaluate"]
-TASKS += ["translate", "terms_and_markup", "scores", "alignments", "decoding", "publish", "convert", "serve"]
+TASKS += ["translate", "documents", "terms_and_markup", "scores", "alignments", "decoding", "publish", "convert", "serve"]
 TASKS += ["long_sequences", "reproduce"]
 
 
@@ -123,14 +123,14 @@ def test_docs_document_command_and_python_translate_markup(tiny_model, tiny_toke
     monkeypatch.chdir(tmp_path)
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "runs" / "mine")
     Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
-    page = ROOT / "docs" / "terms_and_markup.md"
+    page = ROOT / "docs" / "documents.md"
     Path("project.sdlxliff").write_text("<xliff version='1.2'><trans-unit><source>Dogs.</source></trans-unit></xliff>")
-    for command in blocks(page, "bash", "Translate documents"):
+    for command in blocks(page, "bash"):
         assert main(shlex.split(command)[1:]) == 0
     assert "<source>Dogs.</source><target state=" in Path("project.de.sdlxliff").read_text()
     translated = Path("page.de.html").read_text()
     assert re.fullmatch(r"<p>.*<b>.*</b>.*</p>\n", translated, re.DOTALL) and "dogs" not in translated
-    (block,) = blocks(page, "python", "Translate documents")
+    (block,) = blocks(page, "python")
     exec(block, {})
     assert capsys.readouterr().out.splitlines()[-1] == "<p>DR. <b>SMITH</b> SLEPT.</p>"
 

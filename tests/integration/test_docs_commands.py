@@ -126,18 +126,23 @@ def test_docs_serve_commands_load_their_models(workspace, monkeypatch, capsys):
     assert capsys.readouterr().out.count("Serving ") == 8
 
 
-def test_docs_terms_commands_run(workspace, monkeypatch):
-    save_model_folder(*model_with_inline_terms(), Path("runs/terms"))
+def test_docs_documents_commands_run(workspace, monkeypatch):
     Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
     Path("project.sdlxliff").write_text("<xliff version='1.2'><trans-unit><source>Dogs.</source></trans-unit></xliff>")
+    assert run("documents", monkeypatch) == 2
+    assert "<b>" in Path("page.de.html").read_text()
+
+
+def test_docs_terms_commands_run(workspace, monkeypatch):
+    save_model_folder(*model_with_inline_terms(), Path("runs/terms"))
     Path("text.en").write_text("The small dog sleeps.\n")
     Path("terms.tbx").write_text(TBX)
     for name in ("terms.tsv", "terms1.tsv"):
         Path(name).write_text("dog\tHund\n")
     for end in ("en", "de"):
         shutil.copy(f"test.{end}", f"terms1.{end}")
-    assert run("terms_and_markup", monkeypatch) == 6
-    assert Path("text.de").read_text().strip() and "<b>" in Path("page.de.html").read_text()
+    assert run("terms_and_markup", monkeypatch) == 4
+    assert Path("text.de").read_text().strip()
 
 
 def test_docs_translate_commands_run(workspace, monkeypatch):

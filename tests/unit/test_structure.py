@@ -117,9 +117,10 @@ def test_imports_point_one_way():
     assert not wrong, "modules, their layers, and imports that their layers must not have"
 
 
-def test_each_extension_has_a_row_a_folder_and_tests():
+def test_each_extension_has_a_row_a_folder_a_page_and_tests():
     folders = {path.parent.name for path in (PACKAGE / "extensions").glob("*/__init__.py")}
     assert folders == extensions.EXTENSIONS.keys()
+    assert all((ROOT / "docs" / row.page).is_file() for row in extensions.EXTENSIONS.values())
     assert folders == {path.parents[1].name for path in (ROOT / "tests" / "extensions").glob("*/*/test_*.py")}
 
 

@@ -22,12 +22,14 @@ class Extension:
 
     Attributes:
         purpose: One sentence for readers.
+        page: Its page of the documentation, in `docs/`.
         commands: Lines of `--help` by the name of the command, by the group in which `--help` shows them. The
             functions are in the module `commands` of the folder.
         doors: Import path of the object for each door, from this package.
     """
 
     purpose: str
+    page: str
     commands: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     doors: Mapping[str, str] = field(default_factory=dict)
 
@@ -35,11 +37,13 @@ class Extension:
 EXTENSIONS: Mapping[str, Extension] = {
     "conversion": Extension(
         "Models of other toolkits are converted into models of this package, and back.",
+        "convert.md",
         {"convert": {"convert": "convert models from and to the formats of other toolkits"}},
         {INITIAL_MODEL: "conversion.from_transformers:load_converted"},
     ),
     "distillation": Extension(
         "A small model learns from the translations of a large one, and from translations of real target text.",
+        "distill.md",
         {
             "train": {"distill": "train a student on the translations of a teacher, and compare both"},
             "data": {"back-translate": "translate text of the target language back, to train on the pairs"},
@@ -47,14 +51,17 @@ EXTENSIONS: Mapping[str, Extension] = {
     ),
     "documents": Extension(
         "HTML, XML, Markdown, subtitles and XLIFF are translated, and their markup stays.",
+        "documents.md",
         doors={DOCUMENTS: "documents"},
     ),
     "reproduction": Extension(
         "The experiments of the paper run by one command each.",
+        "reproduce.md",
         {"evaluate": {"reproduce": "repeat an experiment of the paper, with its table and its picture"}},
     ),
     "serving": Extension(
         "Models answer over HTTP, with a page and the API of LibreTranslate.",
+        "serve.md",
         {"serve": {"serve": "serve a model over HTTP"}},
     ),
 }

@@ -55,7 +55,7 @@ setup(
     package_dir={"vanilla_transformer.recipes": "recipes", "vanilla_transformer.model_card": "model_card"},
     package_data={
         "vanilla_transformer": ["py.typed", "data/demo_corpus/*"],
-        "vanilla_transformer.evaluation.explanation": ["page.[chj]*"],
+        "vanilla_transformer.extensions.alignments.explanation": ["page.[chj]*"],
         "vanilla_transformer.evaluation.quality_report": ["page.[ch]*"],
         "vanilla_transformer.extensions.serving": ["page.[chj]*"],
         "vanilla_transformer.publishing.space": ["requirements.txt"],

@@ -24,8 +24,8 @@ from vanilla_transformer.training.trainer import train
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 TASKS = ["train_on_your_own_data", "clean_a_corpus", "fine_tune", "distill", "many_languages", "scaling", "evaluate"]
-TASKS += ["translate", "documents", "terms_and_markup", "scores", "alignments", "decoding", "publish", "convert", "serve"]
-TASKS += ["long_sequences", "reproduce"]
+TASKS += ["translate", "documents", "terms_and_markup", "scores", "alignments", "decoding", "publish", "convert"]
+TASKS += ["serve", "long_sequences", "reproduce"]
 
 
 def commands():

@@ -31,16 +31,13 @@ CORE_GROUPS = {
     "translate": {
         "translate": "translate sentences, files or documents with a trained model",
         "compile": "compile the decoding steps of a model for this machine",
-        "explain": "write a page that shows the attention, the token probabilities and the search of a translation",
     },
     "evaluate": {
         "evaluate": "compute BLEU and chrF of a model or of a file of translations",
         "evaluate-directions": "compute BLEU and chrF of each direction of a model with several languages",
-        "evaluate-alignments": "compute the alignment error rate of a file of alignments",
         "score": "compute the log-probability of given translations",
         "calibrate": "calibrate the confidence and the warnings of a model on validation text",
         "tune-reranking": "choose the weights of reranking by a reverse model",
-        "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
     },
     "publish": {
         "render-card": "write the model card of a trained model",
@@ -54,7 +51,6 @@ CORE_GROUPS = {
         "check-language": "examine the text of a language pair before training, and say what mends its faults",
         "clean-corpus": "clean the training text of a recipe and report the dropped pairs",
         "train-tokenizer": "train a joint subword vocabulary on text files",
-        "write-alignments": "align the words of a parallel text, by a lexical model or by alignment heads",
     },
 }
 GROUPS = {group: dict(commands) for group, commands in CORE_GROUPS.items()}

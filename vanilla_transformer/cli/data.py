@@ -1,4 +1,4 @@
-"""Download, write, clean, tokenize and align parallel text."""
+"""Download, write, clean and tokenize parallel text."""
 
 import json
 import logging
@@ -22,19 +22,16 @@ from vanilla_transformer.training.parser import Parser, with_underscores
 from vanilla_transformer.training.recipe import as_flags, parse_recipe, read_keys
 
 from .flags import (
-    MODEL,
     ThreadArguments,
     parse,
     register_models,
     require_no_words,
     set_threads,
 )
-from .lines import print_texts
 from .train import draw_corpus_lengths, draw_pictures, show_progress
 
 if TYPE_CHECKING:
-    from vanilla_transformer.data.readers import SentencePair
-    from vanilla_transformer.data.word_alignments import WordPair
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -264,59 +261,3 @@ def train_tokenizer_command(arguments: Sequence[str]) -> None:
     with atomic_folder(folder) as aside:
         tokenizer.save_pretrained(aside)
     print(f"The tokenizer with {len(tokenizer)} entries is in {folder}.")
-
-
-# The flags that `--help` shows.
-
-
-@dataclass
-class _ParallelTextArguments:
-    """
-    Flags of the text.
-
-    Without a model, a lexical model is fitted to the text in both directions. With one, its `alignment_heads` align
-    the words, and with a model of the reverse direction, the heads of both.
-    """
-
-    source: str = field(metadata={"help": "Source text, one sentence per line."})
-    target: str = field(metadata={"help": "Its translations, one per line."})
-    output: str | None = field(default=None, metadata={"help": "Write to this file instead of standard output."})
-
-
-@dataclass
-class WriteAlignmentsArguments(ThreadArguments, _ParallelTextArguments):
-    """Flags of `write-alignments`."""
-
-
-def write_alignments_command(arguments: Sequence[str]) -> None:
-    usage = "write-alignments [MODEL [REVERSE_MODEL]] --source FILE --target FILE [--output FILE]"
-    models, options = parse(
-        WriteAlignmentsArguments, arguments, usage, MODEL | {"REVERSE_MODEL": "A model of the other direction."}
-    )
-    if len(models) > 2:
-        raise ValueError(f"Name at most a model and one of the reverse direction, got {len(models)}.")
-    from vanilla_transformer.data.readers import stream_text_files
-
-    lines = _alignment_lines(models, [*stream_text_files(options.source, options.target)])
-    if options.output is None:
-        print_texts(lines)
-    else:
-        write_text_atomically(options.output, lines)
-
-
-def _alignment_lines(models: Sequence[str], pairs: "Sequence[SentencePair]") -> Iterator[str]:
-    from vanilla_transformer.decoding.alignments import format_pairs
-
-    yield from (f"{format_pairs(links)}\n" for links in _align(models, pairs))
-
-
-def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[WordPair]]":
-    from vanilla_transformer.data.word_alignments import align_lexically
-
-    if not models:
-        return align_lexically(pairs)
-    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-    from vanilla_transformer.evaluation.alignment_scores import align_by_heads
-
-    model, *reverse = ((load_seq2seq(name, "aligns words"), load_tokenizer(name)) for name in models)
-    return align_by_heads(*model, pairs, *reverse)

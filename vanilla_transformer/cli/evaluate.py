@@ -1,4 +1,4 @@
-"""Score translations and alignments, and fit a stored calibration, weights or alignment heads to validation text."""
+"""Score translations, and fit a stored calibration or weights to validation text."""
 
 import json
 import os
@@ -30,7 +30,6 @@ from .flags import (
     parse,
     parse_workers,
     request_settings,
-    require_no_words,
     require_one_model,
 )
 from .lines import print_texts
@@ -321,38 +320,6 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
 
 
 @dataclass
-class EvaluateAlignmentsArguments:
-    """Flags of `evaluate-alignments`. All files are aligned line by line; words are what white space separates."""
-
-    source: str = field(metadata={"help": "Source text, one sentence per line."})
-    target: str = field(metadata={"help": "Its translations, one per line."})
-    alignments: str = field(
-        metadata={"help": "Alignments in the format of Moses, such as 0-0 1-2, one line per pair."}
-    )
-    gold_alignments: str = field(metadata={"help": "Known alignments: sure pairs 0-1 and possible pairs 0p1."})
-
-
-def evaluate_alignments_command(arguments: Sequence[str]) -> None:
-    words, options = parse(
-        EvaluateAlignmentsArguments,
-        arguments,
-        "evaluate-alignments --source FILE --target FILE --alignments FILE --gold_alignments FILE",
-    )
-    require_no_words(words)
-    from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.data.word_alignments import read_alignments, read_gold_alignments
-    from vanilla_transformer.evaluation.alignment_scores import score_alignments
-
-    pairs = [*stream_text_files(options.source, options.target)]
-    found, gold = read_alignments(options.alignments, pairs), read_gold_alignments(options.gold_alignments, pairs)
-    scores = score_alignments(found, gold)
-    print(
-        f"AER {100 * scores.error_rate:.2f}  precision {100 * scores.precision:.2f}  "
-        f"recall {100 * scores.recall:.2f}  ({len(pairs)} sentences, {sum(map(len, found))} links)"
-    )
-
-
-@dataclass
 class _ScoredTextArguments:
     """Flags of the text, and of the scores."""
 
@@ -507,52 +474,3 @@ def tune_reranking_command(arguments: Sequence[str]) -> None:
     found = tune_reranking(translate, reranker, sources, references, options.num_beams, direction)
     print(f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam search, with:")
     print(f"--rerank_reverse_weight {found.reverse:g} --rerank_length_weight {found.length:g}")
-
-
-@dataclass
-class _AlignedTextArguments:
-    """Flags of the text. Its files are aligned line by line; validation text serves well."""
-
-    source: str = field(metadata={"help": "Source text, one sentence per line."})
-    target: str = field(metadata={"help": "Its translations, one per line."})
-    alignments: str | None = field(
-        default=None,
-        metadata={
-            "help": "Known alignments in the format of Moses, such as 0-0 1-2, one line per sentence. By default a "
-            "lexical model aligns the words."
-        },
-    )
-
-
-@dataclass
-class ChooseAlignmentHeadArguments(ThreadArguments, _AlignedTextArguments):
-    """Flags of `choose-alignment-head`."""
-
-
-def choose_alignment_head_command(arguments: Sequence[str]) -> None:
-    words, options = parse(
-        ChooseAlignmentHeadArguments,
-        arguments,
-        "choose-alignment-head MODEL --source FILE --target FILE [--flags]",
-        MODEL,
-    )
-    folder = require_one_model(words)
-    if not Path(folder).is_dir():
-        raise ValueError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
-    from transformers import AutoModelForSeq2SeqLM
-
-    from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.data.word_alignments import read_alignments
-    from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
-    from vanilla_transformer.evaluation.alignment_scores import rank_alignment_heads, store_alignment_heads
-
-    pairs = [*stream_text_files(options.source, options.target)]
-    expected = None if options.alignments is None else read_alignments(options.alignments, pairs)
-    model = load_pretrained(AutoModelForSeq2SeqLM, folder)
-    best, *others = rank_alignment_heads(model, load_tokenizer(folder), pairs, expected)
-    store_alignment_heads(folder, best.heads)
-    against = "the given alignments" if options.alignments else "a lexical model"
-    for each in (best, *others[:4]):
-        names = ", ".join(f"{layer}-{head}" for layer, head in each.heads)
-        print(f"layer and head {names}: alignment error rate {each.error:.1%} against {against}")
-    print(f"{folder}/config.json has `alignment_heads` {[[*head] for head in best.heads]}.")

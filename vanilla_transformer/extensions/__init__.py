@@ -35,6 +35,20 @@ class Extension:
 
 
 EXTENSIONS: Mapping[str, Extension] = {
+    "alignments": Extension(
+        "Words are aligned with their translations, and a page explains how a model found a translation.",
+        "alignments.md",
+        {
+            "translate": {
+                "explain": "write a page on the attention, the probabilities and the search of a translation"
+            },
+            "evaluate": {
+                "evaluate-alignments": "compute the alignment error rate of a file of alignments",
+                "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
+            },
+            "data": {"write-alignments": "align the words of a parallel text, by their counts or by alignment heads"},
+        },
+    ),
     "conversion": Extension(
         "Models of other toolkits are converted into models of this package, and back.",
         "convert.md",

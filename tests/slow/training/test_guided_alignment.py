@@ -7,7 +7,7 @@ from tests.tiny_runs import assert_same_run, assert_two_processes_match_one, fla
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.word_alignments import GoldAlignment
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.evaluation.alignment_scores import align_given, score_alignments
+from vanilla_transformer.extensions.alignments.alignment_scores import align_given, score_alignments
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 

@@ -18,7 +18,7 @@ from vanilla_transformer.data.word_alignments import (
     read_alignments,
     read_gold_alignments,
 )
-from vanilla_transformer.evaluation.alignment_scores import score_alignments
+from vanilla_transformer.extensions.alignments.alignment_scores import score_alignments
 
 PAIRS = [SentencePair("a b c", "x y"), SentencePair("a", "x")]
 

@@ -40,6 +40,7 @@ def distill_command(arguments: Sequence[str]) -> None:
     print(f"The student is in {distilled.folder}, and this table in {distilled.folder / TABLE_FILE}.")
 
 
+# The flags of `back-translate` that `--help` shows.
 _BACK_TRANSLATION_MAIN = [
     "input",
     "output",

@@ -12,8 +12,8 @@ from tests.m2m_100_models import build_m2m_tokenizer
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.forced_decoding import score_tokens
-from vanilla_transformer.evaluation.explanation import explain, render_page
-from vanilla_transformer.evaluation.explanation.explanation import MOST_TOKENS
+from vanilla_transformer.extensions.alignments.explanation import explain, render_page
+from vanilla_transformer.extensions.alignments.explanation.explanation import MOST_TOKENS
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 TEXT = "Two dogs run."

@@ -4,7 +4,7 @@ import pytest
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.word_alignments import GoldAlignment
-from vanilla_transformer.evaluation.alignment_scores import score_alignments
+from vanilla_transformer.extensions.alignments.alignment_scores import score_alignments
 
 
 def sure(*links):

@@ -6,7 +6,7 @@ from selenium.webdriver.common.keys import Keys
 
 from tests.browser import open_browser, requested_addresses, set_width
 from tests.tiny import tiny_long_model, tiny_model
-from vanilla_transformer.evaluation.explanation import explain, render_page
+from vanilla_transformer.extensions.alignments.explanation import explain, render_page
 
 TEXT = "Two dogs run across the green grass."
 

@@ -1,0 +1,215 @@
+"""Write, score and choose alignments of words, and explain a translation."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vanilla_transformer.cli.flags import (
+    MODEL,
+    LanguageArguments,
+    ThreadArguments,
+    language_settings,
+    parse,
+    refuse_file_names,
+    require_no_words,
+    require_one_model,
+)
+from vanilla_transformer.cli.lines import print_texts
+from vanilla_transformer.file_utils import write_text_atomically
+
+if TYPE_CHECKING:
+    from vanilla_transformer.data.readers import SentencePair
+    from vanilla_transformer.data.word_alignments import WordPair
+
+
+@dataclass
+class _PageArguments:
+    """Flags of the page, and of the search that it shows."""
+
+    output: str = field(metadata={"help": "HTML file to write. It has all of its data and loads nothing."})
+    translation: str | None = field(
+        default=None, metadata={"help": "Explain this translation instead of the one that the search finds."}
+    )
+    num_beams: int | None = field(default=None, metadata={"help": "Beam size; 1 is greedy search."})
+    length_penalty: float | None = field(
+        default=None, metadata={"help": "Exponent of the length by which beam search divides log-probabilities."}
+    )
+    max_new_tokens: int | None = field(default=None, metadata={"help": "Maximum number of tokens of the translation."})
+    device: str | None = field(
+        default=None, metadata={"help": "cpu, cuda, cuda:1, …; by default the CPU, which is fast enough."}
+    )
+
+
+@dataclass
+class ExplainArguments(LanguageArguments, ThreadArguments, _PageArguments):
+    """Flags of `explain`. By default the checkpoint's generation config decides about the search."""
+
+
+def explain_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        ExplainArguments,
+        arguments,
+        "explain MODEL 'A sentence.' --output FILE [--flags]",
+        MODEL | {"SENTENCE": "The sentence, in quotation marks."},
+    )
+    if len(words) != 2:
+        raise ValueError(
+            f"Give the folder (or Hub name) of a model and one sentence in quotes, got {len(words)} words."
+        )
+    name, text = words
+    refuse_file_names("The sentence", [text], "Write the sentence itself.")
+    refuse_file_names("--translation", [options.translation], "Write the translation itself.")
+    from vanilla_transformer.decoding.loading import check_device
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+    from vanilla_transformer.file_utils import write_text_atomically
+
+    from .explanation import explain, render_page
+
+    if options.device is not None:
+        check_device(options.device)
+    model = load_seq2seq(name, "can be explained").to(options.device or "cpu")
+    chosen = {each: getattr(options, each) for each in ("num_beams", "length_penalty", "max_new_tokens")}
+    chosen = {each: value for each, value in chosen.items() if value is not None}
+    tokenizer = load_tokenizer(name)
+    chosen |= language_settings(tokenizer, options)
+    explanation = explain(model, tokenizer, text, options.translation, **chosen)
+    write_text_atomically(options.output, render_page(explanation, Path(name).name))
+    print(f"{explanation.translation}\nThe page is {options.output}.")
+
+
+@dataclass
+class EvaluateAlignmentsArguments:
+    """Flags of `evaluate-alignments`. All files are aligned line by line; words are what white space separates."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Its translations, one per line."})
+    alignments: str = field(
+        metadata={"help": "Alignments in the format of Moses, such as 0-0 1-2, one line per pair."}
+    )
+    gold_alignments: str = field(metadata={"help": "Known alignments: sure pairs 0-1 and possible pairs 0p1."})
+
+
+def evaluate_alignments_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        EvaluateAlignmentsArguments,
+        arguments,
+        "evaluate-alignments --source FILE --target FILE --alignments FILE --gold_alignments FILE",
+    )
+    require_no_words(words)
+    from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.data.word_alignments import read_alignments, read_gold_alignments
+
+    from .alignment_scores import score_alignments
+
+    pairs = [*stream_text_files(options.source, options.target)]
+    found, gold = read_alignments(options.alignments, pairs), read_gold_alignments(options.gold_alignments, pairs)
+    scores = score_alignments(found, gold)
+    print(
+        f"AER {100 * scores.error_rate:.2f}  precision {100 * scores.precision:.2f}  "
+        f"recall {100 * scores.recall:.2f}  ({len(pairs)} sentences, {sum(map(len, found))} links)"
+    )
+
+
+@dataclass
+class _AlignedTextArguments:
+    """Flags of the text. Its files are aligned line by line; validation text serves well."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Its translations, one per line."})
+    alignments: str | None = field(
+        default=None,
+        metadata={
+            "help": "Known alignments in the format of Moses, such as 0-0 1-2, one line per sentence. By default a "
+            "lexical model aligns the words."
+        },
+    )
+
+
+@dataclass
+class ChooseAlignmentHeadArguments(ThreadArguments, _AlignedTextArguments):
+    """Flags of `choose-alignment-head`."""
+
+
+def choose_alignment_head_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        ChooseAlignmentHeadArguments,
+        arguments,
+        "choose-alignment-head MODEL --source FILE --target FILE [--flags]",
+        MODEL,
+    )
+    folder = require_one_model(words)
+    if not Path(folder).is_dir():
+        raise ValueError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
+    from transformers import AutoModelForSeq2SeqLM
+
+    from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.data.word_alignments import read_alignments
+    from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
+
+    from .alignment_scores import rank_alignment_heads, store_alignment_heads
+
+    pairs = [*stream_text_files(options.source, options.target)]
+    expected = None if options.alignments is None else read_alignments(options.alignments, pairs)
+    model = load_pretrained(AutoModelForSeq2SeqLM, folder)
+    best, *others = rank_alignment_heads(model, load_tokenizer(folder), pairs, expected)
+    store_alignment_heads(folder, best.heads)
+    against = "the given alignments" if options.alignments else "a lexical model"
+    for each in (best, *others[:4]):
+        names = ", ".join(f"{layer}-{head}" for layer, head in each.heads)
+        print(f"layer and head {names}: alignment error rate {each.error:.1%} against {against}")
+    print(f"{folder}/config.json has `alignment_heads` {[[*head] for head in best.heads]}.")
+
+
+@dataclass
+class _ParallelTextArguments:
+    """
+    Flags of the text.
+
+    Without a model, a lexical model is fitted to the text in both directions. With one, its `alignment_heads` align
+    the words, and with a model of the reverse direction, the heads of both.
+    """
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Its translations, one per line."})
+    output: str | None = field(default=None, metadata={"help": "Write to this file instead of standard output."})
+
+
+@dataclass
+class WriteAlignmentsArguments(ThreadArguments, _ParallelTextArguments):
+    """Flags of `write-alignments`."""
+
+
+def write_alignments_command(arguments: Sequence[str]) -> None:
+    usage = "write-alignments [MODEL [REVERSE_MODEL]] --source FILE --target FILE [--output FILE]"
+    models, options = parse(
+        WriteAlignmentsArguments, arguments, usage, MODEL | {"REVERSE_MODEL": "A model of the other direction."}
+    )
+    if len(models) > 2:
+        raise ValueError(f"Name at most a model and one of the reverse direction, got {len(models)}.")
+    from vanilla_transformer.data.readers import stream_text_files
+
+    lines = _alignment_lines(models, [*stream_text_files(options.source, options.target)])
+    if options.output is None:
+        print_texts(lines)
+    else:
+        write_text_atomically(options.output, lines)
+
+
+def _alignment_lines(models: Sequence[str], pairs: "Sequence[SentencePair]") -> Iterator[str]:
+    from vanilla_transformer.decoding.alignments import format_pairs
+
+    yield from (f"{format_pairs(links)}\n" for links in _align(models, pairs))
+
+
+def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[WordPair]]":
+    from vanilla_transformer.data.word_alignments import align_lexically
+
+    if not models:
+        return align_lexically(pairs)
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+
+    from .alignment_scores import align_by_heads
+
+    model, *reverse = ((load_seq2seq(name, "aligns words"), load_tokenizer(name)) for name in models)
+    return align_by_heads(*model, pairs, *reverse)

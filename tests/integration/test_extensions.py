@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import run_python
-from vanilla_transformer.extensions import DOCUMENTS, EXTENSIONS, INITIAL_MODEL, find
+from vanilla_transformer.extensions import DOCUMENTS, EXTENSIONS, INITIAL_MODEL, STRESS_TABLE, find
 
 PACKAGE = Path(__file__).parents[2] / "vanilla_transformer"
 TRAIN = """
@@ -54,7 +54,8 @@ def test_everything_else_works_without_an_extension(name, corpus, tmp_path):
 
 
 def test_doors_of_extensions_lead_to_what_they_name():
-    assert {door for row in EXTENSIONS.values() for door in row.doors} == {INITIAL_MODEL, DOCUMENTS}
+    assert {door for row in EXTENSIONS.values() for door in row.doors} == {INITIAL_MODEL, STRESS_TABLE, DOCUMENTS}
     assert find(INITIAL_MODEL).__name__ == "load_converted"
+    assert find(STRESS_TABLE).measure_stress
     assert find(DOCUMENTS).parse_document
     assert find("unknown") is None

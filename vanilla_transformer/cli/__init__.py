@@ -36,8 +36,6 @@ CORE_GROUPS = {
         "evaluate": "compute BLEU and chrF of a model or of a file of translations",
         "evaluate-directions": "compute BLEU and chrF of each direction of a model with several languages",
         "score": "compute the log-probability of given translations",
-        "calibrate": "calibrate the confidence and the warnings of a model on validation text",
-        "tune-reranking": "choose the weights of reranking by a reverse model",
     },
     "publish": {
         "render-card": "write the model card of a trained model",
@@ -48,7 +46,6 @@ CORE_GROUPS = {
     "data": {
         "download-data": "download a public parallel corpus into data/",
         "write-corpus": "write the English-German demo corpus as text files",
-        "check-language": "examine the text of a language pair before training, and say what mends its faults",
         "clean-corpus": "clean the training text of a recipe and report the dropped pairs",
         "train-tokenizer": "train a joint subword vocabulary on text files",
     },

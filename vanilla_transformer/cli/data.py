@@ -1,9 +1,8 @@
 """Download, write, clean and tokenize parallel text."""
 
-import json
 import logging
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -17,9 +16,9 @@ from vanilla_transformer.data.data_arguments import (
     check_data_arguments,
     corpus_specs,
 )
-from vanilla_transformer.file_utils import TOKENIZER_FILES, atomic_folder, check_outputs, write_text_atomically
+from vanilla_transformer.file_utils import TOKENIZER_FILES, atomic_folder
 from vanilla_transformer.training.parser import Parser, with_underscores
-from vanilla_transformer.training.recipe import as_flags, parse_recipe, read_keys
+from vanilla_transformer.training.recipe import as_flags, read_keys
 
 from .flags import (
     ThreadArguments,
@@ -165,53 +164,6 @@ def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:
     print(texts.training.report)
     print(f"The text is in {', '.join(map(str, files))}.")
     draw_pictures(draw_corpus_lengths, output_dir)
-
-
-@dataclass
-class CheckLanguageArguments:
-    """Flags of `check-language`."""
-
-    recipe: str | None = field(
-        default=None,
-        metadata={"help": "Recipe whose keys are read: its tokenizer, its rules and, without files, its corpora."},
-    )
-    source_language: str | None = field(default=None, metadata={"help": "Code of the source language, such as hi."})
-    target_language: str | None = field(default=None, metadata={"help": "Code of the target language, such as en."})
-    json: str | None = field(default=None, metadata={"help": "Write the page to this file as JSON, too."})
-
-
-def check_language_command(arguments: Sequence[str]) -> None:
-    files, options = parse(
-        CheckLanguageArguments,
-        arguments,
-        "check-language SOURCE TARGET [--flags]",
-        {"SOURCE": "Text file, one sentence per line.", "TARGET": "Its translation, line by line."},
-    )
-    if len(files) not in (0, 2) or (not files and options.recipe is None):
-        raise ValueError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
-    recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]
-    data = parse_recipe([*recipe, "--output_dir", "unused"], "vanilla-transformer check-language").data
-    from vanilla_transformer.data.prepare_data import text_files
-    from vanilla_transformer.data.readers import CorpusSpec, SentencePair, open_corpus, read_pairs
-    from vanilla_transformer.evaluation.language_check import check_language
-
-    def read(some: Sequence[CorpusSpec]) -> Iterator[SentencePair]:
-        for spec in some:
-            with open_corpus(spec) as corpus:
-                yield from read_pairs(corpus)
-
-    given = {name: getattr(options, name) or getattr(data, name) for name in ("source_language", "target_language")}
-    specs = [CorpusSpec(source=files[0], target=files[1], **given)] if files else corpus_specs(data)
-    if options.json is not None:
-        check_outputs([options.json], text_files(specs))
-    reports = []
-    for direction in dict.fromkeys(spec.direction for spec in specs):
-        pairs = read([spec for spec in specs if spec.direction == direction])
-        reports.append(check_language(pairs, *direction, data))
-        print("\n".join(reports[-1].lines()))
-    if options.json is not None:
-        values = [report.as_dict() for report in reports]
-        write_text_atomically(options.json, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
 @dataclass

@@ -1,7 +1,6 @@
-"""Score translations, and fit a stored calibration or weights to validation text."""
+"""Score translations."""
 
 import json
-import os
 import shlex
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -395,82 +394,3 @@ def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) 
     build, workers = partial(_open_scorer, name, options), options.ray_workers
     work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
     write_shards(output, lines, total, origin, WINDOW, options.resume, work)
-
-
-@dataclass
-class _ValidationTextArguments:
-    """Flags of the text, and of the model's precision."""
-
-    source: str = field(metadata={"help": "Source text, one sentence per line: the validation text."})
-    target: str = field(metadata={"help": "Its translations, one per line."})
-    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
-
-
-@dataclass
-class CalibrateArguments(LanguageArguments, ThreadArguments, _ValidationTextArguments):
-    """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
-
-
-def calibrate_command(arguments: Sequence[str]) -> None:
-    words, options = parse(
-        CalibrateArguments, arguments, "calibrate MODEL --source FILE --target FILE [--flags]", MODEL
-    )
-    folder = require_one_model(words)
-    if not Path(folder).is_dir():
-        raise ValueError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
-    if not os.access(folder, os.W_OK):
-        raise ValueError(f"The model's folder must be writable, to store the calibration in it, but {folder} is not.")
-    from vanilla_transformer.data.readers import read_text_files
-    from vanilla_transformer.decoding.loading import load_pipeline
-    from vanilla_transformer.evaluation.calibration import calibrate, check_enough, store_calibration
-
-    pairs = read_text_files(options.source, options.target)
-    check_enough(pairs)
-    translate = load_pipeline(folder, precision=options.precision)
-    found = calibrate(translate, pairs, **language_settings(translate.tokenizer, options))
-    store_calibration(folder, found)
-    for name, weight in found.calibration.weights.items():
-        print(f"{name}: weight {weight:.4f}")
-    limits, agreement = found.limits, found.agreement
-    print(f"length ratio: {limits.shortest:.2f} to {limits.longest:.2f}, scripts: {', '.join(limits.scripts)}")
-    print(
-        f"On sentences left out of the fit, the confidence has Spearman's correlation {agreement.correlation:.3f} to "
-        f"chrF and calibration error {agreement.error:.3f}."
-    )
-    print(f"{folder}/config.json has `confidence` and `warning_limits`.")
-
-
-@dataclass
-class _RerankedTextArguments:
-    """Flags of the text, and of the search."""
-
-    source: str = field(metadata={"help": "Source text, one sentence per line."})
-    target: str = field(metadata={"help": "Reference translations, one per line."})
-    rerank_reverse: str = field(metadata={"help": "Model of the other direction."})
-    num_beams: int = field(default=8, metadata={"help": "Beam size, and candidates of each sentence."})
-
-
-@dataclass
-class TuneRerankingArguments(LanguageArguments, ThreadArguments, _RerankedTextArguments):
-    """Flags of `tune-reranking`. The text files are aligned line by line; use validation text."""
-
-
-def tune_reranking_command(arguments: Sequence[str]) -> None:
-    usage = "tune-reranking MODEL --rerank_reverse MODEL --source FILE --target FILE [--flags]"
-    words, options = parse(TuneRerankingArguments, arguments, usage, MODEL)
-    name = require_one_model(words)
-    from vanilla_transformer.data.readers import read_text_files
-    from vanilla_transformer.decoding.loading import load_pipeline
-    from vanilla_transformer.decoding.reranking import Reranker
-    from vanilla_transformer.evaluation.calibration import tune_reranking
-    from vanilla_transformer.text.languages import Direction
-
-    pairs = read_text_files(options.source, options.target)
-    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    translate = load_pipeline(name)
-    reranker = Reranker.load(options.rerank_reverse, translate.model.device)
-    languages = language_settings(translate.tokenizer, options)
-    direction = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
-    found = tune_reranking(translate, reranker, sources, references, options.num_beams, direction)
-    print(f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam search, with:")
-    print(f"--rerank_reverse_weight {found.reverse:g} --rerank_length_weight {found.length:g}")

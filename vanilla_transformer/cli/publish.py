@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import vanilla_transformer
+from vanilla_transformer.extensions import STRESS_TABLE, find
 from vanilla_transformer.resources import find_facts, resource_folder
 
 from .flags import (
@@ -104,13 +105,14 @@ def _check_stress_flags(options: CheckArguments) -> None:
 
 def _stress(folder: str, pairs: Sequence, options: CheckArguments) -> None:
     from vanilla_transformer.decoding.loading import load_pipeline
-    from vanilla_transformer.evaluation.stress import format_header, format_row, measure_stress
     from vanilla_transformer.publishing.run_records import STRESS_TABLES, save_record
 
+    if (stress := find(STRESS_TABLE)) is None:
+        raise ValueError("A stress test needs the extension `quality`, which this installation lacks.")
     translate = load_pipeline(folder, precision=options.precision)
     languages = language_settings(translate.tokenizer, options)
-    print(f"\n{format_header()}", flush=True)
-    table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True), **languages)
+    print(f"\n{stress.format_header()}", flush=True)
+    table = stress.measure_stress(translate, pairs, lambda row: print(stress.format_row(row), flush=True), **languages)
     if options.name is not None:
         record = {"rows": [row._asdict() for row in table.rows], "groups": table.groups}
         save_record(folder, STRESS_TABLES, options.name, record)

@@ -187,8 +187,7 @@ def _load_demo(folder: Path) -> tuple[Any, Any]:
 def _print_demo_scores(folder: Path, corpus: Path) -> float:
     """Translate and score the test set, print scores and some of the translations, and return BLEU."""
     from vanilla_transformer.data.readers import read_text_files
-    from vanilla_transformer.evaluation.calibration import sentence_chrf
-    from vanilla_transformer.evaluation.scores import translate_and_score
+    from vanilla_transformer.evaluation.scores import sentence_chrf, translate_and_score
 
     model, tokenizer = _load_demo(folder)
     test = read_text_files(corpus / "test.en", corpus / "test.de")

@@ -299,3 +299,9 @@ def corpus_bleu(counts: np.ndarray) -> float:
     total = [int(each) for each in counts]
     matches, ngrams, (length, reference_length) = total[:_ORDERS], total[_ORDERS : 2 * _ORDERS], total[2 * _ORDERS :]
     return sacrebleu.BLEU.compute_bleu(matches, ngrams, length, reference_length, smooth_method="exp").score
+
+
+def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
+    """Return the chrF of each translation, from 0 to 1."""
+    metric, pairs = sacrebleu.CHRF(), zip(translations, references, strict=True)
+    return [metric.sentence_score(translation, [reference]).score / 100 for translation, reference in pairs]

@@ -12,6 +12,7 @@ from typing import Any
 
 # The doors of the core besides commands.
 INITIAL_MODEL = "initial model"  # a `ModelLoader`: loads the model that `init_from` names
+STRESS_TABLE = "stress table"  # measures how a model copes with noise, for `check-model`
 DOCUMENTS = "documents"  # reads, translates and writes documents
 
 
@@ -67,6 +68,20 @@ EXTENSIONS: Mapping[str, Extension] = {
         "HTML, XML, Markdown, subtitles and XLIFF are translated, and their markup stays.",
         "documents.md",
         doors={DOCUMENTS: "documents"},
+    ),
+    "quality": Extension(
+        "Confidence is calibrated, a stress table shows what weakens a model, and text is examined before training.",
+        "scores.md",
+        {
+            "evaluate": {
+                "calibrate": "calibrate the confidence and the warnings of a model on validation text",
+                "tune-reranking": "choose the weights of reranking by a reverse model",
+            },
+            "data": {
+                "check-language": "examine the text of a language pair before training, and say what mends its faults"
+            },
+        },
+        {STRESS_TABLE: "quality.stress"},
     ),
     "reproduction": Extension(
         "The experiments of the paper run by one command each.",

@@ -7,7 +7,7 @@ import pytest
 from vanilla_transformer.data.augmentation import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.evaluation.scores import score
-from vanilla_transformer.evaluation.stress import format_header, format_row, measure_stress, stress_texts
+from vanilla_transformer.extensions.quality.stress import format_header, format_row, measure_stress, stress_texts
 
 PAIRS = [SentencePair(f"The small dog number {number} sleeps.", f"The dog {number}.") for number in range(8, 48)]
 PAIRS[3] = SentencePair("Yes!", "Ja!")

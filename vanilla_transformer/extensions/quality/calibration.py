@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import sacrebleu
 from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.confidence import Calibration, measure_features
 from vanilla_transformer.decoding.reranking import Features, Reranker, ScoredCandidate
+from vanilla_transformer.evaluation.scores import corpus_bleu, count_ngrams, sentence_chrf
 from vanilla_transformer.file_utils import update_json
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.text.translation_warnings import WarningLimits, measure_limits
-
-from .scores import corpus_bleu, count_ngrams
 
 LEAST_SENTENCES = 100
 _PER_POINT = 10  # sentences whose mean is one point of the curve before it is made monotone
@@ -148,12 +146,6 @@ def spearman_correlation(here: Sequence[float], there: Sequence[float]) -> float
     with requires_extra("evaluation", "Rank correlation"):
         from scipy.stats import spearmanr
     return float(spearmanr(here, there).statistic)
-
-
-def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
-    """Return the chrF of each translation, from 0 to 1."""
-    metric, pairs = sacrebleu.CHRF(), zip(translations, references, strict=True)
-    return [metric.sentence_score(translation, [reference]).score / 100 for translation, reference in pairs]
 
 
 def _fit_monotone(sums: np.ndarray, scores: np.ndarray) -> tuple[list[float], list[float]]:

@@ -7,7 +7,7 @@ import sacrebleu
 
 from tests.sweeps import sample
 from vanilla_transformer.decoding.reranking import Features, combine
-from vanilla_transformer.evaluation.calibration import choose_weights
+from vanilla_transformer.extensions.quality.calibration import choose_weights
 
 REFERENCES = [
     "Der Mann liest ein Buch.",

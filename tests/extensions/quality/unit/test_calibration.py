@@ -12,7 +12,7 @@ import pytest
 from vanilla_transformer.data.corpus import SentencePair
 from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.decoding.confidence import Calibration, measure_features
-from vanilla_transformer.evaluation.calibration import (
+from vanilla_transformer.extensions.quality.calibration import (
     calibrate,
     cross_validate,
     fit_calibration,

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.data.augmentation import PERTURBATIONS, perturb
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.evaluation.scores import Scores, score, sentence_chrf
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 
-from .calibration import group_means, sentence_chrf, spearman_correlation
-from .scores import Scores, score
+from .calibration import group_means, spearman_correlation
 
 _SHORT_SHARE = 20  # one in twenty pairs is short
 _JOINED = 5  # pairs in a row that become one

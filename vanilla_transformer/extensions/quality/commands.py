@@ -1,0 +1,149 @@
+"""Calibrate a model, tune its reranking, and check the text of a language pair."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vanilla_transformer.cli.flags import (
+    MODEL,
+    PRECISION_HELP,
+    LanguageArguments,
+    ThreadArguments,
+    language_settings,
+    parse,
+    require_one_model,
+)
+from vanilla_transformer.data.data_arguments import corpus_specs
+from vanilla_transformer.file_utils import check_outputs, write_text_atomically
+from vanilla_transformer.training.recipe import parse_recipe
+
+
+@dataclass
+class _ValidationTextArguments:
+    """Flags of the text, and of the model's precision."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line: the validation text."})
+    target: str = field(metadata={"help": "Its translations, one per line."})
+    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
+
+
+@dataclass
+class CalibrateArguments(LanguageArguments, ThreadArguments, _ValidationTextArguments):
+    """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
+
+
+def calibrate_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        CalibrateArguments, arguments, "calibrate MODEL --source FILE --target FILE [--flags]", MODEL
+    )
+    folder = require_one_model(words)
+    if not Path(folder).is_dir():
+        raise ValueError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"The model's folder must be writable, to store the calibration in it, but {folder} is not.")
+    from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.decoding.loading import load_pipeline
+
+    from .calibration import calibrate, check_enough, store_calibration
+
+    pairs = read_text_files(options.source, options.target)
+    check_enough(pairs)
+    translate = load_pipeline(folder, precision=options.precision)
+    found = calibrate(translate, pairs, **language_settings(translate.tokenizer, options))
+    store_calibration(folder, found)
+    for name, weight in found.calibration.weights.items():
+        print(f"{name}: weight {weight:.4f}")
+    limits, agreement = found.limits, found.agreement
+    print(f"length ratio: {limits.shortest:.2f} to {limits.longest:.2f}, scripts: {', '.join(limits.scripts)}")
+    print(
+        f"On sentences left out of the fit, the confidence has Spearman's correlation {agreement.correlation:.3f} to "
+        f"chrF and calibration error {agreement.error:.3f}."
+    )
+    print(f"{folder}/config.json has `confidence` and `warning_limits`.")
+
+
+@dataclass
+class _RerankedTextArguments:
+    """Flags of the text, and of the search."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Reference translations, one per line."})
+    rerank_reverse: str = field(metadata={"help": "Model of the other direction."})
+    num_beams: int = field(default=8, metadata={"help": "Beam size, and candidates of each sentence."})
+
+
+@dataclass
+class TuneRerankingArguments(LanguageArguments, ThreadArguments, _RerankedTextArguments):
+    """Flags of `tune-reranking`. The text files are aligned line by line; use validation text."""
+
+
+def tune_reranking_command(arguments: Sequence[str]) -> None:
+    usage = "tune-reranking MODEL --rerank_reverse MODEL --source FILE --target FILE [--flags]"
+    words, options = parse(TuneRerankingArguments, arguments, usage, MODEL)
+    name = require_one_model(words)
+    from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.decoding.loading import load_pipeline
+    from vanilla_transformer.decoding.reranking import Reranker
+    from vanilla_transformer.text.languages import Direction
+
+    from .calibration import tune_reranking
+
+    pairs = read_text_files(options.source, options.target)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    translate = load_pipeline(name)
+    reranker = Reranker.load(options.rerank_reverse, translate.model.device)
+    languages = language_settings(translate.tokenizer, options)
+    direction = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
+    found = tune_reranking(translate, reranker, sources, references, options.num_beams, direction)
+    print(f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam search, with:")
+    print(f"--rerank_reverse_weight {found.reverse:g} --rerank_length_weight {found.length:g}")
+
+
+@dataclass
+class CheckLanguageArguments:
+    """Flags of `check-language`."""
+
+    recipe: str | None = field(
+        default=None,
+        metadata={"help": "Recipe whose keys are read: its tokenizer, its rules and, without files, its corpora."},
+    )
+    source_language: str | None = field(default=None, metadata={"help": "Code of the source language, such as hi."})
+    target_language: str | None = field(default=None, metadata={"help": "Code of the target language, such as en."})
+    json: str | None = field(default=None, metadata={"help": "Write the page to this file as JSON, too."})
+
+
+def check_language_command(arguments: Sequence[str]) -> None:
+    files, options = parse(
+        CheckLanguageArguments,
+        arguments,
+        "check-language SOURCE TARGET [--flags]",
+        {"SOURCE": "Text file, one sentence per line.", "TARGET": "Its translation, line by line."},
+    )
+    if len(files) not in (0, 2) or (not files and options.recipe is None):
+        raise ValueError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
+    recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]
+    data = parse_recipe([*recipe, "--output_dir", "unused"], "vanilla-transformer check-language").data
+    from vanilla_transformer.data.prepare_data import text_files
+    from vanilla_transformer.data.readers import CorpusSpec, SentencePair, open_corpus, read_pairs
+
+    from .language_check import check_language
+
+    def read(some: Sequence[CorpusSpec]) -> Iterator[SentencePair]:
+        for spec in some:
+            with open_corpus(spec) as corpus:
+                yield from read_pairs(corpus)
+
+    given = {name: getattr(options, name) or getattr(data, name) for name in ("source_language", "target_language")}
+    specs = [CorpusSpec(source=files[0], target=files[1], **given)] if files else corpus_specs(data)
+    if options.json is not None:
+        check_outputs([options.json], text_files(specs))
+    reports = []
+    for direction in dict.fromkeys(spec.direction for spec in specs):
+        pairs = read([spec for spec in specs if spec.direction == direction])
+        reports.append(check_language(pairs, *direction, data))
+        print("\n".join(reports[-1].lines()))
+    if options.json is not None:
+        values = [report.as_dict() for report in reports]
+        write_text_atomically(options.json, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

@@ -6,7 +6,7 @@ import pytest
 
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.evaluation import language_check
+from vanilla_transformer.extensions.quality import language_check
 from vanilla_transformer.extensions.quality.language_check import check_language
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 

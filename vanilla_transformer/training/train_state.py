@@ -33,7 +33,7 @@ from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_st
 from .mixed_precision import convert_linear_layers
 from .packed_attention import should_pack
 from .r_drop import check_r_drop
-from .recipe import DERIVED, Recipe, flatten
+from .run_arguments import DERIVED, Recipe, flatten
 
 _MOST_STEPS_BETWEEN, _USUAL_COUNT = 1000, 10  # validations, and checkpoints
 _LEAST_COUNT = 5  # of them and of lines in the log, in a short run

@@ -10,26 +10,25 @@ from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.data_arguments import DataArguments, corpus_specs
 from vanilla_transformer.data.readers import CorpusSpec
-from vanilla_transformer.training.recipe import (
+from vanilla_transformer.training.recipe import flatten_sections, parse_recipe, read_recipe
+from vanilla_transformer.training.recipe_checks import check_same_run
+from vanilla_transformer.training.run_arguments import (
+    RECIPE_PARTS,
     REMOVED,
     RENAMED,
     SECTIONS,
-    check_same_run,
-    flatten,
-    flatten_sections,
-    parse_recipe,
-    read_recipe,
-)
-from vanilla_transformer.training.run_arguments import (
+    ArchitectureArguments,
     LongArguments,
-    ModelArguments,
     OptimizationArguments,
     OutputArguments,
+    flatten,
 )
 from vanilla_transformer.training.schedule import Pace, derive_schedule
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 RECIPE_FOLDER = Path(__file__).parents[3] / "recipes"
+# Keys without a value, which follow from others or from the device.
+DERIVED_KEYS = {"warmup_steps", "learning_rate_scale", "pad_to_multiple_of", "tokens_per_step"}
 RECIPES = sorted(RECIPE_FOLDER.glob("*.yaml"))
 
 
@@ -54,7 +53,7 @@ def test_parse_recipe_defaults_to_paper():
 
 @pytest.mark.parametrize(
     "arguments, config_class",
-    [(ModelArguments, VanillaTransformerConfig), (LongArguments, VanillaTransformerLongConfig)],
+    [(ArchitectureArguments, VanillaTransformerConfig), (LongArguments, VanillaTransformerLongConfig)],
 )
 def test_model_arguments_have_types_defaults_and_help_of_configuration(arguments, config_class):
     of_config = {item.name: item for item in fields(config_class)}
@@ -74,7 +73,7 @@ def test_model_arguments_are_all_fields_that_training_uses_and_data_do_not_deter
         {item.name for item in fields(each)} for each in (VanillaTransformerConfig, VanillaTransformerLongConfig)
     )
     inherited = {item.name for item in fields(PreTrainedConfig)} - {"chunk_size_feed_forward", "tie_word_embeddings"}
-    assert {item.name for item in fields(ModelArguments)} == own - derived - inherited
+    assert {item.name for item in fields(ArchitectureArguments)} == own - derived - inherited
     assert {item.name for item in fields(LongArguments)} == long - own - REMOVED.keys()
 
 
@@ -104,6 +103,18 @@ def test_removed_keys_have_the_default_of_the_configuration():
     }
 
 
+@pytest.mark.parametrize("item", [item for part in RECIPE_PARTS for item in fields(part)], ids=lambda item: item.name)
+def test_each_key_says_whether_a_resumed_run_may_change_it(item):
+    assert type(item.metadata["may_change"]) is bool
+    now = flatten(parse_recipe(FILES))
+    before = now | {item.name: "another"}
+    if item.metadata["may_change"]:
+        check_same_run(before, now)
+    elif item.name not in DERIVED_KEYS:
+        with pytest.raises(ValueError, match=f"different values of {item.name} was 'another'"):
+            check_same_run(before, now)
+
+
 def test_check_same_run_takes_runs_with_removed_keys_that_have_the_value_of_today():
     now = flatten(parse_recipe(FILES))
     check_same_run(now | {"source_eos": True, "hash_seed": 0}, now)
@@ -112,7 +123,7 @@ def test_check_same_run_takes_runs_with_removed_keys_that_have_the_value_of_toda
 
 
 def test_renamed_keys_have_existing_successors():
-    parts = (DataArguments, ModelArguments, LongArguments, OptimizationArguments, OutputArguments)
+    parts = (DataArguments, ArchitectureArguments, LongArguments, OptimizationArguments, OutputArguments)
     assert set(RENAMED.values()) <= {item.name for part in parts for item in fields(part)}
 
 

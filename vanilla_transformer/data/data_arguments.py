@@ -187,7 +187,7 @@ class DataArguments:
     )
     stream: bool = fixed(False, "Read corpora too large for the disk when they are needed, window by window.")
     stream_window: int = fixed(1_000_000, "Pairs of a stream to read, clean and shuffle at a time.")
-    cache_dir: str | None = fixed(
+    cache_dir: str | None = changeable(
         None,
         "Folder for cleaned text, tokenized text and trained tokenizers, shared by all processes of a "
         "run. By default a subfolder of the cache of `datasets`.",

@@ -82,7 +82,9 @@ def check_renamed(names: Iterable[str], what: str) -> None:
             raise ValueError(f"The {what} {name!r} is now called {successor!r}.")
         for removed in {key, key.removeprefix("no_")} & REMOVED.keys():
             value, advice = REMOVED[removed]
-            raise ValueError(f"The {what} {name!r} no longer exists: training uses {value}. {advice}.")
+            raise ValueError(
+                f"The {what} {name!r} no longer exists: training uses {'none' if value is None else value}. {advice}."
+            )
 
 
 def as_flags(recipe: Mapping[str, Any]) -> list[str]:

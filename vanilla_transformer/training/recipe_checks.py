@@ -82,7 +82,7 @@ def _check_numbers(recipe: Recipe) -> None:
 
 
 def _check_optimization(options: OptimizationArguments) -> None:
-    for name in ("label_smoothing", "adam_beta1", "adam_beta2"):
+    for name in ("label_smoothing", "adam_beta2"):
         if not 0.0 <= getattr(options, name) < 1.0:
             raise ValueError(f"`{name}` must be in [0, 1), got {getattr(options, name)}.")
     if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:

@@ -32,6 +32,10 @@ REMOVED: dict[str, tuple[Any, str]] = {
     "scale_embedding": (True, _CONFIGURATION),
     "sinusoid_layout": ("interleaved", _CONFIGURATION),
     "source_eos": (True, _CONFIGURATION),
+    "layer_norm_eps": (1e-6, _CONFIGURATION),
+    "init_std": (None, "It remains a field of the configuration. Leave it out"),
+    "adam_beta1": (0.9, "It is β₁ of section 5.3. Leave it out"),
+    "adam_epsilon": (1e-9, "It is ε of section 5.3. Leave it out"),
 }
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 
@@ -60,18 +64,12 @@ class ArchitectureArguments:
         "`False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and one more "
         "normalization after each stack (pre-norm). Not in the paper.",
     )
-    layer_norm_eps: float = fixed(1e-6, "1e-6 is Tensor2Tensor's value; the paper gives none.")
     position_embedding_type: Literal["sinusoidal", "learned", "none"] = fixed(
         "sinusoidal",
         '`"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or `"none"`: without positions, a permuted '
         "source gives permuted states. Not in the paper.",
     )
     max_position_embeddings: int = fixed(1024, "Number of learned positions; sinusoids have no limit.")
-    init_std: float | None = fixed(
-        None,
-        "Standard deviation of all initial weights. By default, as in Tensor2Tensor, projections start "
-        "Glorot-uniform and embeddings with `d_model ** -0.5`. The paper gives no initialization.",
-    )
     chunk_size_feed_forward: int = fixed(
         0, "Positions per chunk of feed-forward layers, recomputed in the backward pass; 0: all."
     )
@@ -147,9 +145,7 @@ class OptimizationArguments:
     learning_rate: float | None = fixed(
         None, "Peak of every schedule except noam, whose peak follows from equation 3."
     )
-    adam_beta1: float = fixed(0.9, "β₁ of section 5.3.")
-    adam_beta2: float = fixed(0.98, "β₂ of section 5.3.")
-    adam_epsilon: float = fixed(1e-9, "ε of section 5.3.")
+    adam_beta2: float = fixed(0.98, "β₂ of Adam (section 5.3); β₁ is 0.9 and ε 1e-9.")
     label_smoothing: float = fixed(0.1, "ε of section 5.4.")
     r_drop_weight: float = fixed(
         0.0,

@@ -190,8 +190,8 @@ class TrainState:
         return torch.optim.Adam(
             [each for each in self.unwrapped_model.parameters() if each.requires_grad],
             lr=1.0 if options.lr_scheduler == NOAM else options.learning_rate or 0.0,
-            betas=(options.adam_beta1, options.adam_beta2),
-            eps=options.adam_epsilon,
+            betas=(0.9, options.adam_beta2),
+            eps=1e-9,
             fused=True,  # one pass over all parameters instead of one per parameter
         )
 

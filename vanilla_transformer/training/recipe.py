@@ -160,10 +160,11 @@ def parse_recipe_with(
     flags, words = parser.read(arguments)
     # The file is read as flags, so that both obey the same rules.
     values = _put_over(parser.read(as_flags(read_keys(words, sections)))[0], flags)
-    parts = dict(zip(titles, parser.build(_add_launcher(values)), strict=True))
-    recipe = Recipe(*(parts[part] for part in RECIPE_PARTS))
+    parsed = parser.build(_add_launcher(values))
+    by_part = dict(zip(titles, parsed, strict=True))
+    recipe = Recipe(*(by_part[part] for part in RECIPE_PARTS))
     check_recipe(recipe)
-    return recipe, [*parts.values()][0]
+    return recipe, parsed[0]
 
 
 def read_keys(words: Sequence[str], sections: Mapping[str, tuple[type[Any], ...]] | None = None) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def test_model_arguments_have_types_defaults_and_help_of_configuration(arguments
         kind = of_config[item.name].type
         assert arguments.__annotations__[item.name] == {float | int: float, str | list[str]: str}.get(kind, kind)
         assert item.name == "layer_types" or item.default == of_config[item.name].default
-        assert len(item.metadata["help"]) > 10, item.name
+        assert item.metadata["help"] in " ".join(config_class.__doc__.split()), item.name
     config_class(**vars(arguments()))
 
 

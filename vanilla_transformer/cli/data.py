@@ -123,23 +123,20 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     on = ", ".join(name for name, value in _CLEANING_DEFAULTS.items() if value is True)
     notes = textwrap.fill(f"On by default, and turned off by --no_drop_...: {on}.", 80)
     parser = Parser(classes, usage, about, _CLEANING_MAIN, notes=notes)
-    recipe = read_keys(parser.find_words(arguments))
+    flags, words = parser.read(arguments)
+    recipe = read_keys(words)
     if recipe.get("stream"):
         raise ValueError("Text that is written must be read as a whole, but the recipe has `stream`. Leave it out.")
-    own = {
-        name: recipe[name]
-        for name in (*_TEXT_KEYS, "output_dir", *_RULE_KEYS, "cache_dir", "threads")
-        if name in recipe
-    }
-    _, parsed = parser.parse([*as_flags(own), *arguments])
-    flags = {name: value for part in parsed for name, value in vars(part).items()}
-    for name in own:  # null turns a rule off
-        if own[name] is None and f"--{name}" not in given and name in _RULE_KEYS:
-            flags[name] = False if name.startswith("drop_") else None
-    output_dir = flags.pop("output_dir")
+    names = (*_TEXT_KEYS, "output_dir", *_RULE_KEYS, "cache_dir", "threads")
+    own = {name: recipe[name] for name in names if name in recipe}
+    empty = [name for name in _RULE_KEYS if name in own and own[name] is None]
+    off = {name: False if name.startswith("drop_") else None for name in empty}  # null turns a rule off
+    parsed = parser.build(parser.read(as_flags(own))[0] | off | flags)
+    values = {name: value for part in parsed for name, value in vars(part).items()}
+    output_dir = values.pop("output_dir")
     if not output_dir:
         raise ValueError("`output_dir` must be given: a folder for the text, such as --output_dir data/cleaned.")
-    _clean_corpus(flags, Path(output_dir))
+    _clean_corpus(values, Path(output_dir))
 
 
 def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:

@@ -195,7 +195,7 @@ def _card_renderer(
 ) -> Callable[[Path], Any]:
     """Return a function that renders the card of a folder from the records of the folder `run`."""
     from vanilla_transformer.publishing.card import read_facts, render_card
-    from vanilla_transformer.training.recipe import default_values
+    from vanilla_transformer.training.run_arguments import default_values
 
     return partial(
         render_card,

@@ -21,238 +21,176 @@ TOKEN_AUGMENTATIONS = ("placeholders", "inline_terms")
 AUGMENTATIONS = ("noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS)
 
 
+def fixed(default: Any, text: str, **options: Any) -> Any:
+    """Return the field of a recipe key that decides the results of a run: to resume, its value must be the same.
+
+    Args:
+        text: The help of the key.
+        options: Keywords of its flag, such as `choices`.
+    """
+    return field(default=default, metadata={"help": text, "may_change": False, **options})
+
+
+def changeable(default: Any, text: str, **options: Any) -> Any:
+    """Return the field of a recipe key that a resumed run may change: how long it lasts, or where it computes."""
+    return field(default=default, metadata={"help": text, "may_change": True, **options})
+
+
 @dataclass(frozen=True)
 class DataArguments:
     """Text files, a dataset with a `translation` column or a mix of corpora; cleaning, tokenizer and batch size."""
 
-    train_source: str | None = field(
-        default=None, metadata={"help": "Training text, source side, one sentence per line."}
+    train_source: str | None = fixed(None, "Training text, source side, one sentence per line.")
+    train_target: str | None = fixed(None, "Training text, target side, line by line.")
+    train_alignments: str | None = fixed(
+        None,
+        "Aligned words of the training text in the format of Moses, line by line, or `agreement`: words "
+        "that a lexical model aligns in both directions. One head of cross-attention is trained toward them. Not "
+        "in the paper.",
     )
-    train_target: str | None = field(default=None, metadata={"help": "Training text, target side, line by line."})
-    train_alignments: str | None = field(
-        default=None,
-        metadata={
-            "help": "Aligned words of the training text in the format of Moses, line by line, or `agreement`: words "
-            "that a lexical model aligns in both directions. One head of cross-attention is trained toward them. Not "
-            "in the paper."
-        },
+    corpora: list[dict[str, Any]] | str | None = fixed(
+        None,
+        "Instead of files: a list of corpora (as a flag, in JSON), each with `source` and `target` "
+        "(text files), `file` (.tsv, .jsonl, .tmx, .xliff, .parquet, or .zip of OPUS) or `dataset` (and `split`), "
+        "optionally with `name`, `weight`, `source_language` and `target_language`, and `reverse` or "
+        "`both_directions`.",
     )
-    corpora: list[dict[str, Any]] | str | None = field(
-        default=None,
-        metadata={
-            "help": "Instead of files: a list of corpora (as a flag, in JSON), each with `source` and `target` "
-            "(text files), `file` (.tsv, .jsonl, .tmx, .xliff, .parquet, or .zip of OPUS) or `dataset` (and `split`), "
-            "optionally with `name`, `weight`, `source_language` and `target_language`, and `reverse` or "
-            "`both_directions`."
-        },
+    stages: list[dict[str, Any]] | str | None = fixed(
+        None,
+        "With --corpora: a list of stages (as a flag, in JSON), each with `corpora` (shares by name) and, "
+        "but for the last, `until_step`, `until_epoch` or `until_share` (of --max_steps). Not in the paper.",
     )
-    stages: list[dict[str, Any]] | str | None = field(
-        default=None,
-        metadata={
-            "help": "With --corpora: a list of stages (as a flag, in JSON), each with `corpora` (shares by name) and, "
-            "but for the last, `until_step`, `until_epoch` or `until_share` (of --max_steps). Not in the paper."
-        },
+    language_tags: str | None = fixed(
+        None,
+        "Begin each source with a tag of its target language, or of both languages. Default: target if "
+        "the corpora have several target languages, otherwise none. Not in the paper.",
+        choices=[NO_TAGS, TARGET_TAGS, BOTH_TAGS],
     )
-    language_tags: str | None = field(
-        default=None,
-        metadata={
-            "help": "Begin each source with a tag of its target language, or of both languages. Default: target if "
-            "the corpora have several target languages, otherwise none. Not in the paper.",
-            "choices": [NO_TAGS, TARGET_TAGS, BOTH_TAGS],
-        },
+    source_tags: list[str] | str | None = fixed(
+        None,
+        "Words with which some sources begin, such as <BT> of `back-translate --tag`: each is one token "
+        "of the vocabulary. Not in the paper.",
     )
-    source_tags: list[str] | str | None = field(
-        default=None,
-        metadata={
-            "help": "Words with which some sources begin, such as <BT> of `back-translate --tag`: each is one token "
-            "of the vocabulary. Not in the paper."
-        },
+    sampling_temperature: float = fixed(
+        1.0,
+        "T of the shares of directions in an epoch, which are proportional to n^(1/T) for n pairs: 1 is "
+        "as in the corpora, 5 brings small ones near to large ones. Not in the paper.",
     )
-    sampling_temperature: float = field(
-        default=1.0,
-        metadata={
-            "help": "T of the shares of directions in an epoch, which are proportional to n^(1/T) for n pairs: 1 is "
-            "as in the corpora, 5 brings small ones near to large ones. Not in the paper."
-        },
+    validation_source: str | None = fixed(None, "Validation text, source side.")
+    validation_target: str | None = fixed(None, "Validation text, target side.")
+    validation: list[dict[str, Any]] | str | None = fixed(
+        None,
+        "Instead of these files: a list like `corpora`, of which each direction is scored by itself, "
+        "whether it is trained or not.",
     )
-    validation_source: str | None = field(default=None, metadata={"help": "Validation text, source side."})
-    validation_target: str | None = field(default=None, metadata={"help": "Validation text, target side."})
-    validation: list[dict[str, Any]] | str | None = field(
-        default=None,
-        metadata={
-            "help": "Instead of these files: a list like `corpora`, of which each direction is scored by itself, "
-            "whether it is trained or not."
-        },
+    forgetting_source: str | None = fixed(
+        None,
+        "With --init_from: text of the model's former domain, source side; its loss and scores at each "
+        "validation show what fine-tuning costs.",
     )
-    forgetting_source: str | None = field(
-        default=None,
-        metadata={
-            "help": "With --init_from: text of the model's former domain, source side; its loss and scores at each "
-            "validation show what fine-tuning costs."
-        },
+    forgetting_target: str | None = fixed(None, "The same, target side.")
+    test_source: str | None = fixed(None, "Test text, source side; its overlap with the training text is reported.")
+    test_target: str | None = fixed(None, "Test text, target side.")
+    dataset: str | None = fixed(
+        None, "Instead of files: a folder of save_to_disk, or NAME[:CONFIGURATION] for load_dataset."
     )
-    forgetting_target: str | None = field(default=None, metadata={"help": "The same, target side."})
-    test_source: str | None = field(
-        default=None, metadata={"help": "Test text, source side; its overlap with the training text is reported."}
+    source_language: str | None = fixed(None, "Code of the source language, such as en.")
+    target_language: str | None = fixed(None, "Code of the target language, such as de.")
+    tokenizer: str | None = fixed(None, "Folder or Hub name of a tokenizer. By default one is trained on the corpus.")
+    tokenizer_model: str = fixed(
+        "bpe",
+        "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1).",
+        choices=list(TOKENIZER_MODELS),
     )
-    test_target: str | None = field(default=None, metadata={"help": "Test text, target side."})
-    dataset: str | None = field(
-        default=None,
-        metadata={"help": "Instead of files: a folder of save_to_disk, or NAME[:CONFIGURATION] for load_dataset."},
+    normalization: str = fixed(
+        "nfc",
+        "What the tokenizer does to text before it splits it: white space to single spaces, invisible "
+        "characters out, and nfc or nfkc; or none.",
+        choices=list(NORMALIZATIONS),
     )
-    source_language: str | None = field(default=None, metadata={"help": "Code of the source language, such as en."})
-    target_language: str | None = field(default=None, metadata={"help": "Code of the target language, such as de."})
-    tokenizer: str | None = field(
-        default=None, metadata={"help": "Folder or Hub name of a tokenizer. By default one is trained on the corpus."}
+    bpe_dropout: float = fixed(
+        0.0, "Probability in [0, 1) of dropping a merge, drawn again in each epoch. Not in the paper."
     )
-    tokenizer_model: str = field(
-        default="bpe",
-        metadata={
-            "help": "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1).",
-            "choices": list(TOKENIZER_MODELS),
-        },
+    augment: dict[str, float] | str | None = fixed(
+        None,
+        "Shares of training pairs to augment, drawn again in each epoch, such as {typos: 0.05, "
+        f"inline_terms: 0.05}}, of {', '.join(AUGMENTATIONS)}. Not in the paper.",
     )
-    normalization: str = field(
-        default="nfc",
-        metadata={
-            "help": "What the tokenizer does to text before it splits it: white space to single spaces, invisible "
-            "characters out, and nfc or nfkc; or none.",
-            "choices": list(NORMALIZATIONS),
-        },
+    vocab_size: int = fixed(37000, "Entries of the joint vocabulary (section 5.1).")
+    tokens_per_step: int | None = fixed(
+        None,
+        "Instead of --max_tokens: padded tokens on either side of a step, divided among all processes "
+        "and accumulated batches; 25,000 in the paper (section 5.1).",
     )
-    bpe_dropout: float = field(
-        default=0.0,
-        metadata={"help": "Probability in [0, 1) of dropping a merge, drawn again in each epoch. Not in the paper."},
+    max_tokens: int = fixed(25000, "Padded tokens on either side of a batch, per process (section 5.1).")
+    pad_to_multiple_of: int | None = fixed(
+        None,
+        "Pad batches to lengths that are multiples of this number, such as 8 or 16. Default: 8 with "
+        "--compile, otherwise 1.",
     )
-    augment: dict[str, float] | str | None = field(
-        default=None,
-        metadata={
-            "help": "Shares of training pairs to augment, drawn again in each epoch, such as {typos: 0.05, "
-            f"inline_terms: 0.05}}, of {', '.join(AUGMENTATIONS)}. Not in the paper."
-        },
+    drop_empty: bool = fixed(False, "Drop pairs without text on one side. By default they are an error.")
+    drop_invalid_unicode: bool = fixed(False, "Drop pairs that are not valid Unicode. By default they are an error.")
+    drop_identical: bool = fixed(False, "Drop pairs whose source and target are identical.")
+    drop_bad_encoding: bool = fixed(
+        False, "Drop pairs with control characters, U+FFFD, or UTF-8 that was read as Windows-1252 or Latin-1."
     )
-    vocab_size: int = field(default=37000, metadata={"help": "Entries of the joint vocabulary (section 5.1)."})
-    tokens_per_step: int | None = field(
-        default=None,
-        metadata={
-            "help": "Instead of --max_tokens: padded tokens on either side of a step, divided among all processes "
-            "and accumulated batches; 25,000 in the paper (section 5.1)."
-        },
+    drop_markup: bool = fixed(False, "Drop pairs with tags, comments or entities of HTML or XML.")
+    drop_duplicates: bool = fixed(
+        False,
+        "Drop pairs that repeat another one, over all corpora, but for case, white space, invisible "
+        "characters and the composition of letters. The copy in ordinary case stays.",
     )
-    max_tokens: int = field(
-        default=25000, metadata={"help": "Padded tokens on either side of a batch, per process (section 5.1)."}
+    drop_near_duplicates: bool = fixed(
+        False, "Drop pairs that repeat another one but for case, digits, punctuation and spaces."
     )
-    pad_to_multiple_of: int | None = field(
-        default=None,
-        metadata={
-            "help": "Pad batches to lengths that are multiples of this number, such as 8 or 16. Default: 8 with "
-            "--compile, otherwise 1."
-        },
+    drop_repeated_sources: bool = fixed(
+        False, "Drop pairs with the source of another one, over all corpora, compared as duplicates are."
     )
-    drop_empty: bool = field(
-        default=False, metadata={"help": "Drop pairs without text on one side. By default they are an error."}
+    drop_repeated_targets: bool = fixed(
+        False, "Drop pairs with the target of another one, over all corpora, compared as duplicates are."
     )
-    drop_invalid_unicode: bool = field(
-        default=False, metadata={"help": "Drop pairs that are not valid Unicode. By default they are an error."}
+    drop_misaligned: bool = fixed(
+        False,
+        "Drop pairs whose sides do not seem to be translations of each other, by a lexical model of the "
+        "corpus. Needs 5,000 pairs.",
     )
-    drop_identical: bool = field(default=False, metadata={"help": "Drop pairs whose source and target are identical."})
-    drop_bad_encoding: bool = field(
-        default=False,
-        metadata={
-            "help": "Drop pairs with control characters, U+FFFD, or UTF-8 that was read as Windows-1252 or Latin-1."
-        },
+    drop_other_numbers: bool = fixed(
+        False, "Drop pairs with a number that only one side has. Up to 12 it may be written as a word."
     )
-    drop_markup: bool = field(
-        default=False, metadata={"help": "Drop pairs with tags, comments or entities of HTML or XML."}
+    drop_other_scripts: bool = fixed(
+        False, "Drop pairs with more than a twentieth of the letters of a side in scripts its corpus rarely uses."
     )
-    drop_duplicates: bool = field(
-        default=False,
-        metadata={
-            "help": "Drop pairs that repeat another one, over all corpora, but for case, white space, invisible "
-            "characters and the composition of letters. The copy in ordinary case stays."
-        },
+    drop_other_languages: bool = fixed(
+        False, "Drop pairs with a side that is clearly not in --source_language or --target_language. Needs py3langid."
     )
-    drop_near_duplicates: bool = field(
-        default=False,
-        metadata={"help": "Drop pairs that repeat another one but for case, digits, punctuation and spaces."},
+    min_score: float | None = fixed(
+        None, "Drop pairs with a lower score in the corpus: a column of numbers, or a key `score`."
     )
-    drop_repeated_sources: bool = field(
-        default=False,
-        metadata={"help": "Drop pairs with the source of another one, over all corpora, compared as duplicates are."},
+    max_characters: int | None = fixed(None, "Drop pairs with more characters on a side, such as 1000.")
+    max_character_ratio: float | None = fixed(
+        None,
+        "Drop pairs whose lengths in characters differ by more than this factor, compared with the median "
+        "of their corpus, such as 3. Ten characters are added to each length.",
     )
-    drop_repeated_targets: bool = field(
-        default=False,
-        metadata={"help": "Drop pairs with the target of another one, over all corpora, compared as duplicates are."},
+    min_letter_ratio: float | None = fixed(
+        None, "Drop pairs with a smaller share of letters on a side, spaces left aside, such as 0.5."
     )
-    drop_misaligned: bool = field(
-        default=False,
-        metadata={
-            "help": "Drop pairs whose sides do not seem to be translations of each other, by a lexical model of the "
-            "corpus. Needs 5,000 pairs."
-        },
+    max_length: int | None = fixed(None, "Drop pairs with more tokens on a side, including EOS.")
+    max_length_ratio: float | None = fixed(
+        None, "Drop pairs with one side more than this many times as long as the other, in tokens."
     )
-    drop_other_numbers: bool = field(
-        default=False,
-        metadata={"help": "Drop pairs with a number that only one side has. Up to 12 it may be written as a word."},
+    score: dict[str, Any] | str | None = fixed(
+        None,
+        "Drop pairs with a low score: `forward` and `backward` name two models (dual conditional "
+        "cross-entropy), or `quality` a COMET model that needs no references, and `min_score` is the lowest score "
+        "in (0, 1], or `keep` the share to keep.",
     )
-    drop_other_scripts: bool = field(
-        default=False,
-        metadata={
-            "help": "Drop pairs with more than a twentieth of the letters of a side in scripts its corpus rarely uses."
-        },
-    )
-    drop_other_languages: bool = field(
-        default=False,
-        metadata={
-            "help": "Drop pairs with a side that is clearly not in --source_language or --target_language. Needs "
-            "py3langid."
-        },
-    )
-    min_score: float | None = field(
-        default=None,
-        metadata={"help": "Drop pairs with a lower score in the corpus: a column of numbers, or a key `score`."},
-    )
-    max_characters: int | None = field(
-        default=None, metadata={"help": "Drop pairs with more characters on a side, such as 1000."}
-    )
-    max_character_ratio: float | None = field(
-        default=None,
-        metadata={
-            "help": "Drop pairs whose lengths in characters differ by more than this factor, compared with the median "
-            "of their corpus, such as 3. Ten characters are added to each length."
-        },
-    )
-    min_letter_ratio: float | None = field(
-        default=None,
-        metadata={"help": "Drop pairs with a smaller share of letters on a side, spaces left aside, such as 0.5."},
-    )
-    max_length: int | None = field(
-        default=None, metadata={"help": "Drop pairs with more tokens on a side, including EOS."}
-    )
-    max_length_ratio: float | None = field(
-        default=None,
-        metadata={"help": "Drop pairs with one side more than this many times as long as the other, in tokens."},
-    )
-    score: dict[str, Any] | str | None = field(
-        default=None,
-        metadata={
-            "help": "Drop pairs with a low score: `forward` and `backward` name two models (dual conditional "
-            "cross-entropy), or `quality` a COMET model that needs no references, and `min_score` is the lowest score "
-            "in (0, 1], or `keep` the share to keep."
-        },
-    )
-    stream: bool = field(
-        default=False, metadata={"help": "Read corpora too large for the disk when they are needed, window by window."}
-    )
-    stream_window: int = field(
-        default=1_000_000, metadata={"help": "Pairs of a stream to read, clean and shuffle at a time."}
-    )
-    cache_dir: str | None = field(
-        default=None,
-        metadata={
-            "help": "Folder for cleaned text, tokenized text and trained tokenizers, shared by all processes of a "
-            "run. By default a subfolder of the cache of `datasets`."
-        },
+    stream: bool = fixed(False, "Read corpora too large for the disk when they are needed, window by window.")
+    stream_window: int = fixed(1_000_000, "Pairs of a stream to read, clean and shuffle at a time.")
+    cache_dir: str | None = changeable(
+        None,
+        "Folder for cleaned text, tokenized text and trained tokenizers, shared by all processes of a "
+        "run. By default a subfolder of the cache of `datasets`.",
     )
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .initialization import ModelLoader, load_own_model
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
-from .recipe import Recipe, flatten
+from .run_arguments import Recipe, flatten
 from .run_folder import RunFolder
 from .schedule import Pace
 from .setup import BYTES_PER_PARAMETER, ModelClass

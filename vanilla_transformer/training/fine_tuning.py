@@ -11,8 +11,7 @@ from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .checkpoint import StateDict
-from .recipe import Recipe, given_architecture
-from .run_arguments import DROPOUTS
+from .run_arguments import DROPOUTS, Recipe, given_architecture
 
 # The parameters of each part that `freeze` may name, by expressions over their names.
 _FROZEN = {

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 
-from .recipe import Recipe
 from .recipe_checks import check_alignment_layer
+from .run_arguments import Recipe
 
 HEAD = 0  # of the layer that is trained
 

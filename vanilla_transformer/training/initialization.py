@@ -25,8 +25,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.text.languages import Languages, find_languages, set_languages, similar_tags
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-from .recipe import Recipe
-from .run_arguments import EXTEND, REPLACE
+from .run_arguments import EXTEND, REPLACE, Recipe
 
 # A model to start from, and its tokenizer.
 InitialModel = tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]

@@ -5,7 +5,7 @@ Accelerate's own plugins read here. Training uses the plugins no further: `distr
 """
 
 import os
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 from accelerate.utils import (
@@ -17,10 +17,7 @@ from accelerate.utils import (
     parse_flag_from_env,
 )
 
-from vanilla_transformer.data.data_arguments import DataArguments
-
 from .mixed_precision import AUTO
-from .recipe import Recipe
 
 _LAUNCHER = "the configuration of accelerate launch"
 # Settings that training has no counterpart of: their variable, and what to do.
@@ -34,30 +31,26 @@ _REFUSED = {
 }
 
 
-def apply_launcher(recipe: Recipe) -> Recipe:
-    """Return the recipe with the settings of `accelerate launch` where the recipe has none, and what they imply.
+def add_launcher(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given values of a recipe with the settings of `accelerate launch`, and what they imply.
 
     Raises:
         ValueError: a setting cannot work, or the recipe has another one; the text names both and what to do.
     """
     _check_settings()
-    options, output, plugin = recipe.optimization, recipe.output, _read_fsdp()
-    changes: dict[str, Any] = {
-        "mixed_precision": _merge_precision(options.mixed_precision, _read_mixed_precision()),
-        "compile": _merge_compile(options.compile),
-    }
+    plugin, precision = _read_fsdp(), _merge_precision(values.get("mixed_precision"), _read_mixed_precision())
+    found = dict(values) | {"compile": _merge_compile(values.get("compile"))}
+    if precision is not None:
+        found["mixed_precision"] = precision
     if plugin is not None:
-        reshard = options.fsdp_reshard_after_forward and plugin.reshard_after_forward
-        changes |= {"fsdp": True, "fsdp_reshard_after_forward": reshard}
+        reshard = values.get("fsdp_reshard_after_forward", True) and plugin.reshard_after_forward
+        found |= {"fsdp": True, "fsdp_reshard_after_forward": reshard}
         if "SHARDED" in plugin.state_dict_type.name:
-            output = replace(output, sharded_checkpoints=True)
-    tokens = _find_max_tokens(recipe.data, count_processes() * options.gradient_accumulation_steps)
-    return replace(
-        recipe,
-        data=replace(recipe.data, max_tokens=tokens),
-        optimization=replace(options, **changes),
-        output=output,
-    )
+            found["sharded_checkpoints"] = True
+    if "tokens_per_step" in values:
+        batches = count_processes() * max(1, values.get("gradient_accumulation_steps", 1))
+        found["max_tokens"] = _divide_tokens(values["tokens_per_step"], batches)
+    return found
 
 
 def count_processes() -> int:
@@ -65,16 +58,14 @@ def count_processes() -> int:
     return int(get_cpu_distributed_information().world_size)  # variables that are the same with GPUs
 
 
-def _find_max_tokens(data: DataArguments, batches_per_step: int) -> int:
+def _divide_tokens(tokens: int, batches_per_step: int) -> int:
     """Return the tokens of a batch, of which a step of the whole run has `batches_per_step`."""
-    if data.tokens_per_step is None:
-        return data.max_tokens
-    if data.tokens_per_step < batches_per_step:
+    if 0 < tokens < batches_per_step:  # others are refused by themselves
         raise ValueError(
             f"`tokens_per_step` must be at least the number of batches of a step, processes × "
-            f"gradient_accumulation_steps = {batches_per_step}, got {data.tokens_per_step}. Raise it."
+            f"gradient_accumulation_steps = {batches_per_step}, got {tokens}. Raise it."
         )
-    return data.tokens_per_step // batches_per_step
+    return tokens // batches_per_step
 
 
 def _check_settings() -> None:
@@ -148,10 +139,10 @@ def _merge_compile(ours: bool | None) -> bool | None:
     return True
 
 
-def _merge_precision(ours: str | None, theirs: str | None) -> str:
+def _merge_precision(ours: str | None, theirs: str | None) -> str | None:
     """Return the precision that is given; None is none."""
     if ours not in (None, AUTO, theirs) and theirs is not None:
         raise ValueError(
             f"`mixed_precision` is {ours} in the recipe, but {theirs} in {_LAUNCHER}. Give it once, or the same."
         )
-    return theirs or ours or "no"
+    return theirs or ours

@@ -49,8 +49,10 @@ class Parser(ArgumentParser):
         notes: str = "",
     ):
         about = f"arguments:\n{format_table(arguments)}" if arguments else None
-        layout = {"formatter_class": RawDescriptionHelpFormatter, "description": about, "epilog": notes}
-        super().__init__(usage=usage, add_help=False, allow_abbrev=False, **layout)  # type: ignore[arg-type]
+        layout: dict[str, Any] = {"formatter_class": RawDescriptionHelpFormatter, "add_help": False}
+        # The result holds the given flags alone: `build` adds the defaults.
+        layout |= {"argument_default": SUPPRESS, "allow_abbrev": False}
+        super().__init__(usage=usage, description=about, epilog=notes, **layout)
         self._classes, self._others = classes, list[Action]()
         self._hints = {each: get_type_hints(each) for each in classes}
         self._names, self._switches = (
@@ -79,7 +81,7 @@ class Parser(ArgumentParser):
         kinds = [kind for kind in get_args(hint) if kind is not NoneType]
         kind = hint if not kinds or get_origin(hint) in (list, Literal) else str if str in kinds else kinds[0]
         default = item.default if item.default_factory is MISSING else item.default_factory()
-        keywords: dict[str, Any] = {"required": True} if default is MISSING else {"default": default}
+        keywords: dict[str, Any] = {"required": default is MISSING}
         if get_origin(kind) is Literal:
             keywords |= {"type": str, "choices": get_args(kind)}
         elif get_origin(kind) is list:
@@ -94,7 +96,8 @@ class Parser(ArgumentParser):
             self._switches[f"--{item.name}"] = keywords.pop("is_value", lambda word: word.lower() in values)
         if "choices" not in keywords:
             keywords.setdefault("metavar", _VALUE_NAMES.get(keywords["type"], "TEXT"))
-        keywords.pop("is_folder", None)
+        for name in ("is_folder", "may_change"):
+            keywords.pop(name, None)
         if keywords.pop("keeps_text", False):
             keywords["type"] = partial(_or_text, keywords["type"])
         keywords["help"] = _with_default(keywords["help"], default)
@@ -114,16 +117,16 @@ class Parser(ArgumentParser):
         Raises:
             ValueError: a flag does not exist (the message names the nearest one) or its value is invalid.
         """
-        flags, found = self._split(words)
+        flags, found = self.read(words)
+        return found, self.build(flags)
+
+    def build(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the dataclasses of values by name, with the defaults of all others."""
         names = {each: [item.name for item in fields(each) if item.init] for each in self._classes}
-        return found, tuple(each(**{name: flags[name] for name in names[each]}) for each in self._classes)
+        return tuple(each(**{name: values[name] for name in names[each] if name in values}) for each in self._classes)
 
-    def find_words(self, words: Sequence[str]) -> list[str]:
-        """Return the arguments among some words, without the flags and their values. Otherwise as [`parse`]."""
-        return self._split(words)[1]
-
-    def _split(self, words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-        """Return the values of all flags by name, and the arguments."""
+    def read(self, words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        """Return the values of the given flags by name, and the arguments. Otherwise as [`parse`]."""
         words = list(words)
         end = words.index("--") if "--" in words else len(words)
         before = self._normalize(words[:end])
@@ -186,10 +189,9 @@ def _title(arguments_class: type, item: Field) -> str:
 
 def _with_default(text: str, default: Any) -> str:
     """Return an explanation for argparse, which formats it by `%`, with the default if there is one."""
-    text = text.replace("%", "%%")
     if default is None or default is False or default is MISSING or default == "" or "default" in text.lower():
-        return text
-    return f"{text} (default: %(default)s)"
+        return text.replace("%", "%%")
+    return f"{text} (default: {default})".replace("%", "%%")
 
 
 def _to_bool(values: Mapping[str, Any], text: str) -> Any:

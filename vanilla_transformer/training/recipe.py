@@ -1,37 +1,23 @@
 """
-The recipe of a training run: dataclasses that a YAML file and flags fill in.
+Parse the recipe of a training run: a YAML file, flags over it, and the launcher's settings where both have none.
 
 Every mistake is a `ValueError` that names it.
 """
 
 import json
-import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from vanilla_transformer.data.data_arguments import DataArguments
-from vanilla_transformer.data.stages import UNTIL_SHARE
 from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.resources import describe_recipes, find_recipe
 from vanilla_transformer.user_input import check_names, load_yaml
 
-from .lr_scheduler import NEED_MAX_STEPS, Schedule
 from .parser import Parser, format_table
 from .recipe_checks import check_recipe
-from .run_arguments import (
-    DROPOUTS,
-    REMOVED,
-    RENAMED,
-    FineTuningArguments,
-    LongArguments,
-    ModelArguments,
-    OptimizationArguments,
-    OutputArguments,
-)
-
-logger = logging.getLogger(__name__)
+from .run_arguments import BATCH_SIZES, RECIPE_PARTS, REMOVED, RENAMED, SECTIONS, Recipe
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
@@ -96,7 +82,9 @@ def check_renamed(names: Iterable[str], what: str) -> None:
             raise ValueError(f"The {what} {name!r} is now called {successor!r}.")
         for removed in {key, key.removeprefix("no_")} & REMOVED.keys():
             value, advice = REMOVED[removed]
-            raise ValueError(f"The {what} {name!r} no longer exists: training uses {value}. {advice}.")
+            raise ValueError(
+                f"The {what} {name!r} no longer exists: training uses {'none' if value is None else value}. {advice}."
+            )
 
 
 def as_flags(recipe: Mapping[str, Any]) -> list[str]:
@@ -118,37 +106,6 @@ def _as_word(name: str, value: Any) -> str:
         raise ValueError(f"`{name}` must hold text, numbers, lists and mappings only: {error}.") from error
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Everything that one run needs, as [`parse_recipe`] resolves it from YAML, flags and launcher.
-
-    Nothing replaces it afterwards: what follows from the corpus is the [`Schedule`]. No two parts share a field name,
-    so that a recipe may be one flat file.
-
-    Raises:
-        ValueError: a value cannot work; the text names the field, the value and the rule.
-    """
-
-    data: DataArguments
-    model: Any  # ModelArguments
-    long: Any  # LongArguments
-    optimization: OptimizationArguments
-    output: OutputArguments
-    fine_tuning: FineTuningArguments = field(default_factory=FineTuningArguments)
-
-    def __post_init__(self) -> None:
-        check_recipe(self)
-
-
-# The keys of a recipe by its sections, in which they may stand.
-SECTIONS: dict[str, tuple[type[Any], ...]] = {
-    "data": (DataArguments,),
-    "model": (ModelArguments, LongArguments),
-    "optimization": (OptimizationArguments,),
-    "output": (OutputArguments,),
-    "fine_tuning": (FineTuningArguments,),
-}
-RECIPE_PARTS = tuple(part for parts in SECTIONS.values() for part in parts)
 # The keys that `--help` shows; `--help_all` shows all.
 MAIN_KEYS = [
     "train_source",
@@ -199,17 +156,15 @@ def parse_recipe_with(
     notes = f"recipes:\n{format_table(describe_recipes())}"
     usage = f"{program or 'parse_recipe'} [RECIPE] [--flag value ...]"
     parser = Parser([*titles], usage, RECIPE, main, titles, notes)
-    flags = [word[2:].split("=")[0] for word in arguments if word.startswith("--")]
-    check_renamed(flags, "flag")
-    words = parser.find_words(arguments)
-    recipe = read_keys(words, sections)
-    _choose_batch_size(recipe, flags)
-    # A recipe is parsed as flags, so that both obey the same rules. Later flags override earlier ones.
-    _, parsed = parser.parse([*as_flags(recipe), *arguments])
-    from .launcher import apply_launcher  # with torch, which `--help` does not need
-
+    check_renamed([word[2:].split("=")[0] for word in arguments if word.startswith("--")], "flag")
+    flags, words = parser.read(arguments)
+    # The file is read as flags, so that both obey the same rules.
+    values = _put_over(parser.read(as_flags(read_keys(words, sections)))[0], flags)
+    parsed = parser.build(_add_launcher(values))
     by_part = dict(zip(titles, parsed, strict=True))
-    return apply_launcher(Recipe(*(by_part[part] for part in RECIPE_PARTS))), parsed[0]
+    recipe = Recipe(*(by_part[part] for part in RECIPE_PARTS))
+    check_recipe(recipe)
+    return recipe, parsed[0]
 
 
 def read_keys(words: Sequence[str], sections: Mapping[str, tuple[type[Any], ...]] | None = None) -> dict[str, Any]:
@@ -241,117 +196,37 @@ def read_keys(words: Sequence[str], sections: Mapping[str, tuple[type[Any], ...]
     return recipe
 
 
-def _choose_batch_size(recipe: dict[str, Any], flags: list[str]) -> None:
-    """Drop the recipe's `tokens_per_step` if the flags have `max_tokens`, and vice versa.
+def _put_over(recipe: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a recipe with the ones of flags over them, of which either batch size replaces both.
 
     Raises:
-        ValueError: both are in the recipe, or both among the flags.
+        ValueError: both sizes are in the recipe, or both among the flags.
     """
-    in_recipe = [name for name in BATCH_SIZES if recipe.get(name) is not None]
-    in_flags = [name for name in BATCH_SIZES if name in {flag.replace("-", "_") for flag in flags}]
-    for given, place in ((in_recipe, "in the recipe"), (in_flags, "as flags")):
-        if len(given) > 1:
+    for values, place in ((recipe, "in the recipe"), (flags, "as flags")):
+        if values.keys() >= {*BATCH_SIZES}:
             raise ValueError(
                 f"Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, got both {place}."
             )
-    for name in in_recipe:
-        if in_flags and name not in in_flags:
-            del recipe[name]
+    replaced = BATCH_SIZES if flags.keys() & BATCH_SIZES else ()
+    return {name: value for name, value in recipe.items() if name not in replaced} | flags
 
 
-def flatten(recipe: Recipe) -> dict[str, Any]:
-    """Return all values of a recipe by name."""
-    return {name: value for part in asdict(recipe).values() for name, value in part.items()}
+def _add_launcher(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with the settings of the launcher, if there are any: reading them imports torch."""
+    if "tokens_per_step" not in values and not any(name.startswith("ACCELERATE_") for name in os.environ):
+        return values
+    from .launcher import add_launcher
+
+    return add_launcher(values)
 
 
-def default_values() -> dict[str, Any]:
-    """Return the default of each key of a recipe that has one, by name."""
-    items = {item.name: item for part in RECIPE_PARTS for item in fields(part) if item.init}
-    values = {name: item.default for name, item in items.items() if item.default is not MISSING}
-    made = {name: item.default_factory() for name, item in items.items() if item.default_factory is not MISSING}
-    return values | made
-
-
-def given_architecture(recipe: Recipe) -> dict[str, Any]:
-    """Return the values of a recipe that describe the architecture and are not the defaults."""
-    parts = ((recipe.model, ModelArguments()), (recipe.long, LongArguments()))
-    values = {name: value for part, default in parts for name, value in asdict(part).items() - asdict(default).items()}
-    return {name: values[name] for name in sorted(values.keys() - set(DROPOUTS))}
-
-
-# Arguments that decide how long a run lasts, what it records and where it computes, but not what it computes. The
-# batches of a step are processes × accumulation, which `RunFolder.restore` reports when they change.
-_MAY_CHANGE = {"output_dir", "overwrite_output_dir", "logging_steps", "eval_steps", "save_steps", "save_minutes"}
-_MAY_CHANGE |= {"keep_last", "keep_best", "best_metric", "average_checkpoints", "report_to", "max_minutes"}
-_MAY_CHANGE |= {
-    "early_stopping_patience",
-    "greater_is_better",
-    "compile",
-    "packing",
-    "attn_implementation",
-    "dataloader_num_workers",
-    "threads",
-    "fsdp",
-    "sharded_checkpoints",
-}
-_MAY_CHANGE |= {
-    "fsdp_reshard_after_forward",
-    "gradient_accumulation_steps",
-    "max_steps",
-    "num_train_epochs",
-    "dry_run",
-    "allow_changed_data",
-}
-# The size of a step, and of a batch, which follows from the former and the number of processes where it is given.
-BATCH_SIZES = ("tokens_per_step", "max_tokens")
-# Arguments that are derived where a recipe does not give them.
-DERIVED = tuple(item.name for item in fields(Schedule))
-PADDING = "pad_to_multiple_of"  # is derived as well, by the device
-# Arguments that end a run.
-LIMITS = ("max_steps", "num_train_epochs", "max_minutes", "early_stopping_patience")
-
-
-def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Check that a run with the flat recipe `now` can resume one with `before`, and log all changes.
-
-    A name that `before` lacks, because it is newer than the run, had its default. A removed one may have the
-    value that training uses since.
-
-    Raises:
-        ValueError: a change would make it a different run; the text names each value before and now.
-    """
-    before = default_values() | {
-        name: value for name, value in before.items() if name not in REMOVED or value != REMOVED[name][0]
-    }
-    names = sorted(name for name in before.keys() | now.keys() if not _is_same(name, before, now))
-    needs_max_steps = now.get("lr_scheduler") in NEED_MAX_STEPS or any(
-        UNTIL_SHARE in stage for stage in now.get("stages") or ()
-    )
-    allowed = _MAY_CHANGE - ({"max_steps", "num_train_epochs"} if needs_max_steps else set())
-    if before["max_tokens"] == now["max_tokens"]:
-        allowed |= {"tokens_per_step"}
-    elif now["tokens_per_step"] is not None and before["tokens_per_step"] == now["tokens_per_step"]:
-        allowed |= {"max_tokens"}  # of another number of processes
-    refused = [name for name in names if name not in allowed]
-    if refused:
-        raise ValueError(
-            f"The run in {now['output_dir']} cannot resume with different values of "
-            f"{_list_changes(refused, before, now)}. Restore them, choose another --output_dir, or start over with "
-            "--overwrite_output_dir."
-        )
-    if names:
-        logger.info("Changed since the run began: %s.", _list_changes(names, before, now))
-
-
-def has_same_limits(before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Return whether a run with the flat recipe `now` ends as one with `before`."""
-    return all(_is_same(name, before, now) for name in LIMITS)
-
-
-def _is_same(name: str, before: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Return whether a value is the same, or is derived and has been derived before."""
-    return before.get(name) == now.get(name) or (name in (*DERIVED, PADDING) and now.get(name) is None)
-
-
-def _list_changes(names: list[str], before: dict[str, Any], now: dict[str, Any]) -> str:
-    return ", ".join(f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in names)
+__all__ = [
+    "RECIPE_PARTS",
+    "REMOVED",
+    "RENAMED",
+    "SECTIONS",
+    "Recipe",
+    "parse_recipe",
+    "parse_recipe_with",
+    "read_recipe",
+]

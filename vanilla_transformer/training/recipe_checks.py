@@ -1,19 +1,33 @@
-"""Rules that the values of a recipe must keep."""
+"""Rules that the values of a recipe must keep, by themselves and to resume a run."""
 
+import logging
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vanilla_transformer.data.data_arguments import TOKEN_AUGMENTATIONS, augmentations, check_data_arguments, stages
+from vanilla_transformer.data.stages import UNTIL_SHARE
 from vanilla_transformer.user_input import check_numbers
 
-from .lr_scheduler import NOAM, PAPER_MAX_STEPS, SCHEDULES
-from .run_arguments import EXTEND, FROZEN_PARTS, KEEP, REPLACE, LongArguments, OptimizationArguments
+from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, SCHEDULES
+from .run_arguments import (
+    DERIVED,
+    EXTEND,
+    FROZEN_PARTS,
+    KEEP,
+    PADDING,
+    RECIPE_PARTS,
+    REMOVED,
+    REPLACE,
+    LongArguments,
+    OptimizationArguments,
+    Recipe,
+    default_values,
+)
 
-if TYPE_CHECKING:
-    from .recipe import Recipe
+logger = logging.getLogger(__name__)
 
 
-def check_recipe(recipe: "Recipe") -> None:
+def check_recipe(recipe: Recipe) -> None:
     """Refuse values that cannot work, before anything is read or written.
 
     Raises:
@@ -42,7 +56,7 @@ def check_recipe(recipe: "Recipe") -> None:
         )
 
 
-def _check_numbers(recipe: "Recipe") -> None:
+def _check_numbers(recipe: Recipe) -> None:
     for part in (getattr(recipe, item.name) for item in fields(recipe)):
         check_numbers(vars(part))
     for part in (recipe.data, recipe.optimization, recipe.output):
@@ -68,7 +82,7 @@ def _check_numbers(recipe: "Recipe") -> None:
 
 
 def _check_optimization(options: OptimizationArguments) -> None:
-    for name in ("label_smoothing", "adam_beta1", "adam_beta2"):
+    for name in ("label_smoothing", "adam_beta2"):
         if not 0.0 <= getattr(options, name) < 1.0:
             raise ValueError(f"`{name}` must be in [0, 1), got {getattr(options, name)}.")
     if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:
@@ -92,7 +106,7 @@ def _check_optimization(options: OptimizationArguments) -> None:
         )
 
 
-def _check_fine_tuning(recipe: "Recipe") -> None:
+def _check_fine_tuning(recipe: Recipe) -> None:
     options = recipe.fine_tuning
     if options.init_from is None:
         names = ("freeze", "lora_rank", "init_encoder_layers", "init_decoder_layers")
@@ -124,14 +138,14 @@ def _check_fine_tuning(recipe: "Recipe") -> None:
         _check_lora(recipe)
 
 
-def _token_keys(recipe: "Recipe") -> list[str]:
+def _token_keys(recipe: Recipe) -> list[str]:
     """Return the given keys that add tokens to the vocabulary, as messages name them."""
     given = [f"`{name}` of `augment`" for name in augmentations(recipe.data) if name in TOKEN_AUGMENTATIONS]
     given += ["`source_tags`"] if recipe.data.source_tags else []
     return given + (["`init_vocabulary: extend`"] if recipe.fine_tuning.init_vocabulary == EXTEND else [])
 
 
-def _check_lora(recipe: "Recipe") -> None:
+def _check_lora(recipe: Recipe) -> None:
     options, rank = recipe.optimization, recipe.fine_tuning.lora_rank
     if rank is not None and rank < 1:
         raise ValueError(f"`lora_rank` must be at least 1, got {rank}.")
@@ -155,7 +169,7 @@ def _refuse_together(key: str, reasons: dict[str, str]) -> None:
         raise ValueError(f"`{key}` must be given without {other}, got both: {reason}. Take one of them out.")
 
 
-def _check_guided_alignment(recipe: "Recipe") -> None:
+def _check_guided_alignment(recipe: Recipe) -> None:
     options, layers = recipe.optimization, recipe.model.decoder_layers
     if recipe.data.train_alignments is None:
         if options.alignment_layer is not None:
@@ -191,3 +205,54 @@ def _check_trackers(report_to: str | None) -> None:
             raise ValueError(f"`report_to` must name trackers of {', '.join(known)}, got {name!r}.")
         if name not in installed:
             raise ValueError(f"`report_to` names {name}, which must be installed and is not. Install or leave it out.")
+
+
+# Keys that end a run.
+_LIMITS = ("max_steps", "num_train_epochs", "max_minutes", "early_stopping_patience")
+
+
+def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Check that a run with the flat recipe `now` can resume one with `before`, and log all changes.
+
+    A name that `before` lacks, because it is newer than the run, had its default. A removed one may have the
+    value that training uses since.
+
+    Raises:
+        ValueError: a change would make it a different run; the text names each value before and now.
+    """
+    before = default_values() | {
+        name: value for name, value in before.items() if name not in REMOVED or value != REMOVED[name][0]
+    }
+    names = sorted(name for name in before.keys() | now.keys() if not _is_same(name, before, now))
+    needs_max_steps = now.get("lr_scheduler") in NEED_MAX_STEPS or any(
+        UNTIL_SHARE in stage for stage in now.get("stages") or ()
+    )
+    may_change = {item.name for part in RECIPE_PARTS for item in fields(part) if item.metadata["may_change"]}
+    allowed = may_change - ({"max_steps", "num_train_epochs"} if needs_max_steps else set())
+    if before["max_tokens"] == now["max_tokens"]:
+        allowed |= {"tokens_per_step"}
+    elif now["tokens_per_step"] is not None and before["tokens_per_step"] == now["tokens_per_step"]:
+        allowed |= {"max_tokens"}  # of another number of processes
+    refused = [name for name in names if name not in allowed]
+    if refused:
+        raise ValueError(
+            f"The run in {now['output_dir']} cannot resume with different values of "
+            f"{_list_changes(refused, before, now)}. Restore them, choose another --output_dir, or start over with "
+            "--overwrite_output_dir."
+        )
+    if names:
+        logger.info("Changed since the run began: %s.", _list_changes(names, before, now))
+
+
+def has_same_limits(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Return whether a run with the flat recipe `now` ends as one with `before`."""
+    return all(_is_same(name, before, now) for name in _LIMITS)
+
+
+def _is_same(name: str, before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Return whether a value is the same, or is derived and has been derived before."""
+    return before.get(name) == now.get(name) or (name in (*DERIVED, PADDING) and now.get(name) is None)
+
+
+def _list_changes(names: list[str], before: dict[str, Any], now: dict[str, Any]) -> str:
+    return ", ".join(f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in names)

@@ -1,18 +1,16 @@
 """
-Arguments of a training run: architecture, optimization, results and start.
+The keys of a recipe by their sections: types, defaults, help, and whether a resumed run may change them.
 
-Types, defaults and help of the architecture are read from the source text of the configurations, since importing those
-imports torch, and `--help` must not wait for it.
+The section of the data stands in `data_arguments`. No module here imports torch, since `--help` must not wait for it.
 """
 
-import ast
-import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, make_dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from .lr_scheduler import NOAM, SCHEDULES
+from vanilla_transformer.data.data_arguments import DataArguments, changeable, fixed
+
+from .lr_scheduler import NOAM, SCHEDULES, Schedule
 
 # Old names of flags and recipe keys, and what they are called now.
 RENAMED = {
@@ -34,169 +32,176 @@ REMOVED: dict[str, tuple[Any, str]] = {
     "scale_embedding": (True, _CONFIGURATION),
     "sinusoid_layout": ("interleaved", _CONFIGURATION),
     "source_eos": (True, _CONFIGURATION),
+    "layer_norm_eps": (1e-6, _CONFIGURATION),
+    "init_std": (None, "It remains a field of the configuration. Leave it out"),
+    "adam_beta1": (0.9, "It is β₁ of section 5.3. Leave it out"),
+    "adam_epsilon": (1e-9, "It is ε of section 5.3. Leave it out"),
 }
-# Fields of the configuration that follow from the tokenizer and the corpus, or that training does not use.
-_DERIVED = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
-_DERIVED |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
-_DERIVED |= {"use_cache", *REMOVED}
-
-
-def _model_arguments(name: str, module: str, unused: Collection[str], **defaults: Any) -> Any:
-    """Create a dataclass of the fields that the classes of a configuration's module declare.
-
-    Args:
-        module: It documents all of its fields in the class `VanillaTransformer…Config`, the first with this ending.
-        unused: Fields that are left out.
-        defaults: By field, where a run has another default than the configuration.
-    """
-    source = Path(__file__).parents[1].joinpath(f"{module}.py").read_text(encoding="utf-8")
-    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
-    text = next(ast.get_docstring(each) or "" for each in classes if re.fullmatch(r"\w+r(Long)?Config", each.name))
-    added = []
-    for node in (node for each in classes for node in each.body if isinstance(node, ast.AnnAssign)):
-        assert isinstance(node.target, ast.Name) and node.value is not None
-        key, default = node.target.id, ast.literal_eval(node.value)
-        if key not in unused:
-            kind = eval(ast.unparse(node.annotation), {"Literal": Literal})
-            # A flag reads 0 as 0.0, and takes one type for all layers.
-            kind = {float | int: float, str | list[str]: str}.get(kind, kind)
-            metadata = {"help": _help(text, key)}
-            added.append((key, kind, field(default=defaults.get(key, default), metadata=metadata)))
-    return make_dataclass(name, added, frozen=True)
-
-
-def _help(text: str, name: str) -> str:
-    """Return the sentences about a field in the `Args` of a docstring."""
-    found = re.search(rf"^    {name}(?: \(.*?\))?:((?:.|\n     +)*)", text, re.MULTILINE)
-    assert found is not None, f"{name} is not documented"
-    return " ".join(found[1].split())
-
-
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
-ModelArguments = _model_arguments("ModelArguments", "configuration_vanilla_transformer", _DERIVED)
-LongArguments = _model_arguments(
-    "LongArguments", "configuration_vanilla_transformer_long", REMOVED, layer_types="full_attention"
-)
+
+
+@dataclass(frozen=True)
+class ArchitectureArguments:
+    """Architecture and dropout of the model; `VanillaTransformerConfig` has the same fields."""
+
+    tie_word_embeddings: bool = fixed(
+        True, "The output projection is the target embedding (section 3.4). `False` unties all matrices."
+    )
+    d_model: int = fixed(512, "Width of the residual stream, 512 in section 3.1. Must be even for sinusoids.")
+    activation_function: str = fixed("relu", "Between the two projections of equation 2, ReLU in section 3.3.")
+    dropout: float = fixed(0.1, "On the output of sub-layers and on embeddings with positions, 0.1 in section 5.4.")
+    attention_dropout: float = fixed(0.0, "Dropout on attention probabilities. Not in the paper.")
+    activation_dropout: float = fixed(0.0, "Dropout after the activation of feed-forward layers. Not in the paper.")
+    attention_bias: bool = fixed(False, "Biases in attention projections. Not in the paper.")
+    attention_key_dim: int | None = fixed(
+        None, "Width of queries and keys of a head, d_k = 64 of section 3.2.2. By default `d_model / h`."
+    )
+    attention_value_dim: int | None = fixed(
+        None, "Width of values of a head, d_v = 64 of section 3.2.2. By default `d_model / h`."
+    )
+    normalize_before: bool = fixed(
+        False,
+        "`False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and one more "
+        "normalization after each stack (pre-norm). Not in the paper.",
+    )
+    position_embedding_type: Literal["sinusoidal", "learned", "none"] = fixed(
+        "sinusoidal",
+        '`"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or `"none"`: without positions, a permuted '
+        "source gives permuted states. Not in the paper.",
+    )
+    max_position_embeddings: int = fixed(1024, "Number of learned positions; sinusoids have no limit.")
+    chunk_size_feed_forward: int = fixed(
+        0, "Positions per chunk of feed-forward layers, recomputed in the backward pass; 0: all."
+    )
+    encoder_layers: int = fixed(6, "Layers of the encoder, N = 6 of section 3.1.")
+    encoder_attention_heads: int = fixed(8, "Heads of the encoder, h = 8 of section 3.2.2.")
+    encoder_ffn_dim: int = fixed(2048, "Inner width of the encoder's feed-forward layers, d_ff = 2048 of section 3.3.")
+    decoder_layers: int = fixed(6, "Layers of the decoder, N = 6 of section 3.1.")
+    decoder_attention_heads: int = fixed(8, "Heads of the decoder's self-attention and cross-attention, h = 8.")
+    decoder_ffn_dim: int = fixed(2048, "Inner width of the decoder's feed-forward layers, d_ff = 2048.")
+
+
+@dataclass(frozen=True)
+class LongArguments:
+    """Architecture of models for long sequences; `VanillaTransformerLongConfig` has the same fields."""
+
+    layer_types: str = fixed(
+        "full_attention",
+        "Type of self-attention, the same in all layers: a string, or a list with one entry per decoder layer. "
+        '`"linear_attention"` (Katharopoulos et al., 2020) takes time linear in the length, and constant time per '
+        'generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to keys similar to the query. '
+        '`"transfo_xl_attention"` (Dai et al., 2019) is softmax attention with relative positions and a memory of '
+        "earlier segments in the decoder; the encoder, which has no earlier segments, keeps full attention. "
+        '`"full_attention"` is the softmax attention of the base model, for use with reversible layers.',
+    )
+    num_hashes: int = fixed(4, "Hashing rounds of LSH attention.")
+    num_buckets: int = fixed(
+        32,
+        "Buckets per round: an even number, or 1 for no hashing. Reformer uses twice the length divided by "
+        "`lsh_attn_chunk_length`.",
+    )
+    lsh_attn_chunk_length: int = fixed(
+        64,
+        "Positions per chunk; a chunk attends to itself and to the previous one. The sequence length need not be "
+        "a multiple.",
+    )
+    mem_len: int | None = fixed(
+        None, "Maximum number of earlier positions in a Transformer-XL memory; by default there is no limit."
+    )
+    reversible: bool = fixed(
+        False,
+        "Recompute activations in the backward pass instead of storing them. Needs `normalize_before`, since a "
+        "branch must not be normalized together with the stream that it is added to.",
+    )
+    cross_attention_type: Literal["full_attention", "linear_attention"] = fixed(
+        "full_attention", 'Type of cross-attention: `"full_attention"` or `"linear_attention"`.'
+    )
 
 
 @dataclass(frozen=True)
 class OptimizationArguments:
     """Optimization. Every default is the paper's value (section 5), unless the help says otherwise."""
 
-    max_steps: int | None = field(
-        default=None,
-        metadata={"help": "Optimizer steps; 100,000 in the paper (section 5.2, base model). Default: see --dry_run."},
+    max_steps: int | None = changeable(
+        None, "Optimizer steps; 100,000 in the paper (section 5.2, base model). Default: see --dry_run."
     )
-    num_train_epochs: float | None = field(default=None, metadata={"help": "Limit in epochs. Not in the paper."})
-    max_minutes: float | None = field(default=None, metadata={"help": "Limit in minutes. Not in the paper."})
-    lr_scheduler: str = field(
-        default=NOAM,
-        metadata={
-            "help": f"{NOAM} is equation 3. Not in the paper: {', '.join(SCHEDULES[1:])}, which transformers has, and "
-            "which all except constant warm up to --learning_rate."
-        },
+    num_train_epochs: float | None = changeable(None, "Limit in epochs. Not in the paper.")
+    max_minutes: float | None = changeable(None, "Limit in minutes. Not in the paper.")
+    lr_scheduler: str = fixed(
+        NOAM,
+        f"{NOAM} is equation 3. Not in the paper: {', '.join(SCHEDULES[1:])}, which transformers has, and "
+        "which all except constant warm up to --learning_rate.",
     )
-    warmup_steps: int | None = field(
-        default=None,
-        metadata={
-            "help": "Steps of growing learning rate; 4,000 in the paper (section 5.3). Default: a tenth of the "
-            "planned steps, at most 4,000; with noam from scratch at least 2,000 or three tenths, whichever is less."
-        },
+    warmup_steps: int | None = fixed(
+        None,
+        "Steps of growing learning rate; 4,000 in the paper (section 5.3). Default: a tenth of the "
+        "planned steps, at most 4,000; with noam from scratch at least 2,000 or three tenths, whichever is less.",
     )
-    learning_rate_scale: float | None = field(
-        default=None,
-        metadata={
-            "help": "Factor of the learning rate of equation 3. Not in the paper. Default: 1, or less after a default "
-            "warm-up below 2,000 steps, for a peak that is not above that of 2,000 steps."
-        },
+    learning_rate_scale: float | None = fixed(
+        None,
+        "Factor of the learning rate of equation 3. Not in the paper. Default: 1, or less after a default "
+        "warm-up below 2,000 steps, for a peak that is not above that of 2,000 steps.",
     )
-    learning_rate: float | None = field(
-        default=None,
-        metadata={"help": "Peak of every schedule except noam, whose peak follows from equation 3."},
+    learning_rate: float | None = fixed(
+        None, "Peak of every schedule except noam, whose peak follows from equation 3."
     )
-    adam_beta1: float = field(default=0.9, metadata={"help": "β₁ of section 5.3."})
-    adam_beta2: float = field(default=0.98, metadata={"help": "β₂ of section 5.3."})
-    adam_epsilon: float = field(default=1e-9, metadata={"help": "ε of section 5.3."})
-    label_smoothing: float = field(default=0.1, metadata={"help": "ε of section 5.4."})
-    r_drop_weight: float = field(
-        default=0.0,
-        metadata={
-            "help": "α of R-Drop (Liang et al., 2021), such as 5: each batch passes twice, with different dropout, "
-            "and both predictions are trained to agree. A step takes twice as long. Not in the paper."
-        },
+    adam_beta2: float = fixed(0.98, "β₂ of Adam (section 5.3); β₁ is 0.9 and ε 1e-9.")
+    label_smoothing: float = fixed(0.1, "ε of section 5.4.")
+    r_drop_weight: float = fixed(
+        0.0,
+        "α of R-Drop (Liang et al., 2021), such as 5: each batch passes twice, with different dropout, "
+        "and both predictions are trained to agree. A step takes twice as long. Not in the paper.",
     )
-    alignment_layer: int | None = field(
-        default=None,
-        metadata={
-            "help": "With --train_alignments: the decoder layer, from 0, whose first head learns to align. Default: "
-            "the last but one, or the last of two."
-        },
+    alignment_layer: int | None = fixed(
+        None,
+        "With --train_alignments: the decoder layer, from 0, whose first head learns to align. Default: "
+        "the last but one, or the last of two.",
     )
-    alignment_weight: float = field(
-        default=0.3, metadata={"help": "With --train_alignments: factor of the alignment loss."}
+    alignment_weight: float = fixed(0.3, "With --train_alignments: factor of the alignment loss.")
+    gradient_accumulation_steps: int = changeable(1, "Batches per process and step.")
+    max_grad_norm: float | None = fixed(None, "Clip the gradient to this norm. Default: no clipping, as in the paper.")
+    ema_decay: float | None = fixed(
+        None, "Also keep an exponential moving average of the weights, such as 0.999. Not in the paper."
     )
-    gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches per process and step."})
-    max_grad_norm: float | None = field(
-        default=None, metadata={"help": "Clip the gradient to this norm. Default: no clipping, as in the paper."}
+    fsdp: bool = changeable(False, "Shard parameters and optimizer state over the processes (FSDP2).")
+    fsdp_reshard_after_forward: bool = changeable(
+        True, "With --fsdp: free gathered parameters after the forward pass. False is faster."
     )
-    ema_decay: float | None = field(
-        default=None,
-        metadata={"help": "Also keep an exponential moving average of the weights, such as 0.999. Not in the paper."},
+    compile: bool | None = changeable(
+        None,
+        "Compile the layers of the model and the loss with torch.compile. The default, auto, does so on "
+        "a GPU of CUDA, if the layers can be compiled.",
     )
-    fsdp: bool = field(
-        default=False, metadata={"help": "Shard parameters and optimizer state over the processes (FSDP2)."}
+    packing: bool | None = changeable(
+        None,
+        "Put several sentence pairs in each row of a batch, so that all batches have one shape. "
+        "The default, auto, does so on a GPU of CUDA, if the model is compiled and has softmax attention.",
     )
-    fsdp_reshard_after_forward: bool = field(
-        default=True,
-        metadata={"help": "With --fsdp: free gathered parameters after the forward pass. False is faster."},
+    mixed_precision: str = fixed(
+        "no",
+        "Autocast: no, bf16 or fp16; auto, which is bf16 where the device has instructions for it, and no "
+        "elsewhere; or fp8, which is bf16 with linear layers in 8 bits, by torchao. Default: that of `accelerate "
+        "launch`, otherwise no.",
+        choices=["no", "bf16", "fp16", "fp8", "auto"],
     )
-    compile: bool | None = field(
-        default=None,
-        metadata={
-            "help": "Compile the layers of the model and the loss with torch.compile. The default, auto, does so on "
-            "a GPU of CUDA, if the layers can be compiled."
-        },
+    attn_implementation: str | None = changeable(
+        None,
+        "Attention: sdpa, eager or another implementation of transformers. Default: sdpa; in bf16 on a "
+        "CPU eager, which is faster there, unless sources are longer than 512 tokens.",
     )
-    packing: bool | None = field(
-        default=None,
-        metadata={
-            "help": "Put several sentence pairs in each row of a batch, so that all batches have one shape. "
-            "The default, auto, does so on a GPU of CUDA, if the model is compiled and has softmax attention."
-        },
+    dataloader_num_workers: int | None = changeable(
+        None,
+        "Processes that prepare batches ahead of time, for each process of the run. Default: 1 with a "
+        "GPU; 0 on a CPU, where all cores train.",
     )
-    mixed_precision: str | None = field(
-        default=None,
-        metadata={
-            "help": "Autocast: no, bf16 or fp16; auto, which is bf16 where the device has instructions for it, and no "
-            "elsewhere; or fp8, which is bf16 with linear layers in 8 bits, by torchao. Default: that of `accelerate "
-            "launch`, otherwise no.",
-            "choices": ["no", "bf16", "fp16", "fp8", "auto"],
-        },
+    threads: int | None = changeable(
+        None,
+        "Threads that compute, in each process of the run. Default: one for each core. Fewer are faster "
+        "where other programs use some of the cores.",
     )
-    attn_implementation: str | None = field(
-        default=None,
-        metadata={
-            "help": "Attention: sdpa, eager or another implementation of transformers. Default: sdpa; in bf16 on a "
-            "CPU eager, which is faster there, unless sources are longer than 512 tokens."
-        },
-    )
-    dataloader_num_workers: int | None = field(
-        default=None,
-        metadata={
-            "help": "Processes that prepare batches ahead of time, for each process of the run. Default: 1 with a "
-            "GPU; 0 on a CPU, where all cores train."
-        },
-    )
-    threads: int | None = field(
-        default=None,
-        metadata={
-            "help": "Threads that compute, in each process of the run. Default: one for each core. Fewer are faster "
-            "where other programs use some of the cores."
-        },
-    )
-    seed: int = field(default=0, metadata={"help": "Seed of parameters, dropout and batch order."})
-    early_stopping_patience: int | None = field(
-        default=None, metadata={"help": "Stop after this many validations without a new best. Not in the paper."}
+    seed: int = fixed(0, "Seed of parameters, dropout and batch order.")
+    early_stopping_patience: int | None = changeable(
+        None, "Stop after this many validations without a new best. Not in the paper."
     )
 
 
@@ -204,54 +209,39 @@ class OptimizationArguments:
 class OutputArguments:
     """Where and how often results are written."""
 
-    output_dir: str = field(default="", metadata={"help": "Folder for the model, its checkpoints and metrics."})
-    overwrite_output_dir: bool = field(
-        default=False,
-        metadata={
-            "help": "Replace a finished model, or a run of another recipe. An unfinished run of this recipe resumes."
-        },
+    output_dir: str = changeable("", "Folder for the model, its checkpoints and metrics.")
+    overwrite_output_dir: bool = changeable(
+        False, "Replace a finished model, or a run of another recipe. An unfinished run of this recipe resumes."
     )
-    logging_steps: int = field(default=50, metadata={"help": "Steps between lines of metrics.jsonl."})
-    eval_steps: int | None = field(
-        default=None, metadata={"help": "Steps between validations; by default a tenth of the run, at most 1000."}
+    logging_steps: int = changeable(50, "Steps between lines of metrics.jsonl.")
+    eval_steps: int | None = changeable(
+        None, "Steps between validations; by default a tenth of the run, at most 1000."
     )
-    save_steps: int | None = field(
-        default=None,
-        metadata={"help": "Steps between checkpoints; by default as --eval_steps, unless --save_minutes is given."},
+    save_steps: int | None = changeable(
+        None, "Steps between checkpoints; by default as --eval_steps, unless --save_minutes is given."
     )
-    save_minutes: float | None = field(
-        default=None, metadata={"help": "Minutes between checkpoints, instead of --save_steps; the paper uses 10."}
+    save_minutes: float | None = changeable(
+        None, "Minutes between checkpoints, instead of --save_steps; the paper uses 10."
     )
-    average_checkpoints: int = field(
-        default=5, metadata={"help": "Number of last checkpoints whose mean is the final model (section 6.1)."}
+    average_checkpoints: int = changeable(5, "Number of last checkpoints whose mean is the final model (section 6.1).")
+    keep_last: int | None = changeable(None, "Number of last checkpoints to keep; by default as many as are averaged.")
+    allow_changed_data: bool = changeable(
+        False, "Resume although texts or tokenizer have changed since the run began."
     )
-    keep_last: int | None = field(
-        default=None, metadata={"help": "Number of last checkpoints to keep; by default as many as are averaged."}
+    sharded_checkpoints: bool = changeable(
+        False, "Let each process write its shards of the optimizer state; only with --fsdp."
     )
-    allow_changed_data: bool = field(
-        default=False, metadata={"help": "Resume although texts or tokenizer have changed since the run began."}
+    keep_best: int = changeable(1, "Number of best models to keep, beside the last checkpoints.")
+    best_metric: str = changeable(
+        "bleu",
+        "Metric that ranks the models: bleu, chrf, loss, comet (or comet:MODEL), a metric of the "
+        "evaluate library, or a function of sources, hypotheses and references, such as package.module:name.",
     )
-    sharded_checkpoints: bool = field(
-        default=False, metadata={"help": "Let each process write its shards of the optimizer state; only with --fsdp."}
+    greater_is_better: bool | None = changeable(
+        None, "Whether a greater `best_metric` is better; by default not for loss, ter, wer, cer, perplexity."
     )
-    keep_best: int = field(default=1, metadata={"help": "Number of best models to keep, beside the last checkpoints."})
-    best_metric: str = field(
-        default="bleu",
-        metadata={
-            "help": "Metric that ranks the models: bleu, chrf, loss, comet (or comet:MODEL), a metric of the "
-            "evaluate library, or a function of sources, hypotheses and references, such as package.module:name."
-        },
-    )
-    greater_is_better: bool | None = field(
-        default=None,
-        metadata={
-            "help": "Whether a greater `best_metric` is better; by default not for loss, ter, wer, cer, perplexity."
-        },
-    )
-    report_to: str | None = field(
-        default=None, metadata={"help": "Trackers of Accelerate, such as tensorboard or tensorboard,wandb."}
-    )
-    dry_run: bool = field(default=False, metadata={"help": "Print the size and time of the run, and write nothing."})
+    report_to: str | None = changeable(None, "Trackers of Accelerate, such as tensorboard or tensorboard,wandb.")
+    dry_run: bool = changeable(False, "Print the size and time of the run, and write nothing.")
 
     def __post_init__(self) -> None:
         if self.keep_last is None:
@@ -266,40 +256,32 @@ FROZEN_PARTS = ("encoder", "decoder", "embeddings")
 class FineTuningArguments:
     """Where a run starts if not from random weights. None of this is in the paper."""
 
-    init_from: str | None = field(
-        default=None,
-        metadata={
-            "help": "Start from the weights, the architecture and the tokenizer of this folder or Hub name: a model "
-            "of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB. Dropout is the recipe's."
-        },
+    init_from: str | None = fixed(
+        None,
+        "Start from the weights, the architecture and the tokenizer of this folder or Hub name: a model "
+        "of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB. Dropout is the recipe's.",
     )
-    init_vocabulary: str = field(
-        default=KEEP,
-        metadata={
-            "help": "With --init_from: keep the vocabulary of the model; extend it to --vocab_size entries by the "
-            "text; or replace it by --tokenizer or one that is trained on the text. New entries start as the mean of "
-            "the former ones that spell them.",
-            "choices": [KEEP, EXTEND, REPLACE],
-        },
+    init_vocabulary: str = fixed(
+        KEEP,
+        "With --init_from: keep the vocabulary of the model; extend it to --vocab_size entries by the "
+        "text; or replace it by --tokenizer or one that is trained on the text. New entries start as the mean of "
+        "the former ones that spell them.",
+        choices=[KEEP, EXTEND, REPLACE],
     )
-    init_encoder_layers: list[int] | str | None = field(
-        default=None,
-        metadata={"help": "With --init_from: start with these layers of its encoder, from 0, such as 0,2; or all."},
+    init_encoder_layers: list[int] | str | None = fixed(
+        None, "With --init_from: start with these layers of its encoder, from 0, such as 0,2; or all."
     )
-    init_decoder_layers: list[int] | str | None = field(
-        default=None, metadata={"help": "The same of its decoder; a student with one layer starts well with layer 0."}
+    init_decoder_layers: list[int] | str | None = fixed(
+        None, "The same of its decoder; a student with one layer starts well with layer 0."
     )
-    freeze: list[str] | str | None = field(
-        default=None,
-        metadata={"help": f"With --init_from: parts that are not trained, of {', '.join(FROZEN_PARTS)}."},
+    freeze: list[str] | str | None = fixed(
+        None, f"With --init_from: parts that are not trained, of {', '.join(FROZEN_PARTS)}."
     )
 
-    lora_rank: int | None = field(
-        default=None,
-        metadata={
-            "help": "With --init_from: train adapters of this rank (LoRA) in all layers, by peft, and nothing else. "
-            "They are merged into the models that are saved."
-        },
+    lora_rank: int | None = fixed(
+        None,
+        "With --init_from: train adapters of this rank (LoRA) in all layers, by peft, and nothing else. "
+        "They are merged into the models that are saved.",
     )
 
     def __post_init__(self) -> None:
@@ -320,3 +302,52 @@ def _as_numbers(name: str, words: Sequence[str]) -> list[int]:
     if not all(word.isdecimal() for word in words):
         raise ValueError(f"`{name}` must be numbers of layers, such as 0,2, got {','.join(words) or 'none'}.")
     return [*map(int, words)]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that one run needs, as `parse_recipe` resolves it from YAML, flags and launcher, and checks it.
+
+    Nothing replaces it afterwards: what follows from the corpus is the [`Schedule`]. No two parts share a field name,
+    so that a recipe may be one flat file.
+    """
+
+    data: DataArguments
+    model: ArchitectureArguments
+    long: LongArguments
+    optimization: OptimizationArguments
+    output: OutputArguments
+    fine_tuning: FineTuningArguments = field(default_factory=FineTuningArguments)
+
+
+# The keys of a recipe by its sections, in which they may stand.
+SECTIONS: dict[str, tuple[type[Any], ...]] = {
+    "data": (DataArguments,),
+    "model": (ArchitectureArguments, LongArguments),
+    "optimization": (OptimizationArguments,),
+    "output": (OutputArguments,),
+    "fine_tuning": (FineTuningArguments,),
+}
+RECIPE_PARTS = tuple(part for parts in SECTIONS.values() for part in parts)
+# The size of a step, and of a batch, which follows from the former and the number of processes where it is given.
+BATCH_SIZES = ("tokens_per_step", "max_tokens")
+# Keys that are derived where a recipe does not give them.
+DERIVED = tuple(item.name for item in fields(Schedule))
+PADDING = "pad_to_multiple_of"  # is derived as well, by the device
+
+
+def flatten(recipe: Recipe) -> dict[str, Any]:
+    """Return all values of a recipe by name."""
+    return {name: value for part in asdict(recipe).values() for name, value in part.items()}
+
+
+def default_values() -> dict[str, Any]:
+    """Return the default of each key of a recipe, by name."""
+    return {item.name: item.default for part in RECIPE_PARTS for item in fields(part)}
+
+
+def given_architecture(recipe: Recipe) -> dict[str, Any]:
+    """Return the values of a recipe that describe the architecture and are not the defaults."""
+    parts = ((recipe.model, ArchitectureArguments()), (recipe.long, LongArguments()))
+    values = {name: value for part, default in parts for name, value in asdict(part).items() - asdict(default).items()}
+    return {name: values[name] for name in sorted(values.keys() - set(DROPOUTS))}

@@ -50,7 +50,8 @@ from .checkpoint import (
 from .checkpoint_writer import CheckpointWriter
 from .distributed import broadcast_decision, wait_for_processes
 from .metrics import truncate_metrics
-from .recipe import Recipe, check_same_run, flatten, has_same_limits
+from .recipe_checks import check_same_run, has_same_limits
+from .run_arguments import Recipe, flatten
 from .train_state import TrainState
 
 logger = logging.getLogger(__name__)

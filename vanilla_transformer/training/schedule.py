@@ -12,7 +12,7 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader
 
 from .distributed import sum_over_processes
 from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, PAPER_WARMUP_STEPS, Schedule
-from .recipe import DERIVED, Recipe
+from .run_arguments import DERIVED, Recipe
 from .train_state import TrainState
 from .train_step import compute_gradient
 

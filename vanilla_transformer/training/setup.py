@@ -23,8 +23,7 @@ from .compilation import check_compiler
 from .fine_tuning import freeze, prepare_initial_model
 from .mixed_precision import check_fp8, resolve_mixed_precision
 from .process_group import connect_processes
-from .recipe import PADDING, Recipe
-from .run_arguments import LongArguments
+from .run_arguments import PADDING, LongArguments, Recipe
 
 ModelClass = type[VanillaTransformerForConditionalGeneration]
 BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32

@@ -33,7 +33,7 @@ from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_st
 from .mixed_precision import convert_linear_layers
 from .packed_attention import should_pack
 from .r_drop import check_r_drop
-from .recipe import DERIVED, Recipe, flatten
+from .run_arguments import DERIVED, Recipe, flatten
 
 _MOST_STEPS_BETWEEN, _USUAL_COUNT = 1000, 10  # validations, and checkpoints
 _LEAST_COUNT = 5  # of them and of lines in the log, in a short run
@@ -190,8 +190,8 @@ class TrainState:
         return torch.optim.Adam(
             [each for each in self.unwrapped_model.parameters() if each.requires_grad],
             lr=1.0 if options.lr_scheduler == NOAM else options.learning_rate or 0.0,
-            betas=(options.adam_beta1, options.adam_beta2),
-            eps=options.adam_epsilon,
+            betas=(0.9, options.adam_beta2),
+            eps=1e-9,
             fused=True,  # one pass over all parameters instead of one per parameter
         )
 

@@ -27,7 +27,7 @@ from .initialization import ModelLoader, load_initial_model, load_own_model
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .process_group import report_lost_processes
-from .recipe import PADDING, Recipe
+from .run_arguments import PADDING, Recipe
 from .run_folder import EMA, RunFolder, is_main_process, lock_output_dir
 from .schedule import plan_schedule
 from .setup import ModelClass, choose_padding, create_accelerator, create_model

@@ -7,7 +7,9 @@ import pytest
 
 from tests.tiny_runs import assert_same_run, entries, flags, kill_at_step, no_scores
 from vanilla_transformer.training.dry_run import plan_run
-from vanilla_transformer.training.recipe import check_same_run, flatten, parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.recipe_checks import check_same_run
+from vanilla_transformer.training.run_arguments import flatten
 from vanilla_transformer.training.trainer import train
 
 

@@ -14,7 +14,8 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.publishing.card import hashes_in_card, read_facts, render_card
 from vanilla_transformer.publishing.staging import publishable_files
-from vanilla_transformer.training.recipe import default_values, flatten, parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.run_arguments import default_values, flatten
 
 CARDS = Path(__file__).parents[3] / "model_card"
 FACTS = sorted(CARDS.glob("*.yaml"))

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from vanilla_transformer.training.recipe import check_same_run, flatten, parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.recipe_checks import check_same_run
+from vanilla_transformer.training.run_arguments import flatten
 from vanilla_transformer.training.setup import choose_padding, create_accelerator
 
 ROOT = Path(__file__).parents[3]

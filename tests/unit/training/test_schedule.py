@@ -9,7 +9,9 @@ from tests.train_states import tiny_train_state
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.training import schedule
 from vanilla_transformer.training.lr_scheduler import Schedule
-from vanilla_transformer.training.recipe import check_same_run, flatten, has_same_limits, parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.recipe_checks import check_same_run, has_same_limits
+from vanilla_transformer.training.run_arguments import flatten
 from vanilla_transformer.training.schedule import (
     Pace,
     derive_schedule,

@@ -27,7 +27,8 @@ from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits
 from vanilla_transformer.training.initialization import ModelLoader, load_own_model
-from vanilla_transformer.training.recipe import Recipe
+from vanilla_transformer.training.recipe_checks import check_recipe
+from vanilla_transformer.training.run_arguments import Recipe
 from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir, refuse_model_inside
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.training.validation import Evaluator, loss_only
@@ -160,7 +161,9 @@ class _Run:
                     path = self.folder / f"{name}.{side}"
                     lines = (f"{one_line(getattr(pair, side))}\n" for pair in pairs)
                     changes[f"{name}_{side}"] = str(write_text_atomically(path, lines))
-        return replace(self.recipe, data=replace(data, **changes))
+        student = replace(self.recipe, data=replace(data, **changes))
+        check_recipe(student)
+        return student
 
     def translate(self) -> None:
         """Write the translations of the teacher."""

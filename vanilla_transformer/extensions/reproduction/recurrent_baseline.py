@@ -25,8 +25,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.metrics import read_entries
-from vanilla_transformer.training.recipe import Recipe
-from vanilla_transformer.training.run_arguments import ModelArguments
+from vanilla_transformer.training.run_arguments import ArchitectureArguments, Recipe
 from vanilla_transformer.training.run_folder import RunFolder
 from vanilla_transformer.training.train_step import train_step
 from vanilla_transformer.training.trainer import prepare_run, train
@@ -61,7 +60,7 @@ def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]
 def settings(options: Any) -> dict[str, dict[str, Any]]:
     """Return the settings of both models: the first row of table 3, and what differs for the LSTM."""
     base = next(iter(read_rows(options.rows).values()))
-    width = base.get("d_model", ModelArguments().d_model)
+    width = base.get("d_model", ArchitectureArguments().d_model)
     lstm = base | {"d_model": int(_WIDER * width), "max_grad_norm": _MAX_GRAD_NORM, "compile": False}
     return {TRANSFORMER: base, EQUAL_STEPS: lstm, EQUAL_MINUTES: lstm}
 

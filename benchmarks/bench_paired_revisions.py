@@ -66,8 +66,8 @@ class RevisionsArguments(BenchmarkArguments):
     new_python: str | None = field(
         default=None, metadata={"help": "Interpreter of NEW; default NEW/.venv/bin/python."}
     )
-    jobs: list[str] = field(
-        default_factory=lambda: [""], metadata={"help": "Only jobs whose name contains one of these words."}
+    jobs: list[str] | None = field(
+        default=None, metadata={"help": "Only jobs whose name contains one of these words; by default all."}
     )
     rounds: int = field(default=15, metadata={"help": "Pairs of rounds of each job."})
     threads: int | None = field(
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> None:
     for root in roots:
         if not Path(root, "vanilla_transformer").is_dir():
             raise ValueError(f"Name the roots of two checkouts, OLD and NEW, but {root} is not one.")
-    chosen = {name: job for name, job in JOBS.items() if any(word in name for word in options.jobs)}
+    chosen = {name: job for name, job in JOBS.items() if any(word in name for word in options.jobs or [""])}
     if not chosen or options.rounds < 1:
         raise ValueError(f"There must be a job and a round, got --jobs {options.jobs} and --rounds {options.rounds}.")
     sides, results = _sides(roots, options), []

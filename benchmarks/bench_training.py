@@ -167,9 +167,12 @@ class TrainingArguments(BenchmarkArguments, ModelSizes):
     )
     sentences: int = field(default=128, metadata={"help": "Sentences per batch of `Seq2SeqTrainer`."})
     attn_implementation: str = field(default="sdpa", metadata={"help": "Attention of all systems: sdpa or eager."})
-    sides: list[int] = field(
-        default_factory=lambda: list(range(len(PEERS))),
-        metadata={"help": "Numbers of the systems to measure: " + "; ".join(f"{i} {n}" for i, n in enumerate(PEERS))},
+    sides: list[int] | None = field(
+        default=None,
+        metadata={
+            "help": "Numbers of the systems to measure, by default all: "
+            + "; ".join(f"{i} {n}" for i, n in enumerate(PEERS))
+        },
     )
     seconds: float = field(default=12.0, metadata={"help": "Seconds per measurement, without warm-up."})
     warm_up: int = field(default=5, metadata={"help": "Warm-up updates before each measurement."})
@@ -194,9 +197,10 @@ def main(arguments: Sequence[str]) -> None:
     files, options = read_arguments(TrainingArguments, arguments, "bench_training SOURCE TARGET", (0, 2))
     if options.updates < 1 or options.warm_up < 1:
         raise ValueError(f"`updates` and `warm_up` must be at least 1, got {options.updates} and {options.warm_up}.")
-    if not set(options.sides) <= set(range(len(PEERS))):
-        raise ValueError(f"`sides` must be from 0 to {len(PEERS) - 1}, got {options.sides}.")
-    systems = [list(PEERS.values())[number] for number in options.sides]
+    sides = options.sides or range(len(PEERS))
+    if not set(sides) <= set(range(len(PEERS))):
+        raise ValueError(f"`sides` must be from 0 to {len(PEERS) - 1}, got {sides}.")
+    systems = [list(PEERS.values())[number] for number in sides]
     reasons = [reason for system in systems if (reason := system.reason_to_leave_out())]
     systems = [system for system in systems if system.reason_to_leave_out() is None]
     with tempfile.TemporaryDirectory(prefix="training-") as folder:

@@ -126,7 +126,7 @@ def average_checkpoints_command(arguments: Sequence[str]) -> None:
 
 _DEMO_SENTENCE = "Tom gave me a red apple."
 _DEMO_SHOWN = 6  # test sentences, from the best to the worst translated one
-_DEMO_LEAST_BLEU = 20.0  # runs to the end of the recipe scored well above: docs/speed.md, The demo
+_DEMO_LEAST_BLEU = 20.0  # runs to the end of the recipe scored well above: docs/speed.md
 
 
 @dataclass

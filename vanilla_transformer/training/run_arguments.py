@@ -7,6 +7,7 @@ imports torch, and `--help` must not wait for it.
 
 import ast
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
@@ -77,6 +78,12 @@ ModelArguments = _model_arguments("ModelArguments", "configuration_vanilla_trans
 LongArguments = _model_arguments(
     "LongArguments", "configuration_vanilla_transformer_long", REMOVED, layer_types="full_attention"
 )
+
+
+def _refuse_fp8(name: str) -> str:
+    if name == "fp8":
+        raise ArgumentTypeError("fp8 is gone, since its gain was never measured. Use bf16")
+    return name
 
 
 @dataclass(frozen=True)
@@ -167,10 +174,10 @@ class OptimizationArguments:
     mixed_precision: str | None = field(
         default=None,
         metadata={
-            "help": "Autocast: no, bf16 or fp16; auto, which is bf16 where the device has instructions for it, and no "
-            "elsewhere; or fp8, which is bf16 with linear layers in 8 bits, by torchao. Default: that of `accelerate "
-            "launch`, otherwise no.",
-            "choices": ["no", "bf16", "fp16", "fp8", "auto"],
+            "help": "Autocast: no, bf16 or fp16; or auto, which is bf16 where the device has instructions for it, and "
+            "no elsewhere. Default: that of `accelerate launch`, otherwise no.",
+            "type": _refuse_fp8,
+            "choices": ["no", "bf16", "fp16", "auto"],
         },
     )
     attn_implementation: str | None = field(

@@ -179,6 +179,7 @@ def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
         (["--source_tags", "#BT"], "`source_tags` must be a list .*, got '#BT', .* or quote text that begins with #"),
         (["--max_length", "0"], "`max_length` must be at least 1, got 0"),
         (["--max_length_ratio", "0.5"], "`max_length_ratio` must be at least 1, got 0.5"),
+        (["--mixed_precision", "fp8"], "mixed_precision: fp8 is gone, .* Use bf16"),
         (["--stream_window", "0"], "`stream_window` must be at least 1, got 0"),
         (["--fsdp", "--mixed_precision", "fp16"], "`fsdp` needs `mixed_precision` bf16 or no, got fp16"),
         (["--stream", "--drop_duplicates"], "`drop_duplicates` needs to see all corpora .*`stream`"),
@@ -197,7 +198,6 @@ def test_check_recipe_refuses_impossible_values(flags, message):
         (["--source_tags", "<BT>"], "`source_tags`", "the embeddings of new tokens must be trained"),
         (["--augment", "{inline_terms: 0.1}"], "`inline_terms` of `augment`", "the embeddings of new tokens"),
         (["--init_vocabulary", "extend"], "`init_vocabulary: extend`", "the embeddings of new tokens"),
-        (["--mixed_precision", "fp8"], "mixed_precision: fp8", "adapters are merged into the 8-bit layers"),
     ],
 )
 def test_check_recipe_says_why_lora_excludes_a_key(flags, other, reason):

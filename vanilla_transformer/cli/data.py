@@ -128,8 +128,6 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     notes = textwrap.fill(f"On by default, and turned off by --no_drop_...: {on}.", 80)
     parser = Parser(classes, usage, about, _CLEANING_MAIN, notes=notes)
     recipe = read_keys(parser.find_words(arguments))
-    if recipe.get("stream"):
-        raise ValueError("Text that is written must be read as a whole, but the recipe has `stream`. Leave it out.")
     own = {
         name: recipe[name]
         for name in (*_TEXT_KEYS, "output_dir", *_RULE_KEYS, "cache_dir", "threads")

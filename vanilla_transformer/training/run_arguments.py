@@ -35,6 +35,8 @@ REMOVED: dict[str, tuple[Any, str]] = {
     "scale_embedding": (True, _CONFIGURATION),
     "sinusoid_layout": ("interleaved", _CONFIGURATION),
     "source_eos": (True, _CONFIGURATION),
+    "stream": (False, "Text of any size is mapped into memory from the disk. Leave it out"),
+    "stream_window": (1_000_000, "Leave it out, as `stream`"),
 }
 # Fields of the configuration that follow from the tokenizer and the corpus, or that training does not use.
 _DERIVED = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}

@@ -83,7 +83,6 @@ setup(
         "peft": PEFT,
         "tracking": TRACKING,
         "int8": TORCHAO,
-        "fp8": TORCHAO,
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,
         "serve": SERVE,

@@ -42,11 +42,12 @@ def _training_jobs(size: str, steps: int) -> dict[str, dict[str, Any]]:
 
 def _decoding_jobs(size: str) -> dict[str, dict[str, Any]]:
     searches = {"greedy": 1, "beam 4": 4}
+    kinds: list[tuple[str, str, dict[str, bool]]] = [("generate", "", {})]
+    kinds += [(job, mark, {"int8": bool(mark)}) for job in ("pipeline", "stream", "engine") for mark in ("", ", int8")]
     return {
-        f"{size}: {job}, {search}{precision}": {"job": job, "size": size, "num_beams": beams, "int8": bool(precision)}
-        for job in ("generate", "pipeline", "stream", "engine")
+        f"{size}: {job}, {search}{mark}": {"job": job, "size": size, "num_beams": beams} | more
+        for job, mark, more in kinds
         for search, beams in searches.items()
-        for precision in ("", ", int8")
     }
 
 

@@ -5,7 +5,7 @@ The part `training` of `bench_gpu`: target tokens a second, MFU, memory and idle
 
 The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the paper) in bf16, as a
 recipe does by default: compiled, with packed batches. Updates have 25,000 tokens on each side, and as many as fit. At
-25,000 tokens they also train with padded batches, compiled and not, and, where the packages are installed, in fp8.
+25,000 tokens they also train with padded batches, compiled and not.
 `Seq2SeqTrainer` trains a MarianMTModel of the same size on padded batches, and each row has the ratio to its rate. The
 exit status is 1 if the package's own training failed.
 """
@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from itertools import cycle
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -54,15 +53,12 @@ from vanilla_transformer.training.train_step import compile_train_step, train_st
 
 OURS, PEER = "train_step", "Seq2SeqTrainer with MarianMTModel"
 PADDED, EAGER = "train_step, padded", "train_step, padded, not compiled"
-FP8 = "train_step, fp8"
 # The recipe keys in which each system differs from the first.
 _CHANGES: dict[str, dict[str, str]] = {
     OURS: {},
     PADDED: {"packing": "False"},
     EAGER: {"compile": "False"},
-    FP8: {"mixed_precision": "fp8"},
 }
-_PACKAGES = {FP8: "torchao"}
 # Of updates of 25,000 tokens by the first system.
 GOALS = {
     "base": {"tokens_per_second": 700_000, "mfu": 0.27, "ratio": 2.5},
@@ -324,19 +320,11 @@ class Cells:
         for size in models:
             self._add(PEER, size, tokens)  # first, so that the other rows have their ratios
             self._add(OURS, size, tokens)
-        variants = self._variants()
-        for size in models:
-            for system in (EAGER, PADDED, FP8):
-                if system in variants:
-                    self._add(system, size, tokens)
+        for size in models if self._setting.variants else ():
+            for system in (EAGER, PADDED):
+                self._add(system, size, tokens)
         for size in models:
             self._find_largest(size)
-
-    def _variants(self) -> set[str]:
-        """Return the other systems of this package whose packages are installed."""
-        if not self._setting.variants:
-            return set()
-        return {name for name in _CHANGES if name not in _PACKAGES or find_spec(_PACKAGES[name]) is not None}
 
     def _find_largest(self, size: str) -> None:
         release_memory()

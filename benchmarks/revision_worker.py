@@ -16,7 +16,6 @@ import inspect
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -69,15 +68,6 @@ def build_model(size: str, vocab_size: int = VOCAB_SIZE, **changes: Any) -> Any:
     return model
 
 
-def load_int8(model: Any) -> Any:
-    """Save and load a model with 8-bit products, which older revisions request by `dtype`."""
-    int8_config = getattr(vanilla_transformer, "VanillaTransformerInt8Config", None)
-    options = {"dtype": "int8"} if int8_config is None else {"quantization_config": int8_config()}
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
-        return type(model).from_pretrained(folder, **options).eval()
-
-
 def build_tokenizer(vocab_size: int = VOCAB_SIZE) -> PreTrainedTokenizerFast:
     """Build a tokenizer of whole words w0, w1, … whose sentences end with EOS."""
     words = [*SPECIAL_TOKENS.values(), *(f"w{number}" for number in range(vocab_size - len(SPECIAL_TOKENS)))]
@@ -107,9 +97,9 @@ def forward_backward(size: str, steps: int) -> Round:
     return train
 
 
-def generate(size: str, num_beams: int, int8: bool) -> Round:
+def generate(size: str, num_beams: int) -> Round:
     """Decode one batch by `generate()`, with exactly `TARGET_TOKENS` tokens a sentence."""
-    model = load_int8(build_model(size)) if int8 else build_model(size)
+    model = build_model(size)
     source = torch.randint(3, VOCAB_SIZE, (SENTENCES, SOURCE_TOKENS))
     source[:, -1] = model.config.eos_token_id
 
@@ -169,8 +159,8 @@ def decode_by_engine(size: str, num_beams: int, int8: bool) -> Round:
 
 def build_pipeline(size: str, int8: bool) -> Any:
     """Build the translation pipeline with the model and the tokenizer of this module."""
-    model = load_int8(build_model(size)) if int8 else build_model(size)
-    return vanilla_transformer.TranslationPipeline(model=model, tokenizer=build_tokenizer())
+    precision = "int8" if int8 else None
+    return vanilla_transformer.TranslationPipeline(build_model(size), build_tokenizer(), precision=precision)
 
 
 def random_texts(sentences: int, shortest: int, longest: int, vocab_size: int = VOCAB_SIZE) -> list[str]:

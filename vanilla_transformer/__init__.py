@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         VanillaTransformerLongConfig,
         VanillaTransformerLongDecoderConfig,
     )
-    from .decoding import Engine, TranslationPipeline, VanillaTransformerInt8Config
+    from .decoding import Engine, TranslationPipeline
     from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config
     from .modeling_vanilla_transformer import (
         VanillaTransformerForConditionalGeneration,
@@ -48,7 +48,7 @@ else:
             "VanillaTransformerLongConfig",
             "VanillaTransformerLongDecoderConfig",
         ],
-        ".decoding": ["Engine", "TranslationPipeline", "VanillaTransformerInt8Config"],
+        ".decoding": ["Engine", "TranslationPipeline"],
         ".generation_vanilla_transformer": ["PaperGenerationMixin", "paper_generation_config"],
         ".modeling_vanilla_transformer": [
             "VanillaTransformerForConditionalGeneration",
@@ -70,7 +70,9 @@ else:
         ],
         ".tokenization_vanilla_transformer": ["VanillaTransformerTokenizer"],
     }
-    __getattr__, __dir__ = lazy_names(__name__, {name: module for module in _NAMES for name in _NAMES[module]})
+    _GONE = {"VanillaTransformerInt8Config": '`precision="int8"` of the pipeline, or torchao\'s `TorchAoConfig`'}
+    _MODULES = {name: module for module in _NAMES for name in _NAMES[module]}
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES, _GONE)
 
 __version__ = "0.2.0"
 
@@ -91,7 +93,6 @@ __all__ = [
     "VanillaTransformerForConditionalGeneration",
     "VanillaTransformerForMaskedLM",
     "VanillaTransformerForSequenceClassification",
-    "VanillaTransformerInt8Config",
     "VanillaTransformerLongConfig",
     "VanillaTransformerLongDecoderConfig",
     "VanillaTransformerLongDecoderModel",

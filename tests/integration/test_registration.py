@@ -18,12 +18,10 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING
 from transformers.pipelines import PIPELINE_REGISTRY
-from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 config = CONFIG_MAPPING["vanilla_transformer"]
 assert config in AutoModel._model_mapping and config in AutoModelForSeq2SeqLM._model_mapping
 assert config in TOKENIZER_MAPPING
 assert "translation" in PIPELINE_REGISTRY.supported_tasks
-assert "vanilla_transformer_int8" in AUTO_QUANTIZER_MAPPING
 from vanilla_transformer import PaperGenerationMixin, TranslationPipeline
 assert PaperGenerationMixin.fast_search and TranslationPipeline.backends
 """

@@ -125,8 +125,6 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     parser = Parser(classes, usage, about, _CLEANING_MAIN, notes=notes)
     flags, words = parser.read(arguments)
     recipe = read_keys(words)
-    if recipe.get("stream"):
-        raise ValueError("Text that is written must be read as a whole, but the recipe has `stream`. Leave it out.")
     names = (*_TEXT_KEYS, "output_dir", *_RULE_KEYS, "cache_dir", "threads")
     own = {name: recipe[name] for name in names if name in recipe}
     empty = [name for name in _RULE_KEYS if name in own and own[name] is None]

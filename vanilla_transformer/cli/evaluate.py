@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -347,20 +346,16 @@ def score_command(arguments: Sequence[str]) -> None:
     if options.resume and options.engine is None:
         raise ValueError("--resume is for --engine ray. Leave it out.")
     from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.device_utils import process_state
 
     total = sum(1 for _ in stream_text_files(options.source, options.target))  # before an hour of work
     if options.engine == "ray" and options.output is not None:
         _write_by_ray(name, options, Path(options.output), total)
         return
     lines = _score_lines(name, options, total)
-    if not process_state().is_main_process:
-        deque(lines, maxlen=0)  # takes part in the work
-    elif options.output is not None:
+    if options.output is not None:
         write_text_atomically(options.output, lines)
     else:
         print_texts(lines)
-    process_state().destroy_process_group()
 
 
 def _score_lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:

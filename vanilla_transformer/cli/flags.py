@@ -330,11 +330,14 @@ class RayArguments:
 
 
 def check_engine(options: Any) -> None:
-    """Check the flags of the cluster.
+    """Check the flags of the cluster, and that no launcher has started several processes.
 
     Raises:
         ValueError: a value is out of range, or a flag does not fit another one.
     """
+    if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
+        rule = "This command must be started once, since processes of a launcher divide no lines any more"
+        raise ValueError(f"{rule}, got {processes}. Use --engine ray for several GPUs or machines.")
     if options.engine not in (None, "ray"):
         raise ValueError(f"`engine` must be 'ray' or left out, got {options.engine!r}.")
     if options.engine is None and (options.ray_workers is not None or options.ray_threads != 1):

@@ -1,7 +1,6 @@
 """Translate sentences, files, documents or piped lines; compile the steps of a model."""
 
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -239,8 +238,6 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.engine == "ray" and source is not None and options.output is not None:
         _write_by_ray(Path(options.output), model, source, options, decoding)
         return
-    if _is_distributed() and options.device is None:
-        options.device = _own_device()
     with open_model(model, options, options.num_beams) as translate:
         settings = decoding | _returned(options, translate.model) | language_settings(translate.tokenizer, options)
         if source is None:
@@ -288,8 +285,6 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
         rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
         raise ValueError(f"With `--format {format}` there is {rule}.")
     check_engine(options)
-    if _is_distributed() and (options.input is None or options.output is None or options.samples):
-        raise ValueError("Several processes divide the lines of an --input with an --output, and draw no samples.")
     if options.engine == "ray" and (options.input is None or options.samples or options.format != "text"):
         raise ValueError("--engine ray is for searches of the lines of an --input, without samples and --format.")
     check_sentences(options, format)
@@ -300,19 +295,6 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
     output = Path(options.output or "")
     if options.resume and output.exists() and not output.is_file():
         raise ValueError(f"--resume needs an ordinary file as --output, but {output} is a pipe or a device.")
-
-
-def _is_distributed() -> bool:
-    """Tell whether a launcher, such as `accelerate launch`, has started several processes."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
-
-
-def _own_device() -> str:
-    """Return the device of this process, of several that a launcher has started."""
-    from vanilla_transformer.device_utils import process_state
-
-    device = process_state().device
-    return device.type if device.type == "cpu" else str(device)
 
 
 def _check_splitter(options: TranslateArguments) -> None:

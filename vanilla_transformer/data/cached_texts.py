@@ -50,10 +50,6 @@ class CachedTexts:
     report: CleaningReport
     key: str
 
-    def first_window(self) -> datasets.Dataset:
-        """Return all of the text; see `StreamedTexts.first_window`."""
-        return self.dataset
-
 
 def load_cached_texts(
     specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path, num_proc: int | None = None

@@ -171,12 +171,6 @@ class CleaningRules:
         """Return the rules that need neither models nor tokens."""
         return {name: value for name, value in asdict(self).items() if name not in ("score", *ON_TOKENS)}
 
-    @property
-    def need_all_pairs(self) -> list[str]:
-        """Return the fields of the enabled rules that cannot be applied to a stream."""
-        compared = [name for each in (*REPETITIONS, "misaligned") if getattr(self, name := f"drop_{each}")]
-        return compared if self.score is None else [*compared, "score"]
-
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -185,8 +185,6 @@ class DataArguments:
         "cross-entropy), or `quality` a COMET model that needs no references, and `min_score` is the lowest score "
         "in (0, 1], or `keep` the share to keep.",
     )
-    stream: bool = fixed(False, "Read corpora too large for the disk when they are needed, window by window.")
-    stream_window: int = fixed(1_000_000, "Pairs of a stream to read, clean and shuffle at a time.")
     cache_dir: str | None = changeable(
         None,
         "Folder for cleaned text, tokenized text and trained tokenizers, shared by all processes of a "
@@ -366,7 +364,7 @@ def check_data_arguments(data: DataArguments) -> None:
         if not isinstance(tag, str) or tag.split() != [tag]:
             raise ValueError(f"`source_tags` must be words, such as <BT>, got {tag!r}.")
     _check_alignments(data)
-    _check_cleaning(data)
+    cleaning_rules(data)
     _check_tokenizer(data)
 
 
@@ -381,41 +379,22 @@ def _check_directions(data: DataArguments) -> None:
         raise ValueError(f"`sampling_temperature` must be at least 1, got {data.sampling_temperature}.")
     if data.stages is not None and data.sampling_temperature != 1.0:
         raise ValueError("`sampling_temperature` must be left out with `stages`, which have shares, got both.")
-    if data.stream and data.sampling_temperature != 1.0:
-        raise ValueError(
-            "`sampling_temperature` needs the numbers of pairs, which `stream` does not know, got both. Give the "
-            "shares of the corpora by their `weight` instead."
-        )
 
 
 def _check_alignments(data: DataArguments) -> None:
     """Refuse `train_alignments` where its lines are not the lines that are trained on, or are not known before."""
     if data.train_alignments is None:
         return
-    for name, reason in (
-        ("stream", "the whole text is aligned before training, which a stream reads meanwhile"),
-        ("bpe_dropout", "the links would have to be found again for each epoch's tokens of all pairs"),
-    ):
-        if getattr(data, name):
-            rule = f"must be given without `{name}`, got both: {reason}"
-            raise ValueError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
+    if data.bpe_dropout:
+        reason = "the links would have to be found again for each epoch's tokens of all pairs"
+        rule = f"must be given without `bpe_dropout`, got both: {reason}"
+        raise ValueError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
     rules = [item.name for item in fields(CleaningRules) if item.name not in ON_TOKENS]
     given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name) not in (None, False)]
     if given and data.train_alignments != AGREEMENT:
         raise ValueError(
             f"`train_alignments` must be given with `train_source` and `train_target` and without `{given[0]}`, got "
             "both: each line belongs to a line of these files. Take one of them out of the recipe."
-        )
-
-
-def _check_cleaning(data: DataArguments) -> None:
-    if data.stream_window < 1:
-        raise ValueError(f"`stream_window` must be at least 1, got {data.stream_window}.")
-    compared = [name for rules in cleaning_rules(data) for name in rules.need_all_pairs]
-    if data.stream and compared:
-        raise ValueError(
-            f"`{compared[0]}` needs to see all corpora before training, which `stream` does not, got both. Take one "
-            "of them out of the recipe."
         )
 
 

@@ -44,7 +44,7 @@ class MicroBatchLoader:
 
     This process plans the steps; workers, if any, read, pad and prepare the batches of the steps ahead. On Linux they
     are forks, which share the memory of this process. They live as long as successive epochs read from the same table:
-    with BPE-dropout or a stream, each epoch has other workers. With `pin_memory`, a thread of [`DataLoader`] copies
+    with BPE-dropout, each epoch has other workers. With `pin_memory`, a thread of [`DataLoader`] copies
     each step to page-locked memory. The thread that trains only cuts the step into its tensors.
 
     `state_dict()` describes the steps that the iterator has returned, however many the workers have prepared.

@@ -1,7 +1,6 @@
 """Load the text of a recipe and tokenize it: `texts = load_texts(data)`, `corpus = tokenize(texts, tokenizer, seed)`.
 
-Cleaned text and token ids are cached by content, so a second run starts at once. Streams are neither cached nor
-written to disk.
+Cleaned text and token ids are cached by content, so a second run starts at once.
 """
 
 import json
@@ -49,7 +48,6 @@ from .readers import (
     read_text_files,
 )
 from .stages import ONE_STAGE, Stages
-from .streaming import StreamedCorpus, StreamedTexts
 from .tagged_corpus import TaggedCorpus
 from .tokenized_corpus import (
     Encode,
@@ -91,7 +89,7 @@ class Texts:
     data: DataArguments
     specs: list[CorpusSpec]
     rules: list[CleaningRules]
-    training: CachedTexts | StreamedTexts
+    training: CachedTexts
     validation_sets: Sequence[ValidationSet]
     test: Sequence[SentencePair]
     forgetting: Sequence[SentencePair]
@@ -108,15 +106,15 @@ class Texts:
         return {name: pairs for name in ("validation", "test") if (pairs := getattr(self, name))}
 
     def sentences(self) -> Iterator[str]:
-        """Yield every training sentence of both sides; of a stream, only the first window."""
-        for table in self.training.first_window().with_format("arrow").iter(ROWS_PER_BATCH):
+        """Yield every training sentence of both sides."""
+        for table in self.training.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
             yield from chain.from_iterable(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
 
     def source_scripts(self) -> list[str]:
         """Return the scripts of the sources, of 20,000 from all places of the text if there are more."""
-        window = self.training.first_window()
-        rows = range(0, len(window), max(1, len(window) // _SAMPLED_SOURCES))
-        return list(find_scripts(window.select(rows)["source"], USED_SHARE))
+        dataset = self.training.dataset
+        rows = range(0, len(dataset), max(1, len(dataset) // _SAMPLED_SOURCES))
+        return list(find_scripts(dataset.select(rows)["source"], USED_SHARE))
 
 
 def load_texts(data: DataArguments, cache_dir: str | Path | None = None, score: Scorer | None = None) -> Texts:
@@ -134,14 +132,10 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None, score: 
     specs, rules = corpus_specs(data), cleaning_rules(data)
     folder = Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
     validation, test = _read_validation_sets(data), _read_test_pairs(data)
-    training: CachedTexts | StreamedTexts
-    if data.stream:
-        training = StreamedTexts(specs, rules, data.stream_window)
-    else:
-        training = load_cached_texts(specs, rules, folder)
-        if any(each.score for each in rules):
-            assert score is not None, "a recipe with `score` needs a function that scores"
-            training = drop_low_scores(training, specs, [each.score for each in rules], score, folder)
+    training = load_cached_texts(specs, rules, folder)
+    if any(each.score for each in rules):
+        assert score is not None, "a recipe with `score` needs a function that scores"
+        training = drop_low_scores(training, specs, [each.score for each in rules], score, folder)
     return Texts(data, specs, rules, training, validation, test, _read_forgetting_pairs(data), folder)
 
 
@@ -162,7 +156,7 @@ def tokenize(
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
         encode: Used instead of `encode_sentences` with `tokenizer`. The cache identifies both by `tokenizer`.
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
-        links (`TokenLinks`): Links between the tokens of the text, which is no stream then.
+        links (`TokenLinks`): Links between the tokens of the text.
 
     Raises:
         ValueError: the rules on lengths leave nothing, or nothing of a stage's corpus; or BPE-dropout does not
@@ -172,20 +166,15 @@ def tokenize(
     data, encode, languages = texts.data, encode or partial(encode_sentences, tokenizer), find_languages(tokenizer)
     tokens = [] if languages is None else [languages.tokens(spec.direction) for spec in texts.specs]
     limit = data.max_tokens - max((len(each.source) for each in tokens), default=0)
-    corpus: Corpus
-    if isinstance(texts.training, StreamedTexts):
-        weights = _weights(texts, [1] * len(texts.specs), stages)  # shares of a window do not depend on lengths
-        corpus = StreamedCorpus(texts.training, encode, texts.held_out, num_proc, weights)
-    else:
-        encoded = encode_texts_cached(
-            texts.training.dataset, texts.training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
-        )
-        if links is not None:
-            encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
-        corpus = _build_corpus(texts, texts.training, EncodedPairs(TokenTable(encoded)), seed, stages)
-    first = texts.training.first_window()
+    training = texts.training
+    encoded = encode_texts_cached(
+        training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
+    )
+    if links is not None:
+        encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
+    corpus: Corpus = _build_corpus(texts, training, EncodedPairs(TokenTable(encoded)), seed, stages)
     augment = find_augmentations(
-        augmentations(data), first, texts.training.key, texts.cache_dir, data.source_tags or ()
+        augmentations(data), training.dataset, training.key, texts.cache_dir, data.source_tags or ()
     )
     if augment:
         corpus = AugmentedCorpus(corpus, augment, encode, seed, limit, links)
@@ -238,17 +227,17 @@ def _read_test_pairs(data: DataArguments) -> list[SentencePair]:
     """Read the test files, or the dataset's split `test` if it exists."""
     if data.test_source and data.test_target:
         return read_text_files(data.test_source, data.test_target)
-    if data.dataset is None or "test" not in load_splits(data.dataset, data.stream):
+    if data.dataset is None or "test" not in load_splits(data.dataset):
         return []
     return _read_split(data, "test")
 
 
 def _read_split(data: DataArguments, split: str) -> list[SentencePair]:
-    return _read_corpus(CorpusSpec(dataset=data.dataset, split=split, **data.languages), data.stream)
+    return _read_corpus(CorpusSpec(dataset=data.dataset, split=split, **data.languages))
 
 
-def _read_corpus(spec: CorpusSpec, streaming: bool = False) -> list[SentencePair]:
-    with open_corpus(spec, streaming=streaming) as corpus:
+def _read_corpus(spec: CorpusSpec) -> list[SentencePair]:
+    with open_corpus(spec) as corpus:
         return [*clean_text(spec, read_rows(corpus), None, CleaningReport())]
 
 
@@ -276,11 +265,8 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
         `train.target`, and within one language `train.en-en.source` and `train.en-en.target`.
 
     Raises:
-        ValueError: the recipe streams its text, which has no end.
         OSError: the folder cannot be written, or has files of others.
     """
-    if not isinstance(texts.training, CachedTexts):
-        raise ValueError("Text that is written must be read as a whole, but the recipe has `stream`. Leave it out.")
     directions = [spec.direction for spec in texts.specs]
     names = {name for direction in directions for name in _text_file_names(direction)}
     check_outputs([Path(folder) / name for name in names], text_files(texts.specs))

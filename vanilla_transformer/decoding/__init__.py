@@ -1,4 +1,4 @@
-"""Fast decoding, quantization and other runtimes, registered with the Hub modules when the package is imported.
+"""Fast decoding and other runtimes, registered with the Hub modules when the package is imported.
 
 Everything is imported at first use: the options of a request, which are declared here, need no torch.
 """
@@ -9,11 +9,9 @@ from vanilla_transformer.import_utils import lazy_names
 
 if TYPE_CHECKING:
     from .engine.engine import Engine
-    from .quantization import VanillaTransformerInt8Config
     from .translation_pipeline import TranslationPipeline
 else:
     _LAZY = {"Engine": ".engine.engine", "TranslationPipeline": ".translation_pipeline"}
-    _LAZY |= {"VanillaTransformerInt8Config": ".quantization"}
     __getattr__, __dir__ = lazy_names(__name__, _LAZY)
 
 
@@ -22,7 +20,6 @@ def register() -> None:
     from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
     from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
-    from . import quantization  # noqa: F401  # registers the method of quantization
     from .transformers_internals import restore_translation_task
 
     PaperGenerationMixin.fast_search = staticmethod(_find_search)
@@ -42,4 +39,4 @@ def _find_prompt_search(*arguments: Any) -> dict[str, Any] | None:
     return find_prompt_search(*arguments)
 
 
-__all__ = ["Engine", "TranslationPipeline", "VanillaTransformerInt8Config", "register"]
+__all__ = ["Engine", "TranslationPipeline", "register"]

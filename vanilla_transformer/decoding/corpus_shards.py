@@ -7,23 +7,20 @@ Work on the lines of a corpus shard by shard, so that a run that was killed cont
     ...     write_text_atomically("out", shards.results(total))
     ...     shards.delete()
 
-Shards may be written in any order and by any process that sees the folder, see [`CorpusShards.unfinished`] and
-[`CorpusShards.write`].
+Shards may be written in any order, see [`CorpusShards.unfinished`] and [`CorpusShards.write`].
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from accelerate.utils import broadcast_object_list
 from transformers.utils import logging
 
-from vanilla_transformer.device_utils import process_state
 from vanilla_transformer.file_utils import hash_file, lock_folder, write_text_atomically
 
 logger = logging.get_logger(__name__)
@@ -75,12 +72,9 @@ class CorpusShards:
         return cls(output.with_name(f"{output.name}.partial"), origin, shard_lines)
 
     @contextmanager
-    def held(self, resume: bool, is_alone: bool = True) -> Iterator[None]:
+    def held(self, resume: bool) -> Iterator[None]:
         """
         Hold the folder for this process and open it. In the end it is deleted if no shard is finished.
-
-        Args:
-            is_alone: Whether no other process of this run writes shards.
 
         Raises:
             ValueError: Another process holds it, or as [`open`] raises it.
@@ -91,7 +85,7 @@ class CorpusShards:
             try:
                 yield
             finally:
-                if is_alone and not self.finished_lines:
+                if not self.finished_lines:
                     self.delete()
 
     def open(self, resume: bool) -> None:
@@ -263,8 +257,6 @@ def write_shards(
     """
     Write a file with the result of each line, and keep finished shards beside it until it is complete.
 
-    Of n processes that a launcher has started, process k works on the shards k, k + n, k + 2n, …
-
     Args:
         total: The number of lines.
         origin, shard_lines: See [`CorpusShards`].
@@ -275,26 +267,17 @@ def write_shards(
         ValueError, OSError: As [`CorpusShards.open`] and [`CorpusShards.unfinished`] raise them.
         KeyboardInterrupt: Ctrl-C; the message says how to continue.
     """
-    state = process_state()
-    is_alone = state.num_processes == 1
     shards = CorpusShards.beside(output, origin, shard_lines)
-    with shards.held(resume, is_alone) if state.is_main_process else nullcontext():
-        if not is_alone:
-            (shards.shard_lines,) = broadcast_object_list([shards.shard_lines])
-        unfinished = shards.unfinished(lines)
-        own = (shard for shard in unfinished if shard.number % state.num_processes == state.process_index)
+    with shards.held(resume):
         try:
-            for shard, results in work(own, shards.finished_lines):
+            for shard, results in work(shards.unfinished(lines), shards.finished_lines):
                 shards.write(shard, results)
         except KeyboardInterrupt as interruption:
             done = shards.finished_lines
             hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
             raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
-        state.wait_for_everyone()
-        if state.is_main_process:
-            write_text_atomically(output, shards.results(total))
-            shards.delete()
-    state.destroy_process_group()
+        write_text_atomically(output, shards.results(total))
+        shards.delete()
 
 
 def progress_bar(total: int | None, done: int, hidden: bool) -> Any:

@@ -77,19 +77,6 @@ def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = No
     return copied[module]
 
 
-def join_biases(linears: Sequence[nn.Linear]) -> Tensor | None:
-    """Return the biases of several layers side by side, or None without biases."""
-    biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
-    return torch.cat(biases) if biases else None
-
-
-def decoder_self_attentions(model: nn.Module) -> list[Any]:
-    """Return the decoder's self-attentions that project one input three times."""
-    decoder = getattr(getattr(model, "model", None), "decoder", None)
-    attentions = [layer.self_attn for layer in getattr(decoder, "layers", [])]
-    return [a for a in attentions if all(hasattr(a, name) for name in _INPUTS) and not hasattr(a, "qkv_proj")]
-
-
 def inputs_of(attention: Any) -> list[Any]:
     """Return the projections to queries, keys and values."""
     return [getattr(attention, name) for name in _INPUTS]
@@ -109,4 +96,4 @@ def _multiplies_bfloat16() -> bool:
     return torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
-__all__ = ["PackedLinear", "decoder_self_attentions", "inputs_of", "join_biases", "pack", "packed_copy"]
+__all__ = ["PackedLinear", "inputs_of", "pack", "packed_copy"]

@@ -1,11 +1,10 @@
-"""Score given translations by a model, on one process or on all processes that Accelerate started."""
+"""Score given translations by a model."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from accelerate.utils import gather_object
 from transformers.utils import logging
 
 from vanilla_transformer.data.readers import SentencePair
@@ -15,8 +14,6 @@ from vanilla_transformer.decoding.forced_decoding import encode_as_trained, scor
 from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq, load_tokenizer
 from vanilla_transformer.device_utils import process_state
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
-
-from .scores import interleave
 
 WINDOW = 8192  # pairs that are in memory at once, sorted by length
 
@@ -42,22 +39,17 @@ def score_pairs(
     direction: Direction = NO_DIRECTION,
 ) -> Iterator[ScoredPair]:
     """
-    Yield the score of each pair in order, on every process, with a window of the pairs in memory.
-
-    Process k of n scores the pairs k, k + n, k + 2n, … of each window. All processes must call this function with the
-    same pairs and read it to its end, since they wait for each other. The model stays on its device.
+    Yield the score of each pair in order, with a window of the pairs in memory. The model stays on its device.
 
     Args:
         max_tokens: See [`score_tokens`].
-        total: The number of pairs, for the progress bar of the main process on a terminal.
+        total: The number of pairs, for the progress bar on a terminal of the main process.
         direction: The languages of the pairs, for a model that has several.
     """
-    state, pairs = process_state(), iter(pairs)
-    hidden = None if state.is_main_process else True
+    pairs, hidden = iter(pairs), None if process_state().is_main_process else True
     with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=hidden) as bar:
         while window := list(islice(pairs, WINDOW)):
-            share = window[state.process_index :: state.num_processes]
-            scored = interleave(gather_object([_score(model, tokenizer, share, max_tokens, direction)]))
+            scored = _score(model, tokenizer, window, max_tokens, direction)
             bar.update(len(window))
             yield from scored
 

@@ -97,14 +97,14 @@ def evaluate_test_set(
     rows = [row for row, reference in enumerate(references) if reference]
     scored = ([side[row] for row in rows if side] for side in (sources, translations, references))
     values = measure_metrics(functions, *scored) if functions else {}
+    if not process_state().is_main_process:
+        return None
     if "loss" in metrics:
         assert name is not None
         ensemble = further_models.get("ensemble"), further_models.get("ensemble_weights")
         values["loss"] = PairScorer(name, *ensemble, languages).loss(
             pair for pair in zip(sources, references, strict=True) if any(pair)
         )
-    if not process_state().is_main_process:
-        return None
     report = build_report(translations, references, others, scoring, samples, values)
     if sources and search.get("glossary") is not None:
         report = add_term_use(report, search["glossary"], sources, translations, others)

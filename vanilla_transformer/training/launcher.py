@@ -117,10 +117,6 @@ def _other_sharding(found: str, advice: str) -> ValueError:
 
 def _read_mixed_precision() -> str | None:
     value = parse_choice_from_env("ACCELERATE_MIXED_PRECISION", "no")
-    if value == "fp8":  # for which Accelerate has its own options, and libraries that training does not use
-        raise ValueError(
-            f"`mixed_precision` fp8 must be in the recipe, but it is in {_LAUNCHER}. Move it: `mixed_precision: fp8`."
-        )
     if value not in ("no", "bf16", "fp16"):
         raise ValueError(f"`mixed_precision` must be no, bf16 or fp16, but {_LAUNCHER} has {value}.")
     return None if value == "no" else value

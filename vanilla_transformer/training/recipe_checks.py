@@ -156,10 +156,6 @@ def _check_lora(recipe: Recipe) -> None:
         reasons["freeze"] = "only adapters are trained, in all layers, and all other weights are frozen"
     for name in _token_keys(recipe):
         reasons[name] = "the embeddings of new tokens must be trained, and adapters leave embeddings as they are"
-    if options.mixed_precision == "fp8":
-        reasons["mixed_precision: fp8"] = (
-            "adapters are merged into the 8-bit layers they train in, which do not decode"
-        )
     _refuse_together("lora_rank", reasons)
 
 

@@ -4,6 +4,7 @@ The keys of a recipe by their sections: types, defaults, help, and whether a res
 The section of the data stands in `data_arguments`. No module here imports torch, since `--help` must not wait for it.
 """
 
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -36,6 +37,8 @@ REMOVED: dict[str, tuple[Any, str]] = {
     "init_std": (None, "It remains a field of the configuration. Leave it out"),
     "adam_beta1": (0.9, "It is β₁ of section 5.3. Leave it out"),
     "adam_epsilon": (1e-9, "It is ε of section 5.3. Leave it out"),
+    "stream": (False, "Text of any size is mapped into memory from the disk. Leave it out"),
+    "stream_window": (1_000_000, "Leave it out, as `stream`"),
 }
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 
@@ -118,6 +121,12 @@ class LongArguments:
     )
 
 
+def _refuse_fp8(name: str) -> str:
+    if name == "fp8":
+        raise ArgumentTypeError("fp8 is gone, since its gain was never measured. Use bf16")
+    return name
+
+
 @dataclass(frozen=True)
 class OptimizationArguments:
     """Optimization. Every default is the paper's value (section 5), unless the help says otherwise."""
@@ -179,10 +188,10 @@ class OptimizationArguments:
     )
     mixed_precision: str = fixed(
         "no",
-        "Autocast: no, bf16 or fp16; auto, which is bf16 where the device has instructions for it, and no "
-        "elsewhere; or fp8, which is bf16 with linear layers in 8 bits, by torchao. Default: that of `accelerate "
-        "launch`, otherwise no.",
-        choices=["no", "bf16", "fp16", "fp8", "auto"],
+        "Autocast: no, bf16 or fp16; or auto, which is bf16 where the device has instructions for it, and no "
+        "elsewhere. Default: that of `accelerate launch`, otherwise no.",
+        type=_refuse_fp8,
+        choices=["no", "bf16", "fp16", "auto"],
     )
     attn_implementation: str | None = changeable(
         None,

@@ -21,7 +21,7 @@ from .averaging import load_weights
 from .checkpoint import load_model_weights
 from .compilation import check_compiler
 from .fine_tuning import freeze, prepare_initial_model
-from .mixed_precision import check_fp8, resolve_mixed_precision
+from .mixed_precision import resolve_mixed_precision
 from .process_group import connect_processes
 from .run_arguments import PADDING, LongArguments, Recipe
 
@@ -39,16 +39,13 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     """Create Accelerate's view of devices, processes, precision, compilation and trackers.
 
     Raises:
-        ValueError: the recipe asks for fp16 on a CPU, for fp8 without a GPU that has it, for `fsdp` without several
-            processes, or for `compile` without a compiler; or it was read for another number of processes.
-        OSError: the recipe asks for fp8 without torchao.
+        ValueError: the recipe asks for fp16 on a CPU, for `fsdp` without several processes, or for `compile` without
+            a compiler; or it was read for another number of processes.
     """
     options, output = recipe.optimization, recipe.output
     on_cpu = _on_cpu()
     if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
         raise ValueError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
-    if options.mixed_precision == "fp8":
-        check_fp8()
     if options.compile:
         check_compiler()
     if options.fsdp and "RANK" not in os.environ:

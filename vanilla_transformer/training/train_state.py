@@ -30,7 +30,6 @@ from .guided_alignment import HEAD, create_guided_alignment
 from .loss import ModelWithLoss
 from .lr_scheduler import NOAM, Schedule, create_lr_scheduler
 from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_steps
-from .mixed_precision import convert_linear_layers
 from .packed_attention import should_pack
 from .r_drop import check_r_drop
 from .run_arguments import DERIVED, Recipe, flatten
@@ -154,15 +153,13 @@ class TrainState:
         )
 
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
-        # Without memory; with FSDP2 and fp8 only, whose models do not decode.
+        # Without memory; with FSDP2 only, whose models do not decode.
         self._skeleton: VanillaTransformerForConditionalGeneration | None = None
         options, guided_alignment = self.recipe.optimization, create_guided_alignment(self.recipe, model.config)
         if guided_alignment is not None:
             model.config.alignment_heads = [[guided_alignment.layer, HEAD]]
-        if options.fsdp or options.mixed_precision == "fp8":
+        if options.fsdp:
             self._skeleton = copy.deepcopy(model).to("meta")
-        if options.mixed_precision == "fp8":
-            convert_linear_layers(model)
         rank = self.recipe.fine_tuning.lora_rank
         self._adapters = None if rank is None else LoraAdapters(model, rank)
         check_r_drop(options.r_drop_weight, model.config)
@@ -284,8 +281,8 @@ class TrainState:
     def gather_model(self, to_save: bool = False) -> VanillaTransformerForConditionalGeneration:
         """Return a model with the current weights that one process can decode with.
 
-        With FSDP2 and fp8 it is a new, unsharded copy in float32, and with LoRA a copy with merged adapters; drop it
-        after use. All processes must call this method together.
+        With FSDP2 it is a new, unsharded copy, and with LoRA a copy with merged adapters; drop it after use.
+        All processes must call this method together.
 
         Args:
             to_save: Put the copy on the CPU of the main process; the others get one without weights.

@@ -565,7 +565,7 @@ FLAGS = {
     "clean-corpus: no folder": (["clean-corpus", *PAIRS[:4]], {}, "`output_dir` must be given"),
     "clean-corpus: unknown flag": (["clean-corpus", *PAIRS, "--drop_empt"], {}, "Did you mean 'drop_empty'"),
     "clean-corpus: output a file": (["clean-corpus", *PAIRS[:4], "--output_dir", "a.de"], {}, "a.de"),
-    "clean-corpus: stream": (["clean-corpus", "r.yaml", *PAIRS], {"r.yaml": b"stream: true"}, "recipe has `stream`"),
+    "clean-corpus: stream": (["clean-corpus", "r.yaml", *PAIRS], {"r.yaml": b"stream: true"}, "no longer exists"),
     "train-tokenizer: no file": (["train-tokenizer", "--output_dir", "out"], {}, "at least one text file"),
     "train-tokenizer: missing file": (["train-tokenizer", "none", "--output_dir", "out"], {}, "There is no file none"),
     "train-tokenizer: empty file": (["train-tokenizer", "e", "--output_dir", "out"], {"e": b""}, "e is empty"),

@@ -18,9 +18,7 @@ from vanilla_transformer.text.languages import Direction, find_direction
 def recipe(corpus, tmp_path):
     def make(**changes):
         files = {"train_source": str(corpus / "train.a"), "train_target": str(corpus / "train.b")}
-        return DataArguments(
-            **files | {"vocab_size": 280, "stream_window": 40, "cache_dir": str(tmp_path / "cache")} | changes
-        )
+        return DataArguments(**files | {"vocab_size": 280, "cache_dir": str(tmp_path / "cache")} | changes)
 
     return make
 
@@ -43,9 +41,8 @@ def prepare(monkeypatch):
     return call
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_load_or_train_tokenizer_uses_the_cache(recipe, prepare, stream):
-    (first, trained), (second, again) = (prepare(recipe(tokenizer_model="unigram", stream=stream)) for _ in range(2))
+def test_load_or_train_tokenizer_uses_the_cache(recipe, prepare):
+    (first, trained), (second, again) = (prepare(recipe(tokenizer_model="unigram")) for _ in range(2))
     assert trained and not again
     assert type(second) is VanillaTransformerTokenizer
     assert second.backend_tokenizer.to_str() == first.backend_tokenizer.to_str()
@@ -66,9 +63,7 @@ def test_load_or_train_tokenizer_caches_by_text_and_options(recipe, prepare, cor
     text = (corpus / "train.a").read_text()
     (corpus / "train.a").write_text(text.replace("a", "o"))
     assert prepare(recipe())[1]
-    assert prepare(recipe(stream=True))[1]
     (corpus / "train.a").write_text(text)
-    assert prepare(recipe(stream=True))[1]
     assert not prepare(recipe())[1]
     monkeypatch.setattr(tokenizing.tokenizers, "__version__", "another")
     assert prepare(recipe())[1]

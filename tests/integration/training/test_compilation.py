@@ -1,7 +1,7 @@
 """
 `compile: true`: one graph for each kind of layer, for batches of all shapes.
 
-`compile`, fp8 and attention implementations that the machine cannot run: one line before training starts.
+`compile` and attention implementations that the machine cannot run: one line before training starts.
 """
 
 import os
@@ -244,14 +244,6 @@ def test_train_refuses_compile_without_compiler(corpus, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ValueError, match="`compile` needs a C.. compiler, and there is none. Install g"):
         train(parse_recipe(flags(corpus, tmp_path / "run", compile=True)), evaluate=no_scores)
-    assert not (tmp_path / "run").exists()
-
-
-def test_train_refuses_fp8_on_a_cpu(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    recipe = parse_recipe(flags(corpus, tmp_path / "run", mixed_precision="fp8"))
-    with pytest.raises(ValueError, match="fp8 needs a GPU of compute capability 8.9 or higher, got no GPU"):
-        train(recipe, evaluate=no_scores)
     assert not (tmp_path / "run").exists()
 
 

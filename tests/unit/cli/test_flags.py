@@ -87,11 +87,15 @@ def test_flags_with_several_values_take_them_together_and_one_by_one(group, flag
         assert getattr(options, flag) == values, words
 
 
-@pytest.mark.parametrize("words", [["A man."], ["--input", "a"], ["--input", "a", "--output", "b", "--do_sample"]])
-def test_translate_on_several_processes_needs_a_file_to_divide(words, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("translate", ["--input", "a", "--output", "b"]), ("score", ["--source", "a", "--target", "a"])],
+)
+def test_commands_refuse_several_processes_of_a_launcher(command, words, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert main(["translate", "nowhere", *words]) == 2
-    assert "Several processes divide the lines of an --input with an --output" in capsys.readouterr().err
+    assert main([command, "nowhere", *words]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "must be started once" in line and "got 2. Use --engine ray for several GPUs or machines." in line
 
 
 @pytest.mark.parametrize(

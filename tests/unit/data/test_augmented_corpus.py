@@ -86,12 +86,6 @@ def test_augmented_corpus_is_segmented_by_bpe_dropout(texts):
     assert changed and all(whole & set(pairs[number].source) for number in changed)
 
 
-def test_augmented_corpus_draws_from_windows_of_a_stream(texts):
-    (one, _), (other, _) = (opened(texts, stream=True, stream_window=80) for _ in range(2))
-    first, second = ids(one.epoch(0)), ids(one.epoch(1))
-    assert with_tokens(one, one.epoch(1)) and ids(other.epoch(1)) == second and ids(one.epoch(0)) == first
-
-
 def test_augmented_corpus_perturbs_pairs_before_it_inserts_tokens(texts):
     changes = '{"placeholders": 0.5, "inline_terms": 0.3, "upper_case": 0.3, "typos": 0.3, "noise_pairs": 0.1}'
     corpus, _ = opened(texts, augment=changes)

@@ -104,12 +104,6 @@ def test_check_data_arguments_refuses_a_wrong_score(section, message):
         check_data_arguments(DataArguments(corpora=[{"file": "a.tsv"}], score=section))
 
 
-def test_check_data_arguments_refuses_a_score_of_a_stream():
-    data = DataArguments(corpora=[{"file": "a.tsv"}], score=MODELS | {"keep": 0.5}, stream=True)
-    with pytest.raises(ValueError, match="`score` needs to see all corpora"):
-        check_data_arguments(data)
-
-
 def test_cleaning_rules_of_an_entry_take_the_score_of_the_recipe_away():
     data = DataArguments(corpora=[{"file": "a.tsv", "score": None}, {"file": "b.tsv"}], score=MODELS | {"keep": 0.5})
     assert [each.score for each in cleaning_rules(data)] == [None, ScoreRule("there", "back", keep=0.5)]

@@ -12,7 +12,6 @@ from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules, la
 from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, cleaning_rules
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
-from vanilla_transformer.data.streaming import StreamedTexts
 
 SPEC = CorpusSpec(file="a.tsv", source_language="en", target_language="de")
 GOOD = [
@@ -190,26 +189,9 @@ def test_check_data_arguments_refuses_rules_of_an_entry(entry, message):
         check_data_arguments(DataArguments(corpora=[{"file": "a.tsv"} | entry]))
 
 
-@pytest.mark.parametrize("rule", ["drop_near_duplicates", "drop_repeated_sources", "drop_misaligned"])
-def test_check_data_arguments_refuses_rules_on_all_pairs_of_a_stream(rule):
-    with pytest.raises(ValueError, match=f"`{rule}` needs to see all corpora"):
-        check_data_arguments(DataArguments(corpora=[{"file": "a.tsv", rule: True}], stream=True))
-
-
 def write_tsv(path, pairs):
     path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     return str(path)
-
-
-def test_streamed_texts_drop_pairs_in_every_window(tmp_path):
-    bad = SentencePair("The house is old.", "The garden is old as well.")
-    spec = CorpusSpec(file=write_tsv(tmp_path / "a.tsv", [*GOOD, bad]), source_language="en", target_language="de")
-    stream = StreamedTexts([spec], [CleaningRules(drop_other_languages=True, drop_other_scripts=True)], 5)
-    for number in (0, 3):
-        window = stream.read(number)
-        assert list(map(SentencePair, window["source"], window["target"])) == GOOD
-    assert stream.report.dropped == {"other_languages": 2}
-    assert sum(stream.report.histograms["source"]["kept"]) == 8
 
 
 def swapped(pairs):
@@ -231,19 +213,15 @@ def swapped(pairs):
         ),
     ],
 )
-@pytest.mark.parametrize("stream", [False, True])
-def test_load_texts_warns_of_a_wrong_direction_or_language(tmp_path, caplog, pairs, message, stream):
+def test_load_texts_warns_of_a_wrong_direction_or_language(tmp_path, caplog, pairs, message):
     data = DataArguments(
         corpora=[{"file": write_tsv(tmp_path / "a.tsv", pairs)}],
         source_language="en",
         target_language="de-AT",
         cache_dir=str(tmp_path / "cache"),
-        stream=stream,
-        stream_window=4,
     )
     for _ in range(2):
         texts = load_texts(data)
-        texts.training.first_window()
         warnings = texts.training.report.warnings
         assert len(warnings) == (message is not None)
         if message:

@@ -146,7 +146,7 @@ def test_load_texts_identifies_a_dataset_by_content(tmp_path, prepare):
 def test_load_texts_identifies_an_in_memory_dataset_by_content(tmp_path, prepare, monkeypatch):
     def start(word):
         rows = datasets.Dataset.from_list([{"source": "one", "target": word}])
-        monkeypatch.setattr(datasets, "load_dataset", lambda name, streaming: {"train": rows})
+        monkeypatch.setattr(datasets, "load_dataset", lambda name: {"train": rows})
         return prepare(DataArguments(corpora=[{"dataset": "hub"}], cache_dir=str(tmp_path)))
 
     assert [start(word)[1] for word in ("eins", "eins", "ein")] == [True, False, True]
@@ -170,17 +170,6 @@ def test_texts_sentences_are_cleaned_and_of_both_sides(recipe):
 
     cleaned = ["one", "eins", "two", "zwei", "three three", "drei drei", "four", "vier", "one", "ein"]
     assert sentences(recipe(drop_duplicates=True)) == cleaned
-    first_window = ["one", "eins", "two", "zwei", "four", "vier", "one", "eins"]
-    assert sentences(recipe(stream=True, stream_window=4)) == first_window
-
-
-def test_tokenize_writes_nothing_for_a_stream(recipe, prepare, tmp_path):
-    before = sorted(tmp_path.rglob("*"))
-    corpus, _ = prepare(recipe(stream=True, stream_window=4))
-    assert texts(corpus, 0) == ["eins", "zwei", "vier", "eins"]
-    assert texts(corpus, 1) == ["drei drei", "eins", "ein", "vier"]
-    assert corpus.overlaps["validation"].both == 1
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_load_texts_caches_in_the_folder_of_datasets_by_default(recipe, prepare, tmp_path, monkeypatch):
@@ -259,9 +248,7 @@ def test_load_texts_opens_each_file_once(recipe, tiny_tokenizer, tmp_path, monke
         io, "open", lambda file, *options, **names: opened.append(str(file)) or open_file(file, *options, **names)
     )
     files = sorted(str(tmp_path / name) for name in ("a.de", "a.en", "b.tsv", "v.de", "v.en"))
-    for stream in (False, True):
-        opened.clear()
-        texts = load_texts(recipe(stream=stream, stream_window=4, vocab_size=270))
-        load_or_train_tokenizer(texts)
-        tokenize(texts, tiny_tokenizer, seed=0).epoch(0)
-        assert sorted(name for name in opened if name in files) == files
+    texts = load_texts(recipe(vocab_size=270))
+    load_or_train_tokenizer(texts)
+    tokenize(texts, tiny_tokenizer, seed=0).epoch(0)
+    assert sorted(name for name in opened if name in files) == files

@@ -106,12 +106,6 @@ def test_tokenize_tags_changed_text(recipe, changes):
         assert [tuple(pair.source[:2]) for pair in mix.epoch(epoch)] == [tuple(pair.source[:2]) for pair in pairs]
 
 
-def test_tokenize_tags_streams(recipe):
-    _, tokenizer, mix = read(recipe(stream=True, stream_window=5))
-    targets = find_languages(tokenizer).targets
-    assert [pair.source[0] for pair in mix.epoch(3)] == [targets["de"]] * 2 + [targets["en"]] * 2 + [targets["fr"]]
-
-
 def test_tokenize_without_several_targets_has_no_tags(recipe):
     data = recipe()
     del data.corpora[1], data.corpora[0]["both_directions"]
@@ -144,7 +138,6 @@ def test_temperature_weights_share_by_direction():
     ("changes", "message"),
     [
         ({"sampling_temperature": 0.5}, "`sampling_temperature` must be at least 1, got 0.5"),
-        ({"sampling_temperature": 5.0, "stream": True}, "`sampling_temperature` needs the numbers of pairs"),
         ({"sampling_temperature": 5.0, "stages": [{}]}, "`sampling_temperature` must be left out with `stages`"),
         ({"validation": []}, r"`validation` must be a list with a corpus in it, got \[\]"),
         ({"validation": "[{file: a.tsv, sorce: b}]"}, "There is no key of a corpus 'sorce'"),

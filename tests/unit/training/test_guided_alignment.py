@@ -98,13 +98,11 @@ def recipe_words(**changes):
     ("changes", "text"),
     [
         ({"bpe_dropout": 0.1}, "without `bpe_dropout`"),
-        ({"stream": True}, "without `stream`, got both: the whole text is aligned before training"),
         ({"drop_empty": True}, "without `drop_empty`"),
         ({"min_letter_ratio": 0.5}, "without `min_letter_ratio`"),
         ({"score": "{forward: a, backward: b, keep: 0.5}"}, "without `score`"),
         ({"train_source": None, "train_target": None, "corpora": "[{file: a.tsv}]"}, "without `corpora`"),
         ({"train_alignments": "agreement", "bpe_dropout": 0.1}, "without `bpe_dropout`"),
-        ({"train_alignments": "agreement", "stream": True}, "without `stream`"),
         (
             {"attn_implementation": "flex_attention"},
             "without attn_implementation: flex_attention, got both: the head .* needs the mask",

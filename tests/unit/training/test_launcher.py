@@ -77,7 +77,7 @@ def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(resolve
         (FSDP2 | {"ACCELERATE_MIXED_PRECISION": "fp16"}, [], "`fsdp` needs `mixed_precision` bf16 or no"),
         ({"ACCELERATE_USE_MEGATRON_LM": "true"}, [], "does not use Megatron-LM"),
         ({"ACCELERATE_USE_DEEPSPEED": "true"}, [], "does not use DeepSpeed.* Choose FSDP2.*`fsdp_version: 2`"),
-        ({"ACCELERATE_MIXED_PRECISION": "fp8"}, [], "fp8 must be in the recipe, but it is in the config"),
+        ({"ACCELERATE_MIXED_PRECISION": "fp8"}, [], "must be no, bf16 or fp16, but the config.* has fp8"),
         ({"ACCELERATE_MIXED_PRECISION": "fp16"}, ["--mixed_precision", "bf16"], "is bf16 in the recipe, but fp16"),
         ({"ACCELERATE_DYNAMO_BACKEND": "EAGER"}, [], "dynamo_backend=eager. Set `dynamo_backend` to inductor or no"),
         ({"ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}, ["--compile", "false"], "`compile` is false .*backend=inductor"),

@@ -97,7 +97,7 @@ def test_parse_recipe_says_what_replaces_a_removed_key(recipe_file, name):
 
 def test_removed_keys_have_the_default_of_the_configuration():
     defaults = {item.name: item.default for item in fields(VanillaTransformerLongConfig)}
-    for name in REMOVED.keys() - {"lsh_seed", "adam_beta1", "adam_epsilon"}:
+    for name in REMOVED.keys() - {"lsh_seed", "adam_beta1", "adam_epsilon", "stream", "stream_window"}:
         assert REMOVED[name][0] == defaults[name], name
 
 
@@ -188,9 +188,8 @@ def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
         (["--source_tags", "#BT"], "`source_tags` must be a list .*, got '#BT', .* or quote text that begins with #"),
         (["--max_length", "0"], "`max_length` must be at least 1, got 0"),
         (["--max_length_ratio", "0.5"], "`max_length_ratio` must be at least 1, got 0.5"),
-        (["--stream_window", "0"], "`stream_window` must be at least 1, got 0"),
+        (["--mixed_precision", "fp8"], "mixed_precision: fp8 is gone, .* Use bf16"),
         (["--fsdp", "--mixed_precision", "fp16"], "`fsdp` needs `mixed_precision` bf16 or no, got fp16"),
-        (["--stream", "--drop_duplicates"], "`drop_duplicates` needs to see all corpora .*`stream`"),
     ],
 )
 def test_check_recipe_refuses_impossible_values(flags, message):
@@ -206,7 +205,6 @@ def test_check_recipe_refuses_impossible_values(flags, message):
         (["--source_tags", "<BT>"], "`source_tags`", "the embeddings of new tokens must be trained"),
         (["--augment", "{inline_terms: 0.1}"], "`inline_terms` of `augment`", "the embeddings of new tokens"),
         (["--init_vocabulary", "extend"], "`init_vocabulary: extend`", "the embeddings of new tokens"),
-        (["--mixed_precision", "fp8"], "mixed_precision: fp8", "adapters are merged into the 8-bit layers"),
     ],
 )
 def test_check_recipe_says_why_lora_excludes_a_key(flags, other, reason):
@@ -328,10 +326,10 @@ def test_check_same_run_takes_the_defaults_for_names_that_are_newer_than_the_run
 
 
 def test_parse_recipe_reads_words_as_yaml_1_2_does(recipe_file):
-    text = "target_language: no\nmixed_precision: no\ncompile: off\nstream: Yes\nema_decay: 1e-1\ndropout: .5\n"
+    text = "target_language: no\nmixed_precision: no\ncompile: off\nfsdp: Yes\nema_decay: 1e-1\ndropout: .5\n"
     recipe = parse_recipe([recipe_file(text), *FILES])
     assert (recipe.data.target_language, recipe.optimization.mixed_precision) == ("no", "no")
-    assert recipe.optimization.compile is False and recipe.data.stream is True
+    assert recipe.optimization.compile is False and recipe.optimization.fsdp is True
     corpora = "corpora: [{file: a.tsv, source_language: no, drop_empty: TRUE, reverse: false}]\n"
     (corpus,) = parse_recipe([recipe_file(corpora), "--output_dir", "out"]).data.corpora
     assert corpus == {"file": "a.tsv", "source_language": "no", "drop_empty": True, "reverse": False}

@@ -28,19 +28,16 @@ class OpenCorpus(NamedTuple):
 
 
 @contextmanager
-def open_corpus(spec: CorpusSpec, streaming: bool = False) -> Iterator[OpenCorpus]:
+def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
     """
     Open the files or the dataset of a corpus.
-
-    Args:
-        streaming (`bool`): Read a dataset of the Hub while it is downloaded and keep nothing on disk.
 
     Raises:
         OSError: a file or dataset is missing or cannot be read.
         ValueError: the dataset has no such split.
     """
     if spec.dataset is not None and not spec.is_downloaded:
-        yield OpenCorpus(spec, [], load_split(spec, streaming))
+        yield OpenCorpus(spec, [], load_split(spec))
         return
     paths = [_download(spec)] if spec.is_downloaded else spec.files
     with ExitStack() as stack:
@@ -68,9 +65,9 @@ def _hash_open_file(file: BufferedReader) -> str:
     return digest
 
 
-def load_splits(name: str, streaming: bool = False) -> dict[str, Any]:
+def load_splits(name: str) -> dict[str, Any]:
     """
-    Load all splits of a dataset, memory-mapped (or streamed from the Hub).
+    Load all splits of a dataset, memory-mapped.
 
     Raises:
         OSError: the dataset cannot be found or read.
@@ -78,7 +75,7 @@ def load_splits(name: str, streaming: bool = False) -> dict[str, Any]:
     import datasets
 
     if not Path(name).is_dir():
-        return datasets.load_dataset(*name.split(":", maxsplit=1), streaming=streaming)
+        return datasets.load_dataset(*name.split(":", maxsplit=1))
     try:
         found = datasets.load_from_disk(name)
     except FileNotFoundError:
@@ -89,7 +86,7 @@ def load_splits(name: str, streaming: bool = False) -> dict[str, Any]:
     return {"train": found} if isinstance(found, datasets.Dataset) else found
 
 
-def load_split(spec: CorpusSpec, streaming: bool = False) -> Any:
+def load_split(spec: CorpusSpec) -> Any:
     """
     Load the split of a dataset that a corpus names.
 
@@ -98,7 +95,7 @@ def load_split(spec: CorpusSpec, streaming: bool = False) -> Any:
         OSError: the dataset cannot be found or read.
     """
     assert spec.dataset is not None
-    found = load_splits(spec.dataset, streaming)
+    found = load_splits(spec.dataset)
     if spec.split not in found:
         raise ValueError(
             f"The dataset {spec.dataset} must have a split {spec.split!r}, it has {', '.join(map(repr, found))}."

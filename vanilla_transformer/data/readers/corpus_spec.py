@@ -49,7 +49,7 @@ class CorpusSpec:
             Keys in the `translation` column of a JSONL file, a Parquet file or a dataset, or names of two columns.
             Without them the columns are `source` and `target`. They also name the languages of the two sides where a
             model has several.
-        weight (`float`): How many times each pair occurs in an epoch; for streams, the corpus's share of the mix.
+        weight (`float`): How many times each pair occurs in an epoch.
         name (`str`): For messages and `stages`. By default the dataset or the files as the user wrote them.
         reverse (`bool`): Translate from the target side to the source side, whose languages keep their names.
 

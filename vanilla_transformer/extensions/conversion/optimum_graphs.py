@@ -1,4 +1,8 @@
-"""Rewrite exported graphs as transformers.js and Optimum read them, in several data types, and search by them."""
+"""Rewrite exported graphs as transformers.js and Optimum read them, in several data types, and search by them.
+
+Optimum's own exporter does not replace this: it reads MarianMTModel alone, which has no `normalize_before`, no learned
+positions and no heads of another width, and optimum-onnx 0.1.0, the latest release, needs transformers below 4.58.
+"""
 
 import hashlib
 import re

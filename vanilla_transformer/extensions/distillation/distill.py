@@ -261,7 +261,7 @@ def _check(recipe: Recipe, options: DistillationArguments) -> None:
     """
     processes = process_state().num_processes
     if processes > 1:
-        hint = "Distill in one process; `translate` and `train` use several"
+        hint = "Distill in one process; `train` uses several"
         raise ValueError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
     folder = Path(recipe.output.output_dir)
     for name in filter(None, [*options.teachers, options.reverse_model]):

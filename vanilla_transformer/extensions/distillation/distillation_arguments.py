@@ -127,8 +127,6 @@ def parse_distillation(arguments: Sequence[str], program: str | None = None) -> 
 def _check_recipe(recipe: Recipe) -> None:
     """Refuse keys of training that need the sentences of the corpus itself."""
     data = recipe.data
-    if data.stream:
-        raise ValueError("`stream` must not be given to distill, whose teacher translates a text of known length.")
     if data.train_alignments not in (None, AGREEMENT):
         rule = f"must be {AGREEMENT} or left out, since the student gets other translations"
         raise ValueError(f"`train_alignments` {rule}, got {data.train_alignments}.")

@@ -55,7 +55,6 @@ def test_parse_distillation_reads_an_ensemble_of_flags():
         ({"teacher_weights": "1,2"}, "`teacher_weights` must have 1 numbers, got 2."),
         ({"teacher_targets": "n_best", "teacher_num_beams": 2}, "`teacher_n_best` must be at most .*=2, got 4."),
         ({"test_source": None, "test_target": None}, "`test_source` and `test_target` must be given: teacher and"),
-        ({"stream": True}, "`stream` must not be given to distill"),
         ({"train_alignments": "a.align"}, "`train_alignments` must be agreement or left out, .*, got a.align."),
     ],
 )

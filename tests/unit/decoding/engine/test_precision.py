@@ -4,10 +4,9 @@ import logging
 
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM
 
 from tests.tiny import tiny_model
-from vanilla_transformer import Engine, VanillaTransformerInt8Config
+from vanilla_transformer import Engine
 from vanilla_transformer.decoding.engine import precision
 from vanilla_transformer.decoding.engine.precision import resolve_precision, warn_if_emulated
 
@@ -46,10 +45,11 @@ def test_engine_warns_of_emulated_precision(warnings, name, count):
     assert len(warnings) == count
 
 
-def test_int8_model_warns_where_it_is_emulated(warnings, tmp_path):
-    tiny_model().save_pretrained(tmp_path)
-    AutoModelForSeq2SeqLM.from_pretrained(tmp_path, quantization_config=VanillaTransformerInt8Config())
-    assert len(warnings) == 1 and "no instructions for int8" in warnings[0]
+def test_own_int8_model_names_the_ways_of_torchao():
+    with pytest.raises(
+        ImportError, match='`VanillaTransformerInt8Config` is gone. Use `precision="int8"` of .*TorchAo'
+    ):
+        from vanilla_transformer import VanillaTransformerInt8Config  # noqa: F401
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ Two things have no public door in torch 2.13:
 - `torch._inductor.aoti_load_package` takes seconds of imports, and its models read their signature from JSON at each
   call, for a tenth of a small step. So packages are loaded by the loader that it wraps.
 - `load_constants` (https://github.com/pytorch/pytorch/pull/142246) takes constants by name, and freezing gives packed
-  weights of several layers one name, and tells nobody of which parameter they are made. So a hook of the compiler
+  weights of several layers one name, and does not say of which parameter they are made. So a hook of the compiler
   gives them names, and random weights of the step that is compiled tell them apart.
 """
 

@@ -2,13 +2,14 @@
 The original Transformer ("Attention Is All You Need", 2017) as a model of transformers.
 
 Importing this package registers its models with the Auto classes, restores `pipeline("translation")`, and gives
-`generate()` its engine. Long models, the engine and the translation pipeline are imported at first use. The command
-line registers the models once its flags are right, so that `--help` and mistakes do not wait for torch.
+`generate()` its engine. The engine and the translation pipeline are imported at first use. The program
+`vanilla-transformer` registers the models once its flags are right, so that `--help` and mistakes do not wait for
+torch.
 """
 
 from typing import TYPE_CHECKING
 
-from .import_utils import is_command_line, lazy_names, limit_spinning
+from .import_utils import is_command_line, lazy_names
 
 if TYPE_CHECKING:
     from .configuration_vanilla_transformer import VanillaTransformerConfig
@@ -76,7 +77,6 @@ else:
 
 __version__ = "0.2.0"
 
-limit_spinning()  # in workers, too, and before torch is imported
 if not is_command_line():
     from . import registration  # noqa: F401  # imports torch and transformers
 

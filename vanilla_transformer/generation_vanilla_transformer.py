@@ -88,6 +88,7 @@ class PaperGenerationMixin(GenerationMixin):
     paper_parameters = ("length_penalty_type", "max_new_tokens_beyond_source")
     # The installed package sets this. It takes the arguments of a call and returns further ones, or None.
     fast_search: Callable[..., dict[str, Any] | None] | None = None
+    engines: Any  # of `fast_search`, which creates them at the first call of a model
     use_engine = True  # False: the library's own search decodes, also where the package is imported
 
     @torch.no_grad()

@@ -85,30 +85,6 @@ def lazy_names(
     return import_name, lambda: sorted({*vars(sys.modules[package]), *names})
 
 
-class LazyClass(type):
-    """
-    The metaclass of a stand-in for a class, whose module is imported when an attribute is needed.
-
-        >>> model = LazyClass("BigModel", (), {"__module__": "package.big_model", "config_class": BigConfig})
-        >>> model.from_pretrained(folder)  # imports package.big_model
-
-    The Auto classes of transformers register classes, and need the attributes of a few.
-    """
-
-    def __getattr__(cls, name: str) -> Any:
-        return getattr(cls._load(), name)
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Return an instance of the class itself."""
-        return cls._load()(*args, **kwargs)
-
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, cls._load())
-
-    def _load(cls) -> Any:
-        return getattr(importlib.import_module(cls.__module__), cls.__name__)
-
-
 def is_command_line() -> bool:
     """Tell whether this process is the program `vanilla-transformer`, or `python -m vanilla_transformer`.
 

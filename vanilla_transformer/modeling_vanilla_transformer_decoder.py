@@ -103,6 +103,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
     _pp_plan = {"lm_head": (["last_hidden_state"], ["logits"])}
     # The installed package sets this. It takes the arguments of a call and returns further ones, or None.
     fast_search: Callable[..., dict[str, Any] | None] | None = None
+    engines: Any  # of `fast_search`, which creates them at the first call of a model
     use_engine = True  # False: the library's own search decodes, also where the package is imported
 
     def __init__(self, config: VanillaTransformerDecoderConfig):

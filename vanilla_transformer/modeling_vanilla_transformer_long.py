@@ -316,14 +316,20 @@ class LongGenerationMixin(GenerationMixin):
                 f"has no fixed size, got {implementation!r}."
             )
         cache = kwargs.get("cache")
-        if cache is None and generation_option(self, "use_cache", generation_config, kwargs) is not False:
-            kwargs["cache"] = getattr(self.base_model, "decoder", self.base_model).create_cache()
-            kwargs["cache"].is_of_call = True  # another search does not need it
-        elif cache is not None and self.config.is_encoder_decoder and not isinstance(cache, EncoderDecoderCache):
+        if cache is not None and self.config.is_encoder_decoder and not isinstance(cache, EncoderDecoderCache):
             memory = repeat_cache(self, copy_cache(cache), generation_config, kwargs)
             restart_positions(memory)
             kwargs["cache"] = EncoderDecoderCache(memory, DynamicCache())
         return super().generate(inputs, generation_config, *args, **kwargs)
+
+    def _prepare_cache_for_generation(
+        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """Create the cache for the layer type, unless the call has one or wants none."""
+        if model_kwargs.get("cache") is None and generation_config.use_cache is not False:
+            model_kwargs["cache"] = getattr(self.base_model, "decoder", self.base_model).create_cache()
+            return None
+        return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 
 
 class VanillaTransformerLongForConditionalGeneration(LongGenerationMixin, VanillaTransformerForConditionalGeneration):

@@ -3,13 +3,13 @@
 from multiprocessing import parent_process
 from typing import Any
 
-from .import_utils import LazyClass, collection_paused, hide_own_matters_of_packages
+from .import_utils import collection_paused, hide_own_matters_of_packages
 
 if parent_process() is not None:  # a worker, whose parent has shown them unless it hides them
     hide_own_matters_of_packages()
 
 with collection_paused():
-    from . import decoding, modeling_vanilla_transformer  # noqa: F401  # imports torch and transformers
+    from . import decoding, modeling_vanilla_transformer_long  # noqa: F401  # imports torch and transformers
 
 from transformers import (
     AutoConfig,
@@ -32,14 +32,13 @@ from .modeling_vanilla_transformer_encoder import (
     VanillaTransformerForMaskedLM,
     VanillaTransformerForSequenceClassification,
 )
+from .modeling_vanilla_transformer_long import (
+    VanillaTransformerLongDecoderModel,
+    VanillaTransformerLongForCausalLM,
+    VanillaTransformerLongForConditionalGeneration,
+    VanillaTransformerLongModel,
+)
 from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
-
-
-def _long_model(name: str, config: type) -> LazyClass:
-    """Return the stand-in for a long model, since the Auto classes register classes."""
-    module = f"{__package__}.modeling_vanilla_transformer_long"
-    return LazyClass(name, (), {"__module__": module, "config_class": config})
-
 
 _MODELS: dict[Any, dict[Any, Any]] = {
     VanillaTransformerConfig: {
@@ -56,14 +55,12 @@ _MODELS: dict[Any, dict[Any, Any]] = {
         AutoModelForSequenceClassification: VanillaTransformerForSequenceClassification,
     },
     VanillaTransformerLongConfig: {
-        AutoModel: _long_model("VanillaTransformerLongModel", VanillaTransformerLongConfig),
-        AutoModelForSeq2SeqLM: _long_model(
-            "VanillaTransformerLongForConditionalGeneration", VanillaTransformerLongConfig
-        ),
+        AutoModel: VanillaTransformerLongModel,
+        AutoModelForSeq2SeqLM: VanillaTransformerLongForConditionalGeneration,
     },
     VanillaTransformerLongDecoderConfig: {
-        AutoModel: _long_model("VanillaTransformerLongDecoderModel", VanillaTransformerLongDecoderConfig),
-        AutoModelForCausalLM: _long_model("VanillaTransformerLongForCausalLM", VanillaTransformerLongDecoderConfig),
+        AutoModel: VanillaTransformerLongDecoderModel,
+        AutoModelForCausalLM: VanillaTransformerLongForCausalLM,
     },
 }
 for _config, _models in _MODELS.items():

@@ -8,13 +8,7 @@ import types
 import pytest
 
 from vanilla_transformer.evaluation.plots import plot_learning_curve
-from vanilla_transformer.import_utils import (
-    LazyClass,
-    collection_paused,
-    is_command_line,
-    lazy_names,
-    requires_extra,
-)
+from vanilla_transformer.import_utils import collection_paused, is_command_line, lazy_names, requires_extra
 
 
 def test_requires_extra_names_the_extra_in_one_line(monkeypatch):
@@ -57,14 +51,6 @@ def test_lazy_names_are_imported_at_first_use_and_listed(monkeypatch):
     assert package.dumps is json.dumps and vars(package)["dumps"] is json.dumps
     with pytest.raises(AttributeError, match="module 'lazy_package' has no attribute 'loads'"):
         _ = package.loads
-
-
-def test_lazy_class_stands_for_a_class(monkeypatch):
-    monkeypatch.delitem(sys.modules, "fractions")
-    stand_in = LazyClass("Fraction", (), {"__module__": "fractions", "config_class": str})
-    assert stand_in.config_class is str and stand_in.__name__ == "Fraction" and "fractions" not in sys.modules
-    assert type(stand_in(1, 2)).__module__ == "fractions" and stand_in.from_float(0.5) == stand_in(1, 2)
-    assert isinstance(stand_in(1, 2), stand_in) and not isinstance(0.5, stand_in)
 
 
 @pytest.mark.parametrize(

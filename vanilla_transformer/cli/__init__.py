@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from vanilla_transformer.extensions import EXTENSIONS
-from vanilla_transformer.import_utils import hide_own_matters_of_packages, limit_progress_bars
+from vanilla_transformer.import_utils import hide_own_matters_of_packages, limit_progress_bars, limit_spinning
 
 _LONGEST_MESSAGE = 900  # characters
 # The commands of the core. Each group is a module. Extensions add theirs to these groups, or new groups.
@@ -90,6 +90,7 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     arguments = sys.argv[1:] if arguments is None else arguments
     hide_own_matters_of_packages()
     limit_progress_bars()
+    limit_spinning()
     try:
         _check_encoding(arguments)
         command(arguments)

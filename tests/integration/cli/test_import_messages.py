@@ -9,7 +9,6 @@ from contextlib import suppress
 import pytest
 
 from benchmarks.harness import ROOT
-from tests.forked import run_python
 
 TORCHAO = """
 import logging
@@ -120,10 +119,11 @@ sys.meta_path.insert(0, Torch())
     ],
 )
 def test_waiting_threads_sleep_soon_unless_the_environment_says_otherwise(given, expected):
-    for line in ("import vanilla_transformer", "from vanilla_transformer.cli import main; main(['translate', 'a'])"):
-        assert run("-c", f"{WAITING}\n{line}", **given).stdout.split() == expected.split()
+    command = "sys.argv = sys.argv[1:]; from vanilla_transformer.cli import main; main(['translate', 'a'])"
+    found = run("-c", f"{WAITING}\n{command}", "vanilla-transformer", **given).stdout
+    assert found.split() == expected.split()
 
 
-def test_waiting_threads_of_a_program_that_has_imported_torch_stay_as_they_are():
-    code = "import os, torch, vanilla_transformer; print(os.environ.get('GOMP_SPINCOUNT'))"
-    assert run_python("-c", code, env=ENVIRONMENT).stdout.split() == ["None"]
+def test_importing_the_package_leaves_the_environment_as_it_is():
+    code = "import os; before = {**os.environ}; import vanilla_transformer; print({**os.environ} == before)"
+    assert run("-c", code).stdout.split() == ["True"]

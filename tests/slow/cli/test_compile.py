@@ -52,7 +52,7 @@ def test_compile_gives_the_engine_steps_of_a_decoder_only_model(tmp_path, monkey
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     found = loaded.generate(torch.tensor([[7, 8, 9]]), num_beams=2, max_new_tokens=6)
     assert found[0, 3:].tolist() == tokens[1]
-    (of_generate,) = loaded._engines._engines.values()
+    (of_generate,) = loaded.engines._engines.values()
     assert of_generate is not None and of_generate.steps.identity == engine.steps.identity
 
 

@@ -20,7 +20,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from .machine_cache import (
     store_choice,
 )
 from .slot_buffers import SlotBuffers
-from .step_package import FEW_ROWS, MANY_ROWS, MOST_FEW_ROWS, CompiledStep, Dimensions, compile_step, kinds_of
+from .step_package import FEW_ROWS, MANY_ROWS, MOST_FEW_ROWS, CompiledStep, Dimensions, StepCompiler, kinds_of
 
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
@@ -140,7 +140,7 @@ class CompiledSteps:
         """A hash of all that the compiled forms depend on, with which the names of their folders begin."""
         options = getattr(self.step, "options", None)
         settings = torch.get_num_threads(), options, str(self.step), os.environ.get("CXX")
-        return identity_of(*shape_of(self.step), _SOURCES, *settings)
+        return identity_of(*shape_of(self.step), _read_sources(), *settings)
 
     def _folder(self, kind: str) -> Path:
         return cache_folder() / f"{self.identity}_{kind}"
@@ -253,7 +253,10 @@ def cache_folder() -> Path:
 
 
 def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, names: Mapping[str, str]) -> None:
-    """Compile the forms of a step into the named entries of the cache, as [`compile_step`] does.
+    """Compile the forms of a step into the named entries of the cache, unless another process has compiled them.
+
+    Args:
+        names: Of the entry of each form.
 
     Raises:
         OSError: The cache cannot be written, another user could change it or the caches of inductor, or the C++
@@ -261,22 +264,10 @@ def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, name
     """
     check_inductor_caches()
     prepare_cache(cache_folder())
-    written = set[str]()
-
-    def fill(folders: dict[str, Path], others: list[str]) -> None:
-        for place, kind in enumerate(others):
-
-            def write(new: Path, kind: str = kind, rest: list[str] = others[place + 1 :]) -> None:
-                fill({**folders, kind: new}, rest)
-
-            cached_folder(cache_folder(), names[kind], write, mode=0o700)
-        left = {kind: folder for kind, folder in folders.items() if kind not in written}
-        if left:  # unless together with the other forms, of which another process may have written some
-            with _remembering_failures():
-                compile_step(step, arguments, dimensions, left)
-            written.update(left)
-
-    fill({}, [*names])
+    compiler = StepCompiler(step, arguments, dimensions)
+    for kind, name in names.items():
+        with _remembering_failures():
+            cached_folder(cache_folder(), name, partial(compiler.compile, kind), mode=0o700)
 
 
 def _run_worker(step: nn.Module, buffers: SlotBuffers, name: str, kind: str) -> str | None:
@@ -318,12 +309,12 @@ def _without_hooks(module: nn.Module, copied: dict[nn.Module, nn.Module]) -> nn.
     return copied[module]
 
 
+@cache
 def _read_sources() -> str:
-    """Return the code on which steps depend. An installation may replace it while the process runs."""
+    """Return the code on which steps depend, as it is when the first step is sought."""
     root = Path(__file__).parents[2]
     folders = root, root / "decoding" / "engine"
     return "".join(path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.glob("*.py")))
 
 
-_SOURCES = _read_sources()
 __all__ = ["CompiledSteps", "cache_folder", "check_compile", "write_packages"]

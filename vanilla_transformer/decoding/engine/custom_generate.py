@@ -80,18 +80,17 @@ def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | Non
     """Return an engine for a call, or None if none decodes it. The model keeps its engines."""
     if closest(levels, "do_sample"):
         return None  # the library samples by the generator of torch
-    pool = vars(model).setdefault("_engines", EnginePool())
+    if not hasattr(model, "engines"):
+        model.engines = EnginePool()
     # The limits of the sentences differ, and the engine receives them with the sentences.
     call = {name: value for name, value in levels[0].items() if name not in _INPUTS.union(LENGTH_LIMITS)} | {
         "max_new_tokens": 1
     }
-    if getattr(call.get("cache"), "is_of_call", False):
-        del call["cache"]
     if not call.get("synced_gpus"):
         call.pop("synced_gpus", None)
     if any(closest([call, *levels[1:]], name) is not None for name in options_of_pipeline()):
         return None  # the library refuses them
-    return pool.find_for(model, [call, *levels[1:]])
+    return model.engines.find_for(model, [call, *levels[1:]])
 
 
 def _is_limit(criterion: Any) -> bool:

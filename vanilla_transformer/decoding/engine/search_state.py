@@ -17,6 +17,13 @@ from .search_options import SearchOptions
 from .top_k import UNLIKELY
 
 
+class ModelScores(NamedTuple):
+    """Log-probabilities of the running and of the finished hypotheses, `(B, N)` each."""
+
+    running: Tensor
+    finished: Tensor
+
+
 class Finished(NamedTuple):
     """Finished hypotheses of some slots, `(slots, count, …)`; see [`SearchState`]."""
 
@@ -24,7 +31,7 @@ class Finished(NamedTuple):
     tokens: Tensor
     lengths: Tensor
     scores: Tensor
-    model_scores: list[Tensor]
+    model_scores: Tensor | None
 
 
 class SearchState(NamedTuple):
@@ -44,8 +51,8 @@ class SearchState(NamedTuple):
         finished_ancestors: The same of the best finished hypotheses, `(B, N, R)`.
         finished_tokens, finished_lengths, finished_scores, is_finished: Their last tokens, numbers of tokens, scores
             with the length penalty, and whether there are so many, each `(B, N)`.
-        model_scores: Log-probabilities of the running and of the finished hypotheses, `(B, N)` each, if `scores` are
-            not log-probabilities; otherwise none.
+        model_scores: [`ModelScores`] if `scores` are not log-probabilities; otherwise `()`, in which `torch.export`
+            sees no tensor, as it would in None.
         group_done: Whether each group of beams is done, `(B, groups)`, if there are several; otherwise none.
         features: What each [`SearchFeature`] has allocated.
     """
@@ -65,7 +72,7 @@ class SearchState(NamedTuple):
     finished_lengths: Tensor
     finished_scores: Tensor
     is_finished: Tensor
-    model_scores: list[Tensor]
+    model_scores: ModelScores | tuple[()]
     group_done: list[Tensor]
     features: list[Any]
 
@@ -93,7 +100,9 @@ class SearchState(NamedTuple):
             finished_lengths=full(0, beams),
             finished_scores=full(UNLIKELY, beams, dtype=torch.float32),
             is_finished=full(False, beams, dtype=torch.bool),
-            model_scores=[full(0.0, beams, dtype=torch.float32) for _ in range(2 * options.changes_scores)],
+            model_scores=ModelScores(*(full(0.0, beams, dtype=torch.float32) for _ in ModelScores._fields))
+            if options.changes_scores
+            else (),
             group_done=[full(True, groups, dtype=torch.bool)] if groups > 1 else [],
             features=[feature.allocate(slots, beams, room, device) for feature in options.features],
         )
@@ -123,7 +132,7 @@ class SearchState(NamedTuple):
         beams = slice(group * size, (group + 1) * size)
         names = ("scores", "last_tokens", "ancestors", "finished_ancestors", "finished_tokens", "finished_lengths")
         own = {name: getattr(self, name)[:, beams] for name in (*names, "finished_scores", "is_finished")}
-        model_scores = [each[:, beams] for each in self.model_scores]
+        model_scores = self.model_scores and ModelScores(*(each[:, beams] for each in self.model_scores))
         return self._replace(done=self.done | self.group_done[0][:, group], model_scores=model_scores, **own)
 
     def finished(self, slots: Tensor, count: int) -> "Finished":
@@ -131,13 +140,13 @@ class SearchState(NamedTuple):
         best = torch.arange(count, device=slots.device)[None]
         if self.group_done:  # each group has its own ones in order
             best = self.finished_scores[slots].topk(count)[1]
-        rows, last = slots[:, None], self.model_scores[1:]
+        rows = slots[:, None]
         return Finished(
             self.finished_ancestors[rows, best],
             self.finished_tokens[rows, best],
             self.finished_lengths[rows, best],
             self.finished_scores[rows, best],
-            [each[rows, best] for each in last],
+            self.model_scores.finished[rows, best] if self.model_scores else None,
         )
 
     def stop(self, slots: Tensor | slice) -> None:
@@ -178,7 +187,7 @@ def read_hypotheses(state: SearchState, slots: Tensor, count: int, options: Sear
     lengths, scores = finished.lengths, finished.scores
     last = (lengths - 1).clamp(min=0)
     tokens = _shifted(written, last, finished.tokens)
-    totals = finished.model_scores[0] if finished.model_scores else scores * penalty(last + 1)
+    totals = scores * penalty(last + 1) if finished.model_scores is None else finished.model_scores
     token_log_probabilities = _shifted(before, last, totals) - before
     columns = HostCopy(tokens, token_log_probabilities, lengths, scores).wait()
     return [

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from .ensemble import log_mean_probabilities
 from .sampling import sample
 from .search_options import SearchOptions
-from .search_state import SearchState
+from .search_state import ModelScores, SearchState
 from .static_decoder import SlotMemory, StaticDecoder
 from .top_k import UNLIKELY, Candidates, argmax, log_sums, pick, top_continuations
 
@@ -87,7 +87,7 @@ class SearchStep(nn.Module):
             here = steps == state.time[:, None, None]  # (B, 1, R)
             ancestors = torch.where(here, beams[:, None], ancestors)  # (B, N, R)
         state.tokens.index_put_((slots, state.time), state.last_tokens)
-        running = state.model_scores[0] if state.model_scores else state.scores
+        running = state.model_scores.running if state.model_scores else state.scores
         state.log_probabilities.index_put_((slots, state.time), running)
         logits = self._logits(state, ancestors, memory)  # (B, N, V)
         options = self._options(logits, state, memory)
@@ -120,9 +120,9 @@ class SearchStep(nn.Module):
             is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
             too_short = (state.time < self.options.min_new_tokens)[:, None, None]
             changed = torch.where(too_short & is_eos, -torch.inf, changed)
-        # From logits to log-probabilities of hypotheses.
-        log_scales = [scores - log_norms for scores in (state.scores, *state.model_scores[:1])]
-        return _Options(changed, logits, log_scales[0], log_scales[-1], bonus)
+        log_scale = state.scores - log_norms  # from logits to log-probabilities of hypotheses
+        own_log_scale = state.model_scores.running - log_norms if state.model_scores else log_scale
+        return _Options(changed, logits, log_scale, own_log_scale, bonus)
 
     def _advance(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
         """Choose the next tokens. Return the beams and the tokens of the running hypotheses, `(B, N)` each."""
@@ -145,10 +145,12 @@ class SearchStep(nn.Module):
             finished_lengths=length[:, None],
             finished_scores=options.final(scores / self.options.divisor(length), parents),
         )
-        _store_each(state.model_scores[1:], state.done[:, None] | ~ends, model_scores)
+        if state.model_scores:
+            _store(state.model_scores, state.done[:, None] | ~ends, finished=model_scores)
         state.done.logical_or_(ends[:, 0])
         _store(state, state.done[:, None], scores=scores, last_tokens=tokens)
-        _store_each(state.model_scores[:1], state.done[:, None], model_scores)
+        if state.model_scores:
+            _store(state.model_scores, state.done[:, None], running=model_scores)
         return parents, tokens
 
     def _choose(self, logits: Tensor, state: SearchState) -> Tensor:
@@ -208,9 +210,9 @@ class SearchStep(nn.Module):
             finished_scores=finished_scores,
             is_finished=is_finished,
         )
-        for finished in state.model_scores[1:]:
-            both = torch.cat([finished, model_scores], dim=1).gather(1, kept)
-            _store_each([finished], state.done[:, None], both)
+        if state.model_scores:
+            both = torch.cat([state.model_scores.finished, model_scores], dim=1).gather(1, kept)
+            _store(state.model_scores, state.done[:, None], finished=both)
 
         # The others continue, unless the sentence is done.
         running, chosen = self._running(scores + ends * UNLIKELY, ends, beams)
@@ -224,7 +226,8 @@ class SearchStep(nn.Module):
             now_done = now_done | is_finished.all(dim=1)
         state.done.logical_or_(now_done)
         _store(state, state.done[:, None], ancestors=pick(ancestors, parents), scores=running, last_tokens=tokens)
-        _store_each(state.model_scores[:1], state.done[:, None], model_scores.gather(1, chosen))
+        if state.model_scores:
+            _store(state.model_scores, state.done[:, None], running=model_scores.gather(1, chosen))
         return parents, tokens
 
     def _running(self, scores: Tensor, ends: Tensor, beams: int) -> tuple[Tensor, Tensor]:
@@ -256,15 +259,10 @@ class SearchStep(nn.Module):
         return final.amax(dim=1, keepdim=True)
 
 
-def _store(state: SearchState, unless: Tensor, **values: Tensor) -> None:
+def _store(state: SearchState | ModelScores, unless: Tensor, **values: Tensor) -> None:
     """Update the named tensors of a state in place, except in slots where `unless`, `(B, 1)`, is True."""
     for name, value in values.items():
-        _store_each([getattr(state, name)], unless, value)
-
-
-def _store_each(tensors: Sequence[Tensor], unless: Tensor, value: Tensor) -> None:
-    """Update tensors, of which there may be none, to a value in place, except in slots where `unless` is True."""
-    for old in tensors:
+        old = getattr(state, name)
         old.copy_(torch.where(unless if old.dim() == 2 else unless[:, None], old, value))
 
 

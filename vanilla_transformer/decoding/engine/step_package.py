@@ -6,21 +6,27 @@ the products of oneDNN and once with inductor's own; see [`kinds_of`]. Weights a
 in linear layers in the memory layout that the products read.
 They are not stored: `constants.json` names the parameter that each constant is, and loading takes it from the model.
 Tensors of the search's options are stored in `constants.safetensors`. Quantized weights stay in the package.
+
+Two things have no public door in torch 2.13:
+
+- `torch._inductor.aoti_load_package` takes seconds of imports, and its models read their signature from JSON at each
+  call, for a tenth of a small step. So packages are loaded by the loader that it wraps.
+- `load_constants` (https://github.com/pytorch/pytorch/pull/142246) takes constants by name, and freezing gives packed
+  weights of several layers one name, and does not say of which parameter they are made. So a hook of the compiler
+  gives them names, and random weights of the step that is compiled tell them apart.
 """
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
-from unittest.mock import patch
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -43,7 +49,7 @@ class CompiledStep:
     A step from a package, with the weights of a model.
 
     Args:
-        folder: Of the package, see [`compile_step`].
+        folder: Of the package, see [`StepCompiler`].
         step: The step that was compiled, or one of the same shape with other weights, which must not change.
 
     Raises:
@@ -66,55 +72,56 @@ class CompiledStep:
         self._loader.boxed_run(list(self._leaves))  # which empties the list
 
 
-def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folders: Mapping[str, Path]) -> None:
-    """Compile the forms of a step into packages, given arguments of which some dimensions may vary.
-
-    All forms are made of one graph, as tracing a step takes as long as generating the code of a form.
+class StepCompiler:
+    """
+    Compile the forms of a step into packages, all from one trace of the step.
 
     Args:
-        folders: Of the package of each form, `FEW_ROWS` or `MANY_ROWS`; see [`kinds_of`].
+        step: Maps `arguments` to nothing and updates them.
+        dimensions: The dimensions of the tensors of the arguments that vary.
     """
-    is_quantized = _is_quantized(step)
-    if not is_quantized:
-        step = _with_distinct_weights(step)
-    program = export_step(step, arguments, dimensions)
-    settings = {
-        "freezing": True,
-        "always_keep_tensor_constants": True,  # also vectors of up to 8 numbers, which would become part of the code
-        "aot_inductor.compile_wrapper_opt_level": "O0",
-        "aot_inductor.check_lowerbound": False,  # code for two slots or more works for one
-        "aot_inductor.package": True,
-        "aot_inductor.package_constants_in_so": is_quantized,
-        "_post_fusion_custom_pass": _record_constants,
-    }
-    recorded: dict[str, dict[str, Tensor]] = {}
 
-    def compile_forms(graph: GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
-        for kind, folder in folders.items():
-            own = GraphModule(graph, copy.deepcopy(graph.graph))  # with the same weights; compiling changes the graph
-            own.meta.update(graph.meta)
-            _constants.clear()
-            with torch._inductor.config.patch(_SETTINGS[kind]):
-                compiled: Any = compile_fx.compile_fx_inner(own, [*inputs], **options)
-            package_aoti(str(folder / _PACKAGE), compiled.filename)
-            recorded[kind] = dict(_constants)
-        return compiled
+    def __init__(self, step: nn.Module, arguments: Any, dimensions: Dimensions):
+        self._step, self._arguments, self._dimensions = step, arguments, dimensions
 
-    from torch._inductor import compile_fx
-    from torch._inductor.package import package_aoti
+    def compile(self, kind: str, folder: Path) -> None:
+        """Write the package of a form, `FEW_ROWS` or `MANY_ROWS`, into a folder; see [`kinds_of`]."""
+        (step, program), values = self._traced, dict[str, Tensor]()
+        is_quantized = _is_quantized(step)
 
-    # `aot_compile` has no argument for the compiler of the graph.
-    compile_graph = partial(compile_fx.compile_fx_aot, inner_compile=cast(Any, compile_forms))
-    with tracing(step), patch.object(compile_fx, "compile_fx_aot", compile_graph):
-        torch._inductor.aot_compile(program.module(check_guards=False), *program.example_inputs, options=settings)
-    for kind, folder in folders.items():
+        def record_constants(nodes: Any) -> Any:
+            """Record the constants that inductor has made of weights, and tell them apart."""
+            graph = torch._inductor.virtualized.V.graph
+            for name, own in graph.allocated_constant_name.items():
+                if not own.startswith(_PREFIX):
+                    graph.allocated_constant_name[name] = name  # packed weights of several layers get the same name
+            values.update(graph.constants)
+            return nodes
+
+        settings = {
+            **_SETTINGS[kind],
+            "freezing": True,
+            "always_keep_tensor_constants": True,  # also vectors of up to 8 numbers, which would become code
+            "aot_inductor.compile_wrapper_opt_level": "O0",
+            "aot_inductor.check_lowerbound": False,  # code for two slots or more works for one
+            "aot_inductor.package_constants_in_so": is_quantized,
+            "_post_fusion_custom_pass": record_constants,
+        }
+        with tracing(step):
+            path = str(folder / _PACKAGE)
+            torch._inductor.aoti_compile_and_package(program, package_path=path, inductor_configs=settings)
         names = _load(folder).get_constant_fqns()
-        values = recorded[kind]
         constants = None if is_quantized else {name: _source_of(name, values, step, program) for name in names}
         stored = {name: values[name].clone() for name, source in (constants or {}).items() if source is None}
         if stored:
             save_file(stored, folder / _VALUES)
         (folder / _CONSTANTS).write_text(json.dumps(constants, indent=0) + "\n", encoding="utf-8")
+
+    @cached_property
+    def _traced(self) -> tuple[nn.Module, torch.export.ExportedProgram]:
+        """The step, unless it is quantized with weights by which constants are recognized, and its program."""
+        step = self._step if _is_quantized(self._step) else _with_distinct_weights(self._step)
+        return step, export_step(step, self._arguments, self._dimensions)
 
 
 def kinds_of(step: nn.Module) -> tuple[str, ...]:
@@ -169,19 +176,6 @@ class _FlatStep(nn.Module):
 
     def forward(self, leaves: list[Tensor]) -> tuple[()]:
         return self.step(*pytree.tree_unflatten(leaves, self.structure))
-
-
-_constants: dict[str, Tensor] = {}
-
-
-def _record_constants(nodes: Any) -> Any:
-    """Record the constants that inductor has made of weights, as its pass after fusion."""
-    graph = torch._inductor.virtualized.V.graph
-    for name, own in graph.allocated_constant_name.items():
-        if not own.startswith(_PREFIX):
-            graph.allocated_constant_name[name] = name  # packed weights of several layers get the same name
-    _constants.update(graph.constants)
-    return nodes
 
 
 def _with_distinct_weights(step: nn.Module) -> nn.Module:
@@ -269,5 +263,5 @@ def _tensors_of(step: nn.Module) -> dict[str, Tensor]:
     return {**dict(step.named_parameters(remove_duplicate=False)), **dict(step.named_buffers(remove_duplicate=False))}
 
 
-__all__ = ["FEW_ROWS", "MANY_ROWS", "MOST_FEW_ROWS", "CompiledStep", "Dimensions", "compile_step", "export_step"]
+__all__ = ["FEW_ROWS", "MANY_ROWS", "MOST_FEW_ROWS", "CompiledStep", "Dimensions", "StepCompiler", "export_step"]
 __all__ += ["kinds_of", "tracing"]

@@ -19,6 +19,7 @@ from tests.tiny_engines import SOURCES, engine_of, translate
 from tests.waiting import wait_until
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.step_package import StepCompiler
 
 IN_NEW_PROCESS = """
 import json, sys, time
@@ -70,13 +71,12 @@ def compilations(packages, monkeypatch):
     """Count compilations, which take a package from the cache instead of a minute."""
     made = []
 
-    def copy(step, arguments, dimensions, folders):
-        for kind, folder in folders.items():
-            for name in ("step.pt2", "constants.json"):
-                shutil.copy(packages[0] / "compiled_steps" / f"{packages[1][step.beams]}_{kind}" / name, folder)
-            made.append(kind)
+    def copy(compiler, kind, folder):
+        for name in ("step.pt2", "constants.json"):
+            shutil.copy(packages[0] / "compiled_steps" / f"{packages[1][compiler._step.beams]}_{kind}" / name, folder)
+        made.append(kind)
 
-    monkeypatch.setattr(compiled_steps, "compile_step", copy)
+    monkeypatch.setattr(StepCompiler, "compile", copy)
     return made
 
 

@@ -160,7 +160,7 @@ def test_graphed_steps_are_the_default_of_the_pipeline_on_a_gpu(beams, captures)
 def test_graphed_steps_are_the_default_of_generate_on_a_gpu(beams, captures):
     model, ids = tiny_model(), torch.tensor([[7, 8, 9, 2], [5, 6, 7, 2]])
     found = model.generate(ids, num_beams=beams)
-    (engine,) = model._engines._engines.values()
+    (engine,) = model.engines._engines.values()
     assert isinstance(engine.steps, GraphedSteps) and captures[0][:2] == (8, beams)
     assert found.tolist() == tiny_model().generate(ids, num_beams=beams, custom_generate=None).tolist()
 

@@ -15,6 +15,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine import compiled_steps, machine_cache
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
 from vanilla_transformer.decoding.engine.machine_cache import is_usable, load_choice, prepare_cache, store_choice
+from vanilla_transformer.decoding.engine.step_package import StepCompiler
 from vanilla_transformer.file_utils import write_hashes
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no modes")
@@ -106,11 +107,7 @@ def test_engine_loads_no_packages_through_links(engine, cache, warnings, monkeyp
 
 @pytest.mark.parametrize("umask", [0o000, 0o002])
 def test_packages_and_measurements_are_for_the_user_alone(cache, monkeypatch, umask):
-    def compile_step(step, arguments, dimensions, folders):
-        for folder in folders.values():
-            (folder / "step.pt2").write_bytes(b"code")
-
-    monkeypatch.setattr(compiled_steps, "compile_step", compile_step)
+    monkeypatch.setattr(StepCompiler, "compile", lambda _, __, folder: (folder / "step.pt2").write_bytes(b"code"))
     monkeypatch.setattr(compiled_steps, "check_inductor_caches", lambda: None)
     previous = os.umask(umask)
     try:
@@ -136,7 +133,7 @@ def test_package_is_not_written_where_others_may_change_the_code_of_inductor(cac
         raise PermissionError("Torch keeps compiled code in …")
 
     monkeypatch.setattr(compiled_steps, "check_inductor_caches", check)
-    monkeypatch.setattr(compiled_steps, "compile_step", lambda *_: pytest.fail("compiles"))
+    monkeypatch.setattr(StepCompiler, "compile", lambda *_: pytest.fail("compiles"))
     with pytest.raises(PermissionError, match="Torch keeps"):
         write_packages(None, None, None, {"few_rows": "package"})
 
@@ -180,7 +177,7 @@ def test_a_compiler_that_fails_is_not_tried_again_in_the_background(cache, warni
         raise CppCompileError(["c++"], "x.cpp: In function f\nx.cpp:1: fatal error: no cc1plus\nstopped.")
 
     monkeypatch.setenv("CXX", shutil.which("false"))
-    monkeypatch.setattr(compiled_steps, "compile_step", fail)
+    monkeypatch.setattr(StepCompiler, "compile", fail)
     assert not compiled_steps._has_failed()
     with pytest.raises(
         OSError, match=r"The C\+\+ compiler .*false must .* fails: x.cpp:1: fatal error: no cc1plus. Rep"
@@ -199,7 +196,7 @@ def test_a_compiler_that_fails_is_not_tried_again_in_the_background(cache, warni
         patch.setattr(compiled_steps.time, "time", lambda: now + 86_401)
         assert not compiled_steps._has_failed()
     assert compiled_steps._has_failed()
-    monkeypatch.setattr(compiled_steps, "compile_step", lambda *_: None)
+    monkeypatch.setattr(StepCompiler, "compile", lambda *_: None)
     write_packages(None, None, [], {"few_rows": "entry"})
     assert not compiled_steps._has_failed()
 
@@ -209,7 +206,7 @@ def test_other_errors_of_compiling_are_not_remembered(cache, monkeypatch):
         raise RuntimeError("a fault of this package")
 
     monkeypatch.setenv("CXX", shutil.which("false"))
-    monkeypatch.setattr(compiled_steps, "compile_step", fail)
+    monkeypatch.setattr(StepCompiler, "compile", fail)
     with pytest.raises(RuntimeError, match="a fault of this package"):
         write_packages(None, None, [], {"few_rows": "entry"})
     assert not compiled_steps._has_failed()

@@ -243,6 +243,7 @@ class TranslationOptions:
     None means that nothing was given: the search uses its own default, which is the library's.
 
     Attributes:
+        batch_size: Sentences that `generate()` decodes at once.
         library: Options of transformers' `generate()` that are not declared here and ask for something, given in the
             call or in a generation config. If there is one, only the library's own loop decodes the request.
         generate_kwargs: The keyword arguments with which `generate()` decodes the request: options of the call and of
@@ -397,6 +398,7 @@ class TranslationOptions:
     progress: Callable[[int, int], object] | None = option(
         "Called with the numbers of sentences that are done and of all sentences."
     )
+    batch_size: int = 32
     library: Mapping[str, Any] = field(default_factory=dict)
     generate_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
@@ -485,6 +487,10 @@ class TranslationOptions:
         known = declared_options()
         kwargs = {name: value for name, value in values.items() if known[name].in_config}
         return dataclasses.replace(self, **values, generate_kwargs={**self.generate_kwargs, **kwargs})
+
+    def with_beams(self) -> "TranslationOptions":
+        """Return these options for a beam search that needs several beams."""
+        return self.override(num_beams=max(LEAST_BEAMS, self.num_beams or 1, self.count))
 
     def without_columns(self) -> "TranslationOptions":
         """Return these options for another process, which gets sentences with their own seeds and phrases."""

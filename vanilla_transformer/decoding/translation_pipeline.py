@@ -242,13 +242,14 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     def _find_engine(self, sentences: Sequence[Sentence], options: TranslationOptions) -> Engine | None:
         """Return the engine that decodes sentences, or None if `generate()` does."""
-        own: dict[str, Any] = {"prefixed": options.is_prefixed}
-        own["alignments"] = needs_alignments(options, self.model.config)
+        constraints: dict[str, Any] = {}
         phrases = [sentence.phrases for sentence in sentences]
-        required_by = options.returned
+        required_by, own = options.returned, options
+        if needs_alignments(options, self.model.config) and not options.return_alignments:
+            own = replace(options, return_alignments=True)
         if any(phrases):
-            own |= {"constraint_tokens": room_for_phrases(phrases)}
-            own |= {"word_continuations": word_continuations(self.tokenizer)}
+            constraints = {"constraint_tokens": room_for_phrases(phrases)}
+            constraints |= {"word_continuations": word_continuations(self.tokenizer)}
         if required_by is None and sentences:
             needed = {
                 "seed": options.seed is not None,
@@ -259,7 +260,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             required_by = next((name for name, is_needed in needed.items() if is_needed), None)
         if self._ensemble is not None:
             required_by = required_by or "ensemble"
-        return self._engines.find(self.decoded_model, options, required_by or options.search, **own)
+        return self._engines.find(self.decoded_model, own, required_by or options.search, **constraints)
 
 
 class TranslationCall:
@@ -291,7 +292,9 @@ class TranslationCall:
     def decode(self, sentences: Sequence[Sentence], batch_size: int, report: Report) -> list[list[Translation]]:
         """Return the translations of each sentence, best first; each has tokens."""
         report = follow(self.options.progress, report, len(sentences))
-        return self._pipeline.decode(sentences, replace(self.options, batch_size=batch_size), report)
+        options = self.options  # which take as long to check again as a short sentence to be encoded
+        options = options if options.batch_size == batch_size else replace(options, batch_size=batch_size)
+        return self._pipeline.decode(sentences, options, report)
 
     def answer(self, text: str, sentences: Sequence[Sentence], translations: Sequence[Translation]) -> dict[str, Any]:
         """Return the answer of a text, given the translation of each of its sentences."""

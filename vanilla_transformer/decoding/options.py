@@ -490,7 +490,7 @@ class TranslationOptions:
 
     def with_beams(self) -> "TranslationOptions":
         """Return these options for a beam search that needs several beams."""
-        return self.override(num_beams=max(LEAST_BEAMS, self.num_beams or 1, self.count))
+        return self.override(num_beams=several_beams(self.num_beams, self.count))
 
     def without_columns(self) -> "TranslationOptions":
         """Return these options for another process, which gets sentences with their own seeds and phrases."""
@@ -540,6 +540,28 @@ LEAST_BEAMS = 4  # of searches that need several; the paper's
 ENGINE_ONLY = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
 FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
 TERMS = ("glossary", "term_mode")
+
+
+def several_beams(*wanted: int | None) -> int:
+    """Return the beam size of a search that needs several beams: the largest wanted one, or the paper's."""
+    return max(LEAST_BEAMS, *(beams or 1 for beams in wanted))
+
+
+def choose_beams(options: Level, usual: int | None, reranks: bool = False) -> dict[str, Any]:
+    """Return keyword arguments of a call with the beam size that they need, for callers who do not choose one.
+
+    Args:
+        usual: The beam size of the checkpoint.
+        reranks: Whether a model reranks the n-best list of each sentence.
+    """
+    if options.get("do_sample"):
+        return {**options, "num_beams": 1}
+    has_hard_terms = "glossary" in options and options.get("term_mode") != TERM_MODES[0]
+    needs_beams = has_hard_terms or reranks or "constraints" in options or "num_beam_groups" in options
+    if "num_return_sequences" in options or ("mbr" not in options and needs_beams):
+        count = options.get("num_return_sequences", options.get("alternatives"))
+        return {**options, "num_beams": several_beams(count, usual)}
+    return dict(options)
 
 
 @cache

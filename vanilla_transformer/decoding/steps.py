@@ -60,12 +60,16 @@ def decode_constrained(
     decode: Decode, sentences: Sequence[Sentence], options: TranslationOptions
 ) -> list[list[Translation] | None]:
     """Return the translations of sentences with their phrases by beam search, or None where there are none."""
+    options = options.with_beams()
+    return split_on_error(lambda some: decode(some, options, lambda done: None), sentences)
+
+
+def split_on_error(search: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]) -> list[Any]:
+    """Return the results of a search, one for each item: None for an item that it refuses, alone or among others."""
     try:
-        return [*decode(sentences, options.with_beams(), lambda done: None)]
+        return [*search(items)]
     except ValueError:  # one of them has too many phrases, or the engine does not follow an option
-        if len(sentences) == 1:
-            return [None]
-        return [row for each in sentences for row in decode_constrained(decode, [each], options)]
+        return [None] if len(items) == 1 else [row for each in items for row in split_on_error(search, [each])]
 
 
-__all__ = ["Decode", "Report", "Step", "complete_alternatives", "decode_constrained"]
+__all__ = ["Decode", "Report", "Step", "complete_alternatives", "decode_constrained", "split_on_error"]

@@ -292,7 +292,7 @@ class TranslationCall:
     def decode(self, sentences: Sequence[Sentence], batch_size: int, report: Report) -> list[list[Translation]]:
         """Return the translations of each sentence, best first; each has tokens."""
         report = follow(self.options.progress, report, len(sentences))
-        options = self.options  # which take as long to check again as a short sentence to be encoded
+        options = self.options  # whose check is not repeated for each text of a stream
         options = options if options.batch_size == batch_size else replace(options, batch_size=batch_size)
         return self._pipeline.decode(sentences, options, report)
 

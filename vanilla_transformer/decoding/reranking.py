@@ -49,17 +49,6 @@ def rerank_candidates(options: TranslationOptions, argument: str) -> Translation
     return options.override(num_return_sequences=beams, return_scores=True, return_tokens=True)
 
 
-def check_not_reranked(options: TranslationOptions) -> None:
-    """Check that a request without a reverse model has no weights of reranking.
-
-    Raises:
-        OptionError: It has one.
-    """
-    for name in WEIGHTS:
-        if getattr(options, name) is not None:
-            raise OptionError(f"`{name}` needs `rerank_reverse`, a model of the other direction.")
-
-
 def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
     """Return a decode of the n-best list of each sentence in the order of a reranker."""
 
@@ -198,4 +187,4 @@ def combine(features: Features, weights: tuple[float, float]) -> float:
 
 
 __all__ = ["ScoredCandidate", "Features", "QualityReranker", "Reranker"]
-__all__ += ["check_not_reranked", "combine", "rerank", "rerank_candidates"]
+__all__ += ["combine", "rerank", "rerank_candidates"]

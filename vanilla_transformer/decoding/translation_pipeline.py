@@ -27,7 +27,7 @@ from .onnx_runtime import load_onnx
 from .options import OptionError, TranslationOptions
 from .pretrained import load_ensemble
 from .protected_search import copy_sentence, keep_protected
-from .reranking import QualityReranker, Reranker, check_not_reranked, rerank
+from .reranking import WEIGHTS, QualityReranker, Reranker, rerank
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .steps import Decode, Report, Step, complete_alternatives
 from .terms import use_terms
@@ -205,8 +205,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     def steps(self, options: TranslationOptions) -> Iterator[Step]:
         """Yield the steps around the search of a request, from the inner to the outer ones."""
-        if not self.reranks_by_weights:
-            check_not_reranked(options)
+        weight = next((name for name in WEIGHTS if getattr(options, name) is not None), None)
+        if weight is not None and not self.reranks_by_weights:
+            raise OptionError(f"`{weight}` needs `rerank_reverse`, a model of the other direction.")
         if options.alternatives is not None:
             yield partial(complete_alternatives, model=self.model, tokenizer=self.tokenizer)
         if options.glossary is not None:
@@ -245,7 +246,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         constraints: dict[str, Any] = {}
         phrases = [sentence.phrases for sentence in sentences]
         required_by, own = options.returned, options
-        if needs_alignments(options, self.model.config) and not options.return_alignments:
+        if options.return_confidence and needs_alignments(options, self.model.config):
             own = replace(options, return_alignments=True)
         if any(phrases):
             constraints = {"constraint_tokens": room_for_phrases(phrases)}

@@ -91,25 +91,15 @@ def _find_documents() -> Any:
     return documents
 
 
-def translate_document_file(
-    model: str,
-    options: DocumentArguments,
-    loading: ModelArguments,
-    text: str,
-    output: str | None,
-    settings: Mapping[str, Any],
-    quiet: bool = False,
-    note: str = "",
+def _translate_document(
+    model: str, options: "TranslateArguments", text: str, settings: Mapping[str, Any], note: str
 ) -> None:
     """
     Translate a document and write it.
 
     Args:
-        text: The document.
-        output: Where it is written; None for standard output.
         settings: Keyword arguments of the pipeline.
-        quiet: Whether no warning and no summary is printed.
-        note: A line to print once the document is read.
+        note: A line to print once the document is read, if there is one.
 
     Raises:
         ValueError: The format or the splitter is unknown, or the document is malformed or of another language.
@@ -123,16 +113,16 @@ def translate_document_file(
     documents.parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:
         print(note, file=sys.stderr)
-    with open_model(model, loading, settings.get("num_beams")) as pipeline:
+    with open_model(model, options, settings.get("num_beams")) as pipeline:
         settings = dict(settings) | language_settings(pipeline.tokenizer, options)
         direction = find_direction(pipeline.tokenizer, options.source_language, options.target_language)
         document = documents.parse_document(text, options.format, direction)
         translated = document.render(documents.translator_by(pipeline, splitter, **settings)(document.blocks))
-    if output is None:
+    if options.output is None:
         print_texts([translated])
     else:
-        write_text_atomically(output, translated)
-    if options.format == "xliff" and not quiet:
+        write_text_atomically(options.output, translated)
+    if options.format == "xliff" and not options.quiet:
         _report(document, direction)
 
 
@@ -228,8 +218,7 @@ def translate_command(arguments: Sequence[str]) -> None:
     decoding = _decoding(options)
     if text is not None and options.format != "text":
         settings = decoding | {"batch_size": options.batch_size, "protect": options.protect}
-        note = "" if is_silent else note
-        translate_document_file(model, options, options, text, options.output, settings, options.quiet, note)
+        _translate_document(model, options, text, settings, "" if is_silent else note)
         return
     is_typed = not sentences and options.input is None and options.output is None and is_interactive()
     source = None if is_typed and text is None else _source(sentences, options, text)

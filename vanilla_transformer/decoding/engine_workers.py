@@ -31,7 +31,8 @@ from .engine.precision import AUTO, precision_of, resolve_precision
 from .loading import find_backend, load_pipeline
 from .options import TranslationOptions
 from .segments import Sentence
-from .translation_pipeline import Report, TranslationPipeline
+from .steps import Report
+from .translation_pipeline import TranslationPipeline
 
 logger = logging.get_logger(__name__)
 Loading = tuple[tuple[str, Any], ...]  # arguments of `load_pipeline`, by name
@@ -82,7 +83,7 @@ class WorkerPipeline(TranslationPipeline):
         self._executor.shutdown(cancel_futures=True)
 
     def decode(
-        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
+        self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
         translations = dict[int, list[Translation]]()
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index].text), reverse=True)
@@ -90,7 +91,7 @@ class WorkerPipeline(TranslationPipeline):
         options = options.without_columns()
         try:
             for chunk in _split(order, self.workers):
-                futures[self._submit([sentences[index] for index in chunk], options, batch_size)] = chunk
+                futures[self._submit([sentences[index] for index in chunk], options)] = chunk
             for future in as_completed(futures):
                 translations |= zip(futures[future], future.result(), strict=True)
                 report(len(futures[future]))
@@ -234,14 +235,9 @@ def _end_with(lifeline: Connection) -> None:
 
 
 def _translate_chunk(
-    name: str,
-    precision: str | None,
-    loading: Loading,
-    sentences: list[Sentence],
-    options: TranslationOptions,
-    batch_size: int,
+    name: str, precision: str | None, loading: Loading, sentences: list[Sentence], options: TranslationOptions
 ) -> list[list[Translation]]:
-    return _load(name, precision, loading).decode(sentences, options, batch_size, lambda count: None)
+    return _load(name, precision, loading).decode(sentences, options, lambda count: None)
 
 
 @lru_cache(maxsize=1)

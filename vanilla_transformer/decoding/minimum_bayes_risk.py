@@ -10,6 +10,8 @@ import numpy as np
 
 from .answers import Translation
 from .options import OptionError, TranslationOptions
+from .segments import Sentence
+from .steps import Decode, Report
 
 SAMPLES = 32  # by default
 _SAMPLING = {"do_sample": True, "num_beams": 1, "top_k": 0, "epsilon_cutoff": 0.02}  # as Freitag et al. (2023)
@@ -36,13 +38,17 @@ def risk_candidates(options: TranslationOptions) -> TranslationOptions:
     return options.override(num_return_sequences=beams, return_scores=True)
 
 
-def choose_by_risk(options: TranslationOptions, found: Sequence[Sequence[Translation]]) -> list[list[Translation]]:
-    """Return the candidate of each sentence with the highest expected utility.
+def choose_by_risk(decode: Decode) -> Decode:
+    """Return a decode of the candidate of each sentence with the highest expected utility, see [`risk_candidates`]."""
 
-    Args:
-        options: Of the search for candidates, see [`risk_candidates`].
-    """
-    return [[choose(candidates, str(options.mbr), not _samples(options))] for candidates in found]
+    def decode_by_risk(
+        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        options = risk_candidates(options)
+        found = decode(sentences, options, report)
+        return [[choose(candidates, str(options.mbr), not _samples(options))] for candidates in found]
+
+    return decode_by_risk
 
 
 def _samples(options: TranslationOptions) -> bool:

@@ -243,6 +243,7 @@ class TranslationOptions:
     None means that nothing was given: the search uses its own default, which is the library's.
 
     Attributes:
+        batch_size: Sentences that `generate()` decodes at once.
         library: Options of transformers' `generate()` that are not declared here and ask for something, given in the
             call or in a generation config. If there is one, only the library's own loop decodes the request.
         generate_kwargs: The keyword arguments with which `generate()` decodes the request: options of the call and of
@@ -397,6 +398,7 @@ class TranslationOptions:
     progress: Callable[[int, int], object] | None = option(
         "Called with the numbers of sentences that are done and of all sentences."
     )
+    batch_size: int = 32
     library: Mapping[str, Any] = field(default_factory=dict)
     generate_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
@@ -486,6 +488,10 @@ class TranslationOptions:
         kwargs = {name: value for name, value in values.items() if known[name].in_config}
         return dataclasses.replace(self, **values, generate_kwargs={**self.generate_kwargs, **kwargs})
 
+    def with_beams(self) -> "TranslationOptions":
+        """Return these options for a beam search that needs several beams."""
+        return self.override(num_beams=several_beams(self.num_beams, self.count))
+
     def without_columns(self) -> "TranslationOptions":
         """Return these options for another process, which gets sentences with their own seeds and phrases."""
         marks: dict[str, Any] = {"target_prefix": "", "constraints": (), "force_words_ids": (), "seed": 0}
@@ -534,6 +540,28 @@ LEAST_BEAMS = 4  # of searches that need several; the paper's
 ENGINE_ONLY = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
 FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
 TERMS = ("glossary", "term_mode")
+
+
+def several_beams(*wanted: int | None) -> int:
+    """Return the beam size of a search that needs several beams: the largest wanted one, or the paper's."""
+    return max(LEAST_BEAMS, *(beams or 1 for beams in wanted))
+
+
+def choose_beams(options: Level, usual: int | None, reranks: bool = False) -> dict[str, Any]:
+    """Return keyword arguments of a call with the beam size that they need, for callers who do not choose one.
+
+    Args:
+        usual: The beam size of the checkpoint.
+        reranks: Whether a model reranks the n-best list of each sentence.
+    """
+    if options.get("do_sample"):
+        return {**options, "num_beams": 1}
+    has_hard_terms = "glossary" in options and options.get("term_mode") != TERM_MODES[0]
+    needs_beams = has_hard_terms or reranks or "constraints" in options or "num_beam_groups" in options
+    if "num_return_sequences" in options or ("mbr" not in options and needs_beams):
+        count = options.get("num_return_sequences", options.get("alternatives"))
+        return {**options, "num_beams": several_beams(count, usual)}
+    return dict(options)
 
 
 @cache

@@ -8,7 +8,7 @@ The branches of an ICU message are sentences by themselves.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -33,12 +33,10 @@ from .alignments import Link
 from .answers import Translation
 from .constraints import tokenize_constraint
 from .engine.phrase_constraints import ConstraintError
+from .options import TranslationOptions
 from .segments import Encode, Sentence
+from .steps import Decode, Report, decode_constrained
 
-# Return the translations of each sentence, best first, and report how many are done.
-Search = Callable[[Sequence[Sentence], Callable[[int], object]], Sequence[list[Translation]]]
-# Return likewise translations with the phrases of each sentence, or None where there are none.
-Constrain = Callable[[Sequence[Sentence]], Sequence[list[Translation] | None]]
 _Rows = dict[int, list[Translation]]  # by the indices of their sentences
 _LETTER = regex.compile(r"\p{L}")
 _WORD = re.compile(r"\S+")
@@ -309,29 +307,27 @@ class ProtectedSearch:
     is lost then.
 
     Args:
-        search: Returns the translations of sentences.
-        constrain: Returns translations that contain the phrases of each sentence.
-        encode: Returns the token ids of sentences.
-        tokenizer: Of the model, with the masks that it knows.
-        count: Translations of each sentence.
+        decode: The decode of sentences.
+        options: The options of the request.
+        encode: The function that returns the token ids of sentences.
+        tokenizer: The tokenizer of the model, with the masks that it knows.
         uses_masks: Whether whatever reads the sentences knows the masks.
-        protect: The patterns of text to keep, see [`find_protected`].
+        can_constrain: Whether an engine decodes the model.
     """
 
-    search: Search
-    constrain: Constrain
+    decode: Decode
+    options: TranslationOptions
     encode: Encode
     tokenizer: Any
-    count: int
     uses_masks: bool = True
-    protect: bool | str = True
+    can_constrain: bool = True
 
-    def __call__(self, sentences: Sequence[Sentence], report: Callable[[int], object]) -> list[list[Translation]]:
+    def __call__(self, sentences: Sequence[Sentence], report: Report) -> list[list[Translation]]:
         """Return the translations of each sentence, best first."""
         messages = {
             at: message
             for at, each in enumerate(sentences)
-            if not each.prefix and not each.phrases and (message := parse_message(each.text, self.protect))
+            if not each.prefix and not each.phrases and (message := parse_message(each.text, self.options.protect))
         }
         if not messages:
             return self._translate(sentences, report)
@@ -350,7 +346,7 @@ class ProtectedSearch:
             for each in message.messages()
             if _LETTER.search(each.text)
         ]
-        tokens = self.encode([text for _, text in branches])
+        tokens = self.encode([text for _, text in branches], self.options)
         sentences = [
             sentence._replace(text=text, separator="", tokens=own)
             for (sentence, text), own in zip(branches, tokens, strict=True)
@@ -358,33 +354,33 @@ class ProtectedSearch:
         rows = iter(self._translate(sentences, lambda done: None))
         for sentence, message in messages:
             found = [
-                next(rows) if _LETTER.search(each.text) else [copy_sentence(each.text)] * self.count
+                next(rows) if _LETTER.search(each.text) else [copy_sentence(each.text)] * self.options.count
                 for each in message.messages()
             ]
             yield [_join_message(sentence.text, message, of_one) for of_one in zip(*found, strict=True)]
 
-    def _translate(self, sentences: Sequence[Sentence], report: Callable[[int], object]) -> list[list[Translation]]:
-        may_number, own = can_number(self.protect), find_own_tokens(self.tokenizer)
+    def _translate(self, sentences: Sequence[Sentence], report: Report) -> list[list[Translation]]:
+        protect, own = self.options.protect, find_own_tokens(self.tokenizer)
         parts = [
             Part(
                 0,
                 each.text,
                 [] if each.prefix else self._find_kept(each.text, own),
-                self.protect,
-                may_number and each.is_whole,
+                protect,
+                can_number(protect) and each.is_whole,
             )
             for each in sentences
         ]
         if not any(part.kept for part in parts):
-            return list(self.search(sentences, report))
+            return self.decode(sentences, self.options, report)
         masks = find_masks(self.tokenizer) if self.uses_masks else []
         kept = {at: _Kept(sentences[at], part, masks) for at, part in enumerate(parts) if part.kept}
-        found = {at: each.copy(self.count) for at, each in kept.items() if not each.part.is_translatable}
+        found = {at: each.copy(self.options.count) for at, each in kept.items() if not each.part.is_translatable}
         report(len(found))
         self._encode_masked([kept[at] for at in kept.keys() - found.keys()])
         order = [at for at in range(len(sentences)) if at not in found]
         inputs = [kept[at].shown if at in kept else sentences[at] for at in order]
-        rows = dict(zip(order, self.search(inputs, report), strict=True))
+        rows = dict(zip(order, self.decode(inputs, self.options, report), strict=True))
         found |= {at: row for at, row in rows.items() if at not in kept}
         found |= self._read(kept, rows)
         for search in (self._search_constrained, self._search_around):
@@ -393,7 +389,7 @@ class ProtectedSearch:
 
     def _find_kept(self, text: str, own: Collection[str]) -> list[Range]:
         """Return where text must survive, besides the model's own tokens, which are marks for it."""
-        return [place for place in find_protected(text, self.protect) if text[slice(*place)] not in own]
+        return [place for place in find_protected(text, self.options.protect) if text[slice(*place)] not in own]
 
     def _read(self, kept: Mapping[int, _Kept], rows: Mapping[int, Sequence[Translation]]) -> _Rows:
         """Return the translations with all text that must survive."""
@@ -404,7 +400,9 @@ class ProtectedSearch:
         """Return the translations of sentences under the constraint that what must survive appears."""
         found = {at: each.constrained(self.tokenizer) for at, each in kept.items()}
         inputs = {at: each for at, each in found.items() if each is not None}
-        rows = zip(inputs, self.constrain(list(inputs.values())) if inputs else [], strict=True)
+        if not inputs or not self.can_constrain or self.options.do_sample or self.options.mbr is not None:
+            return {}
+        rows = zip(inputs, decode_constrained(self.decode, [*inputs.values()], self.options), strict=True)
         return self._read(kept, {at: row for at, row in rows if row is not None})
 
     def _search_around(self, kept: Mapping[int, _Kept]) -> _Rows:
@@ -413,17 +411,28 @@ class ProtectedSearch:
         flat = [piece for some in pieces.values() for piece in some]
         if not flat:
             return {}
-        tokens = self.encode([piece.text for piece in flat])
+        tokens = self.encode([piece.text for piece in flat], self.options)
         encoded = [piece._replace(tokens=own) for piece, own in zip(flat, tokens, strict=True)]
-        rows = iter(self.search(encoded, lambda done: None))
+        rows = iter(self.decode(encoded, self.options, lambda done: None))
         return {at: kept[at].join([next(rows) for _ in some]) for at, some in pieces.items()}
 
     def _encode_masked(self, kept: Sequence[_Kept]) -> None:
         masked = [each for each in kept if each.is_masked]
-        for each, tokens in zip(
-            masked, self.encode([each.shown.text for each in masked]) if masked else [], strict=True
-        ):
+        rows = self.encode([each.shown.text for each in masked], self.options) if masked else []
+        for each, tokens in zip(masked, rows, strict=True):
             each.shown = each.shown._replace(tokens=tokens)
 
 
-__all__ = ["Part", "ProtectedSearch", "copy_sentence", "join_parts", "overlaps", "texts_at"]
+def keep_protected(decode: Decode, **further: Any) -> Decode:
+    """Return a decode whose translations keep what must survive, see [`ProtectedSearch`]."""
+
+    def decode_protected(
+        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        return ProtectedSearch(decode, options, **further)(sentences, report)
+
+    return decode_protected
+
+
+__all__ = ["Part", "ProtectedSearch", "copy_sentence", "join_parts", "keep_protected", "overlaps"]
+__all__ += ["texts_at"]

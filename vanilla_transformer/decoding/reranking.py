@@ -21,6 +21,8 @@ from .comet import Comet
 from .forced_decoding import encode_as_trained, score_tokens
 from .options import OptionError, TranslationOptions
 from .pretrained import load_seq2seq, load_tokenizer
+from .segments import Sentence
+from .steps import Decode, Report
 
 _MOST_TOKENS = 4096  # in a batch of forced decoding
 REVERSE_WEIGHT, LENGTH_WEIGHT = 0.5, 0.5  # by default
@@ -47,15 +49,16 @@ def rerank_candidates(options: TranslationOptions, argument: str) -> Translation
     return options.override(num_return_sequences=beams, return_scores=True, return_tokens=True)
 
 
-def check_not_reranked(options: TranslationOptions) -> None:
-    """Check that a request without a reverse model has no weights of reranking.
+def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
+    """Return a decode of the n-best list of each sentence in the order of a reranker."""
 
-    Raises:
-        OptionError: It has one.
-    """
-    for name in WEIGHTS:
-        if getattr(options, name) is not None:
-            raise OptionError(f"`{name}` needs `rerank_reverse`, a model of the other direction.")
+    def decode_reranked(
+        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        found = decode(sentences, rerank_candidates(options, reranker.argument), report)
+        return reranker.choose([sentence.text for sentence in sentences], found, options)
+
+    return decode_reranked
 
 
 class ScoredCandidate(NamedTuple):
@@ -83,6 +86,8 @@ class Reranker:
         tokenizer: Its tokenizer.
     """
 
+    argument = "rerank_reverse"
+
     def __init__(self, model: Any, tokenizer: Any):
         self.model, self.tokenizer = model.eval(), tokenizer
 
@@ -94,10 +99,6 @@ class Reranker:
             OSError, ValueError: As [`load_seq2seq`] raises them.
         """
         return cls(load_seq2seq(name, "translates").to(device), load_tokenizer(name))
-
-    def candidates(self, options: TranslationOptions) -> TranslationOptions:
-        """Return the options of a search for the candidates, see [`rerank_candidates`]."""
-        return rerank_candidates(options, "rerank_reverse")
 
     def features(
         self,
@@ -155,6 +156,8 @@ class QualityReranker:
         model: A model that needs no references.
     """
 
+    argument = "rerank_quality"
+
     def __init__(self, model: Comet):
         self.model = model
 
@@ -166,11 +169,6 @@ class QualityReranker:
             OSError, ValueError: As [`Comet.load`] raises them.
         """
         return cls(Comet.load(name, without_references=True).to(device))
-
-    def candidates(self, options: TranslationOptions) -> TranslationOptions:
-        """Return the options of a search for the candidates, see [`rerank_candidates`]."""
-        check_not_reranked(options)
-        return rerank_candidates(options, "rerank_quality")
 
     def choose(
         self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], options: TranslationOptions
@@ -189,4 +187,4 @@ def combine(features: Features, weights: tuple[float, float]) -> float:
 
 
 __all__ = ["ScoredCandidate", "Features", "QualityReranker", "Reranker"]
-__all__ += ["check_not_reranked", "combine", "rerank_candidates"]
+__all__ += ["combine", "rerank", "rerank_candidates"]

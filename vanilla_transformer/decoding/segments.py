@@ -20,7 +20,7 @@ from .engine.requests import SentenceSeeds
 from .options import OptionError, TranslationOptions, declared_options
 from .sentence_splitter import SentenceSplitter, find_splitter, split_line
 
-Encode = Callable[[list[str]], list[list[int]]]  # returns the token ids of each text
+Encode = Callable[[list[str], TranslationOptions], list[list[int]]]  # returns the token ids of each text
 _CONSTRAINTS_RULE = declared_options()["constraints"].requirement
 _PREFIX_RULE = declared_options()["target_prefix"].requirement
 
@@ -65,7 +65,7 @@ class SentenceReader:
     """
 
     def __init__(self, options: TranslationOptions, tokenizer: Any, encode: Encode, config: Any, count: int | None):
-        self._encode, self._limits = encode, source_limits(config)
+        self._encode, self._limits = (lambda texts: encode(texts, options)), source_limits(config)
         self._is_alone = options.alternatives is not None
         self._splitter, self._protect = splitter_of(options), options.protect
         seed = options.seed

@@ -11,7 +11,7 @@ By default soft if the model was trained for it, and otherwise exact.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from vanilla_transformer.text.glossary import Glossary, Match
@@ -22,47 +22,39 @@ from .answers import Translation
 from .constraints import tokenize_phrase
 from .options import OptionError, TranslationOptions
 from .segments import Encode, Sentence
+from .steps import Decode, Report
 
 SOFT, HARD, EXACT = "soft", "hard", "exact"
-Search = Callable[[Sequence[Sentence], Callable[[int], object]], list[list[Translation]]]
 
 
-def search_terms(
-    options: TranslationOptions,
-    tokenizer: Any,
-    encode: Encode,
-    sentences: Sequence[Sentence],
-    report: Callable[[int], object],
-    search: Search,
-) -> list[list[Translation]]:
-    """Return the translations of each sentence, with the terms of the glossary of a request.
+def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
+    """Return a decode whose translations have the terms of the glossary of a request.
 
-    Args:
-        encode: Returns the token ids of annotated sentences.
-        report: Called with the number of sentences that are done.
-        search: Returns the translations of sentences, given them and a report.
-
-    Raises:
-        OptionError: The mode is soft and the model was not trained for it, or its vocabulary cannot spell a
-            translation.
+    It raises an [`OptionError`] if the mode is soft and the model was not trained for it, or if its vocabulary cannot
+    spell a translation.
     """
-    glossary, mode = options.glossary, term_mode(options, tokenizer)
-    matches = [glossary.find(sentence.text) for sentence in sentences]
-    if knows_inline_terms(tokenizer):
-        _check_spelling({match for found in matches for match in found}, tokenizer)
-        sentences = _annotated(sentences, matches, encode)
-    if mode == EXACT:
-        return search(_constrained(sentences, matches, tokenizer), report)
-    found = search(sentences, report)
-    if mode == HARD:
-        lacking = lacking_terms(
-            glossary, [each.text for each in sentences], [[each.text for each in row] for row in found]
-        )
-        some = [sentences[number] for number in lacking], [matches[number] for number in lacking]
-        again = search(_constrained(*some, tokenizer), lambda _: None) if lacking else []
-        for number, row in zip(lacking, again, strict=True):
-            found[number] = row
-    return found
+
+    def decode_terms(
+        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        glossary, mode = options.glossary, term_mode(options, tokenizer)
+        matches = [glossary.find(sentence.text) for sentence in sentences]
+        if knows_inline_terms(tokenizer):
+            _check_spelling({match for found in matches for match in found}, tokenizer)
+            sentences = _annotated(sentences, matches, encode, options)
+        if mode == EXACT:
+            return decode(_constrained(sentences, matches, tokenizer), options, report)
+        found = decode(sentences, options, report)
+        if mode == HARD:
+            texts, translations = [each.text for each in sentences], [[each.text for each in row] for row in found]
+            lacking = lacking_terms(glossary, texts, translations)
+            some = [sentences[number] for number in lacking], [matches[number] for number in lacking]
+            again = decode(_constrained(*some, tokenizer), options, lambda _: None) if lacking else []
+            for number, row in zip(lacking, again, strict=True):
+                found[number] = row
+        return found
+
+    return decode_terms
 
 
 def term_mode(options: TranslationOptions, tokenizer: Any) -> str:
@@ -90,12 +82,14 @@ def _lacks(glossary: Glossary, text: str, translation: str) -> bool:
     return any(count_forms(target, translation) < count for target, count in wanted.items())
 
 
-def _annotated(sentences: Sequence[Sentence], matches: Sequence[Sequence[Match]], encode: Encode) -> list[Sentence]:
+def _annotated(
+    sentences: Sequence[Sentence], matches: Sequence[Sequence[Match]], encode: Encode, options: TranslationOptions
+) -> list[Sentence]:
     """Return the sentences with the wanted translations written beside their terms."""
     annotations = [
         annotate(sentence.text, found) if found else None for sentence, found in zip(sentences, matches, strict=True)
     ]
-    rows = iter(encode([each.text for each in annotations if each is not None]))
+    rows = iter(encode([each.text for each in annotations if each is not None], options))
     return [
         sentence if each is None else sentence._replace(tokens=next(rows), annotation=each)
         for sentence, each in zip(sentences, annotations, strict=True)
@@ -120,4 +114,4 @@ def _check_spelling(matches: set[Match], tokenizer: Any) -> None:
             raise OptionError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")
 
 
-__all__ = ["EXACT", "HARD", "SOFT", "lacking_terms", "search_terms", "term_mode"]
+__all__ = ["EXACT", "HARD", "SOFT", "lacking_terms", "term_mode", "use_terms"]

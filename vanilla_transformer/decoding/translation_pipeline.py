@@ -1,11 +1,13 @@
 """
 The translation pipeline of the package.
 
-A call resolves its options, reads its sentences, decodes them, chooses among their hypotheses, and joins answers. The
-flow is the carried pipeline's; the steps are here. An engine decodes where it can, and otherwise `generate()`.
+A call resolves its options, reads its sentences, decodes them, and joins answers; the flow is the carried pipeline's.
+Decoding is a search by an engine, or by `generate()` where no engine decodes, within [`steps`] around it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +22,15 @@ from .ctranslate2_runtime import load_ctranslate2
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .engine.search_state import Hypothesis
-from .forced_decoding import next_tokens
-from .minimum_bayes_risk import choose_by_risk, risk_candidates
+from .minimum_bayes_risk import choose_by_risk
 from .onnx_runtime import load_onnx
-from .options import LEAST_BEAMS, OptionError, TranslationOptions
+from .options import OptionError, TranslationOptions
 from .pretrained import load_ensemble
-from .protected_search import ProtectedSearch, copy_sentence
-from .reranking import QualityReranker, Reranker, check_not_reranked
+from .protected_search import copy_sentence, keep_protected
+from .reranking import WEIGHTS, QualityReranker, Reranker, rerank
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
-from .terms import search_terms
-
-Report = Callable[[int], object]  # of the sentences that were translated since the last report
+from .steps import Decode, Report, Step, complete_alternatives
+from .terms import use_terms
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -191,97 +191,66 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return begin_with_languages(self.tokenizer, sources, Direction(options.src_lang, options.tgt_lang))
 
     def decode(
-        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
+        self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
-        """Return the translations of each sentence, best first, chosen as the options say.
+        """Return the translations of each sentence, best first: a search, within the steps that the options ask for.
 
         Args:
-            batch_size: Of `generate()`.
-            report: Called with the number of sentences that are done.
+            report: A function that takes the number of sentences that were done since its last call.
         """
-        if not options.protect or options.alternatives is not None:
-            return self._decode(sentences, options, batch_size, report)
-        search = ProtectedSearch(
-            lambda some, report: self._decode(some, options, batch_size, report),
-            lambda some: self._constrain(some, options, batch_size),
-            lambda texts: self.encode(texts, options),
-            self.tokenizer,
-            options.count,
-            uses_masks=self._reranker is None,
-            protect=options.protect,
-        )
-        return search(sentences, report)
+        decode: Decode = self.search
+        for step in self.steps(options):
+            decode = step(decode)
+        return decode(sentences, options, report)
 
-    def _constrain(
-        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int
-    ) -> Sequence[list[Translation] | None]:
-        """Return the translations of sentences with their phrases by beam search, or None where there are none."""
-        if options.do_sample or options.mbr is not None or self.reranks or not Engine.supports(self.model):
-            return [None] * len(sentences)
-        options = options.override(num_beams=max(LEAST_BEAMS, options.num_beams or 1, options.count))
-        try:
-            return self._decode(sentences, options, batch_size, lambda done: None)
-        except ValueError:  # one of them has too many phrases, or the engine does not follow an option
-            if len(sentences) == 1:
-                return [None]
-            return [row for each in sentences for row in self._constrain([each], options, batch_size)]
-
-    def _decode(
-        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
-    ) -> list[list[Translation]]:
-        """Return the hypotheses of each sentence, chosen as the options say."""
+    def steps(self, options: TranslationOptions) -> Iterator[Step]:
+        """Yield the steps around the search of a request, from the inner to the outer ones."""
+        weight = next((name for name in WEIGHTS if getattr(options, name) is not None), None)
+        if weight is not None and not self.reranks_by_weights:
+            raise OptionError(f"`{weight}` needs `rerank_reverse`, a model of the other direction.")
+        if options.alternatives is not None:
+            yield partial(complete_alternatives, model=self.model, tokenizer=self.tokenizer)
+        if options.glossary is not None:
+            yield partial(use_terms, encode=self.encode, tokenizer=self.tokenizer)
         if self._reranker is not None:
-            found = self._search_terms(sentences, self._reranker.candidates(options), batch_size, report)
-            return self._reranker.choose([sentence.text for sentence in sentences], found, options)
-        check_not_reranked(options)
-        if options.mbr is None:
-            return self._search_terms(sentences, options, batch_size, report)
-        options = risk_candidates(options)
-        return choose_by_risk(options, self._search_terms(sentences, options, batch_size, report))
+            yield partial(rerank, reranker=self._reranker)
+        elif options.mbr is not None:
+            yield choose_by_risk
+        if options.protect and options.alternatives is None:
+            yield partial(
+                keep_protected,
+                encode=self.encode,
+                tokenizer=self.tokenizer,
+                uses_masks=not self.reranks,
+                can_constrain=not self.reranks and Engine.supports(self.model),
+            )
 
-    def _search_terms(
-        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
+    def search(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
-        """Return the hypotheses of each sentence, with the terms of a glossary."""
-
-        def search(some: Sequence[Sentence], report: Report) -> list[list[Translation]]:
-            return self._search(some, options, batch_size, report)
-
-        if options.glossary is None:
-            return search(sentences, report)
-        return search_terms(
-            options, self.tokenizer, lambda texts: self.encode(texts, options), sentences, report, search
-        )
-
-    def _search(
-        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
-    ) -> list[list[Translation]]:
-        """Return the hypotheses of each sentence, by an engine if one is required or faster."""
+        """Return the translations of each sentence, by an engine if one is required or faster, or by `generate()`."""
         forced = forced_language(self.tokenizer, Direction(options.src_lang, options.tgt_lang))
         options = options.override(**forced) if forced else options
         engine = self._find_engine(sentences, options)
         if engine is None:
             sources = [sentence.tokens for sentence in sentences]
-            found = self.generate_texts(sources, batch_size, options.generate_kwargs, report)
+            found = self.generate_texts(sources, options.batch_size, options.generate_kwargs, report)
             return [[Translation(text) for text in texts] for texts in found]
         if not sentences:
             return []
-        if options.alternatives is None:
-            hypotheses = decode_by_engine(engine, sentences, options.count, report)
-        else:
-            special = self.tokenizer.all_special_ids
-            hypotheses = decode_alternatives(engine, self.model, sentences, options.alternatives, special, report)
+        hypotheses = decode_by_engine(engine, sentences, options.count, report)
         return to_translations(sentences, hypotheses, self.postprocess, self.tokenizer, options, self.model.config)
 
     def _find_engine(self, sentences: Sequence[Sentence], options: TranslationOptions) -> Engine | None:
         """Return the engine that decodes sentences, or None if `generate()` does."""
-        own: dict[str, Any] = {"prefixed": options.is_prefixed}
-        own["alignments"] = needs_alignments(options, self.model.config)
+        constraints: dict[str, Any] = {}
         phrases = [sentence.phrases for sentence in sentences]
-        required_by = options.returned
+        required_by, own = options.returned, options
+        if options.return_confidence and needs_alignments(options, self.model.config):
+            own = replace(options, return_alignments=True)
         if any(phrases):
-            own |= {"constraint_tokens": room_for_phrases(phrases)}
-            own |= {"word_continuations": word_continuations(self.tokenizer)}
+            constraints = {"constraint_tokens": room_for_phrases(phrases)}
+            constraints |= {"word_continuations": word_continuations(self.tokenizer)}
         if required_by is None and sentences:
             needed = {
                 "seed": options.seed is not None,
@@ -292,7 +261,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             required_by = next((name for name, is_needed in needed.items() if is_needed), None)
         if self._ensemble is not None:
             required_by = required_by or "ensemble"
-        return self._engines.find(self.decoded_model, options, required_by or options.search, **own)
+        return self._engines.find(self.decoded_model, own, required_by or options.search, **constraints)
 
 
 class TranslationCall:
@@ -311,7 +280,7 @@ class TranslationCall:
     def __init__(self, pipeline: TranslationPipeline, options: TranslationOptions, count: int | None):
         self._pipeline, self.options = pipeline, options
         self.num_return_sequences = options.count
-        self._reader = SentenceReader(options, pipeline.tokenizer, self._encode, pipeline.model.config, count)
+        self._reader = SentenceReader(options, pipeline.tokenizer, pipeline.encode, pipeline.model.config, count)
 
     def segments(self, texts: list[str]) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text."""
@@ -324,14 +293,13 @@ class TranslationCall:
     def decode(self, sentences: Sequence[Sentence], batch_size: int, report: Report) -> list[list[Translation]]:
         """Return the translations of each sentence, best first; each has tokens."""
         report = follow(self.options.progress, report, len(sentences))
-        return self._pipeline.decode(sentences, self.options, batch_size, report)
+        options = self.options  # whose check is not repeated for each text of a stream
+        options = options if options.batch_size == batch_size else replace(options, batch_size=batch_size)
+        return self._pipeline.decode(sentences, options, report)
 
     def answer(self, text: str, sentences: Sequence[Sentence], translations: Sequence[Translation]) -> dict[str, Any]:
         """Return the answer of a text, given the translation of each of its sentences."""
         return build_answer(text, sentences, translations, self.options, self._pipeline.model.config)
-
-    def _encode(self, texts: list[str]) -> list[list[int]]:
-        return self._pipeline.encode(texts, self.options)
 
 
 def follow(progress: Callable[[int, int], object] | None, report: Report, total: int) -> Report:
@@ -365,26 +333,6 @@ def decode_by_engine(
         found[order[position]] = hypotheses
         report(1)
     return [found[index] for index in range(len(sentences))]
-
-
-def decode_alternatives(
-    engine: Engine, model: Any, sentences: Sequence[Sentence], count: int, special: Sequence[int], report: Report
-) -> list[list[Hypothesis]]:
-    """Return the best hypothesis after each of the `count` most likely tokens after the prefix of each sentence.
-
-    Args:
-        special: Special tokens. Only EOS is among alternatives.
-    """
-    special = [token for token in special if token not in engine.options.eos_token_ids]
-    prefixes = [each.prefix or () for each in sentences]
-    tokens = next_tokens(model, [each.tokens for each in sentences], prefixes, count, special)
-    longer = [
-        each._replace(prefix=[*prefix, token])
-        for each, prefix, some in zip(sentences, prefixes, tokens, strict=True)
-        for token in some
-    ]
-    best = [hypothesis for (hypothesis,) in decode_by_engine(engine, longer, 1, report)]
-    return [best[start : start + count] for start in range(0, len(best), count)]
 
 
 __all__ = ["TranslationPipeline", "TranslationCall"]

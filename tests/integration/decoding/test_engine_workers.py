@@ -61,7 +61,7 @@ def test_worker_pipeline_reports_all_sentences(executors, folder):
     reports = []
     with open_pipeline(folder, 2) as translate:
         sentences = [Sentence("a", "", [4, 2])] * 150
-        translate.decode(sentences, TranslationOptions(num_beams=1), 32, reports.append)
+        translate.decode(sentences, TranslationOptions(num_beams=1), reports.append)
     assert sum(reports) == 150 and len(reports) == 3
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.protected_search import ProtectedSearch
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.extensions.documents.block_translator import BlockTranslator
@@ -70,12 +71,10 @@ def search(text, random, masks, protect=True):
         return [[Translation(mangle(each.text, random))] for each in sentences]
 
     ((found,),) = ProtectedSearch(
-        lambda some, report: translate(some),
-        translate,
-        lambda texts: [[1] for _ in texts],
+        lambda some, options, report: translate(some),
+        TranslationOptions(protect=protect),
+        lambda texts, options: [[1] for _ in texts],
         Tokenizer(masks),
-        1,
-        protect=protect,
     )([Sentence(text, "", [1], is_whole=True)], lambda done: None)
     return found.text
 

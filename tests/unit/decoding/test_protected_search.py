@@ -4,6 +4,7 @@ import pytest
 
 from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.protected_search import Part, ProtectedSearch
 from vanilla_transformer.decoding.segments import Sentence, join_cut
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
@@ -11,6 +12,14 @@ from vanilla_transformer.text.icu_messages import parse_message
 
 SHOUTED = "MAIL {name} TO me@mail.example BY https://a.example/x 🙂 12,345.60"
 TEXT = SHOUTED.replace("MAIL", "Mail").replace(" TO ", " to ").replace(" BY ", " by ")
+
+
+def options_of(count=1, protect=True):
+    return TranslationOptions(num_return_sequences=count, protect=protect)
+
+
+def encode_all(texts, options):
+    return [[1]] * len(texts)
 
 
 class Tokenizer:
@@ -39,8 +48,8 @@ class Model:
 
     def translate(self, sentences, uses_masks=True):
         tokenizer = Tokenizer(self.masks)
-        encode = lambda texts: [[len(text)] for text in texts]  # noqa: E731
-        search = ProtectedSearch(self._search, self._constrain, encode, tokenizer, self.count, uses_masks)
+        encode = lambda texts, options: [[len(text)] for text in texts]  # noqa: E731
+        search = ProtectedSearch(self.decode, options_of(self.count), encode, tokenizer, uses_masks)
         found = search(sentences, self._report)
         assert self.done == len(sentences)
         return [[each.text for each in row] for row in found]
@@ -48,7 +57,9 @@ class Model:
     def _report(self, count):
         self.done += count
 
-    def _search(self, sentences, report):
+    def decode(self, sentences, options, report):
+        if options.num_beams:
+            return self._constrain(sentences)
         report(len(sentences))
         self.searched += sentences
         assert all(each.tokens == [len(each.text)] for each in sentences)
@@ -59,8 +70,9 @@ class Model:
 
     def _constrain(self, sentences):
         self.constrained += sentences
-        shouted = SHOUTED.replace("🙂 ", "")
-        return [[Translation(shouted)] if self.can_constrain else None for _ in sentences]
+        if not self.can_constrain:
+            raise ValueError("There are too many phrases.")
+        return [[Translation(SHOUTED.replace("🙂 ", ""))] for _ in sentences]
 
 
 def sentence(text, **given):
@@ -148,11 +160,7 @@ def test_protected_search_translates_branches_of_icu_messages_by_themselves():
 @pytest.mark.parametrize("answer", ["{7}", "{0}", "'", "#"])
 def test_protected_search_keeps_the_syntax_of_icu_messages_whatever_branches_say(answer):
     search = ProtectedSearch(
-        lambda some, report: [[Translation(answer)] for _ in some],
-        lambda some: [None] * len(some),
-        lambda texts: [[1]] * len(texts),
-        Tokenizer(),
-        1,
+        lambda some, options, report: [[Translation(answer)] for _ in some], options_of(), encode_all, Tokenizer()
     )
     ((found,),) = search([sentence("{n, plural, one {file} other {files}}")], lambda done: None)
     message = parse_message(found.text)
@@ -160,13 +168,13 @@ def test_protected_search_keeps_the_syntax_of_icu_messages_whatever_branches_say
 
 
 def test_protected_search_links_what_survives_with_itself():
-    model = Model()
+    link = Link(0, 3, 0, 3, 0.5)
     search = ProtectedSearch(
-        lambda some, report: [[Translation(each.text.upper(), alignment=[Link(0, 3, 0, 3, 0.5)])] for each in some],
-        model._constrain,
-        lambda texts: [[1]] * len(texts),
+        lambda some, options, report: [[Translation(each.text.upper(), alignment=[link])] for each in some],
+        options_of(),
+        encode_all,
         Tokenizer(),
-        1,
+        can_constrain=False,
     )
     ((found,),) = search([sentence("see {a} 🙂 men")], lambda done: None)
     assert found.text == "SEE {a} 🙂 MEN"
@@ -181,13 +189,12 @@ def test_join_cut_joins_segments_that_cut_text_to_keep():
 
 
 def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
-    model = Model()
+    link = Link(4, 7, 3, 6, 0.5)
     search = ProtectedSearch(
-        lambda some, report: [[Translation("{a}MEN", alignment=[Link(4, 7, 3, 6, 0.5)])] for _ in some],
-        model._constrain,
-        lambda texts: [[1]] * len(texts),
+        lambda some, options, report: [[Translation("{a}MEN", alignment=[link])] for _ in some],
+        options_of(),
+        encode_all,
         Tokenizer(),
-        1,
     )
     ((found,),) = search([sentence("{a} men")], lambda done: None)
     assert found.text == "{a} MEN" and Link(4, 7, 4, 7, 0.5) in found.alignment
@@ -224,12 +231,11 @@ def test_part_takes_only_translations_with_its_fields_and_no_others(text, kept, 
 def test_protected_search_numbers_fields_of_whole_texts_in_formats_with_numbers(protect, is_whole, expected):
     answers = {"%d of %s": "%s HAS %d"}
     search = ProtectedSearch(
-        lambda some, report: [[Translation(answers.get(each.text, each.text))] for each in some],
-        lambda some: [None] * len(some),
-        lambda texts: [[1]] * len(texts),
+        lambda some, options, report: [[Translation(answers.get(each.text, each.text))] for each in some],
+        options_of(protect=protect),
+        encode_all,
         Tokenizer(),
-        1,
-        protect=protect,
+        can_constrain=False,
     )
     ((found,),) = search([sentence("%d of %s", is_whole=is_whole)], lambda done: None)
     assert found.text == expected

@@ -10,7 +10,7 @@ from transformers import GenerationConfig, LogitsProcessorList, MaxLengthCriteri
 from transformers.generation import EosTokenCriteria
 from transformers.modeling_outputs import BaseModelOutput
 
-from vanilla_transformer.decoding.options import options_of_pipeline
+from vanilla_transformer.decoding.options import TranslationOptions, options_of_pipeline
 from vanilla_transformer.generation_vanilla_transformer import (
     MaxNewTokensBeyondSource,
     PaperGenerationMixin,
@@ -90,7 +90,7 @@ def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | Non
         call.pop("synced_gpus", None)
     if any(closest([call, *levels[1:]], name) is not None for name in options_of_pipeline()):
         return None  # the library refuses them
-    return model.engines.find_for(model, [call, *levels[1:]])
+    return model.engines.find(model, TranslationOptions.from_levels([call, *levels[1:]]))
 
 
 def _is_limit(criterion: Any) -> bool:

@@ -4,9 +4,8 @@ The decoding engine: sentences enter free slots while others are decoded, and le
 So a mixed stream needs no sorting, and no step computes padding for sentences that have ended.
 """
 
-import copy
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
@@ -14,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.weight_packing import packed_copy
 from vanilla_transformer.device_utils import HostCopy, limit_onednn_cache, to_device
-from vanilla_transformer.generation_vanilla_transformer import closest_margin
 
 from .device_profile import profile_of
 from .ensemble import members_of, weights_of
@@ -63,12 +62,14 @@ class Engine:
             low priority compiles them after three seconds of steps. `True` compiles steps that the cache lacks at
             once, and waits. `False` decodes eagerly. On a GPU, `"auto"` captures each size as a CUDA
             graph, and `True` compiles it before, and waits.
-        alignments: Return the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names.
+        options: The options of the search, as [`TranslationOptions.resolve`] returns them; without them, `given` and
+            the model's generation config.
         constraint_tokens: Room for the tokens of the phrases that a target must contain; see [`translate_stream`].
         word_continuations: The tokens that must not follow phrases of [`WholeWords`].
-        prefixed: Targets may have prefixes; see [`translate_stream`].
         features: Further features of the search.
-        options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
+        given: Options of the search by name: `alignments=True` returns the [`Hypothesis.attention`] of the heads that
+            `config.alignment_heads` names, `prefixed=True` lets targets have prefixes, see [`translate_stream`], and
+            others are of a generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`. With `do_sample=True`,
             tokens are drawn, after `temperature`, `top_k`, `top_p` and `epsilon_cutoff`, which filter nothing
             by default, and `num_beams` is 1. `num_beam_groups` and `diversity_penalty` search in groups of beams,
@@ -88,36 +89,30 @@ class Engine:
         num_beams: int | None = None,
         precision: str = "float32",
         compile: bool | str = "auto",
-        alignments: bool = False,
+        options: TranslationOptions | None = None,
         constraint_tokens: int = 0,
         word_continuations: WordContinuations = NO_CONTINUATIONS,
-        prefixed: bool = False,
         features: tuple[SearchFeature, ...] = (),
-        **options: Any,
+        **given: Any,
     ):
         if type(slots) is not int or slots < 1:
             raise ValueError(f"`slots` must be an integer of 1 or more, got {slots!r}.")
         if not is_supported(model):
             raise ValueError(f"The model must be {SUPPORTED}, got {kind_of(model)}.")
         limit_onednn_cache()
-        config = copy.deepcopy(model.generation_config)
-        if num_beams is None and options.get("do_sample"):
-            num_beams = 1
-        for name, value in (options | ({} if num_beams is None else {"num_beams": num_beams})).items():
-            setattr(config, name, value)  # `update` would warn of options of beam search in greedy search
+        if options is None:
+            options = _resolve(model, given | {"num_beams": num_beams})
         precision = resolve_precision(model, precision)
         warn_if_emulated(precision, model.device)
-        self.model, self.config, self.slots = cast(model, precision), config, slots
+        self.model, self.slots = cast(model, precision), slots
         packed = packed_copy(self.model) if model.device.type == "cpu" else self.model
-        self._prefixed = prefixed
-        self.options = search_options(
-            config, (*features_of(model, config, prefixed, constraint_tokens, word_continuations), *features)
-        )
-        margin = closest_margin([options, vars(model.generation_config)])
-        self._rules = SourceRules(model, config, margin, self.options)
+        self._prefixed = options.is_prefixed
+        own = features_of(model, options, constraint_tokens, word_continuations)
+        self.options = search_options(options, (*own, *features))
+        self._rules = SourceRules(model, options, self.options)
         self.lock = threading.Lock()
         self._reader: int | None = None  # the thread that reads a stream
-        self._alignment_heads = alignment_heads_of(model) if alignments else []
+        self._alignment_heads = alignment_heads_of(model) if options.return_alignments else []
         kept = self._alignment_heads or kept_heads(self.options.features)
         with torch.no_grad():
             first, *others = members_of(packed)
@@ -126,7 +121,7 @@ class Engine:
         step = SearchStep(decoders, self.options, weights_of(model)).to(model.device).eval()
         self._look_every = profile_of(model.device).steps_between_looks
         self._queue, self._reader_model = SourceQueue(packed, self._rules, slots), packed
-        start = config.decoder_start_token_id if self._rules.has_encoder else 0  # which a decoder after a prompt skips
+        start: Any = options.decoder_start_token_id if self._rules.has_encoder else 0  # which one after a prompt skips
         self._schedule = SlotSchedule(self.model, slots, self.options, start, kept)
         self.steps = steps_for(step, compile, self.buffers)
 
@@ -326,6 +321,15 @@ class Engine:
         requests = [entries[slot].request for slot in done]
         self._schedule.free(done)
         return list(zip(requests, hypotheses, strict=True))
+
+
+def _resolve(model: Any, given: Mapping[str, Any]) -> TranslationOptions:
+    """Return the options of an engine by name. By default sampling has one beam and filters nothing."""
+    call = {name: value for name, value in given.items() if name not in ("alignments", "prefixed")}
+    call |= {"return_alignments": given.get("alignments"), "target_prefix": "" if given.get("prefixed") else None}
+    if call["num_beams"] is None and call.get("do_sample"):
+        call["num_beams"] = 1
+    return TranslationOptions.from_levels([call, vars(model.generation_config), {"top_k": 0}])
 
 
 def _in_order(name: str, values: Iterable[Any], order: Sequence[int]) -> list[Any]:

@@ -54,13 +54,13 @@ class EnginePool:
         self._lock = threading.Lock()
 
     def find(
-        self, model: Any, options: TranslationOptions, required_by: str | None = None, **own: Any
+        self, model: Any, options: TranslationOptions, required_by: str | None = None, **constraints: Any
     ) -> Engine | None:
         """Return an engine for a request, or None if `generate()` decodes it.
 
         Args:
             required_by: The name of an option that only an engine follows, if there is one.
-            own: `alignments`, `constraint_tokens`, `word_continuations` and `prefixed`, see [`Engine`].
+            constraints: `constraint_tokens` and `word_continuations`, see [`Engine`].
 
         Raises:
             ValueError: No engine can decode the request, and there is a precision or an engine is required.
@@ -69,7 +69,7 @@ class EnginePool:
         precision = self.precision or precision_of(model)
         if problem is None and precision is not None:
             with self._lock:
-                return self._find(model, precision, engine_options(options) | own)
+                return self._find(model, precision, options, constraints)
         if required_by is not None:
             problem = problem or f"the weights must be float32 or bfloat16, got {model.dtype}."
             raise ValueError(f"With `{required_by}`, {problem} Leave `{required_by}` out to decode by `generate()`.")
@@ -78,14 +78,6 @@ class EnginePool:
         if self.compile is True:
             logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
         return None
-
-    def find_for(self, model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | None:
-        """Return an engine for a call of `generate()`, given the options of each level, closest to the call first.
-
-        Raises:
-            ValueError: See [`find`].
-        """
-        return self.find(model, TranslationOptions.from_levels(levels))
 
     @property
     def is_compiled(self) -> bool:
@@ -96,12 +88,15 @@ class EnginePool:
     def __reduce__(self) -> tuple[Any, ...]:
         return EnginePool, (self.precision, self.compile)  # copies of a model have separate engines
 
-    def _find(self, model: Any, precision: str, options: dict[str, Any]) -> Engine:
+    def _find(self, model: Any, precision: str, options: TranslationOptions, constraints: Mapping[str, Any]) -> Engine:
         self._follow(model, precision)
-        key = repr(options)
+        key = repr((engine_options(options), options.is_prefixed, options.return_alignments, constraints))
         if key not in self._engines:
-            slots = usual_slots(options["num_beams"], model.device)
-            engine = Engine(self._model, slots, precision=self._precision, compile=self.compile, **options)
+            slots = usual_slots(options.num_beams or 1, model.device)
+            kept = options.without_columns()  # which may hold all texts of a call
+            engine = Engine(
+                self._model, slots, precision=self._precision, compile=self.compile, options=kept, **constraints
+            )
             self._engines[key] = engine
         self._engines.move_to_end(key)
         while len(self._engines) > _MOST_ENGINES:

@@ -1,4 +1,4 @@
-"""The features of the engine's search, by the options of a generation config; and no n-gram twice in a hypothesis."""
+"""The features of the engine's search, by the options of a request; and no n-gram twice in a hypothesis."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig
 
-from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 
 from .coverage import CoveragePenalty, coverage_of
 from .phrase_constraints import PhraseConstraints, WordContinuations, continuation_penalties
@@ -56,43 +55,40 @@ def _histories(state: Any) -> Tensor:
 
 
 def features_of(
-    model: Any,
-    config: GenerationConfig,
-    prefixed: bool,
-    constraint_tokens: int,
-    word_continuations: WordContinuations,
+    model: Any, options: TranslationOptions, constraint_tokens: int, word_continuations: WordContinuations
 ) -> tuple[SearchFeature, ...]:
     """Return the features that the options of a search ask for.
 
     Args:
-        prefixed, constraint_tokens, word_continuations: See [`Engine`].
+        constraint_tokens, word_continuations: See [`Engine`].
 
     Raises:
         ValueError: An option is out of range, or not for this model.
     """
     features: list[SearchFeature] = []
-    bias, coverage = (getattr(config, name, None) for name in ("prefix_bias", "coverage_penalty"))
+    bias, prefixed = options.prefix_bias, options.is_prefixed
     if bias is not None and not prefixed:
         raise OptionError("`prefix_bias` needs target prefixes, which it prefers instead of forcing them.")
-    bos = config.forced_bos_token_id
+    bos = options.forced_bos_token_id
     if bos is not None:
         if prefixed or not model.config.is_encoder_decoder:
             raise OptionError("`forced_bos_token_id` needs a model with an encoder, and no target prefixes.")
         features.append(ForcedBos(bos))
     if prefixed:
         features.append(TargetPrefix() if bias is None else BiasedPrefix(bias))
-    if config.no_repeat_ngram_size:
+    if options.no_repeat_ngram_size:
         if not model.config.is_encoder_decoder:
             raise OptionError("`no_repeat_ngram_size` needs a model with an encoder.")
-        features.append(NoRepeatedNgrams(config.no_repeat_ngram_size))  # after features that force tokens
-    if coverage:
-        features.append(coverage_of(model, coverage))
+        features.append(NoRepeatedNgrams(options.no_repeat_ngram_size))  # after features that force tokens
+    if options.coverage_penalty:
+        features.append(coverage_of(model, options.coverage_penalty))
     if constraint_tokens:
-        options = search_options(config)
         entries = model.get_output_embeddings().weight.shape[0]
         penalties = continuation_penalties(word_continuations, entries, model.device)
-        search = options.num_beams, options.eos_token_ids
-        features.append(PhraseConstraints(constraint_tokens, *search, word_continuations, penalties))
+        search = search_options(options)
+        features.append(
+            PhraseConstraints(constraint_tokens, search.num_beams, search.eos_token_ids, word_continuations, penalties)
+        )
     return tuple(features)
 
 

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
-from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .engine import Engine
-from .engine_pool import engine_options, find_problem
+from .engine_pool import find_problem
 from .search_options import SearchFeature, SearchOptions, search_options
 from .top_k import UNLIKELY, top_continuations
 
@@ -70,10 +69,9 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
     problem = find_problem(model, resolved)
     if problem is not None:
         raise OptionError(f"To record a search, {problem}")
-    kwargs = engine_options(resolved)
-    recorder = _Recorder(search_options(GenerationConfig(**kwargs)))
-    engine = Engine(model, 1, compile=False, features=(recorder,), **kwargs)
-    ((*found,),) = engine.translate_tokens([source], kwargs["num_beams"])
+    recorder = _Recorder(search_options(resolved))
+    engine = Engine(model, 1, compile=False, options=resolved, features=(recorder,))
+    ((*found,),) = engine.translate_tokens([source], resolved.num_beams or 1)
     finished = {each.tokens: each for step in recorder.steps for each in step if each.state == "finished"}
     returned = [tuple(hypothesis.tokens) for hypothesis in found]
     return RecordedSearch(recorder.steps, [finished[tokens] for tokens in returned if tokens in finished])

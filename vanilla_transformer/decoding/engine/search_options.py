@@ -1,5 +1,5 @@
 """
-The options of the engine's search, how they follow from a generation config, and the interface of further options.
+The options of the engine's search, how they follow from a request's, and the interface of further options.
 
 A [`SearchFeature`] adds to the decoding step: tensors of each slot, and changes of logits and scores. A search without
 features has none of these tensors, and computes nothing for them.
@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig
 
-from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .sampling import SamplingOptions
@@ -162,18 +161,18 @@ class SearchOptions:
         return length_penalty(lengths, self.length_penalty, self.length_penalty_type)[:, None]
 
 
-def search_options(config: GenerationConfig, features: tuple[SearchFeature, ...] = ()) -> SearchOptions:
-    """Return the options of the engine's search for a generation config."""
-    eos, penalty_type = config.eos_token_id, getattr(config, "length_penalty_type", None) or "power"
+def search_options(options: TranslationOptions, features: tuple[SearchFeature, ...] = ()) -> SearchOptions:
+    """Return the options of the engine's search for a request."""
+    eos = options.eos_token_id
     return SearchOptions(
-        num_beams=config.num_beams or 1,
-        eos_token_ids=tuple(eos) if isinstance(eos, list) else (eos,),
-        length_penalty=1.0 if config.length_penalty is None else float(config.length_penalty),
-        length_penalty_type=penalty_type,
-        early_stopping=config.early_stopping or False,
-        min_new_tokens=config.min_new_tokens or 0,
-        sampling=SamplingOptions.from_options(vars(config)) if config.do_sample else None,
-        num_beam_groups=1 if getattr(config, "num_beam_groups", None) is None else config.num_beam_groups,
-        diversity_penalty=getattr(config, "diversity_penalty", None) or 0.0,
+        num_beams=options.num_beams or 1,
+        eos_token_ids=tuple(eos) if isinstance(eos, list) else (eos,),  # type: ignore[arg-type]
+        length_penalty=1.0 if options.length_penalty is None else float(options.length_penalty),
+        length_penalty_type=options.length_penalty_type or "power",
+        early_stopping=options.early_stopping or False,
+        min_new_tokens=options.min_new_tokens or 0,
+        sampling=SamplingOptions.from_options(vars(options)) if options.do_sample else None,
+        num_beam_groups=options.num_beam_groups or 1,
+        diversity_penalty=options.diversity_penalty or 0.0,
         features=features,
     )

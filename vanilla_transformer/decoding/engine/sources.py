@@ -4,10 +4,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from transformers import GenerationConfig
-
-from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.generation_vanilla_transformer import check_parameters
+from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 
 from .phrase_constraints import ConstraintError, PhraseConstraints, Phrases, check_phrases
 from .prefill import Prefilled, prefill
@@ -21,25 +18,24 @@ class SourceRules:
 
     Args:
         model: The model that reads them.
-        config: The options of the search.
-        margin: See [`closest_margin`].
-        options: Of the search.
+        options: The options of the request.
+        search: The options of its search.
 
     Raises:
         ValueError: A parameter is out of range, or there is no limit for the length.
     """
 
-    def __init__(self, model: Any, config: GenerationConfig, margin: int | None, options: SearchOptions):
-        check_parameters(getattr(config, "length_penalty_type", None) or "power", margin, config.num_beams)
+    def __init__(self, model: Any, options: TranslationOptions, search: SearchOptions):
+        margin = options.max_new_tokens_beyond_source
         self.has_encoder = model.config.is_encoder_decoder
         if margin is not None and not self.has_encoder:
             raise ValueError("`max_new_tokens_beyond_source` needs a model with an encoder. Give `max_new_tokens`.")
-        if margin is None and config.max_new_tokens is None and config.max_length is None:
+        if margin is None and options.max_new_tokens is None and options.max_length is None:
             limits = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
             raise ValueError(f"One of {limits} must limit the number of new tokens. Give one of them.")
-        self._model, self._config, self._margin, self._eos = model.config, config, margin, options.eos_token_ids
+        self._model, self._options, self._margin, self._eos = model.config, options, margin, search.eos_token_ids
         self._target_tokens = {*range(len(model.get_output_embeddings().weight))} - {*self._eos}
-        self._phrase_room = max([0, *(each.room for each in options.features if isinstance(each, PhraseConstraints))])
+        self._phrase_room = max([0, *(each.room for each in search.features if isinstance(each, PhraseConstraints))])
 
     def check(self, position: int, source: Sequence[int]) -> None:
         """Check a source.
@@ -54,8 +50,9 @@ class SourceRules:
         longest, reason = len(source), ""
         if self._model.position_embedding_type == "learned":
             longest, reason = self._model.max_position_embeddings, ", as many as learned positions"
-        if not self.has_encoder and self._config.max_new_tokens is None and self._config.max_length <= longest:
-            longest, reason = self._config.max_length - 1, " before `max_length`"
+        most = self._options.max_length
+        if not self.has_encoder and self._options.max_new_tokens is None and most is not None and most <= longest:
+            longest, reason = most - 1, " before `max_length`"
         length = len(source if self.has_encoder else self.seen(source))
         if not 1 <= length <= max(1, longest):
             rule = "at least 1 token" if not source else f"at most {longest} tokens{reason}"
@@ -91,13 +88,14 @@ class SourceRules:
 
     def limit(self, source_length: int) -> int:
         """Return how many tokens may be generated for a source."""
-        config, prompt_length = self._config, 1 if self.has_encoder else source_length
+        options, prompt_length = self._options, 1 if self.has_encoder else source_length
         if self._margin is not None:
             limit = source_length + self._margin
-        elif config.max_new_tokens is not None:
-            limit = config.max_new_tokens
+        elif options.max_new_tokens is not None:
+            limit = options.max_new_tokens
         else:
-            limit = config.max_length - prompt_length
+            assert options.max_length is not None
+            limit = options.max_length - prompt_length
         if self._model.position_embedding_type == "learned":
             longest = self._model.max_position_embeddings  # the last token of a text has no position
             limit = min(limit, longest - 1 if self.has_encoder else longest + 1 - prompt_length)

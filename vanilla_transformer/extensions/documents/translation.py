@@ -9,8 +9,9 @@ from typing import Any
 
 from vanilla_transformer.data.readers.text_files import decompress
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.options import LEAST_BEAMS
+from vanilla_transformer.decoding.options import several_beams
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
+from vanilla_transformer.decoding.steps import split_on_error
 from vanilla_transformer.file_utils import decode_text, open_stdin
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
@@ -110,22 +111,14 @@ def constrain_by(pipeline: Any, **options: Any) -> Constrain | None:
     """Return the function that translates by a pipeline under constraints, or None if no engine decodes its model."""
     if not Engine.supports(pipeline.model):
         return None
-    translate = partial(_answer, pipeline, options | {"num_beams": _beams(pipeline, options)})
+    beams = several_beams(options.get("num_beams") or pipeline.model.generation_config.num_beams)
+    translate = partial(_answer, pipeline, options | {"num_beams": beams})
 
     def constrain(texts: list[str], phrases: list[list[str]]) -> list[Answer | None]:
-        try:
-            return [*translate(texts, phrases)]
-        except ValueError:  # one of them has unknown tokens, or is too long
-            if len(texts) == 1:
-                return [None]
-            return [constrain([text], [own])[0] for text, own in zip(texts, phrases, strict=True)]
+        rows = [*zip(texts, phrases, strict=True)]
+        return split_on_error(lambda some: translate([text for text, _ in some], [own for _, own in some]), rows)
 
     return constrain
-
-
-def _beams(pipeline: Any, options: dict[str, Any]) -> int:
-    """Return the number of beams under constraints, at least the paper's."""
-    return max(LEAST_BEAMS, options.get("num_beams") or pipeline.model.generation_config.num_beams or 1)
 
 
 def _answer(

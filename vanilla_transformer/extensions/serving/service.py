@@ -24,8 +24,7 @@ from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
 from vanilla_transformer.decoding.minimum_bayes_risk import SAMPLES
-from vanilla_transformer.decoding.options import LEAST_BEAMS
-from vanilla_transformer.decoding.terms import SOFT
+from vanilla_transformer.decoding.options import choose_beams
 from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.text.languages import Direction
@@ -71,7 +70,6 @@ async def stream_events(model: Choice, body: ResolvedRequest, client: str) -> As
 CheckDocument = Callable[[str, str, Direction], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")  # paths
-_BEAM_OPTIONS = ("constraints", "num_beam_groups")  # which greedy search refuses
 
 
 def create_service(
@@ -498,23 +496,14 @@ def translate_with(
         source_language: Of texts that are split into sentences and have no `src_lang`, as an ISO 639-1 code.
     """
 
-    def needs_beams(options: Mapping[str, Any]) -> bool:
-        has_hard_terms = "glossary" in options and options.get("term_mode") != SOFT
-        return has_hard_terms or getattr(pipeline, "reranks", False) or not options.keys().isdisjoint(_BEAM_OPTIONS)
-
     def translate(texts: Any, num_hypotheses: int, format: str | None = None, **options: Any) -> list[list[Any]]:
         options = {**(languages or {}), **options}
         if format is not None:
             assert translate_documents is not None
             return [[document] for document in translate_documents(texts, format, **options)]
-        returns_several = num_hypotheses > 1 and "alternatives" not in options
-        if returns_several:
+        if num_hypotheses > 1 and "alternatives" not in options:
             options |= {"num_return_sequences": num_hypotheses}
-        if options.get("do_sample"):
-            options |= {"num_beams": 1}
-        elif returns_several or ("mbr" not in options and needs_beams(options)):
-            beams = pipeline.model.generation_config.num_beams or 1
-            options |= {"num_beams": max(LEAST_BEAMS, num_hypotheses, beams)}
+        options = choose_beams(options, pipeline.model.generation_config.num_beams, pipeline.reranks)
         if options.get("split_sentences"):
             options |= {"source_language": options.get("src_lang", source_language)}
         if "seed" in options:  # not counting repeated sentences, or the samples would depend on the batch

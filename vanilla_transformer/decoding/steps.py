@@ -1,0 +1,75 @@
+"""
+The protocol of decoding, and the two steps that belong to no capability.
+
+Whatever decodes is a [`Decode`]: an engine, or `generate()` of any model. A step takes a decode and returns one, so
+reranking, terms and the text that must survive are steps around a search, and a new one needs no change of the others:
+
+    def add_full_stop(decode: Decode) -> Decode:
+        def decode_with_full_stop(sentences, options, report):
+            rows = decode(sentences, options, report)
+            return [[each._replace(text=each.text + ".") for each in row] for row in rows]
+
+        return decode_with_full_stop
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from .answers import Translation
+from .forced_decoding import next_tokens
+from .options import TranslationOptions
+from .segments import Sentence
+
+Report = Callable[[int], object]  # of the sentences that were translated since the last report
+
+
+class Decode(Protocol):
+    """Return the translations of each sentence, best first, as the options of their request say."""
+
+    def __call__(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]: ...
+
+
+Step = Callable[[Decode], Decode]
+
+
+def complete_alternatives(decode: Decode, model: Any, tokenizer: Any) -> Decode:
+    """Return the best translation after each of the most likely tokens after the prefix of each sentence."""
+
+    def decode_alternatives(
+        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        eos = options.eos_token_id if isinstance(options.eos_token_id, list) else [options.eos_token_id]
+        special = [token for token in tokenizer.all_special_ids if token not in eos]  # only EOS is an alternative
+        prefixes, count = [each.prefix or () for each in sentences], options.count
+        tokens = next_tokens(model, [each.tokens for each in sentences], prefixes, count, special)
+        longer = [
+            each._replace(prefix=[*prefix, token])
+            for each, prefix, some in zip(sentences, prefixes, tokens, strict=True)
+            for token in some
+        ]
+        own = options.override(alternatives=None, target_prefix=options.target_prefix or "", num_return_sequences=1)
+        best = [translation for (translation,) in decode(longer, own, report)]
+        return [best[start : start + count] for start in range(0, len(best), count)]
+
+    return decode_alternatives
+
+
+def decode_constrained(
+    decode: Decode, sentences: Sequence[Sentence], options: TranslationOptions
+) -> list[list[Translation] | None]:
+    """Return the translations of sentences with their phrases by beam search, or None where there are none."""
+    options = options.with_beams()
+    return split_on_error(lambda some: decode(some, options, lambda done: None), sentences)
+
+
+def split_on_error(search: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]) -> list[Any]:
+    """Return the results of a search, one for each item: None for an item that it refuses, alone or among others."""
+    try:
+        return [*search(items)]
+    except ValueError:  # one of them has too many phrases, or the engine does not follow an option
+        return [None] if len(items) == 1 else [row for each in items for row in split_on_error(search, [each])]
+
+
+__all__ = ["Decode", "Report", "Step", "complete_alternatives", "decode_constrained", "split_on_error"]

@@ -20,8 +20,8 @@ from .ctranslate2_runtime import load_ctranslate2
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .engine.search_state import Hypothesis
-from .forced_decoding import next_tokens
 from .minimum_bayes_risk import choose_by_risk, risk_candidates
+from .next_tokens import next_tokens
 from .onnx_runtime import load_onnx
 from .options import LEAST_BEAMS, OptionError, TranslationOptions
 from .pretrained import load_ensemble

@@ -8,7 +8,7 @@ import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
-from vanilla_transformer.decoding.engine.ensemble import check_weights
+from vanilla_transformer.decoding.ensemble import check_weights
 from vanilla_transformer.decoding.pretrained import check_same_vocabulary, load_pretrained, load_tokenizer
 from vanilla_transformer.file_utils import HASHES_FILE, check_output_dir, find_damage, has_weights, save_model_folder
 

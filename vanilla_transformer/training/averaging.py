@@ -8,8 +8,6 @@ import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
-from vanilla_transformer.decoding.ensemble import check_weights
-from vanilla_transformer.decoding.pretrained import check_same_vocabulary, load_pretrained, load_tokenizer
 from vanilla_transformer.file_utils import HASHES_FILE, check_output_dir, find_damage, has_weights, save_model_folder
 
 from .checkpoint import StateDict, damaged_error, load_model_weights, weight_files
@@ -96,6 +94,9 @@ def average_model_folders(
         ValueError: the models differ in their parameters or vocabularies, `output_dir` already holds a model, or the
             weights do not fit.
     """
+    from vanilla_transformer.decoding.ensemble import check_weights
+    from vanilla_transformer.decoding.pretrained import check_same_vocabulary, load_pretrained, load_tokenizer
+
     paths, checked_weights = [Path(folder) for folder in folders], check_weights(weights, len(folders), "weights")
     for path in paths:
         weight_files(path)

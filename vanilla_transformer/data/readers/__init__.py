@@ -17,21 +17,12 @@ from .line_formats import (
 )
 from .text_files import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error, read_lines, stream_lines
 from .tsv import parse_tsv
-from .xml_formats import parse_tmx, parse_xliff
 
 # Parsers by the suffix of `file`: some give the score of a pair, and its line where that is not its number.
 _ROW_PARSERS: dict[str, Callable[[OpenCorpus], Iterator[CorpusRow]]] = {
     ".tsv": parse_tsv,
     ".jsonl": parse_jsonl,
     ".parquet": parse_parquet,
-}
-_PARSERS: dict[str, Callable[[OpenCorpus], Iterator[SentencePair]]] = {
-    ".tmx": parse_tmx,
-    ".xliff": parse_xliff,
-    ".xlf": parse_xliff,
-    ".sdlxliff": parse_xliff,
-    ".mqxliff": parse_xliff,
-    ".zip": parse_moses_zip,
 }
 
 
@@ -61,8 +52,17 @@ def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     form = None if corpus.spec.source is not None else file_format(corpus.files[0].name)
     if form in _ROW_PARSERS:
         return _ROW_PARSERS[form](corpus)
-    parser = parse_parallel_lines if form is None else _PARSERS[form]
-    return map(CorpusRow, count(1), parser(corpus))
+    return map(CorpusRow, count(1), _parse_pairs(corpus, form))
+
+
+def _parse_pairs(corpus: OpenCorpus, form: str | None) -> Iterator[SentencePair]:
+    if form is None:
+        return parse_parallel_lines(corpus)
+    if form == ".zip":
+        return parse_moses_zip(corpus)
+    from .xml_formats import parse_tmx, parse_xliff
+
+    return parse_tmx(corpus) if form == ".tmx" else parse_xliff(corpus)
 
 
 __all__ = ["MIN_ROWS_PER_PROCESS", "ROWS_PER_BATCH"]

@@ -226,6 +226,9 @@ def test_make_gpu_needs_few_packages():
     assert {"torch", "transformers"} <= packages_needed_by(paths) <= FEW_PACKAGES
 
 
-@pytest.mark.parametrize("name", ["training/train_state", "training/train_step", "training/setup", "data/demo_corpus"])
+READY_BATCHES = [f"training/{name}" for name in ("accelerator", "model_creation", "train_state", "train_step")]
+
+
+@pytest.mark.parametrize("name", [*READY_BATCHES, "data/demo_corpus"])
 def test_training_on_ready_batches_needs_few_packages(name):
     assert packages_needed_by([PACKAGE / f"{name}.py"]) <= FEW_PACKAGES

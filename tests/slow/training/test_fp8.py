@@ -15,10 +15,10 @@ import torch
 import torchao.float8
 from torchao.float8.float8_linear import Float8Linear
 from tests.tiny_runs import entries, no_scores
-from vanilla_transformer.training import setup, trainer
+from vanilla_transformer.training import accelerator, trainer
 from vanilla_transformer.training.recipe import parse_recipe
 
-setup.check_fp8 = lambda: None
+accelerator.check_fp8 = lambda: None
 torchao.float8.Float8LinearConfig = functools.partial(torchao.float8.Float8LinearConfig, emulate=True)
 kinds = {}
 step = trainer.train_step

@@ -14,10 +14,10 @@ from torch import nn
 
 from tests.tiny import tiny_model
 from tests.train_states import tiny_train_state
-from vanilla_transformer.training import mixed_precision, setup, train_state
+from vanilla_transformer.training import accelerator, mixed_precision, train_state
+from vanilla_transformer.training.accelerator import create_accelerator
 from vanilla_transformer.training.mixed_precision import check_fp8, convert_linear_layers, resolve_mixed_precision
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.setup import create_accelerator
 
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
 
@@ -76,7 +76,7 @@ def test_fp8_runs_under_autocast_to_bf16(on_cpu):
 def test_create_accelerator_resolves_auto_on_its_own_device(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "vanilla_transformer.training.setup.resolve_mixed_precision",
+        "vanilla_transformer.training.accelerator.resolve_mixed_precision",
         lambda name, process: asked.append((name, process.device)) or "no",
     )
     accelerator = create_accelerator(parse_recipe([*FLAGS, "--mixed_precision", "auto"]))
@@ -126,14 +126,14 @@ def test_check_fp8_accepts_devices_with_it(monkeypatch, converted, capability):
 
 def test_create_accelerator_refuses_fp8_before_it_is_created(monkeypatch):
     set_device(monkeypatch)
-    monkeypatch.setattr(setup, "Accelerator", lambda **_: pytest.fail("fp8 was not refused"))
+    monkeypatch.setattr(accelerator, "Accelerator", lambda **_: pytest.fail("fp8 was not refused"))
     with pytest.raises(ValueError, match="fp8 needs a GPU"):
         create_accelerator(parse_recipe([*FLAGS, "--mixed_precision", "fp8"]))
 
 
 def test_create_accelerator_runs_fp8_under_autocast_to_bf16(monkeypatch):
-    monkeypatch.setattr(setup, "check_fp8", lambda: None)
-    monkeypatch.setattr(setup, "Accelerator", lambda **options: SimpleNamespace(num_processes=1, **options))
+    monkeypatch.setattr(accelerator, "check_fp8", lambda: None)
+    monkeypatch.setattr(accelerator, "Accelerator", lambda **options: SimpleNamespace(num_processes=1, **options))
     assert create_accelerator(parse_recipe([*FLAGS, "--mixed_precision", "fp8"])).mixed_precision == "bf16"
 
 

@@ -1,16 +1,16 @@
-"""Create the accelerator and the model of a recipe."""
+"""Create the model of a recipe, with random weights or from another model."""
 
-import os
-from collections.abc import Mapping
+import copy
+import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from accelerate import Accelerator, PartialState
-from accelerate.utils import DistributedDataParallelKwargs, patch_environment, set_seed
-from torch import nn
+from accelerate import PartialState
+from accelerate.utils import set_seed
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.device_utils import total_memory
@@ -19,75 +19,20 @@ from vanilla_transformer.user_input import least_parameters
 
 from .averaging import load_weights
 from .checkpoint import load_model_weights
-from .compilation import check_compiler
-from .fine_tuning import freeze, prepare_initial_model
-from .mixed_precision import check_fp8, resolve_mixed_precision
-from .process_group import connect_processes
-from .recipe import PADDING, Recipe
-from .run_arguments import LongArguments
+from .cpu_dropout import replace_dropout
+from .recipe import Recipe, given_architecture
+from .run_arguments import DROPOUTS, LongArguments
 
 ModelClass = type[VanillaTransformerForConditionalGeneration]
 BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
 # Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
 _LONGEST_EAGER_SOURCE = 512
-_UNIT_COMPILED = 8  # tokens: kernels for GPUs read eight values of two bytes at a time
-
-# Set by `accelerate launch`. Training shards by itself (see `shard_model`), so Accelerate must not.
-_WITHOUT_PLUGINS = {"ACCELERATE_USE_FSDP": "false"}
-
-
-def create_accelerator(recipe: Recipe) -> Accelerator:
-    """Create Accelerate's view of devices, processes, precision, compilation and trackers.
-
-    Raises:
-        ValueError: the recipe asks for fp16 on a CPU, for fp8 without a GPU that has it, for `fsdp` without several
-            processes, or for `compile` without a compiler; or it was read for another number of processes.
-        OSError: the recipe asks for fp8 without torchao.
-    """
-    options, output = recipe.optimization, recipe.output
-    on_cpu = _on_cpu()
-    if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
-        raise ValueError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
-    if options.mixed_precision == "fp8":
-        check_fp8()
-    if options.compile:
-        check_compiler()
-    if options.fsdp and "RANK" not in os.environ:
-        raise ValueError(
-            "`fsdp` needs several processes, got one that was not launched by torchrun. Start training with "
-            "`torchrun --nproc_per_node 2 scripts/train.py …`, or leave `fsdp` out."
-        )
-    connect_processes()
-    with patch_environment(**_WITHOUT_PLUGINS):
-        process = PartialState(cpu=on_cpu)  # with the device of this process
-        accelerator = Accelerator(
-            cpu=on_cpu,  # without it Accelerate ignores the other CPU processes of `torchrun`
-            mixed_precision=resolve_mixed_precision(options.mixed_precision, process),
-            log_with=output.report_to.split(",") if output.report_to else None,
-            project_dir=output.output_dir,
-            # Gradients are reduced where they are, without a copy.
-            kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
-        )
-    batches, total = accelerator.num_processes * options.gradient_accumulation_steps, recipe.data.tokens_per_step
-    if total is not None and recipe.data.max_tokens != total // batches:
-        raise ValueError(
-            f"A recipe with `tokens_per_step` must be read in each process of the run, got one that was read before "
-            f"{accelerator.num_processes} processes started. Call `parse_recipe` in the function that trains."
-        )
-    return accelerator
-
-
-def choose_padding(given: int | None, before: Mapping[str, Any], compiled: bool) -> int:
-    """Return the number whose multiples are the lengths of batches: the given one, or else that of the run to resume.
-
-    A new run without one has 8 tokens if it is compiled, otherwise 1.
-
-    Args:
-        given: `pad_to_multiple_of` of the recipe.
-        before: The flat recipe of the run to resume, as its checkpoint holds it; empty without one.
-        compiled: Whether the layers are compiled.
-    """
-    return given or before.get(PADDING) or (_UNIT_COMPILED if compiled else 1)
+# The parameters of each part that `freeze` may name, by expressions over their names.
+_FROZEN = {
+    "encoder": re.compile(r"model\.encoder\.(?!embed_)"),
+    "decoder": re.compile(r"model\.decoder\.(?!embed_)"),
+    "embeddings": re.compile(r".*\.embed_(tokens|positions)\."),
+}
 
 
 def create_model(
@@ -112,7 +57,7 @@ def create_model(
     set_seed(recipe.optimization.seed)
     try:
         if initial is not None:
-            model = prepare_initial_model(initial, recipe, max_source_length)
+            model = _prepare_initial_model(initial, recipe, max_source_length)
         else:
             model = _create_random_model(recipe, tokenizer, max_source_length, model_class)
     except RuntimeError as error:  # torch has no other type for a CPU without memory
@@ -127,8 +72,43 @@ def create_model(
         replace_dropout(model)
     if checkpoint is not None and recipe.fine_tuning.lora_rank is None:  # whose checkpoints have merged weights
         load_weights(model, load_model_weights(checkpoint))
-    freeze(model, recipe.fine_tuning.freeze or ())
+    _freeze(model, recipe.fine_tuning.freeze or ())
     return model
+
+
+def _prepare_initial_model(
+    initial: VanillaTransformerForConditionalGeneration, recipe: Recipe, max_source_length: int
+) -> VanillaTransformerForConditionalGeneration:
+    """Return a model with the same weights and the recipe's dropout.
+
+    Args:
+        max_source_length: The longest source of the training text, in tokens.
+
+    Raises:
+        ValueError: the recipe has another architecture; the text names the first key that differs.
+    """
+    for name, value in given_architecture(recipe).items():
+        found = getattr(initial.config, name, None)
+        if value != found:
+            raise ValueError(
+                f"`{name}` must be the value of the model that `init_from` names, {found!r}, got {value!r}. Leave it "
+                "out of the recipe."
+            )
+    config = copy.deepcopy(initial.config)
+    for name in DROPOUTS:
+        setattr(config, name, getattr(recipe.model, name))
+    config.max_source_length = max(max_source_length, config.max_source_length or 0)
+    model = type(initial)(config)
+    model.load_state_dict(initial.state_dict())
+    model.generation_config = copy.deepcopy(initial.generation_config)
+    return model
+
+
+def _freeze(model: VanillaTransformerForConditionalGeneration, parts: Sequence[str]) -> None:
+    """Exclude parts of a model from training. Embeddings include an output projection that is tied to them."""
+    for name, parameter in model.named_parameters():
+        if any(_FROZEN[part].match(name) for part in parts):
+            parameter.requires_grad_(False)
 
 
 def _on_cpu() -> bool:
@@ -195,29 +175,3 @@ def _create_model(
     from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForConditionalGeneration
 
     return VanillaTransformerLongForConditionalGeneration(VanillaTransformerLongConfig(**fields))
-
-
-class CPUDropout(nn.Dropout):
-    """
-    Dropout (section 5.4 of "Attention Is All You Need") with 16 random bits for each feature.
-
-    `nn.Dropout` draws one random number for each feature, one after another. With it a training step of a small model
-    takes 11 % longer in float32 and 31 % longer in bf16. Here each draw of 64 bits decides about four features. The
-    probability is rounded to a multiple of 2⁻¹⁶, and the features that are kept are scaled accordingly.
-    """
-
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        if not (self.training and self.p) or hidden_states.device.type != "cpu" or torch.compiler.is_compiling():
-            return super().forward(hidden_states)
-        features, dropped = hidden_states.numel(), min(round(self.p * 2**16), 2**16 - 1)
-        draws = torch.empty(-(-features // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-        kept = draws[:features].view(hidden_states.shape) >= dropped - 2**15
-        return hidden_states * kept.to(hidden_states.dtype).mul_(2**16 / (2**16 - dropped))
-
-
-def replace_dropout(model: nn.Module) -> None:
-    """Replace every `nn.Dropout` of a model by a `CPUDropout`."""
-    for parent in list(model.modules()):
-        for name, child in parent.named_children():
-            if type(child) is nn.Dropout:
-                setattr(parent, name, CPUDropout(child.p).train(child.training))

@@ -198,8 +198,8 @@ def imported_with(path: Path) -> set[str]:
     return found
 
 
-def packages_needed_by(paths: list[Path]) -> set[str]:
-    """Return the packages, other than this one and the standard library, that are imported with some files."""
+def needed_by(paths: list[Path]) -> tuple[set[Path], set[str]]:
+    """Return the files of this repository, and the packages, that are imported with some files, and these files."""
     queue, seen, packages = [*paths], set(paths), set()
     while queue:
         for name in imported_with(queue.pop()):
@@ -208,7 +208,19 @@ def packages_needed_by(paths: list[Path]) -> set[str]:
             queue += own - seen
             seen |= own
             packages.add(name.split(".")[0])
-    return packages - {"tests", "benchmarks", "vanilla_transformer"} - sys.stdlib_module_names
+    return seen, packages - {"tests", "benchmarks", "vanilla_transformer"} - sys.stdlib_module_names
+
+
+def packages_needed_by(paths: list[Path]) -> set[str]:
+    return needed_by(paths)[1]
+
+
+def test_trainer_needs_a_part_of_the_package_and_no_engine():
+    """What a recipe asks for, such as augmentation, is imported with its first use."""
+    files, _ = needed_by([PACKAGE / "training" / "trainer.py"])
+    assert len(files) <= 69
+    decoding = {path.relative_to(PACKAGE).as_posix() for path in files if "decoding" in path.parts}
+    assert decoding == {"decoding/corpus_scores.py"}
 
 
 FEW_PACKAGES = {"torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest"}

@@ -11,7 +11,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.data.download import fetch_file
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.import_utils import requires_extra
 
@@ -137,6 +136,8 @@ def _download(spec: CorpusSpec) -> Path:
 
 def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
     """Download the Moses archive of a corpus, which opustools finds."""
+    from vanilla_transformer.data.download import fetch_file
+
     with requires_extra(_EXTRA, _FEATURE):
         from opustools import OpusGet
     corpus, _, release = name.partition("/")

@@ -216,11 +216,13 @@ def packages_needed_by(paths: list[Path]) -> set[str]:
 
 
 def test_trainer_needs_a_part_of_the_package_and_no_engine():
-    """What a recipe asks for, such as augmentation, is imported with its first use."""
+    """Augmentation and other capabilities are imported when a recipe asks for them."""
     files, _ = needed_by([PACKAGE / "training" / "trainer.py"])
-    assert len(files) <= 69
+    assert len(files) <= 66
     decoding = {path.relative_to(PACKAGE).as_posix() for path in files if "decoding" in path.parts}
     assert decoding == {"decoding/corpus_scores.py"}
+    scoring, _ = needed_by([PACKAGE / f"{name}.py" for name in ("evaluation/scores", "evaluation/pair_scores")])
+    assert not [path for path in scoring if path.parent.name == "engine"]
 
 
 FEW_PACKAGES = {"torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest"}

@@ -41,13 +41,10 @@ def average_state_dicts(state_dicts: Iterable[StateDict], weights: Iterable[floa
 
 
 def _check_same_parameters(first: StateDict, other: StateDict) -> None:
-    differing = {name for name in first.keys() | other.keys() if _shape(first, name) != _shape(other, name)}
-    if differing:
-        raise ValueError(f"Checkpoints must have the same parameters to be averaged; {min(differing)} differs.")
-
-
-def _shape(state_dict: StateDict, name: str) -> torch.Size | None:
-    return state_dict[name].shape if name in state_dict else None
+    ours, theirs = ({name: tensor.shape for name, tensor in state.items()} for state in (first, other))
+    if differing := ours.items() ^ theirs.items():
+        name = min(name for name, _ in differing)
+        raise ValueError(f"Checkpoints must have the same parameters to be averaged; {name} differs.")
 
 
 def load_weights(model: PreTrainedModel, weights: StateDict) -> None:

@@ -81,9 +81,6 @@ def _prepare_initial_model(
 ) -> VanillaTransformerForConditionalGeneration:
     """Return a model with the same weights and the recipe's dropout.
 
-    Args:
-        max_source_length: The longest source of the training text, in tokens.
-
     Raises:
         ValueError: the recipe has another architecture; the text names the first key that differs.
     """
@@ -148,30 +145,20 @@ def _create_random_model(
     fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
     if not recipe.optimization.fsdp:  # which divides the state by the number of processes
         _check_memory(least_parameters(SimpleNamespace(**fields)))
-    return _create_model(fields, recipe.long, model_class)
+    if recipe.long == LongArguments():
+        return model_class(model_class.config_class(**fields))
+    from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
+    from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForConditionalGeneration
+
+    config = VanillaTransformerLongConfig(**fields | asdict(recipe.long))
+    return VanillaTransformerLongForConditionalGeneration(config)
 
 
 def _check_memory(parameters: int) -> None:
-    """Refuse a model whose weights, gradients and moments of Adam do not fit, before they are allocated.
-
-    Args:
-        parameters: Their number, at least.
-    """
+    """Refuse a model of at least so many parameters whose training does not fit, before it is allocated."""
     needed, found = BYTES_PER_PARAMETER * parameters, total_memory(PartialState().device)
     if found is not None and needed > found:
         raise ValueError(
             f"The model must fit into memory, but its training needs {needed / 2**30:,.1f} GiB or more, and there are "
             f"{found / 2**30:,.1f} GiB. Lower `d_model`, the numbers of layers or `vocab_size`."
         )
-
-
-def _create_model(
-    fields: dict[str, Any], long: Any, model_class: ModelClass
-) -> VanillaTransformerForConditionalGeneration:
-    if long == LongArguments():
-        return model_class(model_class.config_class(**fields))
-    fields |= asdict(long)
-    from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
-    from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForConditionalGeneration
-
-    return VanillaTransformerLongForConditionalGeneration(VanillaTransformerLongConfig(**fields))

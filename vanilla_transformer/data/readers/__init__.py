@@ -3,8 +3,18 @@
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from .corpora import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH, OpenCorpus, content_key, load_splits, open_corpus
-from .corpus_spec import CorpusRow, CorpusSpec, SentencePair, file_format
+from .corpora import (
+    MIN_ROWS_PER_PROCESS,
+    ROWS_PER_BATCH,
+    CorpusRow,
+    CorpusSpec,
+    OpenCorpus,
+    SentencePair,
+    content_key,
+    file_format,
+    load_splits,
+    open_corpus,
+)
 from .line_formats import (
     blank_side_error,
     parse_dataset,
@@ -12,11 +22,11 @@ from .line_formats import (
     parse_moses_zip,
     parse_parallel_lines,
     parse_parquet,
+    parse_tsv,
     read_text_files,
     stream_text_files,
 )
 from .text_files import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error, read_lines, stream_lines
-from .tsv import parse_tsv
 
 # Parsers by the suffix of `file`: some give the score of a pair, and its line where that is not its number.
 _ROW_PARSERS: dict[str, Callable[[OpenCorpus], Iterator[CorpusRow]]] = {

@@ -46,8 +46,9 @@ from benchmarks.gpu_report import (
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts, plan_batches, round_up
 from vanilla_transformer.data.packing import pack_sentences, packed_shape, plan_packed_batches
+from vanilla_transformer.training.accelerator import create_accelerator
+from vanilla_transformer.training.compilation import choose_padding
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.setup import choose_padding, create_accelerator
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import compile_train_step, train_step
 

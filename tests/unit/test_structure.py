@@ -199,8 +199,8 @@ def imported_with(path: Path) -> set[str]:
     return found
 
 
-def packages_needed_by(paths: list[Path]) -> set[str]:
-    """Return the packages, other than this one and the standard library, that are imported with some files."""
+def needed_by(paths: list[Path]) -> tuple[set[Path], set[str]]:
+    """Return the files of this repository, and the packages, that are imported with some files, and these files."""
     queue, seen, packages = [*paths], set(paths), set()
     while queue:
         for name in imported_with(queue.pop()):
@@ -209,7 +209,21 @@ def packages_needed_by(paths: list[Path]) -> set[str]:
             queue += own - seen
             seen |= own
             packages.add(name.split(".")[0])
-    return packages - {"tests", "benchmarks", "vanilla_transformer"} - sys.stdlib_module_names
+    return seen, packages - {"tests", "benchmarks", "vanilla_transformer"} - sys.stdlib_module_names
+
+
+def packages_needed_by(paths: list[Path]) -> set[str]:
+    return needed_by(paths)[1]
+
+
+def test_trainer_needs_a_part_of_the_package_and_no_engine():
+    """Augmentation and other capabilities are imported when a recipe asks for them."""
+    files, _ = needed_by([PACKAGE / "training" / "trainer.py"])
+    assert len(files) <= 66
+    decoding = {path.relative_to(PACKAGE).as_posix() for path in files if "decoding" in path.parts}
+    assert decoding == {"decoding/corpus_scores.py"}
+    scoring, _ = needed_by([PACKAGE / f"{name}.py" for name in ("evaluation/scores", "evaluation/pair_scores")])
+    assert not [path for path in scoring if path.parent.name == "engine"]
 
 
 FEW_PACKAGES = {"torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest"}
@@ -227,6 +241,9 @@ def test_make_gpu_needs_few_packages():
     assert {"torch", "transformers"} <= packages_needed_by(paths) <= FEW_PACKAGES
 
 
-@pytest.mark.parametrize("name", ["training/train_state", "training/train_step", "training/setup", "data/demo_corpus"])
+READY_BATCHES = [f"training/{name}" for name in ("accelerator", "model_creation", "train_state", "train_step")]
+
+
+@pytest.mark.parametrize("name", [*READY_BATCHES, "data/demo_corpus"])
 def test_training_on_ready_batches_needs_few_packages(name):
     assert packages_needed_by([PACKAGE / f"{name}.py"]) <= FEW_PACKAGES

@@ -25,14 +25,15 @@ def train_command(arguments: Sequence[str]) -> None:
     from accelerate import PartialState
 
     from vanilla_transformer.evaluation.scores import evaluator_for
-    from vanilla_transformer.training.dry_run import plan_run
     from vanilla_transformer.training.initialization import load_own_model
     from vanilla_transformer.training.trainer import train
 
-    load_model = find(INITIAL_MODEL) or load_own_model
+    load_model = (find(INITIAL_MODEL) if recipe.fine_tuning.init_from else None) or load_own_model
     show_progress()
     use_all_cores()
     if recipe.output.dry_run:
+        from vanilla_transformer.training.dry_run import plan_run
+
         _print_plan(plan_run(recipe, load_model=load_model))
         return
     folder = train(recipe, evaluate=evaluator_for(recipe.output.best_metric), load_model=load_model)

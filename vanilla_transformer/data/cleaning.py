@@ -28,7 +28,6 @@ from .cleaning_rules import (
     load_identifier,
     rank_case,
 )
-from .misalignment import LEAST_PAIRS, find_misaligned
 from .readers import (
     MIN_ROWS_PER_PROCESS,
     ROWS_PER_BATCH,
@@ -253,7 +252,8 @@ def find_broken(
             hashes = results.data.column(name).take(rows).combine_chunks()
             repeated = find_duplicates(b"".join(hashes.to_pylist()), ranks[rows]) & drops[corpora[rows]]
             broken[rows[repeated]] = _NAMES.index(name)
-        _find_misaligned(texts, broken, pair_rules, report, num_proc)
+        if any(each.rules.drop_misaligned for each in pair_rules):
+            _find_misaligned(texts, broken, pair_rules, report, num_proc)
     _report_broken(texts, broken, report)
     return broken != _KEPT
 
@@ -266,6 +266,8 @@ def _find_misaligned(
     num_proc: int | None,
 ) -> None:
     """Mark the misaligned pairs of each direction in `broken`, if it has enough pairs to find them."""
+    from .misalignment import LEAST_PAIRS, find_misaligned
+
     corpora = texts.data.column("corpus").to_numpy()
     number_of = {number: each.direction for number, each in enumerate(pair_rules) if each.rules.drop_misaligned}
     for direction in dict.fromkeys(number_of.values()):

@@ -5,7 +5,6 @@ from typing import Any
 
 from vanilla_transformer.user_input import check_names, load_yaml
 
-from .augmentation import PERTURBATIONS
 from .cleaning_rules import ON_TOKENS, CleaningRules
 from .readers import CorpusSpec
 from .stages import ONE_STAGE, Stages, read_stages
@@ -18,7 +17,8 @@ AGREEMENT = "agreement"  # the value of `train_alignments` with which the text i
 # Augmentations of training pairs that add tokens to the vocabulary.
 TOKEN_AUGMENTATIONS = ("placeholders", "inline_terms")
 # All augmentations, in the order in which a pair gets them: tokens come last, since they must not be changed.
-AUGMENTATIONS = ("noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS)
+_CHANGES = ("title_case", "upper_case", "lower_case", "typos", "no_final_period", "doubled_words", "emoji")
+AUGMENTATIONS = ("noise_pairs", *_CHANGES, "html_tags", "other_numbers", *TOKEN_AUGMENTATIONS)
 
 
 def fixed(default: Any, text: str, **options: Any) -> Any:

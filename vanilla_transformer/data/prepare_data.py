@@ -21,8 +21,6 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_lan
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.text.translation_warnings import USED_SHARE
 
-from .augmented_corpus import AugmentedCorpus, find_augmentations
-from .bpe_dropout import BpeDropoutCorpus
 from .cached_texts import CachedTexts, Scorer, drop_low_scores, load_cached_texts
 from .cleaning import CleaningReport, clean_text
 from .cleaning_rules import CleaningRules
@@ -48,7 +46,6 @@ from .readers import (
     read_text_files,
 )
 from .stages import ONE_STAGE, Stages
-from .tagged_corpus import TaggedCorpus
 from .tokenized_corpus import (
     Encode,
     EncodedPairs,
@@ -173,14 +170,22 @@ def tokenize(
     if links is not None:
         encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
     corpus: Corpus = _build_corpus(texts, training, EncodedPairs(TokenTable(encoded)), seed, stages)
-    augment = find_augmentations(
-        augmentations(data), training.dataset, training.key, texts.cache_dir, data.source_tags or ()
-    )
-    if augment:
+    if requested := augmentations(data):
+        from .augmented_corpus import AugmentedCorpus, find_augmentations
+
+        augment = find_augmentations(
+            requested, training.dataset, training.key, texts.cache_dir, data.source_tags or ()
+        )
         corpus = AugmentedCorpus(corpus, augment, encode, seed, limit, links)
     if data.bpe_dropout:
+        from .bpe_dropout import BpeDropoutCorpus
+
         corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, limit)
-    return corpus if languages is None else TaggedCorpus(corpus, tokens, languages.replaced)
+    if languages is not None:
+        from .tagged_corpus import TaggedCorpus
+
+        corpus = TaggedCorpus(corpus, tokens, languages.replaced)
+    return corpus
 
 
 def _build_corpus(

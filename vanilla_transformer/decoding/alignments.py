@@ -13,14 +13,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from vanilla_transformer.text.units import Span, split_units
 
-from .engine.search_state import Hypothesis
+if TYPE_CHECKING:
+    from .engine.search_state import Hypothesis
 
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that the next token may complete
 
@@ -92,7 +93,9 @@ class Link(NamedTuple):
         return Link(start, end, self.target_start + target, self.target_end + target, self.weight)
 
 
-def align(source: str, source_spans: Sequence[Span], text: str, hypothesis: Hypothesis, tokenizer: Any) -> list[Link]:
+def align(
+    source: str, source_spans: Sequence[Span], text: str, hypothesis: "Hypothesis", tokenizer: Any
+) -> list[Link]:
     """Return the links between a source and its translation, in the order of the translation.
 
     Args:

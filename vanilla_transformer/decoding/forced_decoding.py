@@ -9,11 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from accelerate import PartialState
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 from transformers.modeling_outputs import BaseModelOutput
 
 from vanilla_transformer.device_utils import HostCopy, to_device
@@ -21,12 +18,8 @@ from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences, encode_sources
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, DirectionTokens, find_languages
 
-from .engine.ensemble import members_of, weights_of
-from .options import OptionError
-from .pretrained import load_seq2seq, load_tokenizer
-from .segments import check_languages
-
-_MOST_TOKENS = 4096  # in a batch of prefixes
+from .ensemble import members_of, weights_of
+from .pretrained import check_languages
 
 
 @torch.inference_mode()
@@ -49,12 +42,12 @@ def score_tokens(
     start = model.generation_config.decoder_start_token_id
     if start is None:
         raise ValueError("The model's generation config must have a `decoder_start_token_id`, got none.")
-    _check_positions(model.config, [*sources, *targets])
+    check_positions(model.config, [*sources, *targets])
     results = dict[int, list[float]]()
     sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     for batch in plan_scoring_batches(sizes, max_tokens):
-        ids, seen = _pad([sources[index] for index in batch])
-        labels, _ = _pad([targets[index] for index in batch])
+        ids, seen = pad([sources[index] for index in batch])
+        labels, _ = pad([targets[index] for index in batch])
         inputs = (to_device(each, model.device) for each in (ids, seen, labels))
         (rows,) = HostCopy(_score_batch(model, start, *inputs)).wait()
         results |= {index: row[: sizes[index][1]] for index, row in zip(batch, rows, strict=True)}
@@ -90,59 +83,6 @@ def encode_as_trained(
     if languages is None:
         return ids, labels
     return languages.begin(ids, tokens.source), languages.begin(labels, tokens.target)
-
-
-@torch.inference_mode()
-def cross_attentions(
-    model: Any,
-    sources: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[int]],
-    heads: Sequence[tuple[int, int]],
-) -> Iterator[Tensor]:
-    """
-    Yield the attention of heads, each a layer and a number, to a source when each target token is predicted.
-
-    The attention of each pair is `(heads, T, S)`, over the tokens that the model may see. Pairs are computed one by
-    one. The model's attention implementation becomes `"eager"`, since no other one returns weights.
-
-    Raises:
-        ValueError: A text is longer than the learned positions.
-    """
-    _check_positions(model.config, [*sources, *targets])
-    model.set_attn_implementation("eager")
-    start, device = model.generation_config.decoder_start_token_id, model.device
-    for source, target in zip(sources, targets, strict=True):
-        ids, previous = (torch.tensor([row], device=device) for row in (source, [start, *target[:-1]]))
-        outputs = model(input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True)
-        yield torch.stack([outputs.cross_attentions[layer][0, head] for layer, head in heads]).float().cpu()
-
-
-@torch.inference_mode()
-def next_tokens(
-    model: Any, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], count: int, special: Sequence[int]
-) -> list[list[int]]:
-    """Return the most likely tokens after the prefix of each source, most likely first.
-
-    Args:
-        special: Tokens that no translation has. EOS is not among them.
-
-    Raises:
-        ValueError: The vocabulary has fewer tokens.
-    """
-    start, device = model.generation_config.decoder_start_token_id, model.device
-    entries = model.get_output_embeddings().weight.shape[0] - len({*special})
-    if count > entries:
-        raise OptionError(f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}.")
-    found = dict[int, list[int]]()
-    sizes = [(len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)]
-    for batch in plan_scoring_batches(sizes, _MOST_TOKENS):
-        ids, seen = (each.to(device) for each in _pad([sources[index] for index in batch]))
-        previous, written = (each.to(device) for each in _pad([[start, *prefixes[index]] for index in batch]))
-        logits = decoder_logits(model, ids, seen, previous).float()
-        last = logits[torch.arange(len(batch), device=device), written.sum(dim=1) - 1]  # (B, V)
-        last[:, list(special)] = -torch.inf
-        found |= zip(batch, last.topk(count)[1].tolist(), strict=True)
-    return [found[index] for index in range(len(sizes))]
 
 
 def plan_scoring_batches(sizes: Sequence[tuple[int, int]], max_tokens: int) -> Iterator[list[int]]:
@@ -197,54 +137,15 @@ def decoder_logits(
     return torch.cat([first.logits, rest.logits], dim=1)
 
 
-def _check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
+def check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
+    """Refuse texts that are longer than the learned positions of a model."""
     most, longest = getattr(config, "max_position_embeddings", None), max(map(len, texts), default=0)
     is_limited = getattr(config, "position_embedding_type", "learned") == "learned"  # as in models of transformers
     if is_limited and most is not None and longest > most:
         raise ValueError(f"A text must have at most {most} tokens, as many as the model has positions, got {longest}.")
 
 
-def _pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Return token ids, padded on the right, and a mask with 1 for tokens, `(B, length)` each."""
     pad = partial(nn.utils.rnn.pad_sequence, batch_first=True)
     return pad([torch.tensor(row) for row in rows]), pad([torch.ones(len(row), dtype=torch.long) for row in rows])
-
-
-_WINDOW = 8192  # pairs that are sorted by length and scored at a time
-
-
-def dual_scores(forward: str, backward: str, pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
-    """
-    Return a score in (0, 1] for each pair, which is high if both models find it about equally probable.
-
-    With the cross-entropies for each token `f` by the forward and `b` by the backward model, it is
-    exp(-(|f - b| + (f + b) / 2)).
-
-    Args:
-        forward, backward: A model of the direction, and one of the opposite direction; folders or names on the Hub.
-
-    Raises:
-        OSError: there is no such model.
-        ValueError: a model cannot translate in its direction, or a text is too long for it.
-    """
-    reverse = Direction(direction.target, direction.source)
-    forth = cross_entropies(forward, pairs, direction)
-    back = cross_entropies(backward, [(target, source) for source, target in pairs], reverse)
-    return np.exp(-(np.abs(forth - back) + (forth + back) / 2))
-
-
-def cross_entropies(name: str, pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
-    """Return the negative log-probability of each translation, given its source, for each of its tokens, in nats."""
-    model = load_seq2seq(name, "scores translations").to(PartialState().device)
-    tokenizer = load_tokenizer(name)
-    direction = NO_DIRECTION if find_languages(tokenizer) is None else direction
-    results = list[float]()
-    for window in tqdm(list(_windows(pairs)), f"Scoring by {name}", delay=1, disable=None):
-        sources, targets = zip(*window, strict=True)
-        ids, labels = encode_as_trained(model, tokenizer, sources, targets, direction)
-        results += [-sum(row) / len(row) for row in score_tokens(model, ids, labels)]
-    return np.array(results)
-
-
-def _windows(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
-    return (pairs[start : start + _WINDOW] for start in range(0, len(pairs), _WINDOW))

@@ -18,6 +18,7 @@ from .constraints import check_token_ids, tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
 from .engine.requests import SentenceSeeds
 from .options import OptionError, TranslationOptions, declared_options
+from .pretrained import check_languages
 from .sentence_splitter import SentenceSplitter, find_splitter, split_line
 
 Encode = Callable[[list[str], TranslationOptions], list[list[int]]]  # returns the token ids of each text
@@ -145,23 +146,6 @@ def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
 
 
 # --- Languages ------------------------------------------------------------------------------------------------------
-
-
-def check_languages(tokenizer: Any, direction: Direction) -> None:
-    """Refuse languages that a tokenizer does not know.
-
-    Raises:
-        OptionError: It does not know one, or has no languages.
-    """
-    if direction == NO_DIRECTION:
-        return
-    languages = find_languages(tokenizer)
-    if languages is None:
-        raise OptionError("The model translates from one language to one other. Leave the languages out.")
-    try:
-        languages.resolve(*direction)
-    except ValueError as error:
-        raise OptionError(str(error)) from error
 
 
 def begin_with_languages(tokenizer: Any, sources: Sequence[Sequence[int]], direction: Direction) -> list[list[int]]:
@@ -301,5 +285,5 @@ class TextPrefixes:
         return list(tokens)
 
 
-__all__ = ["Encode", "Sentence", "SentenceReader", "begin_with_languages", "check_languages", "forced_language"]
+__all__ = ["Encode", "Sentence", "SentenceReader", "begin_with_languages", "forced_language"]
 __all__ += ["splitter_of"]

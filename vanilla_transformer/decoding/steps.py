@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from .answers import Translation
-from .forced_decoding import next_tokens
+from .next_tokens import next_tokens
 from .options import TranslationOptions
 from .segments import Sentence
 

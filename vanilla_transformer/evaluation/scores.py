@@ -12,7 +12,6 @@ from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.device_utils import process_state
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.scripts import bleu_tokenizer
@@ -39,6 +38,8 @@ def translate_on_all_processes(
     main process. See [`TranslationPipeline`] for `precision` and `compile`, and for `ensemble`,
     `ensemble_weights`, `rerank_reverse` and `rerank_quality`, which `further_models` may hold.
     """
+    from vanilla_transformer.decoding import TranslationPipeline
+
     state = process_state()
     options = {"precision": precision, "compile": compile, **(further_models or {})}
     translate = TranslationPipeline(model, tokenizer, device=model.device, **options)

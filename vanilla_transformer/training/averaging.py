@@ -8,8 +8,6 @@ import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
-from vanilla_transformer.decoding.engine.ensemble import check_weights
-from vanilla_transformer.decoding.pretrained import check_same_vocabulary, load_pretrained, load_tokenizer
 from vanilla_transformer.file_utils import HASHES_FILE, check_output_dir, find_damage, has_weights, save_model_folder
 
 from .checkpoint import StateDict, damaged_error, load_model_weights, weight_files
@@ -43,13 +41,10 @@ def average_state_dicts(state_dicts: Iterable[StateDict], weights: Iterable[floa
 
 
 def _check_same_parameters(first: StateDict, other: StateDict) -> None:
-    differing = {name for name in first.keys() | other.keys() if _shape(first, name) != _shape(other, name)}
-    if differing:
-        raise ValueError(f"Checkpoints must have the same parameters to be averaged; {min(differing)} differs.")
-
-
-def _shape(state_dict: StateDict, name: str) -> torch.Size | None:
-    return state_dict[name].shape if name in state_dict else None
+    ours, theirs = ({name: tensor.shape for name, tensor in state.items()} for state in (first, other))
+    if differing := ours.items() ^ theirs.items():
+        name = min(name for name, _ in differing)
+        raise ValueError(f"Checkpoints must have the same parameters to be averaged; {name} differs.")
 
 
 def load_weights(model: PreTrainedModel, weights: StateDict) -> None:
@@ -96,6 +91,9 @@ def average_model_folders(
         ValueError: the models differ in their parameters or vocabularies, `output_dir` already holds a model, or the
             weights do not fit.
     """
+    from vanilla_transformer.decoding.ensemble import check_weights
+    from vanilla_transformer.decoding.pretrained import check_same_vocabulary, load_pretrained, load_tokenizer
+
     paths, checked_weights = [Path(folder) for folder in folders], check_weights(weights, len(folders), "weights")
     for path in paths:
         weight_files(path)

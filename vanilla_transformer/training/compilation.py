@@ -4,6 +4,7 @@ Layers are compiled one by one and share their graphs: the time to compile does 
 FSDP2, which wrap them afterwards, reduce gradients between layers.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,8 +16,10 @@ from vanilla_transformer.device_utils import find_compiler
 from vanilla_transformer.private_folders import check_inductor_caches
 
 from .loss import ModelWithLoss, cross_entropy_in_graph
+from .run_arguments import PADDING
 
 _BACKEND: Any = "inductor"  # of `torch.compile`
+_UNIT_COMPILED = 8  # tokens: kernels for GPUs read eight values of two bytes at a time
 
 
 def check_compiler() -> None:
@@ -70,6 +73,19 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
         model_with_loss.loss_in_graph = torch.compile(
             cross_entropy_in_graph, backend=_BACKEND, fullgraph=True, dynamic=not packing
         )
+
+
+def choose_padding(given: int | None, before: Mapping[str, Any], compiled: bool) -> int:
+    """Return the number whose multiples are the lengths of batches: the given one, or else that of the run to resume.
+
+    A new run without one has 8 tokens if it is compiled, otherwise 1.
+
+    Args:
+        given: `pad_to_multiple_of` of the recipe.
+        before: The flat recipe of the run to resume, as its checkpoint holds it; empty without one.
+        compiled: Whether the layers are compiled.
+    """
+    return given or before.get(PADDING) or (_UNIT_COMPILED if compiled else 1)
 
 
 def _find_obstacle(config: Any) -> str | None:

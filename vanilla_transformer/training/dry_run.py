@@ -14,10 +14,10 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .initialization import ModelLoader, load_own_model
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
+from .model_creation import BYTES_PER_PARAMETER, ModelClass
 from .run_arguments import Recipe, flatten
 from .run_folder import RunFolder
 from .schedule import Pace
-from .setup import BYTES_PER_PARAMETER, ModelClass
 from .train_state import TrainState
 from .train_step import train_step
 from .trainer import PreparedRun, apply_settings, prepare_run

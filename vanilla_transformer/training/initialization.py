@@ -20,7 +20,6 @@ from vanilla_transformer.data.tokenizer_training import (
     load_or_train_tokenizer,
     special_token_ids,
 )
-from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import Languages, find_languages, set_languages, similar_tags
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
@@ -41,6 +40,8 @@ def load_own_model(name: str | Path) -> InitialModel:
         ValueError: the model is of another type.
         OSError: there is no such model.
     """
+    from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
+
     config = load_config(name)
     if not isinstance(config, VanillaTransformerConfig):
         raise ValueError(

@@ -36,6 +36,7 @@ from vanilla_transformer.file_utils import (
 from vanilla_transformer.resources import LOWER_IS_BETTER
 
 from .checkpoint import (
+    CheckpointWriter,
     checkpoint_folder,
     delete_folder,
     find_latest_checkpoint,
@@ -47,7 +48,6 @@ from .checkpoint import (
     step_of,
     weight_files,
 )
-from .checkpoint_writer import CheckpointWriter
 from .distributed import broadcast_decision, wait_for_processes
 from .metrics import truncate_metrics
 from .recipe_checks import check_same_run, has_same_limits

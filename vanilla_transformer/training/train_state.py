@@ -25,8 +25,8 @@ from .checkpoint import ResumeState, StateDict, list_checkpoints
 from .compilation import compile_regions, should_compile
 from .device_batch import BatchPreparation, batch_to_device
 from .distributed import full_tensor, shard_like, shard_model
-from .fine_tuning import LoraAdapters
 from .guided_alignment import HEAD, create_guided_alignment
+from .lora import LoraAdapters
 from .loss import ModelWithLoss
 from .lr_scheduler import NOAM, Schedule, create_lr_scheduler
 from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_steps

@@ -3,36 +3,38 @@
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.batches import MicroBatch
+from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_arguments import stages
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
+from vanilla_transformer.data.stages import Stages
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.decoding.corpus_scores import corpus_scores
 from vanilla_transformer.device_utils import check_threads, limit_onednn_cache, without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
+from .accelerator import create_accelerator, report_lost_processes
 from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
-from .compilation import uncompiled
+from .compilation import choose_padding, uncompiled
 from .distributed import wait_for_processes
 from .initialization import ModelLoader, load_initial_model, load_own_model
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
-from .process_group import report_lost_processes
+from .model_creation import ModelClass, create_model
 from .run_arguments import PADDING, Recipe
 from .run_folder import EMA, RunFolder, is_main_process, lock_output_dir
 from .schedule import plan_schedule
-from .setup import ModelClass, choose_padding, create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
-from .token_alignments import load_alignments
 from .train_state import TrainState
 from .train_step import compile_train_step, explain_out_of_memory, train_step
 from .validation import AnyValidation, Evaluator, Validation, create_validation, loss_only
@@ -93,14 +95,14 @@ def apply_settings(threads: int | None) -> Iterator[None]:
 
 def _train(prepared: "PreparedRun") -> Path:
     """Run the training loop to its end, and return the folder of the final model."""
-    run, state, batches, validation = prepared
+    run, state, batches = prepared.run, prepared.state, prepared.batches
     run.start(state, batches.corpus)
     metrics = MetricsLogger(run.path, state.accelerator, state.progress.recipe, (state.step, state.expected_steps()))
     # `steps` are without end, epoch after epoch.
     lost_workers = report_lost_workers("The same command resumes from the last checkpoint.")
     with StopSignal(state.accelerator) as stop, metrics, lost_workers, closing(iter(batches)) as steps:
         if state.recipe.fine_tuning.init_from is not None and not state.step:
-            _validate(state, validation, metrics, state.gather_model(), num_beams=1)
+            _validate(prepared, metrics, state.gather_model(), num_beams=1)
         staged = _log_stages(steps, state, batches)
         while not stop.check(state.step, state.is_finished(), at_once=_is_milestone(state)):
             norm = train_step(state, next(staged))  # forward, backward, clip, Adam, LR schedule, EMA
@@ -109,7 +111,7 @@ def _train(prepared: "PreparedRun") -> Path:
                 metrics.log_steps(state.measure_steps(norm, **batches.place()))
             if state.step % state.steps_between("eval_steps") == 0:
                 state.read_steps()  # a model is validated and kept only if no loss was bad
-                run.keep_best(state, _validate(state, validation, metrics, state.gather_model(), num_beams=1))
+                run.keep_best(state, _validate(prepared, metrics, state.gather_model(), num_beams=1))
             if run.checkpoint_due(state, together=stop.due(state.step)):
                 run.save_checkpoint(state, batches)
     if state.step and not run.is_saved(state):
@@ -117,7 +119,7 @@ def _train(prepared: "PreparedRun") -> Path:
     run.finish_saving()
     if stop.interrupted:
         raise _interrupt(run, state)
-    return _finish(run, state, validation, metrics)
+    return _finish(prepared, metrics)
 
 
 def _log_stages(
@@ -137,7 +139,8 @@ def _is_milestone(state: TrainState) -> bool:
     return state.step >= state.schedule.max_steps or state.step % state.steps_between("eval_steps") == 0
 
 
-class PreparedRun(NamedTuple):
+@dataclass(frozen=True)
+class PreparedRun:
     """What training needs, read and created; nothing is written yet."""
 
     run: RunFolder
@@ -165,18 +168,22 @@ def prepare_run(
     accelerator = create_accelerator(recipe)
     texts = load_texts(recipe.data, score=corpus_scores)
     initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
-    tokenizer = load_or_train_tokenizer(texts, run.checkpoint) if initial is None else initial[1]
+    initial_model, tokenizer = initial or (None, load_or_train_tokenizer(texts, run.checkpoint))
     planned = stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
-    links = load_alignments(texts, tokenizer)
+    links = None
+    if recipe.data.train_alignments is not None:
+        from .token_alignments import load_alignments
+
+        links = load_alignments(texts, tokenizer)
     corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned, links=links)
     model = create_model(
         recipe,
         tokenizer,
         corpus.max_source_length,
-        run.checkpoint,
-        None if initial is None else initial[0],
-        accelerator.mixed_precision,
-        model_class,
+        checkpoint=run.checkpoint,
+        initial=initial_model,
+        mixed_precision=accelerator.mixed_precision,
+        model_class=model_class,
     )
     _store_scripts(model.config, texts.source_scripts())
     measure = partial(
@@ -187,28 +194,8 @@ def prepare_run(
         logger.warning("`early_stopping_patience` has no effect without validation text. Add some, or leave it out.")
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     before = {} if resumed is None else resumed["recipe"]
-    padding = choose_padding(recipe.data.pad_to_multiple_of, before, state.compiled)
-    state.progress.recipe[PADDING] = padding
-    sampler = TokenBudgetBatchSampler(
-        corpus,
-        recipe.data.max_tokens,
-        recipe.optimization.seed,
-        recipe.optimization.gradient_accumulation_steps,
-        accelerator.num_processes,
-        accelerator.process_index,
-        padding,
-        planned,
-        state.packing,
-    )
-    on_gpu = accelerator.device.type == "cuda"
-    workers = recipe.optimization.dataloader_num_workers
-    batches = MicroBatchLoader(
-        sampler,
-        tokenizer.pad_token_id,
-        int(on_gpu) if workers is None else workers,
-        pin_memory=on_gpu,
-        prepare=state.batch_preparation,
-    )
+    state.progress.recipe[PADDING] = choose_padding(recipe.data.pad_to_multiple_of, before, state.compiled)
+    batches = _create_batches(state, corpus, planned)
     state.wrapped_model.train()
     if state.compiled:
         with batches.preview() as steps:
@@ -218,27 +205,48 @@ def prepare_run(
     return PreparedRun(run, state, batches, validation)
 
 
+def _create_batches(state: TrainState, corpus: Corpus, planned: Stages) -> MicroBatchLoader:
+    """Return the batches of this process, which workers prepare for a GPU."""
+    options, accelerator = state.recipe.optimization, state.accelerator
+    sampler = TokenBudgetBatchSampler(
+        corpus,
+        state.recipe.data.max_tokens,
+        options.seed,
+        accumulation=options.gradient_accumulation_steps,
+        num_replicas=accelerator.num_processes,
+        rank=accelerator.process_index,
+        pad_to_multiple_of=state.progress.recipe[PADDING],
+        stages=planned,
+        packing=state.packing,
+    )
+    on_gpu, workers = accelerator.device.type == "cuda", options.dataloader_num_workers
+    return MicroBatchLoader(
+        sampler,
+        state.tokenizer.pad_token_id,
+        num_workers=int(on_gpu) if workers is None else workers,
+        pin_memory=on_gpu,
+        prepare=state.batch_preparation,
+    )
+
+
 def _validate(
-    state: TrainState,
-    validation: AnyValidation,
+    prepared: PreparedRun,
     metrics: MetricsLogger,
     model: VanillaTransformerForConditionalGeneration,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
     """Measure and log loss and scores of a model. Without validation pairs return an empty entry."""
-    entry = _measure(state, validation, model, **generate_kwargs)
+    entry = _measure(prepared, model, **generate_kwargs)
     if entry:
         metrics.log_validation(entry)
     return entry
 
 
 def _measure(
-    state: TrainState,
-    validation: AnyValidation,
-    model: VanillaTransformerForConditionalGeneration,
-    **generate_kwargs: Any,
+    prepared: PreparedRun, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any
 ) -> dict[str, Any]:
     """Return loss and scores of a model."""
+    state, validation = prepared.state, prepared.validation
     if not validation.pairs:
         return {}
     entry = {"step": state.step, "minutes": state.minutes()}
@@ -256,11 +264,12 @@ def _interrupt(run: RunFolder, state: TrainState) -> TrainingInterrupted:
     )
 
 
-def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metrics: MetricsLogger) -> Path:
+def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> Path:
     """Write the final model to the run's folder: the mean of the last checkpoints (section 6.1).
 
     If the last checkpoint alone or the moving average has a better validation score, it is the final model instead.
     """
+    run, state = prepared.run, prepared.state
     wait_for_processes(state.accelerator)
     if state.step < state.schedule.warmup_steps and state.accelerator.is_main_process:
         logger.warning(
@@ -274,21 +283,20 @@ def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metric
         hint = "Raise `max_minutes` or `max_steps`."
         raise ValueError(f"Training ended before its first step, so there is no model to save. {hint}")
     model = state.gather_model()
-    _load_final_weights(run, state, validation, metrics, model, checkpoints)
+    _load_final_weights(prepared, metrics, model, checkpoints)
     run.save_model(state, model)
     state.close()
     return run.path
 
 
 def _load_final_weights(
-    run: RunFolder,
-    state: TrainState,
-    validation: AnyValidation,
+    prepared: PreparedRun,
     metrics: MetricsLogger,
     model: VanillaTransformerForConditionalGeneration,
     checkpoints: list[Path],
 ) -> None:
     """Load the mean of the checkpoints, the last one or the moving average: the first one with the best score."""
+    run, state = prepared.run, prepared.state
     candidates: dict[str, Callable[[], None]] = {}
     if len(checkpoints) > 1:
         candidates["mean of checkpoints"] = partial(average_checkpoints, model, checkpoints)
@@ -300,7 +308,7 @@ def _load_final_weights(
         load()
         if name == _MOVING_AVERAGE:
             run.save_model(state, model, EMA)
-        entry = _measure(state, validation, model)
+        entry = _measure(prepared, model)
         entries[name] = entry | {"model": name, "minutes": minutes} if entry else {}
     final = max(candidates, key=lambda name: run.rank(entries[name]))
     candidates[final]()

@@ -7,7 +7,7 @@ import pytest
 from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.ensemble import Ensemble
+from vanilla_transformer.decoding.ensemble import Ensemble
 from vanilla_transformer.decoding.forced_decoding import score_tokens
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences

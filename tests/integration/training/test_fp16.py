@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from tests.half_precision import SCALE, HalfPrecision
 from tests.tiny_runs import entries, flags, no_scores
-from vanilla_transformer.training import setup
+from vanilla_transformer.training import accelerator
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.trainer import train
@@ -17,7 +17,7 @@ from vanilla_transformer.training.trainer import train
 
 @pytest.fixture
 def half_precision(monkeypatch):
-    monkeypatch.setattr(setup, "Accelerator", HalfPrecision)
+    monkeypatch.setattr(accelerator, "Accelerator", HalfPrecision)
     return HalfPrecision
 
 

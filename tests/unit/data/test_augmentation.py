@@ -19,6 +19,7 @@ from vanilla_transformer.data.augmentation import (
     perturb_pair,
     replace_by_noise,
 )
+from vanilla_transformer.data.data_arguments import AUGMENTATIONS, TOKEN_AUGMENTATIONS
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.word_alignments import fit_lexicon
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, knows_inline_terms
@@ -72,6 +73,10 @@ def test_other_numbers_replaces_equal_numbers_by_equal_ones():
     )
     assert first == second != "12" and other.startswith("5 of ") and other[6] == ","
     assert all(here != there for here, there in zip("2021", other[5:].replace(",", ""), strict=True))
+
+
+def test_recipes_name_each_perturbation():
+    assert ("noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS) == AUGMENTATIONS
 
 
 @pytest.mark.parametrize("name", PERTURBATIONS)

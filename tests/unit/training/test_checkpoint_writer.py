@@ -12,8 +12,9 @@ from accelerate import Accelerator
 from torch.distributed.checkpoint import FileSystemWriter
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training import checkpoint, checkpoint_writer
+from vanilla_transformer.training import checkpoint
 from vanilla_transformer.training.checkpoint import (
+    CheckpointWriter,
     ResumeState,
     find_damage,
     load_model_weights,
@@ -21,7 +22,6 @@ from vanilla_transformer.training.checkpoint import (
     load_resume_state,
     save_checkpoint,
 )
-from vanilla_transformer.training.checkpoint_writer import CheckpointWriter
 
 
 @pytest.fixture
@@ -175,23 +175,23 @@ def test_checkpoint_writer_takes_a_stager_for_each_checkpoint_if_it_closes_itsel
         stager.close()
         return copied
 
-    monkeypatch.setattr(checkpoint_writer, "_STAGERS_LAST", False)
-    monkeypatch.setattr(checkpoint_writer.DefaultStager, "stage", stage)
+    monkeypatch.setattr(checkpoint, "_STAGERS_LAST", False)
+    monkeypatch.setattr(checkpoint.DefaultStager, "stage", stage)
     for step in (3, 4):
         writer.save(tiny_model, state, tmp_path / f"checkpoint-{step}")
         writer.wait()
         assert_equal(load_resume_state(tmp_path / f"checkpoint-{step}", zeros_like(state)), state)
 
 
-@pytest.mark.skipif(not checkpoint_writer._STAGERS_LAST, reason="before torch 2.13, memory is used once")
+@pytest.mark.skipif(not checkpoint._STAGERS_LAST, reason="before torch 2.13, memory is used once")
 def test_checkpoint_writer_uses_its_memory_again(writer, tiny_model, state, tmp_path, monkeypatch):
-    places, save = [], checkpoint_writer.save_checkpoint
+    places, save = [], checkpoint.save_checkpoint
 
     def note_places(model, tokenizer, copied, *rest):
         places.append([tensor.data_ptr() for tensor in [*copied.optimizer.values(), *rest[-1].values()]])
         return save(model, tokenizer, copied, *rest)
 
-    monkeypatch.setattr(checkpoint_writer, "save_checkpoint", note_places)
+    monkeypatch.setattr(checkpoint, "save_checkpoint", note_places)
     for step in (3, 4):
         writer.save(tiny_model, state, tmp_path / f"checkpoint-{step}")
         writer.wait()
@@ -237,5 +237,7 @@ def test_checkpoint_writer_reports_a_full_disk(
     assert find_damage(tmp_path / "checkpoint-3") is None
     writer.save(tiny_model, state, tmp_path / "checkpoint-5")
     writer.close()
-    (line,) = (each.message for each in caplog.records if each.levelname == "ERROR" and "writer" in each.name)
+    (line,) = (
+        each.message for each in caplog.records if each.levelname == "ERROR" and each.name == checkpoint.__name__
+    )
     assert line.startswith("The last checkpoint could not be written: ") and "No space left on device" in line

@@ -9,12 +9,12 @@ from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTr
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.alignments import token_spans
 from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
-from vanilla_transformer.training.fine_tuning import LoraAdapters
 from vanilla_transformer.training.guided_alignment import (
     GuidedAlignment,
     alignment_loss,
     create_guided_alignment,
 )
+from vanilla_transformer.training.lora import LoraAdapters
 from vanilla_transformer.training.loss import ModelWithLoss
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.token_alignments import align_tokens

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from vanilla_transformer.training.accelerator import create_accelerator
+from vanilla_transformer.training.compilation import choose_padding
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.recipe_checks import check_same_run
 from vanilla_transformer.training.run_arguments import flatten
-from vanilla_transformer.training.setup import choose_padding, create_accelerator
 
 ROOT = Path(__file__).parents[3]
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]

@@ -7,9 +7,9 @@ import torch
 from accelerate import PartialState
 
 from vanilla_transformer.training import mixed_precision
+from vanilla_transformer.training.accelerator import create_accelerator
 from vanilla_transformer.training.mixed_precision import resolve_mixed_precision
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.setup import create_accelerator
 
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
 
@@ -64,7 +64,7 @@ def test_only_main_process_logs(on_cpu):
 def test_create_accelerator_resolves_auto_on_its_own_device(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "vanilla_transformer.training.setup.resolve_mixed_precision",
+        "vanilla_transformer.training.accelerator.resolve_mixed_precision",
         lambda name, process: asked.append((name, process.device)) or "no",
     )
     accelerator = create_accelerator(parse_recipe([*FLAGS, "--mixed_precision", "auto"]))

@@ -3,8 +3,18 @@
 from collections.abc import Callable, Iterator
 from itertools import count
 
-from .corpora import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH, OpenCorpus, content_key, load_splits, open_corpus
-from .corpus_spec import CorpusRow, CorpusSpec, SentencePair, file_format
+from .corpora import (
+    MIN_ROWS_PER_PROCESS,
+    ROWS_PER_BATCH,
+    CorpusRow,
+    CorpusSpec,
+    OpenCorpus,
+    SentencePair,
+    content_key,
+    file_format,
+    load_splits,
+    open_corpus,
+)
 from .line_formats import (
     blank_side_error,
     parse_dataset,
@@ -12,26 +22,17 @@ from .line_formats import (
     parse_moses_zip,
     parse_parallel_lines,
     parse_parquet,
+    parse_tsv,
     read_text_files,
     stream_text_files,
 )
 from .text_files import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error, read_lines, stream_lines
-from .tsv import parse_tsv
-from .xml_formats import parse_tmx, parse_xliff
 
 # Parsers by the suffix of `file`: some give the score of a pair, and its line where that is not its number.
 _ROW_PARSERS: dict[str, Callable[[OpenCorpus], Iterator[CorpusRow]]] = {
     ".tsv": parse_tsv,
     ".jsonl": parse_jsonl,
     ".parquet": parse_parquet,
-}
-_PARSERS: dict[str, Callable[[OpenCorpus], Iterator[SentencePair]]] = {
-    ".tmx": parse_tmx,
-    ".xliff": parse_xliff,
-    ".xlf": parse_xliff,
-    ".sdlxliff": parse_xliff,
-    ".mqxliff": parse_xliff,
-    ".zip": parse_moses_zip,
 }
 
 
@@ -61,8 +62,17 @@ def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     form = None if corpus.spec.source is not None else file_format(corpus.files[0].name)
     if form in _ROW_PARSERS:
         return _ROW_PARSERS[form](corpus)
-    parser = parse_parallel_lines if form is None else _PARSERS[form]
-    return map(CorpusRow, count(1), parser(corpus))
+    return map(CorpusRow, count(1), _parse_pairs(corpus, form))
+
+
+def _parse_pairs(corpus: OpenCorpus, form: str | None) -> Iterator[SentencePair]:
+    if form is None:
+        return parse_parallel_lines(corpus)
+    if form == ".zip":
+        return parse_moses_zip(corpus)
+    from .xml_formats import parse_tmx, parse_xliff
+
+    return parse_tmx(corpus) if form == ".tmx" else parse_xliff(corpus)
 
 
 __all__ = ["MIN_ROWS_PER_PROCESS", "ROWS_PER_BATCH"]

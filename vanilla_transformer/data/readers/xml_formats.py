@@ -9,8 +9,7 @@ from vanilla_transformer.text.protection import are_two_words
 from vanilla_transformer.text.xliff import CODES, PLACEHOLDERS, UNITS, Status, read_segments
 from vanilla_transformer.text.xml_tree import LANG, iterate_elements, local_name
 
-from .corpora import OpenCorpus
-from .corpus_spec import SentencePair
+from .corpora import OpenCorpus, SentencePair
 from .text_files import decompress
 
 

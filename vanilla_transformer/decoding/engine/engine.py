@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vanilla_transformer.decoding.ensemble import members_of, weights_of
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.weight_packing import packed_copy
 from vanilla_transformer.device_utils import HostCopy, limit_onednn_cache, to_device
 
 from .device_profile import profile_of
-from .ensemble import members_of, weights_of
 from .graphed_steps import steps_for
 from .known_features import features_of, kept_heads
 from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, Phrases, WordContinuations, check_complete

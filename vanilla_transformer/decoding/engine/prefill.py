@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vanilla_transformer.decoding.ensemble import members_of
 from vanilla_transformer.device_utils import expand_mask, to_device, without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel
 
 from .device_profile import profile_of
-from .ensemble import members_of
 from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first

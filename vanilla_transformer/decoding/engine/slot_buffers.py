@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from vanilla_transformer.decoding.ensemble import members_of
 from vanilla_transformer.device_utils import fill_rows, to_device
 
 from .device_profile import spare_memory
-from .ensemble import members_of
 from .prefill import Prefilled
 from .requests import SearchRequest
 from .search_options import SearchOptions

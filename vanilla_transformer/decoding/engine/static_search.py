@@ -17,7 +17,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .ensemble import log_mean_probabilities
+from vanilla_transformer.decoding.ensemble import log_mean_probabilities
+
 from .sampling import sample
 from .search_options import SearchOptions
 from .search_state import ModelScores, SearchState

@@ -11,11 +11,11 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_managed_module
 from transformers.utils import output_capturing
 
+from vanilla_transformer.decoding.ensemble import Ensemble
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin, closest
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
-from .ensemble import Ensemble
 from .static_decoder import has_static_form, joined_linears
 
 # A class or a model that replaces one of them decodes in its own way.

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
 from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair, align_lexically, grow_diagonally
 from vanilla_transformer.decoding.alignments import link_units, linked_words, token_spans
 from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of, check_cross_attention
-from vanilla_transformer.decoding.forced_decoding import cross_attentions, encode_as_trained
+from vanilla_transformer.decoding.forced_decoding import check_positions, encode_as_trained
 from vanilla_transformer.file_utils import update_json
 
 
@@ -117,6 +119,31 @@ def align_given(
         means = [rows[place].mean(dim=0) for place in places]
         links = [link_units(source, source_spans, target, target_spans, attention) for attention in means]
         yield [linked_words(source, target, each) for each in links]
+
+
+@torch.inference_mode()
+def cross_attentions(
+    model: Any,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    heads: Sequence[tuple[int, int]],
+) -> Iterator[Tensor]:
+    """
+    Yield the attention of heads, each a layer and a number, to a source when each target token is predicted.
+
+    The attention of each pair is `(heads, T, S)`, over the tokens that the model may see. Pairs are computed one by
+    one. The model's attention implementation becomes `"eager"`, since no other one returns weights.
+
+    Raises:
+        ValueError: A text is longer than the learned positions.
+    """
+    check_positions(model.config, [*sources, *targets])
+    model.set_attn_implementation("eager")
+    start, device = model.generation_config.decoder_start_token_id, model.device
+    for source, target in zip(sources, targets, strict=True):
+        ids, previous = (torch.tensor([row], device=device) for row in (source, [start, *target[:-1]]))
+        outputs = model(input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True)
+        yield torch.stack([outputs.cross_attentions[layer][0, head] for layer, head in heads]).float().cpu()
 
 
 def _align_by_named_heads(model: Any, tokenizer: Any, pairs: Sequence[SentencePair]) -> list[set[WordPair]]:

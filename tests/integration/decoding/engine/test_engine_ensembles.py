@@ -8,8 +8,8 @@ from tests.sweeps import sample
 from tests.tiny import tiny_long_model, tiny_model
 from tests.tiny_engines import Recorder
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.ensemble import Ensemble
 from vanilla_transformer.decoding.engine.graphed_steps import GraphedSteps
+from vanilla_transformer.decoding.ensemble import Ensemble
 from vanilla_transformer.decoding.forced_decoding import score_tokens
 
 START, EOS = 1, 2

@@ -3,7 +3,7 @@
 from tests.tiny import tiny_model
 from tests.tiny_engines import SOURCES
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.ensemble import Ensemble
+from vanilla_transformer.decoding.ensemble import Ensemble
 
 
 def test_compiled_ensemble_decodes_as_its_eager_form(tmp_path, monkeypatch):

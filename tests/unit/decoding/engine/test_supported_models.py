@@ -3,8 +3,8 @@
 import pytest
 
 from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
-from vanilla_transformer.decoding.engine.ensemble import Ensemble
 from vanilla_transformer.decoding.engine.supported_models import submodules
+from vanilla_transformer.decoding.ensemble import Ensemble
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import torch
 from tests.host_reads import NoHostReads
 from tests.tiny import tiny_causal_lm, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.ensemble import Ensemble, check_weights
 from vanilla_transformer.decoding.engine.search_options import SearchOptions
 from vanilla_transformer.decoding.engine.search_state import SearchState
 from vanilla_transformer.decoding.engine.static_decoder import SlotMemory, StaticDecoder
 from vanilla_transformer.decoding.engine.static_search import SearchStep
+from vanilla_transformer.decoding.ensemble import Ensemble, check_weights
 
 
 @torch.inference_mode()

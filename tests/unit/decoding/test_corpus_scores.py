@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.tiny import tiny_model, tiny_tokenizer
-from vanilla_transformer.decoding.forced_decoding import dual_scores
+from vanilla_transformer.decoding.corpus_scores import dual_scores
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction

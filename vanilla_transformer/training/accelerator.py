@@ -1,4 +1,4 @@
-"""Connect the processes that a launcher has started, also after it started them again, and report a lost one."""
+"""Create the accelerator of a recipe, connect the processes that a launcher has started, and report a lost one."""
 
 import os
 import time
@@ -9,8 +9,14 @@ from datetime import timedelta
 from typing import Any
 
 import torch
+from accelerate import Accelerator, PartialState
+from accelerate.utils import DistributedDataParallelKwargs, patch_environment
 from torch.distributed import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
+
+from .compilation import check_compiler
+from .mixed_precision import resolve_mixed_precision
+from .run_arguments import Recipe
 
 _START_TIMEOUT = timedelta(minutes=10)
 _SECONDS_BETWEEN_LOOKS = 0.05
@@ -19,6 +25,48 @@ _VARIABLES = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} 
 _OF_BACKENDS = ("/gloo/", "NCCL error", "NCCL communicator", "WorkNCCL")
 # NCCL's names for mistakes of this process, such as a GPU that another process has already.
 _OWN_MISTAKES = ("ncclInvalidUsage", "ncclInvalidArgument", "ncclUnhandledCudaError")
+
+
+# Set by `accelerate launch`. Training shards by itself (see `shard_model`), so Accelerate must not.
+_WITHOUT_PLUGINS = {"ACCELERATE_USE_FSDP": "false"}
+
+
+def create_accelerator(recipe: Recipe) -> Accelerator:
+    """Create Accelerate's view of devices, processes, precision, compilation and trackers.
+
+    Raises:
+        ValueError: the recipe asks for fp16 on a CPU, for `fsdp` without several processes, or for `compile` without
+            a compiler; or it was read for another number of processes.
+    """
+    options, output = recipe.optimization, recipe.output
+    on_cpu = not torch.accelerator.is_available()
+    if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
+        raise ValueError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
+    if options.compile:
+        check_compiler()
+    if options.fsdp and "RANK" not in os.environ:
+        raise ValueError(
+            "`fsdp` needs several processes, got one that was not launched by torchrun. Start training with "
+            "`torchrun --nproc_per_node 2 scripts/train.py …`, or leave `fsdp` out."
+        )
+    connect_processes()
+    with patch_environment(**_WITHOUT_PLUGINS):
+        process = PartialState(cpu=on_cpu)  # with the device of this process
+        accelerator = Accelerator(
+            cpu=on_cpu,  # without it Accelerate ignores the other CPU processes of `torchrun`
+            mixed_precision=resolve_mixed_precision(options.mixed_precision, process),
+            log_with=output.report_to.split(",") if output.report_to else None,
+            project_dir=output.output_dir,
+            # Gradients are reduced where they are, without a copy.
+            kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+        )
+    batches, total = accelerator.num_processes * options.gradient_accumulation_steps, recipe.data.tokens_per_step
+    if total is not None and recipe.data.max_tokens != total // batches:
+        raise ValueError(
+            f"A recipe with `tokens_per_step` must be read in each process of the run, got one that was read before "
+            f"{accelerator.num_processes} processes started. Call `parse_recipe` in the function that trains."
+        )
+    return accelerator
 
 
 def connect_processes() -> None:

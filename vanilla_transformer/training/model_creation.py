@@ -1,0 +1,163 @@
+"""Create the model of a recipe, with random weights or from another model."""
+
+import copy
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import set_seed
+from transformers import PreTrainedTokenizerBase
+
+from vanilla_transformer.device_utils import total_memory
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.user_input import least_parameters
+
+from .averaging import load_weights
+from .checkpoint import load_model_weights
+from .cpu_dropout import replace_dropout
+from .run_arguments import DROPOUTS, LongArguments, Recipe, given_architecture
+
+ModelClass = type[VanillaTransformerForConditionalGeneration]
+BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
+# Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
+_LONGEST_EAGER_SOURCE = 512
+# The parameters of each part that `freeze` may name, by expressions over their names.
+_FROZEN = {
+    "encoder": re.compile(r"model\.encoder\.(?!embed_)"),
+    "decoder": re.compile(r"model\.decoder\.(?!embed_)"),
+    "embeddings": re.compile(r".*\.embed_(tokens|positions)\."),
+}
+
+
+def create_model(
+    recipe: Recipe,
+    tokenizer: PreTrainedTokenizerBase,
+    max_source_length: int,
+    checkpoint: Path | None = None,
+    initial: VanillaTransformerForConditionalGeneration | None = None,
+    mixed_precision: str | None = None,
+    model_class: ModelClass = VanillaTransformerForConditionalGeneration,
+) -> VanillaTransformerForConditionalGeneration:
+    """Create the recipe's model.
+
+    Args:
+        max_source_length: The longest source of the training text, in tokens.
+        checkpoint: Load the weights of this folder.
+        initial: The model that `init_from` names. Otherwise a model for the vocabulary of `tokenizer`, with the
+            paper's decoding, has weights that are drawn from the recipe's seed.
+        mixed_precision: The accelerator's, by which the fastest attention is chosen.
+        model_class: Class of a new model without fields of long models.
+    """
+    set_seed(recipe.optimization.seed)
+    try:
+        if initial is not None:
+            model = _prepare_initial_model(initial, recipe, max_source_length)
+        else:
+            model = _create_random_model(recipe, tokenizer, max_source_length, model_class)
+    except RuntimeError as error:  # torch has no other type for a CPU without memory
+        raise ValueError(
+            f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers of layers or "
+            "`vocab_size`."
+        ) from error
+    attention = recipe.optimization.attn_implementation or _default_attention(mixed_precision, max_source_length)
+    if attention is not None:
+        _set_attention(model, attention)
+    if _on_cpu():
+        replace_dropout(model)
+    if checkpoint is not None and recipe.fine_tuning.lora_rank is None:  # whose checkpoints have merged weights
+        load_weights(model, load_model_weights(checkpoint))
+    _freeze(model, recipe.fine_tuning.freeze or ())
+    return model
+
+
+def _prepare_initial_model(
+    initial: VanillaTransformerForConditionalGeneration, recipe: Recipe, max_source_length: int
+) -> VanillaTransformerForConditionalGeneration:
+    """Return a model with the same weights and the recipe's dropout.
+
+    Raises:
+        ValueError: the recipe has another architecture; the text names the first key that differs.
+    """
+    for name, value in given_architecture(recipe).items():
+        found = getattr(initial.config, name, None)
+        if value != found:
+            raise ValueError(
+                f"`{name}` must be the value of the model that `init_from` names, {found!r}, got {value!r}. Leave it "
+                "out of the recipe."
+            )
+    config = copy.deepcopy(initial.config)
+    for name in DROPOUTS:
+        setattr(config, name, getattr(recipe.model, name))
+    config.max_source_length = max(max_source_length, config.max_source_length or 0)
+    model = type(initial)(config)
+    model.load_state_dict(initial.state_dict())
+    model.generation_config = copy.deepcopy(initial.generation_config)
+    return model
+
+
+def _freeze(model: VanillaTransformerForConditionalGeneration, parts: Sequence[str]) -> None:
+    """Exclude parts of a model from training. Embeddings include an output projection that is tied to them."""
+    for name, parameter in model.named_parameters():
+        if any(_FROZEN[part].match(name) for part in parts):
+            parameter.requires_grad_(False)
+
+
+def _on_cpu() -> bool:
+    return not torch.accelerator.is_available()
+
+
+def _set_attention(model: VanillaTransformerForConditionalGeneration, attention: str) -> None:
+    """Choose the attention implementation.
+
+    Raises:
+        ValueError: the implementation is unknown or not installed, or cannot train this model.
+    """
+    if "flash" in attention:
+        raise ValueError(
+            f"`attn_implementation` {attention} cannot train an encoder-decoder: transformers removes the source's "
+            "padding from the targets, too. Use sdpa."
+        )
+    try:
+        model.set_attn_implementation(attention)
+    except (ImportError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa.") from error
+
+
+def _default_attention(mixed_precision: str | None, max_source_length: int) -> str | None:
+    """Return "eager" where its plain products are faster than SDPA: for sentences in bf16 on a CPU."""
+    return "eager" if _on_cpu() and mixed_precision == "bf16" and max_source_length <= _LONGEST_EAGER_SOURCE else None
+
+
+def _create_random_model(
+    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int, model_class: ModelClass
+) -> VanillaTransformerForConditionalGeneration:
+    """Create the recipe's model with random weights, for the vocabulary of `tokenizer`."""
+    from vanilla_transformer.data.tokenizer_training import special_token_ids
+
+    fields: dict[str, Any] = asdict(recipe.model) | special_token_ids(tokenizer)
+    fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
+    if not recipe.optimization.fsdp:  # which divides the state by the number of processes
+        _check_memory(least_parameters(SimpleNamespace(**fields)))
+    if recipe.long == LongArguments():
+        return model_class(model_class.config_class(**fields))
+    from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
+    from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForConditionalGeneration
+
+    config = VanillaTransformerLongConfig(**fields | asdict(recipe.long))
+    return VanillaTransformerLongForConditionalGeneration(config)
+
+
+def _check_memory(parameters: int) -> None:
+    """Refuse a model of at least so many parameters whose training does not fit, before it is allocated."""
+    needed, found = BYTES_PER_PARAMETER * parameters, total_memory(PartialState().device)
+    if found is not None and needed > found:
+        raise ValueError(
+            f"The model must fit into memory, but its training needs {needed / 2**30:,.1f} GiB or more, and there are "
+            f"{found / 2**30:,.1f} GiB. Lower `d_model`, the numbers of layers or `vocab_size`."
+        )

@@ -31,7 +31,7 @@ def new_option(monkeypatch):
     """Import the command line and the service after another option is declared."""
     for module in (options, translation_pipeline):
         monkeypatch.setattr(module, "TranslationOptions", MoreOptions)
-    for package in ("cli", "serving"):
+    for package in ("cli", "extensions"):
         monkeypatch.setattr(vanilla_transformer, package, getattr(vanilla_transformer, package))
     for name in imported():
         monkeypatch.delitem(sys.modules, name)
@@ -43,11 +43,9 @@ def new_option(monkeypatch):
 
 
 def imported():
-    """Return the modules of the command line and the service that are imported."""
+    """Return the modules of the command line and of extensions, such as the service, that are imported."""
     return [
-        name
-        for name in sys.modules
-        if name.startswith(("vanilla_transformer.cli", "vanilla_transformer.extensions.serving"))
+        name for name in sys.modules if name.startswith(("vanilla_transformer.cli", "vanilla_transformer.extensions"))
     ]
 
 

@@ -215,9 +215,11 @@ def restore_spaces(block: Block) -> Block:
     return Block(text, spans)
 
 
-def find_line_end(text: str) -> str:
-    r"""Return how the lines of a text end: with `\r\n` if most do, otherwise with `\n`."""
-    return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+def unify_line_ends(text: str) -> tuple[str, str, str]:
+    r"""Return the byte order mark of a text, the end of most of its lines, and the text with `\n` instead."""
+    mark = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK)
+    line_end = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+    return mark, line_end, text.removeprefix(mark).replace("\r\n", "\n")
 
 
-__all__ = ["BYTE_ORDER_MARK", "Block", "Span", "SpanBuilder", "find_formulas", "find_line_end", "restore_spaces"]
+__all__ = ["BYTE_ORDER_MARK", "Block", "Span", "SpanBuilder", "find_formulas", "unify_line_ends", "restore_spaces"]

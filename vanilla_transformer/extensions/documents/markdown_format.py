@@ -16,7 +16,7 @@ import yaml
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .blocks import BYTE_ORDER_MARK, Block, Span, SpanBuilder, find_line_end, restore_spaces
+from .blocks import Block, Span, SpanBuilder, restore_spaces, unify_line_ends
 
 _SPECIAL = re.compile(
     r"[\\`*\[\]$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~|\{(?=[{%:#./])"
@@ -349,8 +349,8 @@ class MarkdownDocument:
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         self._parser = _build_parser()
-        self._line_end, self._mark = find_line_end(text), BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK)
-        text = text.removeprefix(BYTE_ORDER_MARK).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
+        self._mark, self._line_end, text = unify_line_ends(text)
+        text = text.replace("\r", "\n").replace("\0", "\ufffd")
         self._lines = text.split("\n")
         self.blocks, self._places, self._forms = list[Block](), list[_Place](), list[dict[str, list[str]]]()
         self._environment = dict[str, Any]()

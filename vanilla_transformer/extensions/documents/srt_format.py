@@ -11,7 +11,7 @@ import regex
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .blocks import BYTE_ORDER_MARK, Block, Span, SpanBuilder, find_line_end, restore_spaces
+from .blocks import Block, Span, SpanBuilder, restore_spaces, unify_line_ends
 from .line_breaks import find_cuts, join_lines
 
 _TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
@@ -47,9 +47,8 @@ class SrtDocument:
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         with requires_extra("documents", "Translating subtitles"):
             import srt
-        self._srt, self._line_end = srt, find_line_end(text)
-        self._mark, self._end = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK), text[len(text.rstrip()) :]
-        text = text.removeprefix(BYTE_ORDER_MARK).replace("\r\n", "\n")
+        self._srt, self._end = srt, text[len(text.rstrip()) :]
+        self._mark, self._line_end, text = unify_line_ends(text)
         try:
             self._cues: list[Any] = list(srt.parse(text))
         except srt.SRTParseError as error:

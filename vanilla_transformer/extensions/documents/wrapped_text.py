@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .blocks import BYTE_ORDER_MARK, Block, find_line_end
+from .blocks import Block, unify_line_ends
 from .line_breaks import count_columns, ends_sentence, find_cuts, is_full, join_lines, wrap
 
 _LINE = re.compile(r"((?:[ \t]*>)*\s*)((?:[-*•+]|\d{1,3}[.)]|\(?[^\W\d]\)|\(\d{1,3}\))\s+(?=\S))?(.*)", re.DOTALL)
@@ -39,8 +39,8 @@ class WrappedText:
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
-        self._mark, self._line_end = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK), find_line_end(text)
-        lines = text.removeprefix(BYTE_ORDER_MARK).replace("\r\n", "\n").split("\n")
+        self._mark, self._line_end, text = unify_line_ends(text)
+        lines = text.split("\n")
         self.width = _find_width(lines)
         self._lines = [_Line(*(part or "" for part in _LINE.match(line).groups())) for line in lines]  # type: ignore[union-attr]
         self._paragraphs = list(self._find_paragraphs())

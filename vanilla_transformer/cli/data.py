@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, get_type_hints
 
 from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules
 from vanilla_transformer.data.data_arguments import (
@@ -28,9 +28,6 @@ from .flags import (
     set_threads,
 )
 from .train import draw_corpus_lengths, draw_pictures, show_progress
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 

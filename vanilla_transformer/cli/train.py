@@ -8,13 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.extensions import INITIAL_MODEL, find
 from vanilla_transformer.resources import find_recipe
-from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.recipe import Recipe, parse_recipe
 
 from .flags import parse, register_models, require_no_words
+
+if TYPE_CHECKING:
+    from vanilla_transformer.training.initialization import ModelLoader
 
 logger = logging.getLogger(__name__)
 
@@ -25,10 +28,9 @@ def train_command(arguments: Sequence[str]) -> None:
     from accelerate import PartialState
 
     from vanilla_transformer.evaluation.scores import evaluator_for
-    from vanilla_transformer.training.initialization import load_own_model
     from vanilla_transformer.training.trainer import train
 
-    load_model = (find(INITIAL_MODEL) if recipe.fine_tuning.init_from else None) or load_own_model
+    load_model = find_model_loader(recipe)
     show_progress()
     use_all_cores()
     if recipe.output.dry_run:
@@ -41,6 +43,13 @@ def train_command(arguments: Sequence[str]) -> None:
         draw_pictures(_draw_learning_curve, folder)
         draw_pictures(draw_corpus_lengths, folder)
         print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")
+
+
+def find_model_loader(recipe: Recipe) -> "ModelLoader":
+    """Return the function that loads the model to start from, also one of another toolkit where that is plugged in."""
+    from vanilla_transformer.training.initialization import load_own_model
+
+    return (find(INITIAL_MODEL) if recipe.fine_tuning.init_from else None) or load_own_model
 
 
 def show_progress() -> None:

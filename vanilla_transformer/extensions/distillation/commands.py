@@ -16,8 +16,7 @@ from vanilla_transformer.cli.flags import (
     require_one_model,
 )
 from vanilla_transformer.cli.lines import silence_libraries
-from vanilla_transformer.cli.train import show_progress, use_all_cores
-from vanilla_transformer.extensions import INITIAL_MODEL, find
+from vanilla_transformer.cli.train import find_model_loader, show_progress, use_all_cores
 
 from .distillation_arguments import parse_distillation
 
@@ -28,14 +27,13 @@ def distill_command(arguments: Sequence[str]) -> None:
     if recipe.output.dry_run:
         raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
     from vanilla_transformer.evaluation.scores import evaluator_for
-    from vanilla_transformer.training.initialization import load_own_model
 
     from .distill import TABLE_FILE, distill
 
     show_progress()
     use_all_cores()
     evaluate = evaluator_for(recipe.output.best_metric)
-    distilled = distill(recipe, options, evaluate=evaluate, load_model=find(INITIAL_MODEL) or load_own_model)
+    distilled = distill(recipe, options, evaluate=evaluate, load_model=find_model_loader(recipe))
     print(distilled.table, end="")
     print(f"The student is in {distilled.folder}, and this table in {distilled.folder / TABLE_FILE}.")
 

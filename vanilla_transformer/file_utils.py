@@ -152,6 +152,18 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
         written.append(output.resolve())
 
 
+def refuse_existing_files(outputs: Iterable[str | Path]) -> None:
+    """Refuse to replace a file that holds something. Devices and pipes are written to.
+
+    Raises:
+        FileExistsError: the message names it.
+    """
+    for path in map(Path, outputs):
+        if path.is_file() and path.stat().st_size:
+            rule = "The output must be a new file"
+            raise FileExistsError(f"{rule}, but {path} exists. Choose another, or replace it by --overwrite.")
+
+
 def _is_same_file(output: Path, other: str | Path | int) -> bool:
     """Tell whether a file is another one, or belongs to the model in a folder. A terminal is both input and output."""
     is_of_model = output.suffix == ".safetensors" or output.name in (*_MODEL_FILES, *TOKENIZER_FILES)

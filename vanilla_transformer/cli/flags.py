@@ -6,12 +6,12 @@ The options of a request are declared in `decoding.options`; here they become fl
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vanilla_transformer.decoding.options import TERMS, TranslationOptions, flags_of, given_flags
-from vanilla_transformer.file_utils import check_outputs
+from vanilla_transformer.file_utils import check_outputs, refuse_existing_files
 from vanilla_transformer.import_utils import collection_paused, freeze_modules
 from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.user_input import check_numbers
@@ -54,29 +54,39 @@ def parse(
     Raises:
         ValueError: a flag does not exist (the message names the nearest one), its value is invalid, or an output is
             one of the files that the command reads.
+        FileExistsError: an output exists, and `--overwrite` is not given.
     """
-    parser = Parser([arguments_class], f"{program}{usage}", arguments, main)
-    found, (parsed,) = parser.parse(words)
+    flags: Any = arguments_class
+    outputs = [each.name for each in fields(flags) if each.name in OUTPUTS and _names_a_file(each)]
+    classes = [arguments_class, *([OverwriteArguments] if outputs else [])]
+    parser = Parser(classes, f"{program}{usage}", arguments, main)
+    found, (parsed, *others) = parser.parse(words)
     check_numbers(vars(parsed))
-    _check_files(parsed, found[:1] if "SENTENCE" in (arguments or ()) else found)
+    written = [getattr(parsed, name) for name in outputs if getattr(parsed, name) is not None]
+    check_outputs(written, _inputs(parsed, found[:1] if "SENTENCE" in (arguments or ()) else found))
+    if others and not others[0].overwrite:
+        refuse_existing_files(written)
     register_models()
     set_threads(getattr(parsed, "threads", None))
     return found, parsed
 
 
-def _check_files(options: Any, words: Sequence[str]) -> None:
-    """Refuse an output that is an input.
+def _names_a_file(flag: Field) -> bool:
+    return flag.type is not bool and not flag.metadata.get("is_folder")
+
+
+def _inputs(options: Any, words: Sequence[str]) -> list[str | Path | int]:
+    """Return the files that a command reads, and the number of standard input where it reads that.
 
     Args:
         words: Arguments that name files.
     """
-    given = {each.name: getattr(options, each.name) for each in fields(options) if not each.metadata.get("is_folder")}
-    outputs = [given[name] for name in OUTPUTS if isinstance(given.get(name), str)]
+    given = {each.name: getattr(options, each.name) for each in fields(options) if _names_a_file(each)}
     inputs = [given[name] for name in INPUTS if given.get(name) is not None]
-    flat = [name for each in inputs for name in (each if isinstance(each, list) else [each])]
+    found = [*words, *(name for each in inputs for name in (each if isinstance(each, list) else [each]))]
     if given.get("text") is not None:  # which begins the names of files
-        flat += Path(given["text"]).parent.glob(f"{Path(given['text']).name}.*")
-    check_outputs(outputs, [*words, *flat, *([] if given.get("input") else [0])])  # 0 is standard input
+        found += Path(given["text"]).parent.glob(f"{Path(given['text']).name}.*")
+    return [*found, *([] if given.get("input") else [0])]
 
 
 def register_models() -> None:
@@ -265,6 +275,13 @@ def further_models(options: FurtherModelArguments) -> dict[str, Any]:
 def model_names(first: str, options: FurtherModelArguments) -> list[str]:
     """Return the names of all models that decide about translations."""
     return [first, *(options.ensemble or []), *filter(None, [options.rerank_reverse, options.rerank_quality])]
+
+
+@dataclass
+class OverwriteArguments:
+    """Flags of files. [`parse`] adds them to each command that writes one."""
+
+    overwrite: bool = field(default=False, metadata={"help": "Replace a file that exists."})
 
 
 @dataclass

@@ -40,10 +40,14 @@ def render_card_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.file_utils import check_outputs
     from vanilla_transformer.publishing.staging import CARD_NAME
 
-    check_outputs([folder / CARD_NAME], filter(None, [options.facts, options.template]))
+    path = folder / CARD_NAME
+    check_outputs([path], filter(None, [options.facts, options.template]))
+    if path.is_file() and b"\n- vanilla-transformer-" not in path.read_bytes():  # the tag of our release
+        rule = "The card must be a new file, or one that this package wrote"
+        raise FileExistsError(f"{rule}, but {path} is another. Move or delete it.")
     card = _card_renderer(folder, options.repo_id, options.facts, options.template)(folder)
-    card.save(folder / CARD_NAME)
-    print(f"The card is in {folder / CARD_NAME}.")
+    card.save(path)
+    print(f"The card is in {path}.")
 
 
 @dataclass

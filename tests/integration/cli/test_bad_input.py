@@ -331,6 +331,23 @@ FLAGS = {
         )
         for name in ("./a.en", "link")
     },
+    **{
+        f"{' '.join([command[0], option])} exists": (
+            [*command, option, "theirs.tsv"], {"theirs.tsv": b"A\n"}, "new file, but theirs.tsv exists.*--overwrite"
+        )
+        for command, option in (
+            (["translate", "model", "A"], "--output"),
+            (["score", "model", "--source", "a.en", "--target", "a.de"], "--output"),
+            (["write-alignments", "--source", "a.de", "--target", "a.en"], "--output"),
+            (["explain", "model", "A"], "--output"),
+            (["back-translate", "model", "--input", "a.en"], "--output"),
+            (["evaluate", "--hypotheses", "a.de", "--target", "a.en"], "--output_file"),
+            (["evaluate", "--hypotheses", "a.de", "--target", "a.en"], "--json"),
+            (["evaluate", "--hypotheses", "a.de", "--target", "a.en"], "--report"),
+            (["evaluate-directions", "model", "--text", "a"], "--json"),
+            (["check-language", "a.en", "a.de"], "--json"),
+        )
+    },
     "back-translate: output is the input": (
         ["back-translate", "model", "--input", "a.tsv", "--output", "a.tsv"],
         {"a.tsv": b"A\n"},
@@ -347,7 +364,7 @@ FLAGS = {
         "is the same as model",
     ),
     "check-language: output is a text of the recipe": (
-        ["check-language", "--recipe", "r.yaml", "--json", "a.en"],
+        ["check-language", "--recipe", "r.yaml", "--json", "a.en", "--overwrite"],
         {"r.yaml": b"train_source: a.en\ntrain_target: a.de\n"},
         "must be another file",
     ),
@@ -541,6 +558,9 @@ FLAGS = {
         ["average-checkpoints", "model", "model", "--output_dir", "model"],
         {},
         "already holds a model",
+    ),
+    "render-card: the card is another's": (
+        ["render-card", "model", "--facts", "demo"], {"model/README.md": b"mine\n"}, "model/README.md is another"
     ),
     "render-card: no facts": (["render-card", "model", "--facts", "none.yaml"], {}, "none.yaml"),
     "render-card: facts not YAML": (["render-card", "model", "--facts", "f"], {"f": b"a: [\n"}, "f must be YAML"),

@@ -113,7 +113,8 @@ def test_evaluate_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys
 
     monkeypatch.setattr("vanilla_transformer.file_utils.os.replace", fail)
     before = sorted(texts.iterdir())
-    assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")]) == 2
+    words = flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")
+    assert main(["evaluate", *words, "--overwrite"]) == 2
     assert "disk full" in capsys.readouterr().err
     assert (texts / "scores.json").read_text() == "old" and sorted(texts.iterdir()) == before
 

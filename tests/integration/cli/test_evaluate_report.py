@@ -38,14 +38,14 @@ def run(*words):
 def test_report_of_a_model(tiny_model, tiny_tokenizer, texts, capsys):
     save_model_folder(tiny_model, tiny_tokenizer, texts / "mine")
     words = ["mine", "--source", "a.en", "--output_file", "out.de", "--report", "new/report.html"]
-    for _ in range(2):  # as other outputs, it is replaced
-        assert run(*words) == 0
+    for flags in ([], ["--overwrite"]):
+        assert run(*words, *flags) == 0
         assert capsys.readouterr().out.endswith("\nThe report is new/report.html.\n")
     shown, translations = read("new/report.html"), Path("out.de").read_text().splitlines()
     assert shown.startswith("Translation quality mine 3 test sentences of a.en")
     assert all(" ".join(text.split()) in shown for text in SOURCE + TARGET)
     assert f"BLEU {sacrebleu.corpus_bleu(translations, [TARGET]).score:.1f} " in shown
-    assert shlex.join(["vanilla-transformer", "evaluate", *words, "--target", "a.de"]) in shown
+    assert shlex.join(["vanilla-transformer", "evaluate", *words, "--overwrite", "--target", "a.de"]) in shown
     weights = hash_file(Path("mine/model.safetensors"))
     assert f"mine/model.safetensors {weights}" in shown and hash_file(Path("a.de")) in shown
     assert "Speed" in shown and "sentences a second" in shown and "Compared with" not in shown
@@ -83,7 +83,7 @@ def test_report_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys):
         raise OSError("disk full")
 
     monkeypatch.setattr("vanilla_transformer.file_utils.os.replace", fail)
-    assert run("--hypotheses", "ours.de", "--report", "report.html") == 2
+    assert run("--hypotheses", "ours.de", "--report", "report.html", "--overwrite") == 2
     assert "disk full" in capsys.readouterr().err
     assert Path("report.html").read_text() == "old" and not [*texts.glob(".report*")]
 

@@ -107,6 +107,6 @@ def test_score_leaves_the_old_file_if_it_is_stopped(folder, files, tmp_path, cap
         return score(*arguments)
 
     monkeypatch.setattr(pair_scores, "score_tokens", fail_later)
-    assert "No memory." in refusal([folder, *files, "--output", f"{tmp_path}/scores"], capsys)
+    assert "No memory." in refusal([folder, *files, "--output", f"{tmp_path}/scores", "--overwrite"], capsys)
     assert (tmp_path / "scores").read_text() == "old" and len(calls) == 2
     assert [path.name for path in tmp_path.iterdir() if "scores" in path.name] == ["scores"]

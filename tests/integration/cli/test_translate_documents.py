@@ -42,7 +42,8 @@ def test_translate_keeps_the_bytes_of_a_page_and_names_its_language(tiny_model, 
     assert main(["translate", str(folder), *flags]) == 0
     written = output.read_bytes().decode()
     assert written.startswith(before) and written.endswith(after) and "A man<p" not in written
-    assert main(["translate", str(folder), *flags, "--source_language", "en", "--target_language", "de"]) == 0
+    flags += ["--overwrite", "--source_language", "en", "--target_language", "de"]
+    assert main(["translate", str(folder), *flags]) == 0
     named = output.read_bytes().decode()
     assert named == written.replace("'en'", "'de'")
 
@@ -110,7 +111,7 @@ def test_translate_names_a_malformed_document_and_keeps_the_old_output(tmp_path,
     (tmp_path / "in.xlf").write_text("<xliff><file></xliff>")
     (tmp_path / "out.xlf").write_text("old")
     files = ["--input", str(tmp_path / "in.xlf"), "--output", str(tmp_path / "out.xlf")]
-    assert main(["translate", "no/model", "--format", "xliff", *files]) == 2
+    assert main(["translate", "no/model", "--format", "xliff", "--overwrite", *files]) == 2
     error = capsys.readouterr().err
     assert "error: The text must be well-formed XML" in error and error.count("\n") == 1
     assert (tmp_path / "out.xlf").read_text() == "old"
@@ -133,8 +134,8 @@ def translate_xliff(tiny_model, tiny_tokenizer, tmp_path, capsys):
         folder = save_model_folder(tiny_model, tokenizer, tmp_path / "model")
         source, output = tmp_path / "in.xlf", tmp_path / "out.xlf"
         source.write_bytes(text.encode())
-        words = ["--format", "xliff", "--input", str(source), "--output", str(output), "--max_new_tokens", "5", *flags]
-        assert main(["translate", str(folder), *words]) == status
+        words = ["--format", "xliff", "--input", str(source), "--output", str(output), "--overwrite"]
+        assert main(["translate", str(folder), *words, "--max_new_tokens", "5", *flags]) == status
         lines = [line for line in capsys.readouterr().err.splitlines() if line and "%|" not in line]  # no bars
         return output.read_bytes().decode() if output.exists() else None, lines
 

@@ -66,6 +66,7 @@ def test_translate_resumes_an_interrupted_file(run, interruption, tmp_path, flag
     assert run("--output", "whole", *flags) == (0, "")
     (tmp_path / "out").write_text("old")
     interruption(1)
+    flags = ("--overwrite", *flags)
     assert run("--output", "out", *flags) == (130, "Interrupted after 64 sentences. Add --resume to continue.")
     assert (tmp_path / "out").read_text() == "old"
     (tmp_path / "out.partial" / "000001.txt").write_text("torn line of a killed run")

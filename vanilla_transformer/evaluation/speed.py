@@ -32,7 +32,7 @@ class PrecisionResult:
     Attributes:
         precision: Its name.
         sentences_per_second: The highest speed of several rounds.
-        bleu: Of the translations.
+        bleu: BLEU of the translations.
         divergence: Mean Kullback-Leibler divergence from float32 of the predictions on the references, in
             nats per token.
     """
@@ -50,7 +50,7 @@ def compare_precisions(
 
     Args:
         compile: See [`Engine`].
-        options: Of the search.
+        options: Options of the search.
 
     Returns:
         One result for each precision; the first one is of float32.
@@ -131,7 +131,7 @@ def compare_workers(
     Args:
         name, precision: See [`open_pipeline`].
         counts: Numbers of workers.
-        options: Of the search.
+        options: Options of the search.
     """
     sentences = [*islice(cycle(sentences), max(len(sentences), _SENTENCES_PER_WORKER * max(counts)))]
     return [WorkersResult(count, _speed(name, sentences, count, precision, options)) for count in counts]
@@ -141,7 +141,7 @@ def choose_workers(results: Sequence[WorkersResult]) -> WorkersResult:
     """Return the fastest result if it has at least `LEAST_GAIN` times the speed of the first one, else the first one.
 
     Args:
-        results: Of one worker first.
+        results: Results of one worker first.
     """
     fastest = max(results, key=lambda result: result.sentences_per_second)
     return fastest if fastest.sentences_per_second >= LEAST_GAIN * results[0].sentences_per_second else results[0]

@@ -13,18 +13,13 @@ import numpy as np
 from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.text.scripts import find_scripts
 
-from .augmentation import (
-    PERTURBATIONS,
-    follow_words,
-    insert_inline_terms,
-    insert_placeholders,
-    perturb_pair,
-    replace_by_noise,
-)
+from .augmentation import follow_words, insert_inline_terms, insert_placeholders, perturb_pair, replace_by_noise
 from .corpus import Corpus, DerivedCorpus
+from .lexicon import Lexicon, fit_lexicon
+from .perturbations import PERTURBATIONS
 from .readers import SentencePair
 from .tokenized_corpus import Encode, EncodedPairs, TokenLinks, TokenTable, encode_texts, hash_json
-from .word_alignments import Lexicon, WordPair, fit_lexicon
+from .word_alignments import WordPair
 
 # Return an augmented pair, or the same pair if there is nothing to augment.
 Augment = Callable[[SentencePair, Random], SentencePair]

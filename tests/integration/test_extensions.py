@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.forked import run_python
-from vanilla_transformer.extensions import DOCUMENTS, EXTENSIONS, INITIAL_MODEL, STRESS_TABLE, find
+from vanilla_transformer.extensions import (
+    AUGMENTATION,
+    DOCUMENTS,
+    EXTENSIONS,
+    INITIAL_MODEL,
+    STRESS_TABLE,
+    find,
+    require,
+)
 
 PACKAGE = Path(__file__).parents[2] / "vanilla_transformer"
 TRAIN = """
@@ -54,8 +62,12 @@ def test_everything_else_works_without_an_extension(name, corpus, tmp_path):
 
 
 def test_doors_of_extensions_lead_to_what_they_name():
-    assert {door for row in EXTENSIONS.values() for door in row.doors} == {INITIAL_MODEL, STRESS_TABLE, DOCUMENTS}
+    doors = {door for row in EXTENSIONS.values() for door in row.doors}
+    assert doors == {AUGMENTATION, DOCUMENTS, INITIAL_MODEL, STRESS_TABLE}
+    assert find(AUGMENTATION).change_corpus
     assert find(INITIAL_MODEL).__name__ == "load_converted"
     assert find(STRESS_TABLE).measure_stress
     assert find(DOCUMENTS).parse_document
     assert find("unknown") is None
+    with pytest.raises(ValueError, match="^`key` must be given with an extension for unknown, and there is none. "):
+        require("unknown", "key")

@@ -14,6 +14,7 @@ from typing import Any
 INITIAL_MODEL = "initial model"  # a `ModelLoader`: loads the model that `init_from` names
 STRESS_TABLE = "stress table"  # measures how a model copes with noise, for `check-model`
 DOCUMENTS = "documents"  # reads, translates and writes documents
+AUGMENTATION = "augmentation"  # an `Augmentation`: changes training text in each epoch
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ EXTENSIONS: Mapping[str, Extension] = {
             },
             "data": {"write-alignments": "align the words of a parallel text, by their counts or by alignment heads"},
         },
+    ),
+    "augmentation": Extension(
+        "Training text changes in each epoch: typos and case, terms, placeholders and noise, and BPE-dropout.",
+        "augmentation.md",
+        doors={AUGMENTATION: "augmentation"},
     ),
     "conversion": Extension(
         "Models of other toolkits are converted into models of this package, and back.",
@@ -102,3 +108,15 @@ def find(door: str) -> Any:
         if door in extension.doors:
             return resolve_name(f"{__name__}.{extension.doors[door]}")
     return None
+
+
+def require(door: str, key: str) -> Any:
+    """Return the object that an extension plugs into the door that a key of a recipe needs.
+
+    Raises:
+        ValueError: no extension does.
+    """
+    found = find(door)
+    if found is None:
+        raise ValueError(f"`{key}` must be given with an extension for {door}, and there is none. Leave it out.")
+    return found

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.aligned_corpus import aligned_pairs
-from vanilla_transformer.data.lexicon import fit_lexicon
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.extensions.augmentation.lexicon import fit_lexicon
 
 PAIR = SentencePair("The small dog sleeps.", "Der kleine Hund schläft.")
 

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from tests.text_of_scripts import SCRIPTS, letters, sentences
 from tests.tiny import tiny_tokenizer
-from vanilla_transformer.data.augmentation import (
+from vanilla_transformer.data.data_arguments import AUGMENTATIONS, TOKEN_AUGMENTATIONS
+from vanilla_transformer.data.perturbations import PERTURBATIONS
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.extensions.augmentation.augmentation import (
     MASKS,
     add_augmentation_tokens,
     follow_words,
@@ -19,10 +22,7 @@ from vanilla_transformer.data.augmentation import (
     perturb_pair,
     replace_by_noise,
 )
-from vanilla_transformer.data.augmented_corpus import find_augmentations
-from vanilla_transformer.data.data_arguments import AUGMENTATIONS, TOKEN_AUGMENTATIONS
-from vanilla_transformer.data.perturbations import PERTURBATIONS
-from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.extensions.augmentation.augmented_corpus import find_augmentations
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, knows_inline_terms
 from vanilla_transformer.text.protection import find_masks
 

@@ -6,9 +6,8 @@ from itertools import chain
 
 import numpy as np
 
+from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.text.units import is_word_of_letters, split_graphemes, split_words
-
-from .readers import SentencePair
 
 # The forms in which a word is translated, and of each the most likely form of the same word.
 Lexicon = dict[str, dict[str, str]]

@@ -14,15 +14,15 @@ from typing import NamedTuple
 import regex
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.data.perturbations import perturb
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.word_alignments import WordPair
 from vanilla_transformer.text.glossary import Match
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate
 from vanilla_transformer.text.protection import find_protected, locate, mask, merge
 from vanilla_transformer.text.units import is_word_of_letters, split_graphemes, split_units
 
 from .lexicon import Lexicon
-from .perturbations import perturb
-from .readers import SentencePair
-from .word_alignments import WordPair
 
 # Tokens of placeholders. They are not special, so they appear in the text of a translation.
 MASKS = tuple(f"<ph{number}>" for number in range(8))

@@ -13,7 +13,9 @@ from vanilla_transformer.extensions import (
     DOCUMENTS,
     EXTENSIONS,
     INITIAL_MODEL,
+    LOSS_TERM,
     STRESS_TABLE,
+    TOKEN_LINKS,
     find,
     require,
 )
@@ -34,7 +36,11 @@ texts = "--train_source train.a --train_target train.b --validation_source train
 assert main(["train", *texts, *sizes, "--output_dir", "run"]) == 0
 assert main(["translate", "run", "--input", "train.a", "--output", "out.b"]) == 0
 assert main(["evaluate", "run", "--source", "train.a", "--target", "train.b"]) == 0
+if key := sys.argv[2:]:
+    assert main(["train", *texts, *sizes, "--output_dir", "other", *key]) == 2
 """
+# Keys of a recipe that need an extension.
+KEYS = {"augmentation": ["--augment", "{typos: 0.1}"], "alignments": ["--train_alignments", "agreement"]}
 
 
 def delete(name, package):
@@ -56,15 +62,20 @@ def test_everything_else_works_without_an_extension(name, corpus, tmp_path):
         shutil.copytree(PACKAGE.parent / folder, package.parent / folder)
     delete(name, package)
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
-    ended = run_python("-c", TRAIN, str(package.parent), env=environment, cwd=corpus)
+    key = KEYS.get(name, [])
+    ended = run_python("-c", TRAIN, str(package.parent), *key, env=environment, cwd=corpus)
     assert ended.returncode == 0, ended.stderr
     assert (corpus / "out.b").exists()
+    if key:
+        assert f"error: `{key[0][2:]}` must be given with an extension for " in ended.stderr.splitlines()[-1]
 
 
 def test_doors_of_extensions_lead_to_what_they_name():
     doors = {door for row in EXTENSIONS.values() for door in row.doors}
-    assert doors == {AUGMENTATION, DOCUMENTS, INITIAL_MODEL, STRESS_TABLE}
+    assert doors == {AUGMENTATION, DOCUMENTS, INITIAL_MODEL, LOSS_TERM, STRESS_TABLE, TOKEN_LINKS}
     assert find(AUGMENTATION).change_corpus
+    assert find(TOKEN_LINKS).__name__ == "load_alignments"
+    assert find(LOSS_TERM).__name__ == "create_guided_alignment"
     assert find(INITIAL_MODEL).__name__ == "load_converted"
     assert find(STRESS_TABLE).measure_stress
     assert find(DOCUMENTS).parse_document

@@ -16,7 +16,7 @@ import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.extensions import AUGMENTATION, require
+from vanilla_transformer.extensions import AUGMENTATION, TOKEN_LINKS, require
 from vanilla_transformer.file_utils import atomic_folder, cached_folder, check_output_dir, check_outputs
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
@@ -177,16 +177,14 @@ def tokenize(
     seed: int,
     num_proc: int | None = None,
     stages: Stages = ONE_STAGE,
-    links: TokenLinks | None = None,
 ) -> Corpus:
     """
-    Tokenize the training text, with the changes in each epoch that the recipe requests.
+    Tokenize the training text, with the changes in each epoch and the links that the recipe requests.
 
     Args:
         seed (`int`): Seed of these changes, and of the sampling of pairs if a weight is not an integer.
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
-        links (`TokenLinks`): Links between the tokens of the text.
 
     Raises:
         ValueError: the rules on lengths leave nothing, or nothing of a stage's corpus; or a change does not support
@@ -197,6 +195,9 @@ def tokenize(
     tokens = [] if languages is None else [languages.tokens(spec.direction) for spec in texts.specs]
     limit = data.max_tokens - max((len(each.source) for each in tokens), default=0)
     training = texts.training
+    links: TokenLinks | None = None
+    if data.train_alignments is not None:
+        links = require(TOKEN_LINKS, "train_alignments")(texts, tokenizer)
     encoded = encode_texts_cached(
         training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
     )

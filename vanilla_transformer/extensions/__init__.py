@@ -15,6 +15,8 @@ INITIAL_MODEL = "initial model"  # a `ModelLoader`: loads the model that `init_f
 STRESS_TABLE = "stress table"  # measures how a model copes with noise, for `check-model`
 DOCUMENTS = "documents"  # reads, translates and writes documents
 AUGMENTATION = "augmentation"  # an `Augmentation`: changes training text in each epoch
+TOKEN_LINKS = "links between tokens"  # returns the `TokenLinks` of the texts of a recipe, given a tokenizer
+LOSS_TERM = "a term of the loss"  # returns the `LossTerm` of a recipe, given the configuration of the model
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Extension:
 
 EXTENSIONS: Mapping[str, Extension] = {
     "alignments": Extension(
-        "Words are aligned with their translations, and a page explains how a model found a translation.",
+        "Words are aligned with their translations, also by a trained head, and a page explains a translation.",
         "alignments.md",
         {
             "translate": {
@@ -49,6 +51,10 @@ EXTENSIONS: Mapping[str, Extension] = {
                 "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
             },
             "data": {"write-alignments": "align the words of a parallel text, by their counts or by alignment heads"},
+        },
+        {
+            TOKEN_LINKS: "alignments.token_alignments:load_alignments",
+            LOSS_TERM: "alignments.guided_alignment:create_guided_alignment",
         },
     ),
     "augmentation": Extension(

@@ -49,7 +49,7 @@ def should_compile(choice: bool | None, config: Any, device: torch.device) -> bo
 def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packing: bool) -> None:
     """Let the layers of the model, and on a GPU the loss, be compiled at their first batch.
 
-    A layer that learns to align stays uncompiled, since its inputs are recorded. Call this before DDP or FSDP2 wraps
+    The layer of a [`LossTerm`] stays uncompiled, since its inputs may be recorded. Call this before DDP or FSDP2 wraps
     the model.
 
     Args:
@@ -67,7 +67,7 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
     torch.fx.experimental._config.use_duck_shape = False
     model = model_with_loss.model
     for layer in [*model.get_encoder().layers, *model.get_decoder().layers]:
-        if layer is not model_with_loss.aligned_layer:
+        if layer is not model_with_loss.layer_of_term:
             layer.compile(backend=_BACKEND, fullgraph=True, dynamic=not packing)
     if device.type == "cuda":
         model_with_loss.loss_in_graph = torch.compile(

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -11,7 +11,6 @@ from torch.autograd.function import once_differentiable
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed, round_up
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .guided_alignment import GuidedAlignment, alignment_loss, recorded_inputs
 from .packed_attention import packed_decoder_states
 from .r_drop import divergence_with_gradient, repeat_batch, symmetric_divergence
 
@@ -35,6 +34,31 @@ class SummedLoss(NamedTuple):
     plain: torch.Tensor
 
 
+class LossTerm(Protocol):
+    """A term that is added to the loss of the labels: the door [`LOSS_TERM`] of extensions.
+
+    This one keeps embeddings small:
+
+        class SmallEmbeddings:
+            def layer(self, model):
+                return None
+
+            def add(self, model, batch, label_loss):
+                loss = label_loss(batch)
+                weight = model.get_input_embeddings().weight
+                return loss._replace(smoothed=loss.smoothed + 0.01 * weight.square().sum())
+    """
+
+    def layer(self, model: Any) -> Any:
+        """Return the layer whose inputs and weights the term uses, or None.
+
+        It is not compiled, and FSDP2 keeps its weights until the end of the backward pass.
+        """
+
+    def add(self, model: Any, batch: Batch, label_loss: Callable[[Batch], SummedLoss]) -> SummedLoss:
+        """Compute the loss of the labels of a batch, and add the term to the smoothed one."""
+
+
 class ModelWithLoss(nn.Module):
     """Compute the loss of a model on a batch.
 
@@ -43,7 +67,7 @@ class ModelWithLoss(nn.Module):
     Args:
         model: The model to train.
         smoothing (`float`): ε of section 5.4.
-        guided_alignment: Train a head toward the links of batches. Their loss is added to the smoothed one.
+        term: A term of an extension.
         r_drop_weight (`float`): α of R-Drop; with 0, each batch passes once.
     """
 
@@ -54,19 +78,19 @@ class ModelWithLoss(nn.Module):
         self,
         model: VanillaTransformerForConditionalGeneration,
         smoothing: float,
-        guided_alignment: GuidedAlignment | None = None,
+        term: LossTerm | None = None,
         r_drop_weight: float = 0.0,
     ):
         super().__init__()
         self.model = model
         self.smoothing = smoothing
-        self.guided_alignment = guided_alignment
+        self.term = term
         self.r_drop_weight = r_drop_weight
 
     @property
-    def aligned_layer(self) -> Any:
-        """Return the layer of the decoder with a head that learns to align, or None."""
-        return None if self.guided_alignment is None else self.model.get_decoder().layers[self.guided_alignment.layer]
+    def layer_of_term(self) -> Any:
+        """Return the layer whose inputs and weights the term uses, or None."""
+        return None if self.term is None else self.term.layer(self.model)
 
     def forward(self, batch: Batch) -> SummedLoss:
         """Return the summed loss of a batch from [`batch_to_device`]."""
@@ -76,14 +100,7 @@ class ModelWithLoss(nn.Module):
         return SummedLoss(loss.smoothed / 2, loss.plain / 2)
 
     def _loss(self, batch: Batch) -> SummedLoss:
-        if self.guided_alignment is None or "link_places" not in batch:
-            return self._label_loss(batch)
-        attention = self.aligned_layer.encoder_attn
-        with recorded_inputs(attention) as calls:
-            loss = self._label_loss(batch)
-        states, mask, source = calls[0]
-        guidance = alignment_loss(attention, states, mask, source, batch["link_places"], batch["link_weights"])
-        return loss._replace(smoothed=loss.smoothed + self.guided_alignment.weight * guidance)
+        return self._label_loss(batch) if self.term is None else self.term.add(self.model, batch, self._label_loss)
 
     def _label_loss(self, batch: Batch) -> SummedLoss:
         states = packed_decoder_states(self.model, batch) if is_packed(batch) else self._decoder_states(batch)

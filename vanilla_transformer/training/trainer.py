@@ -170,12 +170,7 @@ def prepare_run(
     initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
     initial_model, tokenizer = initial or (None, load_or_train_tokenizer(texts, run.checkpoint))
     planned = stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
-    links = None
-    if recipe.data.train_alignments is not None:
-        from .token_alignments import load_alignments
-
-        links = load_alignments(texts, tokenizer)
-    corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned, links=links)
+    corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned)
     model = create_model(
         recipe,
         tokenizer,

@@ -15,8 +15,7 @@ import regex
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.perturbations import perturb
-from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.word_alignments import WordPair
+from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.text.glossary import Match
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate
 from vanilla_transformer.text.protection import find_protected, locate, mask, merge

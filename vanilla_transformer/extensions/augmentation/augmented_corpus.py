@@ -12,9 +12,8 @@ import numpy as np
 
 from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
 from vanilla_transformer.data.perturbations import PERTURBATIONS
-from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.data.tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
-from vanilla_transformer.data.word_alignments import WordPair
 from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.text.scripts import find_scripts
 

@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import regex
 
-from .readers import SentencePair, read_lines
+from vanilla_transformer.data.readers import SentencePair, WordPair, read_lines
 
-WordPair = tuple[int, int]
 _SURE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _POSSIBLE = re.compile(r"(\d{1,9})p(\d{1,9})")
 _NEIGHBORS = [(here, there) for here in (-1, 0, 1) for there in (-1, 0, 1) if (here, there) != (0, 0)]

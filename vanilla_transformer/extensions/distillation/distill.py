@@ -26,7 +26,6 @@ from vanilla_transformer.device_utils import process_state
 from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits
-from vanilla_transformer.training.initialization import ModelLoader, load_own_model
 from vanilla_transformer.training.recipe_checks import check_recipe
 from vanilla_transformer.training.run_arguments import Recipe
 from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir, refuse_model_inside
@@ -88,19 +87,14 @@ class DistilledModel:
         return as_table(self.results)
 
 
-def distill(
-    recipe: Recipe,
-    options: DistillationArguments,
-    evaluate: Evaluator = loss_only,
-    load_model: ModelLoader = load_own_model,
-) -> DistilledModel:
+def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator = loss_only) -> DistilledModel:
     """
     Train the model of a recipe on a teacher's translations of its training text, and compare both on its test text.
 
     The table is written to `RESULTS_FILE` and `TABLE_FILE` in the folder of the run.
 
     Args:
-        evaluate, load_model: See [`train`].
+        evaluate: See [`train`].
 
     Raises:
         ValueError, OSError: The recipe, its files or a model cannot work.
@@ -118,7 +112,7 @@ def distill(
         run.translate()
         run.measure_candidates()
         report = run.write_corpora()
-        train(student, evaluate, load_model)
+        train(student, evaluate)
         distilled = DistilledModel(folder, report, run.compare())
     entries = {"filter": asdict(report), "results": [asdict(result) for result in distilled.results]}
     write_text_atomically(folder / RESULTS_FILE, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")

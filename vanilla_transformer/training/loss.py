@@ -1,18 +1,26 @@
-"""Label-smoothed cross-entropy (section 5.4), summed over tokens, with the logits of a few tokens at a time."""
+"""Label-smoothed cross-entropy (section 5.4), summed over tokens, with the logits of a few tokens at a time.
+
+R-Drop (Liang et al., 2021) passes each batch twice, and trains the predictions of both passes to agree. Dropout makes
+the passes differ. The loss of a token is the mean of its cross-entropies in both passes, plus half of `r_drop_weight`,
+the paper's α, times the mean of both Kullback-Leibler divergences. That is half of the paper's loss. It is computed
+here because the logits of both passes exist only for a few tokens at a time.
+
+Letters in shapes: N tokens, V vocabulary, D width of the model.
+"""
 
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed, round_up
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .packed_attention import packed_decoder_states
-from .r_drop import divergence_with_gradient, repeat_batch, symmetric_divergence
+from .run_arguments import DROPOUTS
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
 # many of those the softmax works on at a time, so that they stay in a CPU's cache.
@@ -124,6 +132,28 @@ class ModelWithLoss(nn.Module):
         return outputs.last_hidden_state
 
 
+def check_r_drop(weight: float, config: Any) -> None:
+    """Refuse R-Drop for a model without dropout.
+
+    Raises:
+        ValueError: both passes would be the same.
+    """
+    if weight and not any(getattr(config, name) for name in DROPOUTS):
+        rule = "must be given for a model with dropout, got it for one without"
+        raise ValueError(f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it out.")
+
+
+def repeat_batch(batch: Batch) -> Batch:
+    """Return a prepared batch with all rows twice: all of them, then all of them again."""
+    repeated = {name: torch.cat([tensor, tensor]) for name, tensor in batch.items()}
+    labels = batch["labels"].numel()
+    # The indices in flattened tensors, which become twice as long.
+    for name, size in (("label_places", labels), ("link_places", labels * batch["input_ids"].shape[1])):
+        if name in batch:
+            repeated[name][len(batch[name]) :] += size
+    return repeated
+
+
 def fits_in_graph(labels: torch.Tensor, vocab_size: int) -> bool:
     """Return whether the loss of a batch is computed in one graph, if there is one."""
     return labels.numel() * vocab_size <= _LOGITS_IN_GRAPH
@@ -168,6 +198,17 @@ def cross_entropy(
         divergence = symmetric_divergence(logits.unflatten(0, (2, -1)), logsumexp.unflatten(0, (2, -1)))
         smoothed = smoothed + r_drop_weight * divergence.where(counts[: len(divergence)], 0.0).sum()
     return SummedLoss(smoothed, plain.detach())
+
+
+def symmetric_divergence(logits: Tensor, logsumexp: Tensor) -> Tensor:
+    """Return the mean of both divergences of each token, `(N,)`. Autograd gives its gradient.
+
+    Args:
+        logits (`torch.Tensor` of shape `(2, N, V)`), logsumexp (`torch.Tensor` of shape `(2, N)`): Of both passes.
+    """
+    log_probabilities = logits - logsumexp.unsqueeze(-1)
+    first, second = log_probabilities.exp()
+    return ((first - second) * (log_probabilities[0] - log_probabilities[1])).sum(dim=-1) / 2
 
 
 @torch.compiler.disable
@@ -325,3 +366,19 @@ def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: floa
     probabilities.scatter_add_(-1, labels, torch.full_like(probabilities[:, :1], smoothing - 1.0))
     rows.copy_(probabilities)
     return SummedLoss(smoothed + r_drop_weight * divergence, plain)
+
+
+def divergence_with_gradient(logits: Tensor, logsumexp: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """Return [`symmetric_divergence`] of each token, `(N,)`, and its gradient with respect to the logits.
+
+    Args:
+        logits, probabilities (`torch.Tensor` of shape `(N, 2, V)`), logsumexp (`torch.Tensor` of shape `(N, 2)`):
+            Of both passes.
+    """
+    first, second = probabilities.unbind(dim=1)
+    log_ratio = logits[:, 0] - logits[:, 1] - (logsumexp[:, 0] - logsumexp[:, 1]).unsqueeze(-1)  # (N, V)
+    forward = (first * log_ratio).sum(dim=-1, keepdim=True)
+    backward = -(second * log_ratio).sum(dim=-1, keepdim=True)
+    change = first - second
+    gradients = first * (log_ratio - forward) + change, -second * (log_ratio + backward) - change
+    return (forward + backward).squeeze(-1) / 2, torch.stack(gradients, dim=1) / 2

@@ -27,11 +27,10 @@ from .compilation import compile_regions, should_compile
 from .device_batch import BatchPreparation, batch_to_device
 from .distributed import full_tensor, shard_like, shard_model
 from .lora import LoraAdapters
-from .loss import ModelWithLoss
+from .loss import ModelWithLoss, check_r_drop
 from .lr_scheduler import NOAM, Schedule, create_lr_scheduler
 from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_steps
 from .packed_attention import should_pack
-from .r_drop import check_r_drop
 from .run_arguments import DERIVED, Recipe, flatten
 
 _MOST_STEPS_BETWEEN, _USUAL_COUNT = 1000, 10  # validations, and checkpoints

@@ -9,8 +9,12 @@ from tests.train_states import micro_batches, packed_micro_batch, tiny_train_sta
 from vanilla_transformer.extensions.alignments.guided_alignment import GuidedAlignment
 from vanilla_transformer.training import loss
 from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
-from vanilla_transformer.training.loss import ModelWithLoss, cross_entropy_in_graph, projected_cross_entropy
-from vanilla_transformer.training.r_drop import repeat_batch
+from vanilla_transformer.training.loss import (
+    ModelWithLoss,
+    cross_entropy_in_graph,
+    projected_cross_entropy,
+    repeat_batch,
+)
 
 PADDED = [5, 3, 4]
 

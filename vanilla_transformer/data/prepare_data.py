@@ -16,14 +16,14 @@ import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.extensions import AUGMENTATION, TOKEN_LINKS, require
+from vanilla_transformer.extensions import AUGMENTATION, LOW_SCORES, TOKEN_LINKS, require
 from vanilla_transformer.file_utils import atomic_folder, cached_folder, check_output_dir, check_outputs
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.text.translation_warnings import USED_SHARE
 
-from .cached_texts import CachedTexts, Scorer, drop_low_scores, load_cached_texts
+from .cached_texts import CachedTexts, load_cached_texts
 from .cleaning import CleaningReport, clean_text
 from .cleaning_rules import CleaningRules
 from .corpus import (
@@ -125,13 +125,12 @@ class Texts:
         return list(find_scripts(dataset.select(rows)["source"], USED_SHARE))
 
 
-def load_texts(data: DataArguments, cache_dir: str | Path | None = None, score: Scorer | None = None) -> Texts:
+def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Texts:
     """
     Read and clean the text of a recipe. Each file is opened and hashed once.
 
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
-        score: Scores pairs by models, such as `corpus_scores`, if the recipe has `score`.
 
     Raises:
         OSError: a file or dataset is missing or cannot be read.
@@ -142,8 +141,7 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None, score: 
     validation, test = _read_validation_sets(data), _read_test_pairs(data)
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
-        assert score is not None, "a recipe with `score` needs a function that scores"
-        training = drop_low_scores(training, specs, [each.score for each in rules], score, folder)
+        training = require(LOW_SCORES, "score")(training, specs, [each.score for each in rules], folder)
     return Texts(data, specs, rules, training, validation, test, _read_forgetting_pairs(data), folder)
 
 

@@ -15,6 +15,8 @@ INITIAL_MODEL = "initial model"  # a `ModelLoader`: loads the model that `init_f
 STRESS_TABLE = "stress table"  # measures how a model copes with noise, for `check-model`
 DOCUMENTS = "documents"  # reads, translates and writes documents
 AUGMENTATION = "augmentation"  # an `Augmentation`: changes training text in each epoch
+LOW_SCORES = "low scores"  # drops the pairs of cached text with low scores by models, `drop_low_scores`
+MISALIGNMENT = "misalignment"  # finds pairs whose sides are no translations of each other, `find_misaligned`
 TOKEN_LINKS = "links between tokens"  # returns the `TokenLinks` of the texts of a recipe, given a tokenizer
 LOSS_TERM = "a term of the loss"  # returns the `LossTerm` of a recipe, given the configuration of the model
 
@@ -61,6 +63,11 @@ EXTENSIONS: Mapping[str, Extension] = {
         "Training text changes in each epoch: typos and case, terms, placeholders and noise, and BPE-dropout.",
         "augmentation.md",
         doors={AUGMENTATION: "augmentation"},
+    ),
+    "cleaning": Extension(
+        "Pairs are dropped that a lexical model finds misaligned, or that models give low scores.",
+        "clean_a_corpus.md",
+        doors={LOW_SCORES: "cleaning.low_scores:drop_low_scores", MISALIGNMENT: "cleaning.misalignment"},
     ),
     "conversion": Extension(
         "Models of other toolkits are converted into models of this package, and back.",

@@ -18,7 +18,6 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_w
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.stages import Stages
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
-from vanilla_transformer.decoding.corpus_scores import corpus_scores
 from vanilla_transformer.device_utils import check_threads, limit_onednn_cache, without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -162,7 +161,7 @@ def prepare_run(
     limit_onednn_cache()
     resumed = None if run.checkpoint is None else load_progress(run.checkpoint)
     accelerator = create_accelerator(recipe)
-    texts = load_texts(recipe.data, score=corpus_scores)
+    texts = load_texts(recipe.data)
     initial_model = None
     if recipe.fine_tuning.init_from is None:
         tokenizer = load_or_train_tokenizer(texts, run.checkpoint)

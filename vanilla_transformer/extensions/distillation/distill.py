@@ -18,7 +18,6 @@ from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.data.prepare_data import CachedTexts, Texts, load_texts
 from vanilla_transformer.data.readers import ROWS_PER_BATCH, SentencePair
 from vanilla_transformer.data.tokenized_corpus import hash_json
-from vanilla_transformer.decoding.corpus_scores import corpus_scores
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards
 from vanilla_transformer.decoding.engine.precision import check_precision
 from vanilla_transformer.decoding.pretrained import hash_model, load_config, load_seq2seq, load_tokenizer
@@ -102,7 +101,7 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
     """
     folder = Path(recipe.output.output_dir)
     _check(recipe, options)
-    texts = load_texts(recipe.data, score=corpus_scores)
+    texts = load_texts(recipe.data)
     if not texts.test:
         raise ValueError("Teacher and student are compared on test text, but the dataset has no split `test`.")
     run = _Run(recipe, options, texts)

@@ -46,20 +46,17 @@ class CachedTexts:
     key: str
 
 
-def load_cached_texts(
-    specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path, num_proc: int | None = None
-) -> CachedTexts:
+def load_cached_texts(specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path) -> CachedTexts:
     """
     Return the cleaned text of all corpora; read and clean it only if the cache does not hold it.
 
     Args:
         rules: The rules of each corpus.
-        num_proc (`int`): Number of processes that clean. By default all cores, if the text is long enough.
     """
     with ExitStack() as stack:
         corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
         key = hash_json(_FORMAT, [content_key(corpus) for corpus in corpora], [each.on_text for each in rules])
-        write = partial(_write_texts, corpora=corpora, rules=rules, num_proc=num_proc)
+        write = partial(_write_texts, corpora=corpora, rules=rules)
         folder = cached_folder(cache_dir, f"texts-{key}", write)
     return load_folder(folder, key)
 
@@ -84,9 +81,7 @@ def _write_report(folder: Path, report: CleaningReport) -> None:
     (folder / _REPORT_FILE).write_text(json.dumps(report.to_dict()), encoding="utf-8")
 
 
-def _write_texts(
-    folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[CleaningRules], num_proc: int | None
-) -> None:
+def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[CleaningRules]) -> None:
     """Read all corpora, with one batch of text in memory at a time, then apply the rules to the text on disk."""
     report, path = CleaningReport(), folder / "texts.arrow"
     with pa.ipc.new_stream(str(path), _SCHEMA) as file:
@@ -103,7 +98,7 @@ def _write_texts(
         PairRules.for_corpus(corpus.spec, each, _pairs_of(texts, number))
         for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True))
     ]
-    broken = find_broken(texts, pair_rules, report, num_proc)
+    broken = find_broken(texts, pair_rules, report)
     if not report.kept:
         raise nothing_left_error(report)
     if broken.any():

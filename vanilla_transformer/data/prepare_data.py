@@ -173,7 +173,6 @@ def tokenize(
     texts: Texts,
     tokenizer: PreTrainedTokenizerBase,
     seed: int,
-    num_proc: int | None = None,
     stages: Stages = ONE_STAGE,
 ) -> Corpus:
     """
@@ -181,7 +180,6 @@ def tokenize(
 
     Args:
         seed (`int`): Seed of these changes, and of the sampling of pairs if a weight is not an integer.
-        num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
 
     Raises:
@@ -196,9 +194,7 @@ def tokenize(
     links: TokenLinks | None = None
     if data.train_alignments is not None:
         links = require(TOKEN_LINKS, "train_alignments")(texts, tokenizer)
-    encoded = encode_texts_cached(
-        training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
-    )
+    encoded = encode_texts_cached(training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir)
     if links is not None:
         encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
     corpus: Corpus = _build_corpus(texts, training, EncodedPairs(TokenTable(encoded)), seed, stages)

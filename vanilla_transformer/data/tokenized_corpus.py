@@ -289,7 +289,7 @@ def _encode_batch(batch: dict[str, list[str]], encode: Encode) -> dict[str, list
 
 
 def encode_texts_cached(
-    texts: datasets.Dataset, texts_key: str, encode: Encode, encode_key: str, cache_dir: Path, num_proc: int | None
+    texts: datasets.Dataset, texts_key: str, encode: Encode, encode_key: str, cache_dir: Path
 ) -> datasets.Dataset:
     """
     Return the result of `encode_texts`, memory-mapped, and compute it only if the cache does not hold it.
@@ -299,7 +299,7 @@ def encode_texts_cached(
     """
 
     def write(folder: Path) -> None:
-        encode_texts(texts, encode, num_proc, folder / "encoded.arrow")
+        encode_texts(texts, encode, file=folder / "encoded.arrow")
 
     return open_arrow_files(cached_folder(cache_dir, f"encoded-{hash_json(_FORMAT, texts_key, encode_key)}", write))
 

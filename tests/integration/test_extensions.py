@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.forked import run_python
-from vanilla_transformer.extensions import DOCUMENTS, EXTENSIONS, INITIAL_MODEL, STRESS_TABLE, find
+from vanilla_transformer import extensions
+from vanilla_transformer.extensions import DOCUMENTS, EXTENSIONS, INITIAL_MODEL, STRESS_TABLE, find, require
 
 PACKAGE = Path(__file__).parents[2] / "vanilla_transformer"
 TRAIN = """
@@ -26,7 +27,15 @@ texts = "--train_source train.a --train_target train.b --validation_source train
 assert main(["train", *texts, *sizes, "--output_dir", "run"]) == 0
 assert main(["translate", "run", "--input", "train.a", "--output", "out.b"]) == 0
 assert main(["evaluate", "run", "--source", "train.a", "--target", "train.b"]) == 0
+if key := sys.argv[2:]:
+    assert main(["train", *texts, *sizes, "--output_dir", "other", *key]) == 2
 """
+# Keys of a recipe that need an extension.
+KEYS = {
+    "alignments": ["--train_alignments", "agreement"],
+    "augmentation": ["--augment", "{typos: 0.1}"],
+    "cleaning": ["--score", "{forward: a, backward: b, keep: 0.5}"],
+}
 
 
 def delete(name, package):
@@ -48,14 +57,20 @@ def test_everything_else_works_without_an_extension(name, corpus, tmp_path):
         shutil.copytree(PACKAGE.parent / folder, package.parent / folder)
     delete(name, package)
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
-    ended = run_python("-c", TRAIN, str(package.parent), env=environment, cwd=corpus)
+    key = KEYS.get(name, [])
+    ended = run_python("-c", TRAIN, str(package.parent), *key, env=environment, cwd=corpus)
     assert ended.returncode == 0, ended.stderr
     assert (corpus / "out.b").exists()
+    if key:
+        assert f"error: `{key[0][2:]}` must be given with an extension for " in ended.stderr.splitlines()[-1]
 
 
 def test_doors_of_extensions_lead_to_what_they_name():
-    assert {door for row in EXTENSIONS.values() for door in row.doors} == {INITIAL_MODEL, STRESS_TABLE, DOCUMENTS}
+    doors = {value for name, value in vars(extensions).items() if name.isupper() and isinstance(value, str)}
+    assert {door for row in EXTENSIONS.values() for door in row.doors} == doors and None not in map(find, doors)
     assert find(INITIAL_MODEL).__name__ == "load_converted"
     assert find(STRESS_TABLE).measure_stress
     assert find(DOCUMENTS).parse_document
     assert find("unknown") is None
+    with pytest.raises(ValueError, match="^`key` must be given with an extension for unknown, and there is none. "):
+        require("unknown", "key")

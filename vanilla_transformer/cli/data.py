@@ -143,7 +143,6 @@ def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:
     set_threads(threads)
     from vanilla_transformer.data.cleaning import why_languages_are_unknown
     from vanilla_transformer.data.prepare_data import load_texts, write_corpus_files
-    from vanilla_transformer.decoding.corpus_scores import corpus_scores
 
     show_progress()
     if check_languages:
@@ -151,7 +150,7 @@ def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:
         if reason is not None:
             logger.info("Pairs in other languages are kept. %s", reason)
         data = replace(data, drop_other_languages=reason is None)
-    texts = load_texts(data, score=corpus_scores)
+    texts = load_texts(data)
     files = write_corpus_files(texts, output_dir)
     print(texts.training.report)
     print(f"The text is in {', '.join(map(str, files))}.")

@@ -8,16 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from vanilla_transformer.extensions import INITIAL_MODEL, find
 from vanilla_transformer.resources import find_recipe
-from vanilla_transformer.training.recipe import Recipe, parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 
 from .flags import parse, register_models, require_no_words
-
-if TYPE_CHECKING:
-    from vanilla_transformer.training.initialization import ModelLoader
 
 logger = logging.getLogger(__name__)
 
@@ -30,26 +26,18 @@ def train_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.evaluation.scores import evaluator_for
     from vanilla_transformer.training.trainer import train
 
-    load_model = find_model_loader(recipe)
     show_progress()
     use_all_cores()
     if recipe.output.dry_run:
         from vanilla_transformer.training.dry_run import plan_run
 
-        _print_plan(plan_run(recipe, load_model=load_model))
+        _print_plan(plan_run(recipe))
         return
-    folder = train(recipe, evaluate=evaluator_for(recipe.output.best_metric), load_model=load_model)
+    folder = train(recipe, evaluate=evaluator_for(recipe.output.best_metric))
     if PartialState().is_main_process:
         draw_pictures(_draw_learning_curve, folder)
         draw_pictures(draw_corpus_lengths, folder)
         print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")
-
-
-def find_model_loader(recipe: Recipe) -> "ModelLoader":
-    """Return the function that loads the model to start from, also one of another toolkit where that is plugged in."""
-    from vanilla_transformer.training.initialization import load_own_model
-
-    return (find(INITIAL_MODEL) if recipe.fine_tuning.init_from else None) or load_own_model
 
 
 def show_progress() -> None:

@@ -1,33 +1,28 @@
 """Cleaned training text on disk, cached by content."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow as pa
 from tqdm.auto import tqdm
 
-from vanilla_transformer.file_utils import cached_folder, hash_file
-from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.file_utils import cached_folder
 
 from .cleaning import (
-    EXAMPLES,
     CleaningReport,
     clean_text,
-    count_lengths,
     find_broken,
     find_language_mistakes,
-    move_to_dropped,
     nothing_left_error,
 )
-from .cleaning_rules import CleaningRules, PairRules, ScoreRule
+from .cleaning_rules import CleaningRules, PairRules
 from .readers import ROWS_PER_BATCH, CorpusSpec, OpenCorpus, SentencePair, content_key, open_corpus, read_rows
 from .tokenized_corpus import hash_json, open_arrow_files
 
@@ -51,20 +46,17 @@ class CachedTexts:
     key: str
 
 
-def load_cached_texts(
-    specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path, num_proc: int | None = None
-) -> CachedTexts:
+def load_cached_texts(specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path) -> CachedTexts:
     """
     Return the cleaned text of all corpora; read and clean it only if the cache does not hold it.
 
     Args:
         rules: The rules of each corpus.
-        num_proc (`int`): Number of processes that clean. By default all cores, if the text is long enough.
     """
     with ExitStack() as stack:
         corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
         key = hash_json(_FORMAT, [content_key(corpus) for corpus in corpora], [each.on_text for each in rules])
-        write = partial(_write_texts, corpora=corpora, rules=rules, num_proc=num_proc)
+        write = partial(_write_texts, corpora=corpora, rules=rules)
         folder = cached_folder(cache_dir, f"texts-{key}", write)
     return load_folder(folder, key)
 
@@ -89,9 +81,7 @@ def _write_report(folder: Path, report: CleaningReport) -> None:
     (folder / _REPORT_FILE).write_text(json.dumps(report.to_dict()), encoding="utf-8")
 
 
-def _write_texts(
-    folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[CleaningRules], num_proc: int | None
-) -> None:
+def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[CleaningRules]) -> None:
     """Read all corpora, with one batch of text in memory at a time, then apply the rules to the text on disk."""
     report, path = CleaningReport(), folder / "texts.arrow"
     with pa.ipc.new_stream(str(path), _SCHEMA) as file:
@@ -108,7 +98,7 @@ def _write_texts(
         PairRules.for_corpus(corpus.spec, each, _pairs_of(texts, number))
         for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True))
     ]
-    broken = find_broken(texts, pair_rules, report, num_proc)
+    broken = find_broken(texts, pair_rules, report)
     if not report.kept:
         raise nothing_left_error(report)
     if broken.any():
@@ -131,73 +121,3 @@ def _pairs_of(texts: datasets.Dataset, corpus: int) -> Iterator[SentencePair]:
     for start in range(0, len(rows), ROWS_PER_BATCH):
         batch = texts[rows[start : start + ROWS_PER_BATCH].tolist()]
         yield from map(SentencePair, batch["source"], batch["target"])
-
-
-# (models, pairs, direction) -> scores, shape `(pairs,)`.
-Scorer = Callable[[Sequence[str], Sequence[SentencePair], Direction], np.ndarray]
-_SCORES_FILE = "scores.npy"
-
-
-def drop_low_scores(
-    texts: CachedTexts,
-    specs: Sequence[CorpusSpec],
-    rules: Sequence[ScoreRule | None],
-    score: Scorer,
-    cache_dir: Path,
-) -> CachedTexts:
-    """
-    Return the pairs with high scores, and all pairs of corpora without a rule.
-
-    Args:
-        rules: The rule of each corpus, or None.
-        score: Such as `corpus_scores`. It is called for each corpus with a rule whose scores the cache does not hold.
-
-    Raises:
-        OSError, ValueError: as raised by `score`; or nothing is left.
-    """
-    corpora = texts.dataset.data.column("corpus").to_numpy()
-    kept = np.ones(len(corpora), dtype=bool)
-    for number, (spec, rule) in enumerate(zip(specs, rules, strict=True)):
-        rows = np.flatnonzero(corpora == number)
-        if rule is not None and len(rows):
-            scores = _load_scores(texts, rows, spec.direction, rule, score, cache_dir)
-            kept[rows[scores < rule.threshold(scores.tolist())]] = False
-    key = hash_json(texts.key, [rule and vars(rule) | {"models": _model_keys(rule)} for rule in rules])
-    folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_kept, texts=texts, kept=kept))
-    return load_folder(folder, key)
-
-
-def _load_scores(
-    texts: CachedTexts, rows: np.ndarray, direction: Direction, rule: ScoreRule, score: Scorer, cache_dir: Path
-) -> np.ndarray:
-    def write(folder: Path) -> None:
-        pairs = texts.dataset[rows.tolist()]
-        numbered = list(map(SentencePair, pairs["source"], pairs["target"]))
-        scores = score(rule.models, numbered, direction)
-        np.save(folder / _SCORES_FILE, scores.astype(np.float32))
-
-    name = hash_json(texts.key, [int(rows[0]), len(rows)], direction, _model_keys(rule))
-    return np.load(cached_folder(cache_dir, f"scores-{name}", write) / _SCORES_FILE)
-
-
-def _model_keys(rule: ScoreRule) -> list[Any]:
-    """Return values that identify the content of the models; of a model on the Hub, its name."""
-    return [
-        [hash_file(path) for path in _files_of(Path(name))] if Path(name).is_dir() else name for name in rule.models
-    ]
-
-
-def _files_of(model: Path) -> list[Path]:
-    """Return the files of a model; the weights of a COMET model are in a folder."""
-    return sorted(path for path in (*model.glob("*.*"), *model.glob("checkpoints/*.ckpt")) if path.is_file())
-
-
-def _write_kept(folder: Path, texts: CachedTexts, kept: np.ndarray) -> None:
-    report = CleaningReport.from_dict(texts.report.to_dict())
-    dropped = np.flatnonzero(~kept)
-    examples = texts.dataset[dropped[:EXAMPLES].tolist()]
-    report.add("score", list(map(SentencePair, examples["source"], examples["target"])), len(dropped))
-    report.histograms = move_to_dropped(report.histograms, count_lengths(texts.dataset, kept))
-    if not kept.any():
-        raise nothing_left_error(report)
-    write_texts(folder, texts.dataset, kept, report)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from vanilla_transformer.device_utils import usable_cores
+from vanilla_transformer.extensions import MISALIGNMENT, require
 
 from .cleaning_rules import (
     REPETITIONS,
@@ -266,18 +267,17 @@ def _find_misaligned(
     num_proc: int | None,
 ) -> None:
     """Mark the misaligned pairs of each direction in `broken`, if it has enough pairs to find them."""
-    from .misalignment import LEAST_PAIRS, find_misaligned
-
+    misalignment = require(MISALIGNMENT, "misaligned")
     corpora = texts.data.column("corpus").to_numpy()
     number_of = {number: each.direction for number, each in enumerate(pair_rules) if each.rules.drop_misaligned}
     for direction in dict.fromkeys(number_of.values()):
         numbers = [number for number, each in number_of.items() if each == direction]
         rows = np.flatnonzero((broken == _KEPT) & np.isin(corpora, numbers))
-        if len(rows) < LEAST_PAIRS:
-            rule = f"Misaligned pairs are not looked for: that needs {LEAST_PAIRS:,} pairs"
+        if len(rows) < misalignment.LEAST_PAIRS:
+            rule = f"Misaligned pairs are not looked for: that needs {misalignment.LEAST_PAIRS:,} pairs"
             report.warn([f"{rule} of one direction, got {len(rows):,}."])
             continue
-        misaligned = find_misaligned(texts.select(rows), _processes(num_proc, len(rows)))
+        misaligned = misalignment.find_misaligned(texts.select(rows), _processes(num_proc, len(rows)))
         broken[rows[misaligned]] = _NAMES.index("misaligned")
 
 

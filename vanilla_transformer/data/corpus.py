@@ -17,7 +17,7 @@ import pyarrow.compute
 from .cleaning import EXAMPLES, CleaningReport, abbreviate, find_dropped_by_length, nothing_left_error
 from .cleaning_rules import CleaningRules
 from .readers import ROWS_PER_BATCH, SentencePair
-from .tokenized_corpus import EncodedPairs
+from .tokenized_corpus import EncodedPairs, TokenLinks
 
 
 @dataclass
@@ -81,11 +81,13 @@ class Corpus(ABC):
             Columns `source`, `target` and `corpus` (its number in the mix). `texts.select(pairs.rows)` is the text of
             `pairs = epoch(n)` for the most recent call of `epoch`.
         report (`CleaningReport`): The pairs that cleaning dropped.
+        links (`TokenLinks`): The links between the tokens of `texts`, if there are some.
         is_constant (`bool`): Whether all epochs have the same pairs.
     """
 
     texts: datasets.Dataset
     report: CleaningReport
+    links: TokenLinks | None = None
     is_constant: bool = False
 
     @abstractmethod
@@ -126,6 +128,7 @@ class DerivedCorpus(Corpus):
     def __init__(self, plain: Corpus):
         self.plain = plain
         self.report = plain.report
+        self.links = plain.links
         self._last: tuple[tuple[int, int], EncodedPairs] | None = None
 
     def epoch(self, number: int, stage: int = 0) -> EncodedPairs:

@@ -10,18 +10,20 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Protocol
 
 import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.extensions import AUGMENTATION, LOW_SCORES, TOKEN_LINKS, require
 from vanilla_transformer.file_utils import atomic_folder, cached_folder, check_output_dir, check_outputs
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.text.translation_warnings import USED_SHARE
 
-from .cached_texts import CachedTexts, Scorer, drop_low_scores, load_cached_texts
+from .cached_texts import CachedTexts, load_cached_texts
 from .cleaning import CleaningReport, clean_text
 from .cleaning_rules import CleaningRules
 from .corpus import (
@@ -35,7 +37,7 @@ from .corpus import (
     share_weights,
     temperature_weights,
 )
-from .data_arguments import DataArguments, augmentations, cleaning_rules, corpus_specs, validation_specs
+from .data_arguments import DataArguments, cleaning_rules, corpus_specs, validation_specs
 from .readers import (
     ROWS_PER_BATCH,
     CorpusSpec,
@@ -47,7 +49,6 @@ from .readers import (
 )
 from .stages import ONE_STAGE, Stages
 from .tokenized_corpus import (
-    Encode,
     EncodedPairs,
     TokenLinks,
     TokenTable,
@@ -102,6 +103,16 @@ class Texts:
         """Return the held-out pairs by their name, without empty sets."""
         return {name: pairs for name in ("validation", "test") if (pairs := getattr(self, name))}
 
+    @property
+    def augmentation(self) -> "Augmentation | None":
+        """Return what changes the training text in each epoch, or None if nothing does.
+
+        Raises:
+            ValueError: The recipe asks for it, and no extension does it.
+        """
+        asked = [name for name in ("augment", "bpe_dropout") if getattr(self.data, name)]
+        return require(AUGMENTATION, asked[0]) if asked else None
+
     def sentences(self) -> Iterator[str]:
         """Yield every training sentence of both sides."""
         for table in self.training.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
@@ -114,13 +125,12 @@ class Texts:
         return list(find_scripts(dataset.select(rows)["source"], USED_SHARE))
 
 
-def load_texts(data: DataArguments, cache_dir: str | Path | None = None, score: Scorer | None = None) -> Texts:
+def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Texts:
     """
     Read and clean the text of a recipe. Each file is opened and hashed once.
 
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
-        score: Scores pairs by models, such as `corpus_scores`, if the recipe has `score`.
 
     Raises:
         OSError: a file or dataset is missing or cannot be read.
@@ -131,56 +141,66 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None, score: 
     validation, test = _read_validation_sets(data), _read_test_pairs(data)
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
-        assert score is not None, "a recipe with `score` needs a function that scores"
-        training = drop_low_scores(training, specs, [each.score for each in rules], score, folder)
+        training = require(LOW_SCORES, "score")(training, specs, [each.score for each in rules], folder)
     return Texts(data, specs, rules, training, validation, test, _read_forgetting_pairs(data), folder)
+
+
+class Augmentation(Protocol):
+    """
+    A change of the training text that is drawn again in each epoch: the door [`AUGMENTATION`] of extensions.
+
+    This one, a module, writes sources in capitals:
+
+        class Capitals(DerivedCorpus):
+            def derive(self, pairs, epoch): ...  # the pairs of `self.plain` in this epoch, changed
+
+        def add_tokens(tokenizer, data): ...  # capitals need none
+
+        def change_corpus(corpus, texts, tokenizer, seed, max_tokens):
+            return Capitals(corpus)
+    """
+
+    def add_tokens(self, tokenizer: PreTrainedTokenizerBase, data: DataArguments) -> None:
+        """Add the tokens of changed text that the vocabulary lacks."""
+
+    def change_corpus(
+        self, corpus: Corpus, texts: Texts, tokenizer: PreTrainedTokenizerBase, seed: int, max_tokens: int
+    ) -> Corpus:
+        """Return a corpus of changed pairs, none of which has more than `max_tokens` on a side."""
 
 
 def tokenize(
     texts: Texts,
     tokenizer: PreTrainedTokenizerBase,
     seed: int,
-    num_proc: int | None = None,
-    encode: Encode | None = None,
     stages: Stages = ONE_STAGE,
-    links: TokenLinks | None = None,
 ) -> Corpus:
     """
-    Tokenize the training text, with the augmentations and the BPE-dropout that the recipe requests.
+    Tokenize the training text, with the changes in each epoch and the links that the recipe requests.
 
     Args:
-        seed (`int`): Seed of augmentation, BPE-dropout, and the sampling of pairs if a weight is not an integer.
-        num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
-        encode: Used instead of `encode_sentences` with `tokenizer`. The cache identifies both by `tokenizer`.
+        seed (`int`): Seed of these changes, and of the sampling of pairs if a weight is not an integer.
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
-        links (`TokenLinks`): Links between the tokens of the text.
 
     Raises:
-        ValueError: the rules on lengths leave nothing, or nothing of a stage's corpus; or BPE-dropout does not
-            support the tokenizer.
+        ValueError: the rules on lengths leave nothing, or nothing of a stage's corpus; or a change does not support
+            the tokenizer.
         OSError: the cache cannot be written.
     """
-    data, encode, languages = texts.data, encode or partial(encode_sentences, tokenizer), find_languages(tokenizer)
+    data, encode, languages = texts.data, partial(encode_sentences, tokenizer), find_languages(tokenizer)
     tokens = [] if languages is None else [languages.tokens(spec.direction) for spec in texts.specs]
     limit = data.max_tokens - max((len(each.source) for each in tokens), default=0)
     training = texts.training
-    encoded = encode_texts_cached(
-        training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
-    )
+    links: TokenLinks | None = None
+    if data.train_alignments is not None:
+        links = require(TOKEN_LINKS, "train_alignments")(texts, tokenizer)
+    encoded = encode_texts_cached(training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir)
     if links is not None:
         encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
     corpus: Corpus = _build_corpus(texts, training, EncodedPairs(TokenTable(encoded)), seed, stages)
-    if requested := augmentations(data):
-        from .augmented_corpus import AugmentedCorpus, find_augmentations
-
-        augment = find_augmentations(
-            requested, training.dataset, training.key, texts.cache_dir, data.source_tags or ()
-        )
-        corpus = AugmentedCorpus(corpus, augment, encode, seed, limit, links)
-    if data.bpe_dropout:
-        from .bpe_dropout import BpeDropoutCorpus
-
-        corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, limit)
+    corpus.links = links
+    if augmentation := texts.augmentation:
+        corpus = augmentation.change_corpus(corpus, texts, tokenizer, seed, limit)
     if languages is not None:
         from .tagged_corpus import TaggedCorpus
 

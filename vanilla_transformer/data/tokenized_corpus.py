@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import datasets
 import numpy as np
@@ -22,10 +22,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_lan
 
 from .batches import IGNORED_LABEL, Batch, BatchShape, round_up
 from .packing import pack_sentences
-from .readers import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH, SentencePair
-
-if TYPE_CHECKING:
-    from .word_alignments import WordPair
+from .readers import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH, SentencePair, WordPair
 
 # (texts, as_target=False) -> token ids of each text, every one ending with EOS.
 Encode = Callable[..., list[list[int]]]
@@ -47,7 +44,7 @@ class TokenLinks(NamedTuple):
 
     dataset: datasets.Dataset
     words: "TokenColumn"
-    find: Callable[[Sequence[SentencePair], "Sequence[set[WordPair]]"], datasets.Dataset]
+    find: Callable[[Sequence[SentencePair], Sequence[set[WordPair]]], datasets.Dataset]
 
 
 class EncodedPair(NamedTuple):
@@ -292,7 +289,7 @@ def _encode_batch(batch: dict[str, list[str]], encode: Encode) -> dict[str, list
 
 
 def encode_texts_cached(
-    texts: datasets.Dataset, texts_key: str, encode: Encode, encode_key: str, cache_dir: Path, num_proc: int | None
+    texts: datasets.Dataset, texts_key: str, encode: Encode, encode_key: str, cache_dir: Path
 ) -> datasets.Dataset:
     """
     Return the result of `encode_texts`, memory-mapped, and compute it only if the cache does not hold it.
@@ -302,7 +299,7 @@ def encode_texts_cached(
     """
 
     def write(folder: Path) -> None:
-        encode_texts(texts, encode, num_proc, folder / "encoded.arrow")
+        encode_texts(texts, encode, file=folder / "encoded.arrow")
 
     return open_arrow_files(cached_folder(cache_dir, f"encoded-{hash_json(_FORMAT, texts_key, encode_key)}", write))
 

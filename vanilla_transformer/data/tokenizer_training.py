@@ -16,7 +16,7 @@ from vanilla_transformer.text.languages import add_language_tags, find_languages
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, constructor_arguments
 from vanilla_transformer.user_input import check_local_model
 
-from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, augmentations, tagged_sides
+from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, tagged_sides
 from .prepare_data import Texts
 from .tokenized_corpus import hash_json, hash_tokenizer
 
@@ -57,11 +57,8 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     Raises:
         ValueError: a corpus has no language to be tagged, or the tokenizer can have no tags.
     """
-    augment = augmentations(texts.data)
-    if augment:
-        from .augmentation import add_augmentation_tokens
-
-        add_augmentation_tokens(tokenizer, augment)
+    if augmentation := texts.augmentation:
+        augmentation.add_tokens(tokenizer, texts.data)
     tags = [tag for tag in texts.data.source_tags or () if tag not in tokenizer.get_added_vocab()]
     if tags:
         tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)

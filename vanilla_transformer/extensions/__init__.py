@@ -14,6 +14,11 @@ from typing import Any
 INITIAL_MODEL = "initial model"  # a `ModelLoader`: loads the model that `init_from` names
 STRESS_TABLE = "stress table"  # measures how a model copes with noise, for `check-model`
 DOCUMENTS = "documents"  # reads, translates and writes documents
+AUGMENTATION = "augmentation"  # an `Augmentation`: changes training text in each epoch
+LOW_SCORES = "low scores"  # drops the pairs of cached text with low scores by models, `drop_low_scores`
+MISALIGNMENT = "misalignment"  # finds pairs whose sides are no translations of each other, `find_misaligned`
+TOKEN_LINKS = "links between tokens"  # returns the `TokenLinks` of the texts of a recipe, given a tokenizer
+LOSS_TERM = "a term of the loss"  # returns the `LossTerm` of a recipe, given the configuration of the model
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Extension:
 
 EXTENSIONS: Mapping[str, Extension] = {
     "alignments": Extension(
-        "Words are aligned with their translations, and a page explains how a model found a translation.",
+        "Words are aligned with their translations, also by a trained head, and a page explains a translation.",
         "alignments.md",
         {
             "translate": {
@@ -49,6 +54,20 @@ EXTENSIONS: Mapping[str, Extension] = {
             },
             "data": {"write-alignments": "align the words of a parallel text, by their counts or by alignment heads"},
         },
+        {
+            TOKEN_LINKS: "alignments.token_alignments:load_alignments",
+            LOSS_TERM: "alignments.guided_alignment:create_guided_alignment",
+        },
+    ),
+    "augmentation": Extension(
+        "Training text changes in each epoch: typos and case, terms, placeholders and noise, and BPE-dropout.",
+        "augmentation.md",
+        doors={AUGMENTATION: "augmentation"},
+    ),
+    "cleaning": Extension(
+        "Pairs are dropped that a lexical model finds misaligned, or that models give low scores.",
+        "clean_a_corpus.md",
+        doors={LOW_SCORES: "cleaning.low_scores:drop_low_scores", MISALIGNMENT: "cleaning.misalignment"},
     ),
     "conversion": Extension(
         "Models of other toolkits are converted into models of this package, and back.",
@@ -102,3 +121,15 @@ def find(door: str) -> Any:
         if door in extension.doors:
             return resolve_name(f"{__name__}.{extension.doors[door]}")
     return None
+
+
+def require(door: str, key: str) -> Any:
+    """Return the object that an extension plugs into the door that a key of a recipe needs.
+
+    Raises:
+        ValueError: no extension does.
+    """
+    found = find(door)
+    if found is None:
+        raise ValueError(f"`{key}` must be given with an extension for {door}, and there is none. Leave it out.")
+    return found

@@ -1,5 +1,6 @@
 """Create the accelerator of a recipe, connect the processes that a launcher has started, and report a lost one."""
 
+import logging
 import os
 import time
 import uuid
@@ -14,10 +15,14 @@ from accelerate.utils import DistributedDataParallelKwargs, patch_environment
 from torch.distributed import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from vanilla_transformer.device_utils import multiplies
+
 from .compilation import check_compiler
-from .mixed_precision import resolve_mixed_precision
 from .run_arguments import Recipe
 
+logger = logging.getLogger(__name__)
+
+AUTO = "auto"  # the value of `mixed_precision` for the fastest precision of the device
 _START_TIMEOUT = timedelta(minutes=10)
 _SECONDS_BETWEEN_LOOKS = 0.05
 _VARIABLES = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # that a launcher sets
@@ -67,6 +72,26 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             f"{accelerator.num_processes} processes started. Call `parse_recipe` in the function that trains."
         )
     return accelerator
+
+
+def resolve_mixed_precision(name: str | None, process: PartialState) -> str | None:
+    """Return the mixed precision for Accelerate on the device of a process, and log what `"auto"` is.
+
+    `"auto"` is bf16 where the device has instructions for it, and no, which is float32, elsewhere. A warning is logged
+    for bf16 on a processor that emulates it.
+    """
+    fast = multiplies("bfloat16", process.device)
+    if name == AUTO:
+        name = "bf16" if fast else "no"
+        choice = "bf16: this device has" if fast else "no (float32): this device does not have"
+        if process.is_main_process:
+            logger.info("`mixed_precision` auto is %s instructions for bf16.", choice)
+    elif name == "bf16" and process.device.type == "cpu" and not fast and process.is_main_process:
+        logger.warning(
+            "This processor has no instructions for bf16 and emulates it, many times more slowly than float32. Use "
+            "`mixed_precision: auto`, which is float32 here."
+        )
+    return name
 
 
 def connect_processes() -> None:

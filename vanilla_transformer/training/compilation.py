@@ -13,7 +13,6 @@ import torch.fx.experimental._config
 from torch import nn
 
 from vanilla_transformer.device_utils import find_compiler
-from vanilla_transformer.private_folders import check_inductor_caches
 
 from .loss import ModelWithLoss, cross_entropy_in_graph
 from .run_arguments import PADDING
@@ -49,7 +48,7 @@ def should_compile(choice: bool | None, config: Any, device: torch.device) -> bo
 def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packing: bool) -> None:
     """Let the layers of the model, and on a GPU the loss, be compiled at their first batch.
 
-    A layer that learns to align stays uncompiled, since its inputs are recorded. Call this before DDP or FSDP2 wraps
+    The layer of a [`LossTerm`] stays uncompiled, since its inputs may be recorded. Call this before DDP or FSDP2 wraps
     the model.
 
     Args:
@@ -58,6 +57,8 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
     Raises:
         PermissionError: see [`check_inductor_caches`].
     """
+    from vanilla_transformer.private_folders import check_inductor_caches
+
     check_inductor_caches()
     # The graphs of earlier runs of this process would count toward Dynamo's limit for a layer, at which it fails.
     torch.compiler.reset()
@@ -67,7 +68,7 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
     torch.fx.experimental._config.use_duck_shape = False
     model = model_with_loss.model
     for layer in [*model.get_encoder().layers, *model.get_decoder().layers]:
-        if layer is not model_with_loss.aligned_layer:
+        if layer is not model_with_loss.layer_of_term:
             layer.compile(backend=_BACKEND, fullgraph=True, dynamic=not packing)
     if device.type == "cuda":
         model_with_loss.loss_in_graph = torch.compile(

@@ -46,8 +46,8 @@ def shard_model(
     """Shard parameters, gradients and optimizer state over all processes, in place.
 
     Each layer is a group that is gathered while it computes. The root group, with the tied embeddings, stays gathered
-    from the forward pass to the end of the backward pass. A layer that learns to align is in it: the loss of its links
-    uses its weights after the layer.
+    from the forward pass to the end of the backward pass. The layer of a [`LossTerm`] is in it: the term may use its
+    weights after the layer.
 
     With bf16 the shards stay float32, in which gradients are summed over processes and the optimizer computes. The
     gathered parameters and what passes between layers are bfloat16; within them autocast applies, as with DDP.
@@ -62,7 +62,7 @@ def shard_model(
     if mixed_precision == "bf16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in [*model.encoder.layers, *model.decoder.layers]:
-        if layer is not model_with_loss.aligned_layer:
+        if layer is not model_with_loss.layer_of_term:
             fully_shard(layer, mesh=mesh, reshard_after_forward=reshard_after_forward, mp_policy=policy)
     # A batch keeps its types: weights of links are float32.
     fully_shard(model_with_loss, mesh=mesh, mp_policy=replace(policy, cast_forward_inputs=False))

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .initialization import ModelLoader, load_own_model
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
 from .model_creation import BYTES_PER_PARAMETER, ModelClass
@@ -29,13 +28,12 @@ _BYTES = 4  # of a number of a checkpoint
 def plan_run(
     recipe: Recipe,
     timed_steps: int = 5,
-    load_model: ModelLoader = load_own_model,
     model_class: ModelClass = VanillaTransformerForConditionalGeneration,
 ) -> dict[str, Any]:
     """Read the data, create the model, make a few steps on the device that training would use, and write nothing.
 
     Args:
-        load_model, model_class: See [`train`].
+        model_class: See [`train`].
 
     Returns:
         Values by name; sizes in GiB, times in seconds or hours as the names say; "advice" is lines of text. On a CPU
@@ -45,7 +43,7 @@ def plan_run(
         ValueError, OSError: what `train` would raise before its first step.
     """
     with apply_settings(recipe.optimization.threads):
-        run = prepare_run(recipe, RunFolder(recipe), load_model=load_model, model_class=model_class)
+        run = prepare_run(recipe, RunFolder(recipe), model_class=model_class)
         return _plan(run, timed_steps)
 
 

@@ -20,6 +20,7 @@ from vanilla_transformer.data.tokenizer_training import (
     load_or_train_tokenizer,
     special_token_ids,
 )
+from vanilla_transformer.extensions import INITIAL_MODEL, find
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import Languages, find_languages, set_languages, similar_tags
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
@@ -51,10 +52,8 @@ def load_own_model(name: str | Path) -> InitialModel:
     return load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(name)
 
 
-def load_initial_model(
-    recipe: Recipe, texts: Texts, checkpoint: Path | None, load_model: ModelLoader
-) -> InitialModel | None:
-    """Return the model that `init_from` names, with the vocabulary that the recipe wants, or None.
+def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) -> InitialModel:
+    """Return the model that `init_from` names, with the vocabulary that the recipe wants.
 
     A run resumes without that model, because its checkpoint has all of it, except with LoRA.
 
@@ -63,9 +62,9 @@ def load_initial_model(
             vocabulary cannot change as the recipe wants.
     """
     name = recipe.fine_tuning.init_from
-    if name is None:
-        return None
+    assert name is not None
     if checkpoint is None or recipe.fine_tuning.lora_rank is not None:
+        load_model: ModelLoader = find(INITIAL_MODEL) or load_own_model
         model, tokenizer = load_model(name)
         kept = {side: getattr(recipe.fine_tuning, f"init_{side}_layers") for side in ("encoder", "decoder")}
         model = keep_layers(model, kept)

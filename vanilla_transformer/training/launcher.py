@@ -17,7 +17,7 @@ from accelerate.utils import (
     parse_flag_from_env,
 )
 
-from .mixed_precision import AUTO
+from .accelerator import AUTO
 
 _LAUNCHER = "the configuration of accelerate launch"
 # Settings that training has no counterpart of: their variable, and what to do.

@@ -1,19 +1,26 @@
-"""Label-smoothed cross-entropy (section 5.4), summed over tokens, with the logits of a few tokens at a time."""
+"""Label-smoothed cross-entropy (section 5.4), summed over tokens, with the logits of a few tokens at a time.
+
+R-Drop (Liang et al., 2021) passes each batch twice, and trains the predictions of both passes to agree. Dropout makes
+the passes differ. The loss of a token is the mean of its cross-entropies in both passes, plus half of `r_drop_weight`,
+the paper's α, times the mean of both Kullback-Leibler divergences. That is half of the paper's loss. It is computed
+here because the logits of both passes exist only for a few tokens at a time.
+
+Letters in shapes: N tokens, V vocabulary, D width of the model.
+"""
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed, round_up
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .guided_alignment import GuidedAlignment, alignment_loss, recorded_inputs
 from .packed_attention import packed_decoder_states
-from .r_drop import divergence_with_gradient, repeat_batch, symmetric_divergence
+from .run_arguments import DROPOUTS
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
 # many of those the softmax works on at a time, so that they stay in a CPU's cache.
@@ -35,6 +42,31 @@ class SummedLoss(NamedTuple):
     plain: torch.Tensor
 
 
+class LossTerm(Protocol):
+    """A term that is added to the loss of the labels: the door [`LOSS_TERM`] of extensions.
+
+    This one keeps embeddings small:
+
+        class SmallEmbeddings:
+            def layer(self, model):
+                return None
+
+            def add(self, model, batch, label_loss):
+                loss = label_loss(batch)
+                weight = model.get_input_embeddings().weight
+                return loss._replace(smoothed=loss.smoothed + 0.01 * weight.square().sum())
+    """
+
+    def layer(self, model: Any) -> Any:
+        """Return the layer whose inputs and weights the term uses, or None.
+
+        It is not compiled, and FSDP2 keeps its weights until the end of the backward pass.
+        """
+
+    def add(self, model: Any, batch: Batch, label_loss: Callable[[Batch], SummedLoss]) -> SummedLoss:
+        """Compute the loss of the labels of a batch, and add the term to the smoothed one."""
+
+
 class ModelWithLoss(nn.Module):
     """Compute the loss of a model on a batch.
 
@@ -43,7 +75,7 @@ class ModelWithLoss(nn.Module):
     Args:
         model: The model to train.
         smoothing (`float`): ε of section 5.4.
-        guided_alignment: Train a head toward the links of batches. Their loss is added to the smoothed one.
+        term: A term of an extension.
         r_drop_weight (`float`): α of R-Drop; with 0, each batch passes once.
     """
 
@@ -54,19 +86,19 @@ class ModelWithLoss(nn.Module):
         self,
         model: VanillaTransformerForConditionalGeneration,
         smoothing: float,
-        guided_alignment: GuidedAlignment | None = None,
+        term: LossTerm | None = None,
         r_drop_weight: float = 0.0,
     ):
         super().__init__()
         self.model = model
         self.smoothing = smoothing
-        self.guided_alignment = guided_alignment
+        self.term = term
         self.r_drop_weight = r_drop_weight
 
     @property
-    def aligned_layer(self) -> Any:
-        """Return the layer of the decoder with a head that learns to align, or None."""
-        return None if self.guided_alignment is None else self.model.get_decoder().layers[self.guided_alignment.layer]
+    def layer_of_term(self) -> Any:
+        """Return the layer whose inputs and weights the term uses, or None."""
+        return None if self.term is None else self.term.layer(self.model)
 
     def forward(self, batch: Batch) -> SummedLoss:
         """Return the summed loss of a batch from [`batch_to_device`]."""
@@ -76,14 +108,7 @@ class ModelWithLoss(nn.Module):
         return SummedLoss(loss.smoothed / 2, loss.plain / 2)
 
     def _loss(self, batch: Batch) -> SummedLoss:
-        if self.guided_alignment is None or "link_places" not in batch:
-            return self._label_loss(batch)
-        attention = self.aligned_layer.encoder_attn
-        with recorded_inputs(attention) as calls:
-            loss = self._label_loss(batch)
-        states, mask, source = calls[0]
-        guidance = alignment_loss(attention, states, mask, source, batch["link_places"], batch["link_weights"])
-        return loss._replace(smoothed=loss.smoothed + self.guided_alignment.weight * guidance)
+        return self._label_loss(batch) if self.term is None else self.term.add(self.model, batch, self._label_loss)
 
     def _label_loss(self, batch: Batch) -> SummedLoss:
         states = packed_decoder_states(self.model, batch) if is_packed(batch) else self._decoder_states(batch)
@@ -105,6 +130,28 @@ class ModelWithLoss(nn.Module):
             use_cache=False,
         )
         return outputs.last_hidden_state
+
+
+def check_r_drop(weight: float, config: Any) -> None:
+    """Refuse R-Drop for a model without dropout.
+
+    Raises:
+        ValueError: both passes would be the same.
+    """
+    if weight and not any(getattr(config, name) for name in DROPOUTS):
+        rule = "must be given for a model with dropout, got it for one without"
+        raise ValueError(f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it out.")
+
+
+def repeat_batch(batch: Batch) -> Batch:
+    """Return a prepared batch with all rows twice: all of them, then all of them again."""
+    repeated = {name: torch.cat([tensor, tensor]) for name, tensor in batch.items()}
+    labels = batch["labels"].numel()
+    # The indices in flattened tensors, which become twice as long.
+    for name, size in (("label_places", labels), ("link_places", labels * batch["input_ids"].shape[1])):
+        if name in batch:
+            repeated[name][len(batch[name]) :] += size
+    return repeated
 
 
 def fits_in_graph(labels: torch.Tensor, vocab_size: int) -> bool:
@@ -151,6 +198,17 @@ def cross_entropy(
         divergence = symmetric_divergence(logits.unflatten(0, (2, -1)), logsumexp.unflatten(0, (2, -1)))
         smoothed = smoothed + r_drop_weight * divergence.where(counts[: len(divergence)], 0.0).sum()
     return SummedLoss(smoothed, plain.detach())
+
+
+def symmetric_divergence(logits: Tensor, logsumexp: Tensor) -> Tensor:
+    """Return the mean of both divergences of each token, `(N,)`. Autograd gives its gradient.
+
+    Args:
+        logits (`torch.Tensor` of shape `(2, N, V)`), logsumexp (`torch.Tensor` of shape `(2, N)`): Of both passes.
+    """
+    log_probabilities = logits - logsumexp.unsqueeze(-1)
+    first, second = log_probabilities.exp()
+    return ((first - second) * (log_probabilities[0] - log_probabilities[1])).sum(dim=-1) / 2
 
 
 @torch.compiler.disable
@@ -308,3 +366,19 @@ def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: floa
     probabilities.scatter_add_(-1, labels, torch.full_like(probabilities[:, :1], smoothing - 1.0))
     rows.copy_(probabilities)
     return SummedLoss(smoothed + r_drop_weight * divergence, plain)
+
+
+def divergence_with_gradient(logits: Tensor, logsumexp: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """Return [`symmetric_divergence`] of each token, `(N,)`, and its gradient with respect to the logits.
+
+    Args:
+        logits, probabilities (`torch.Tensor` of shape `(N, 2, V)`), logsumexp (`torch.Tensor` of shape `(N, 2)`):
+            Of both passes.
+    """
+    first, second = probabilities.unbind(dim=1)
+    log_ratio = logits[:, 0] - logits[:, 1] - (logsumexp[:, 0] - logsumexp[:, 1]).unsqueeze(-1)  # (N, V)
+    forward = (first * log_ratio).sum(dim=-1, keepdim=True)
+    backward = -(second * log_ratio).sum(dim=-1, keepdim=True)
+    change = first - second
+    gradients = first * (log_ratio - forward) + change, -second * (log_ratio + backward) - change
+    return (forward + backward).squeeze(-1) / 2, torch.stack(gradients, dim=1) / 2

@@ -18,6 +18,7 @@ from torch.distributed.checkpoint.state_dict import (
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.batches import Batch
+from vanilla_transformer.extensions import LOSS_TERM, require
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .averaging import ExponentialMovingAverage, load_weights
@@ -25,13 +26,11 @@ from .checkpoint import ResumeState, StateDict, list_checkpoints
 from .compilation import compile_regions, should_compile
 from .device_batch import BatchPreparation, batch_to_device
 from .distributed import full_tensor, shard_like, shard_model
-from .guided_alignment import HEAD, create_guided_alignment
 from .lora import LoraAdapters
-from .loss import ModelWithLoss
+from .loss import ModelWithLoss, check_r_drop
 from .lr_scheduler import NOAM, Schedule, create_lr_scheduler
 from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_steps
 from .packed_attention import should_pack
-from .r_drop import check_r_drop
 from .run_arguments import DERIVED, Recipe, flatten
 
 _MOST_STEPS_BETWEEN, _USUAL_COUNT = 1000, 10  # validations, and checkpoints
@@ -155,15 +154,15 @@ class TrainState:
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
         # Without memory; with FSDP2 only, whose models do not decode.
         self._skeleton: VanillaTransformerForConditionalGeneration | None = None
-        options, guided_alignment = self.recipe.optimization, create_guided_alignment(self.recipe, model.config)
-        if guided_alignment is not None:
-            model.config.alignment_heads = [[guided_alignment.layer, HEAD]]
+        options, term = self.recipe.optimization, None
+        if self.recipe.data.train_alignments is not None:
+            term = require(LOSS_TERM, "train_alignments")(self.recipe, model.config)
         if options.fsdp:
             self._skeleton = copy.deepcopy(model).to("meta")
         rank = self.recipe.fine_tuning.lora_rank
         self._adapters = None if rank is None else LoraAdapters(model, rank)
         check_r_drop(options.r_drop_weight, model.config)
-        model_with_loss = ModelWithLoss(model, options.label_smoothing, guided_alignment, options.r_drop_weight)
+        model_with_loss = ModelWithLoss(model, options.label_smoothing, term, options.r_drop_weight)
         if self.compiled:
             compile_regions(model_with_loss, self.accelerator.device, self.packing)
         if options.fsdp:

@@ -18,7 +18,6 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_w
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.stages import Stages
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
-from vanilla_transformer.decoding.corpus_scores import corpus_scores
 from vanilla_transformer.device_utils import check_threads, limit_onednn_cache, without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -27,7 +26,6 @@ from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import choose_padding, uncompiled
 from .distributed import wait_for_processes
-from .initialization import ModelLoader, load_initial_model, load_own_model
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .model_creation import ModelClass, create_model
@@ -47,7 +45,6 @@ _MOVING_AVERAGE = "moving average"
 def train(
     recipe: Recipe,
     evaluate: Evaluator = loss_only,
-    load_model: ModelLoader = load_own_model,
     model_class: ModelClass = VanillaTransformerForConditionalGeneration,
 ) -> Path:
     """Train a model as `recipe` describes and return its folder.
@@ -58,7 +55,6 @@ def train(
 
     Args:
         evaluate: Scores the model on the validation pairs, at every validation and at the end.
-        load_model: Loads the model that `init_from` names; by default one of this package.
         model_class: Class of a new model, whose `config_class` takes the recipe's fields.
 
     Raises:
@@ -76,7 +72,7 @@ def train(
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
             return run.path
         with closing(run):
-            return _train(prepare_run(recipe, run, evaluate, load_model, model_class))
+            return _train(prepare_run(recipe, run, evaluate, model_class))
 
 
 @contextmanager
@@ -159,23 +155,22 @@ def prepare_run(
     recipe: Recipe,
     run: RunFolder,
     evaluate: Evaluator = loss_only,
-    load_model: ModelLoader = load_own_model,
     model_class: ModelClass = VanillaTransformerForConditionalGeneration,
 ) -> PreparedRun:
     """Read the data and create the model of a recipe, and restore the run that its folder holds; see [`train`]."""
     limit_onednn_cache()
     resumed = None if run.checkpoint is None else load_progress(run.checkpoint)
     accelerator = create_accelerator(recipe)
-    texts = load_texts(recipe.data, score=corpus_scores)
-    initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
-    initial_model, tokenizer = initial or (None, load_or_train_tokenizer(texts, run.checkpoint))
-    planned = stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
-    links = None
-    if recipe.data.train_alignments is not None:
-        from .token_alignments import load_alignments
+    texts = load_texts(recipe.data)
+    initial_model = None
+    if recipe.fine_tuning.init_from is None:
+        tokenizer = load_or_train_tokenizer(texts, run.checkpoint)
+    else:
+        from .initialization import load_initial_model
 
-        links = load_alignments(texts, tokenizer)
-    corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned, links=links)
+        initial_model, tokenizer = load_initial_model(recipe, texts, run.checkpoint)
+    planned = stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
+    corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned)
     model = create_model(
         recipe,
         tokenizer,

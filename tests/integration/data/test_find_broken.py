@@ -4,8 +4,6 @@ import datasets
 
 from vanilla_transformer.data.cleaning import CleaningReport, find_broken
 from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules
-from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.data.misalignment import LEAST_PAIRS, find_misaligned
 from vanilla_transformer.data.readers import CorpusSpec
 
 
@@ -25,9 +23,3 @@ def test_find_broken_gives_the_same_report_for_any_number_of_processes():
         results.append((broken.tolist(), report))
     assert results[0] == results[1] == results[2]
     assert set(results[0][1].dropped) >= {"other_numbers", "near_duplicates", "other_languages"}
-
-
-def test_find_misaligned_finds_the_same_in_several_processes():
-    sources, targets = zip(*read_demo_corpus("train", LEAST_PAIRS), strict=True)
-    texts = datasets.Dataset.from_dict({"source": sources, "target": targets[1:] + targets[:1]})
-    assert find_misaligned(texts, 2).tolist() == find_misaligned(texts).tolist()

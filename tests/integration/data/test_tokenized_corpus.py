@@ -88,12 +88,12 @@ def test_encode_texts_cached_tokenizes_once(texts, encode, tmp_path):
         calls.append(len(sentences))
         return encode(sentences, as_target)
 
-    first = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path, 1)
+    first = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path)
     assert calls == [len(PAIRS)] * 2  # both sides
-    again = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path, 1)
+    again = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path)
     assert len(calls) == 2 and list(EncodedPairs(TokenTable(again))) == list(EncodedPairs(TokenTable(first)))
-    encode_texts_cached(texts, "other text", counted, "tokenizer", tmp_path, 1)
-    encode_texts_cached(texts, "text", counted, "other tokenizer", tmp_path, 1)
+    encode_texts_cached(texts, "other text", counted, "tokenizer", tmp_path)
+    encode_texts_cached(texts, "text", counted, "other tokenizer", tmp_path)
     assert len(calls) == 6
 
 

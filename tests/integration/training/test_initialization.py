@@ -47,7 +47,7 @@ def opus(tmp_path):
 
 def fine_tune(corpus, start, folder, **changes):
     recipe = parse_recipe(flags(corpus, folder, **FINE_TUNING | {"init_from": start} | changes))
-    return train(recipe, evaluate=no_scores, load_model=load_converted)
+    return train(recipe, evaluate=no_scores)
 
 
 def weights(folder):

@@ -11,8 +11,8 @@ from tests.tiny import tiny_model
 from tests.tiny_runs import assert_equal_tensors, flags, no_scores
 from vanilla_transformer.data.packing import packed_shape, plan_packed_batches
 from vanilla_transformer.data.tokenized_corpus import EncodedPair, EncodedPairs, TokenTable, to_dataset
+from vanilla_transformer.extensions.alignments.guided_alignment import GuidedAlignment
 from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
-from vanilla_transformer.training.guided_alignment import GuidedAlignment
 from vanilla_transformer.training.loss import ModelWithLoss
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
@@ -44,7 +44,7 @@ def random_pairs(number=12):
 
 def gradients_of(model, batch, guided):
     model.zero_grad()
-    guidance = GuidedAlignment(layer=1, weight=0.3) if guided else None
+    guidance = GuidedAlignment(number=1, weight=0.3) if guided else None
     loss = ModelWithLoss(model, 0.1, guidance)(batch_to_device(batch, BatchPreparation.for_model(model), CPU))
     loss.smoothed.backward()
     return [*loss, *(each.grad for each in model.parameters())]

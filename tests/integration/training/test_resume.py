@@ -50,14 +50,6 @@ def test_train_continues_bit_for_bit_once_a_full_disk_has_room(corpus, tmp_path,
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
-def test_train_resumes_bpe_dropout_bit_for_bit(corpus, tmp_path, monkeypatch):
-    options = RUN | {"bpe_dropout": 0.3, "vocab_size": 300}
-    straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
-    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **options))
-    kill_at_step(recipe, monkeypatch, 9)
-    assert_same_run(straight, train(recipe, evaluate=no_scores))
-
-
 def test_train_resumes_run_killed_between_micro_batches_bit_for_bit(corpus, tmp_path, monkeypatch, straight):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
     seed_dropout = train_step.seed_dropout

@@ -8,7 +8,6 @@ from tests.marian_models import build_marian_tokenizer, marian_model
 from tests.tiny_runs import entries, no_scores
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.decoding.pretrained import load_seq2seq
-from vanilla_transformer.extensions.conversion.from_transformers import load_converted
 from vanilla_transformer.extensions.conversion.marian import to_marian
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
@@ -58,7 +57,7 @@ def test_train_fine_tunes_the_shape_of_opus_mt_and_marian_translates_the_same(tm
     }
     recipe = files | RECIPE | {"init_from": tmp_path / "opus", "output_dir": tmp_path / "tuned"}
     words = [word for name, value in recipe.items() for word in (f"--{name}", str(value))]
-    tuned = train(parse_recipe(words), evaluate=no_scores, load_model=load_converted)
+    tuned = train(parse_recipe(words), evaluate=no_scores)
 
     losses = [entry["validation_loss"] for entry in entries(tuned) if "validation_loss" in entry]
     assert losses[-1] < losses[1] < losses[0] - 1.0

@@ -41,11 +41,13 @@ def prepare(tiny_tokenizer, monkeypatch):
     def call(data, tokenizer=tiny_tokenizer, cache_dir=None):
         calls = []
 
-        def encode(texts, as_target=False):
+        def encode(tokenizer, texts, as_target=False):
             calls.append(len(texts))
             return encode_sentences(tokenizer, texts, as_target)
 
-        corpus = tokenize(load_texts(data, cache_dir), tokenizer, seed=0, encode=encode)
+        with monkeypatch.context() as patch:
+            patch.setattr(preparation, "encode_sentences", encode)
+            corpus = tokenize(load_texts(data, cache_dir), tokenizer, seed=0)
         return corpus, bool(calls)
 
     return call
@@ -118,12 +120,13 @@ def test_tokenize_cache_ignores_length_rules_and_weights(recipe, prepare):
     assert not tokenized and max(corpus.epoch(0).target_lengths) <= 8
 
 
-def test_tokenize_starts_over_after_an_interruption(recipe, prepare, tiny_tokenizer):
-    def fail(sentences):
+def test_tokenize_starts_over_after_an_interruption(recipe, prepare, tiny_tokenizer, monkeypatch):
+    def fail(tokenizer, sentences):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        tokenize(load_texts(recipe()), tiny_tokenizer, seed=0, encode=fail)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(preparation, "encode_sentences", fail)
+        tokenize(load_texts(recipe()), tiny_tokenizer, seed=0)
     corpus, tokenized = prepare(recipe())
     assert tokenized and len(corpus.epoch(0)) == 6
 

@@ -11,9 +11,10 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
 from tests.comet_files import ENCODER, REGRESSION, SAMPLES, UNIFIED, VARIANTS, formula, write_comet
-from vanilla_transformer.decoding import comet, corpus_scores
+from vanilla_transformer.decoding import comet
 from vanilla_transformer.decoding.comet import Comet, sparsemax
 from vanilla_transformer.decoding.pretrained import hash_model, load_tokenizer
+from vanilla_transformer.extensions.cleaning import low_scores
 from vanilla_transformer.text.languages import NO_DIRECTION
 
 EXPECTED = json.loads((Path(__file__).parent / "comet_2_2_7.json").read_text())
@@ -194,10 +195,10 @@ def test_load_finds_a_model_of_the_hub(folder, monkeypatch):
 def test_corpus_scores_are_of_quality_or_of_two_models(tmp_path, monkeypatch):
     model = write_comet(tmp_path / "model", UNIFIED)
     pairs = [*zip(SOURCES, TRANSLATIONS, strict=True)]
-    found = corpus_scores.corpus_scores([str(model)], pairs, NO_DIRECTION)
+    found = low_scores.corpus_scores([str(model)], pairs, NO_DIRECTION)
     assert found.tolist() == pytest.approx(EXPECTED["unified"], abs=1e-5)
-    monkeypatch.setattr(corpus_scores, "dual_scores", lambda *given: given)
-    assert corpus_scores.corpus_scores(["a", "b"], pairs, NO_DIRECTION) == ("a", "b", pairs, NO_DIRECTION)
+    monkeypatch.setattr(low_scores, "dual_scores", lambda *given: given)
+    assert low_scores.corpus_scores(["a", "b"], pairs, NO_DIRECTION) == ("a", "b", pairs, NO_DIRECTION)
 
 
 def test_hash_model_knows_the_files_of_comet(folder):

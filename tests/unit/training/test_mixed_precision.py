@@ -6,9 +6,8 @@ import pytest
 import torch
 from accelerate import PartialState
 
-from vanilla_transformer.training import mixed_precision
-from vanilla_transformer.training.accelerator import create_accelerator
-from vanilla_transformer.training.mixed_precision import resolve_mixed_precision
+from vanilla_transformer.training import accelerator
+from vanilla_transformer.training.accelerator import create_accelerator, resolve_mixed_precision
 from vanilla_transformer.training.recipe import parse_recipe
 
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
@@ -28,7 +27,7 @@ def on_cpu(monkeypatch, caplog):
 
     def resolve(name, fast, **process):
         caplog.clear()
-        monkeypatch.setattr(mixed_precision, "multiplies", lambda precision, device: fast)
+        monkeypatch.setattr(accelerator, "multiplies", lambda precision, device: fast)
         return resolve_mixed_precision(name, Process(**process)), [record.message for record in caplog.records]
 
     return resolve

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from tests.tiny import tiny_model
-from vanilla_transformer.training.cpu_dropout import CPUDropout, replace_dropout
-from vanilla_transformer.training.model_creation import create_model
+from vanilla_transformer.training.model_creation import CPUDropout, create_model, replace_dropout
 from vanilla_transformer.training.recipe import parse_recipe
 
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c", "--d_model", "16"]

@@ -6,11 +6,15 @@ from torch.nn.functional import cross_entropy, kl_div, linear
 
 from tests.tiny import tiny_model
 from tests.train_states import micro_batches, packed_micro_batch, tiny_train_state
+from vanilla_transformer.extensions.alignments.guided_alignment import GuidedAlignment
 from vanilla_transformer.training import loss
 from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
-from vanilla_transformer.training.guided_alignment import GuidedAlignment
-from vanilla_transformer.training.loss import ModelWithLoss, cross_entropy_in_graph, projected_cross_entropy
-from vanilla_transformer.training.r_drop import repeat_batch
+from vanilla_transformer.training.loss import (
+    ModelWithLoss,
+    cross_entropy_in_graph,
+    projected_cross_entropy,
+    repeat_batch,
+)
 
 PADDED = [5, 3, 4]
 
@@ -64,7 +68,7 @@ def test_both_passes_count_as_one_without_dropout(packed):
     batch, found = prepared_batch(model, packed), []
     for weight in (0.0, 5.0):
         model.zero_grad()
-        result = ModelWithLoss(model, 0.1, GuidedAlignment(layer=0, weight=0.3), weight)(batch)
+        result = ModelWithLoss(model, 0.1, GuidedAlignment(number=0, weight=0.3), weight)(batch)
         result.smoothed.backward()
         found.append([*result, *(each.grad.clone() for each in model.parameters())])
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)

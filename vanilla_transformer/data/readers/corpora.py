@@ -31,6 +31,9 @@ class SentencePair(NamedTuple):
     target: str
 
 
+WordPair = tuple[int, int]  # a word of a source and the word of its translation, counted from 0 between white space
+
+
 class CorpusRow(NamedTuple):
     """A pair, the number of its line or row, from 1, and its score in the corpus, if it has one."""
 

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 from transformers.utils import CONFIG_NAME
 
-from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair, align_lexically, grow_diagonally
+from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.decoding.alignments import link_units, linked_words, token_spans
 from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of, check_cross_attention
 from vanilla_transformer.decoding.forced_decoding import check_positions, encode_as_trained
 from vanilla_transformer.file_utils import update_json
+
+from .word_alignments import GoldAlignment, align_lexically, grow_diagonally
 
 
 class AlignmentScores(NamedTuple):

@@ -19,8 +19,7 @@ from vanilla_transformer.cli.lines import print_texts
 from vanilla_transformer.file_utils import write_text_atomically
 
 if TYPE_CHECKING:
-    from vanilla_transformer.data.readers import SentencePair
-    from vanilla_transformer.data.word_alignments import WordPair
+    from vanilla_transformer.data.readers import SentencePair, WordPair
 
 
 @dataclass
@@ -98,9 +97,9 @@ def evaluate_alignments_command(arguments: Sequence[str]) -> None:
     )
     require_no_words(words)
     from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.data.word_alignments import read_alignments, read_gold_alignments
 
     from .alignment_scores import score_alignments
+    from .word_alignments import read_alignments, read_gold_alignments
 
     pairs = [*stream_text_files(options.source, options.target)]
     found, gold = read_alignments(options.alignments, pairs), read_gold_alignments(options.gold_alignments, pairs)
@@ -144,10 +143,10 @@ def choose_alignment_head_command(arguments: Sequence[str]) -> None:
     from transformers import AutoModelForSeq2SeqLM
 
     from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.data.word_alignments import read_alignments
     from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
 
     from .alignment_scores import rank_alignment_heads, store_alignment_heads
+    from .word_alignments import read_alignments
 
     pairs = [*stream_text_files(options.source, options.target)]
     expected = None if options.alignments is None else read_alignments(options.alignments, pairs)
@@ -203,7 +202,7 @@ def _alignment_lines(models: Sequence[str], pairs: "Sequence[SentencePair]") -> 
 
 
 def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[WordPair]]":
-    from vanilla_transformer.data.word_alignments import align_lexically
+    from .word_alignments import align_lexically
 
     if not models:
         return align_lexically(pairs)

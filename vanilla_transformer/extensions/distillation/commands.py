@@ -16,7 +16,7 @@ from vanilla_transformer.cli.flags import (
     require_one_model,
 )
 from vanilla_transformer.cli.lines import silence_libraries
-from vanilla_transformer.cli.train import find_model_loader, show_progress, use_all_cores
+from vanilla_transformer.cli.train import show_progress, use_all_cores
 
 from .distillation_arguments import parse_distillation
 
@@ -32,8 +32,7 @@ def distill_command(arguments: Sequence[str]) -> None:
 
     show_progress()
     use_all_cores()
-    evaluate = evaluator_for(recipe.output.best_metric)
-    distilled = distill(recipe, options, evaluate=evaluate, load_model=find_model_loader(recipe))
+    distilled = distill(recipe, options, evaluate=evaluator_for(recipe.output.best_metric))
     print(distilled.table, end="")
     print(f"The student is in {distilled.folder}, and this table in {distilled.folder / TABLE_FILE}.")
 

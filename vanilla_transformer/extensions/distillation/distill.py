@@ -18,7 +18,6 @@ from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.data.prepare_data import CachedTexts, Texts, load_texts
 from vanilla_transformer.data.readers import ROWS_PER_BATCH, SentencePair
 from vanilla_transformer.data.tokenized_corpus import hash_json
-from vanilla_transformer.decoding.corpus_scores import corpus_scores
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards
 from vanilla_transformer.decoding.engine.precision import check_precision
 from vanilla_transformer.decoding.pretrained import hash_model, load_config, load_seq2seq, load_tokenizer
@@ -26,7 +25,6 @@ from vanilla_transformer.device_utils import process_state
 from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits
-from vanilla_transformer.training.initialization import ModelLoader, load_own_model
 from vanilla_transformer.training.recipe_checks import check_recipe
 from vanilla_transformer.training.run_arguments import Recipe
 from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir, refuse_model_inside
@@ -88,19 +86,14 @@ class DistilledModel:
         return as_table(self.results)
 
 
-def distill(
-    recipe: Recipe,
-    options: DistillationArguments,
-    evaluate: Evaluator = loss_only,
-    load_model: ModelLoader = load_own_model,
-) -> DistilledModel:
+def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator = loss_only) -> DistilledModel:
     """
     Train the model of a recipe on a teacher's translations of its training text, and compare both on its test text.
 
     The table is written to `RESULTS_FILE` and `TABLE_FILE` in the folder of the run.
 
     Args:
-        evaluate, load_model: See [`train`].
+        evaluate: See [`train`].
 
     Raises:
         ValueError, OSError: The recipe, its files or a model cannot work.
@@ -108,7 +101,7 @@ def distill(
     """
     folder = Path(recipe.output.output_dir)
     _check(recipe, options)
-    texts = load_texts(recipe.data, score=corpus_scores)
+    texts = load_texts(recipe.data)
     if not texts.test:
         raise ValueError("Teacher and student are compared on test text, but the dataset has no split `test`.")
     run = _Run(recipe, options, texts)
@@ -118,7 +111,7 @@ def distill(
         run.translate()
         run.measure_candidates()
         report = run.write_corpora()
-        train(student, evaluate, load_model)
+        train(student, evaluate)
         distilled = DistilledModel(folder, report, run.compare())
     entries = {"filter": asdict(report), "results": [asdict(result) for result in distilled.results]}
     write_text_atomically(folder / RESULTS_FILE, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from vanilla_transformer.data.augmentation import PERTURBATIONS
 from vanilla_transformer.data.cleaning_rules import (
     has_unequal_numbers,
     hash_repetition,
@@ -26,6 +25,7 @@ from vanilla_transformer.data.cleaning_rules import (
     load_normalizer,
 )
 from vanilla_transformer.data.data_arguments import DataArguments, augmentations
+from vanilla_transformer.data.perturbations import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.text.protection import find_protected

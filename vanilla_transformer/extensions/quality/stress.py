@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from vanilla_transformer.data.augmentation import PERTURBATIONS, perturb
+from vanilla_transformer.data.perturbations import PERTURBATIONS, perturb
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.evaluation.scores import Scores, score, sentence_chrf
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings

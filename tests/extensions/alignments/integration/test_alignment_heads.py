@@ -8,12 +8,12 @@ from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.data.word_alignments import grow_diagonally, parse_alignment
 from vanilla_transformer.extensions.alignments.alignment_scores import (
     align_by_heads,
     align_given,
     rank_alignment_heads,
 )
+from vanilla_transformer.extensions.alignments.word_alignments import grow_diagonally, parse_alignment
 from vanilla_transformer.file_utils import save_model_folder
 
 PAIRS = [

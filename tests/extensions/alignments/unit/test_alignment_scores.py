@@ -3,8 +3,8 @@
 import pytest
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.data.word_alignments import GoldAlignment
 from vanilla_transformer.extensions.alignments.alignment_scores import score_alignments
+from vanilla_transformer.extensions.alignments.word_alignments import GoldAlignment
 
 
 def sure(*links):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from vanilla_transformer.data.augmentation import PERTURBATIONS
+from vanilla_transformer.data.perturbations import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.extensions.quality.stress import format_header, format_row, measure_stress, stress_texts

@@ -6,8 +6,8 @@ import pytest
 from tests.tiny_runs import flags, no_scores
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.decoding.alignments import token_spans, words_of_tokens
+from vanilla_transformer.extensions.alignments.token_alignments import load_alignments
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.token_alignments import load_alignments
 from vanilla_transformer.training.trainer import train
 
 
@@ -54,7 +54,7 @@ def test_augmented_pairs_keep_links_of_words_that_stay_in_place(corpus, alignmen
     """In this text each word is aligned with the word at its place."""
     options = {"train_alignments": alignments, "augment": f"{{{name}: 0.5}}", "cache_dir": tmp_path}
     texts = load_texts(parse_recipe(flags(corpus, tmp_path / "run", **options)).data)
-    augmented = tokenize(texts, tiny_tokenizer, seed=0, links=load_alignments(texts, tiny_tokenizer))
+    augmented = tokenize(texts, tiny_tokenizer, seed=0)
     pairs = augmented.epoch(0)
     changed = 0
     for row in pairs.rows:

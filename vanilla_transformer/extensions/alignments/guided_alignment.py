@@ -8,7 +8,7 @@ word is aligned with, each word with an equal share. EOS, and words without a co
 Letters in shapes: B batch, T target length, S source length, L links in a batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
-
-from .recipe_checks import check_alignment_layer
-from .run_arguments import Recipe
+from vanilla_transformer.data.batches import Batch
+from vanilla_transformer.training.loss import SummedLoss
+from vanilla_transformer.training.recipe_checks import check_alignment_layer
+from vanilla_transformer.training.run_arguments import Recipe
 
 HEAD = 0  # of the layer that is trained
 
@@ -28,20 +29,35 @@ HEAD = 0  # of the layer that is trained
 @dataclass(frozen=True)
 class GuidedAlignment:
     """
-    The head to train, and how much it counts.
+    A term of the loss: the head to train, and how much it counts.
 
     Args:
-        layer: Layer of the decoder, from 0.
+        number: The layer of the decoder, from 0.
         weight: Factor of the alignment loss, which is added to the loss of the labels.
     """
 
-    layer: int
+    number: int
     weight: float
 
+    def layer(self, model: Any) -> Any:
+        """Return the layer with the head."""
+        return model.get_decoder().layers[self.number]
 
-def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) -> GuidedAlignment | None:
+    def add(self, model: Any, batch: Batch, label_loss: Callable[[Batch], SummedLoss]) -> SummedLoss:
+        """Add the alignment loss of a batch that has links."""
+        if "link_places" not in batch:
+            return label_loss(batch)
+        attention = self.layer(model).encoder_attn
+        with recorded_inputs(attention) as calls:
+            loss = label_loss(batch)
+        states, mask, source = calls[0]
+        guidance = alignment_loss(attention, states, mask, source, batch["link_places"], batch["link_weights"])
+        return loss._replace(smoothed=loss.smoothed + self.weight * guidance)
+
+
+def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) -> GuidedAlignment:
     """
-    Return the guided alignment of a recipe, or None.
+    Return the guided alignment of a recipe with `train_alignments`, and store its head in the configuration.
 
     By default, the layer is the last but one of the decoder (Garg et al., 2019), but not the first one of several: it
     would have to align the next word from the embeddings of the words before it.
@@ -52,14 +68,13 @@ def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) ->
     Raises:
         ValueError: the model has no such layer, or is a model for long sequences.
     """
-    if recipe.data.train_alignments is None:
-        return None
     if isinstance(config, VanillaTransformerLongConfig):
         raise ValueError("`train_alignments` must be given for models with full attention only. Leave it out.")
     layer, layers = recipe.optimization.alignment_layer, config.decoder_layers
     if layer is None:
         layer = min(layers - 1, max(1, layers - 2))
     check_alignment_layer(layer, layers)
+    config.alignment_heads = [[layer, HEAD]]
     return GuidedAlignment(layer, recipe.optimization.alignment_weight)
 
 
@@ -101,4 +116,4 @@ def _project(linear: nn.Module, states: Tensor, rows: slice) -> Tensor:
     return nn.functional.linear(states, linear.weight[rows], None if linear.bias is None else linear.bias[rows])
 
 
-__all__ = ["HEAD", "GuidedAlignment", "alignment_loss", "create_guided_alignment", "recorded_inputs"]
+__all__ = ["GuidedAlignment", "alignment_loss", "create_guided_alignment", "recorded_inputs"]

@@ -2,28 +2,23 @@
 Alignments of words: the format of Moses, and two aligners that are fitted to the text itself in both directions.
 
 `align_lexically` is IBM model 1 (Brown et al., 1993), and then has a prior for the diagonal as model 2 (Dyer et al.,
-"A Simple, Fast, and Effective Reparameterization of IBM Model 2", 2013). `fit_lexicon` is
-IBM model 1 for content words.
+"A Simple, Fast, and Effective Reparameterization of IBM Model 2", 2013).
 
 Letters in shapes: R target words of some pairs, C cells: for each target word, no word and each word of its source.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import regex
 
-from vanilla_transformer.text.units import is_word_of_letters, split_graphemes, split_words
+from vanilla_transformer.data.readers import SentencePair, WordPair, read_lines
 
-from .readers import SentencePair, read_lines
-
-WordPair = tuple[int, int]
 _SURE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _POSSIBLE = re.compile(r"(\d{1,9})p(\d{1,9})")
 _NEIGHBORS = [(here, there) for here in (-1, 0, 1) for there in (-1, 0, 1) if (here, there) != (0, 0)]
@@ -198,75 +193,3 @@ def _prior(source_length: int, target_length: int) -> np.ndarray:
     weights = np.exp(-_TENSION * np.abs(here[:, None] - there))
     shares = (1 - _NO_WORD_PROBABILITY) * weights / weights.sum(axis=1, keepdims=True)
     return np.insert(shares, 0, _NO_WORD_PROBABILITY, axis=1).ravel()
-
-
-# The forms in which a word is translated, and of each the most likely form of the same word.
-Lexicon = dict[str, dict[str, str]]
-_LEXICON_ITERATIONS = 5
-_LEAST_PROBABILITY = 0.1  # in each direction
-_LEAST_COUNT = 2  # of pairs that a word and its translation share
-_MOST_FREQUENT = 0.1  # share of the sentences; words in more of them are function words
-_SHARED_START = 3  # letters that forms of one word share
-
-
-def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
-    """Return the content words of the source side, in lower case, and their translations in the text."""
-    sources = _ContentWords([[word.casefold() for word in _content_words(pair.source)] for pair in pairs])
-    targets = _ContentWords([_content_words(pair.target) for pair in pairs])
-    if not sources.words or not targets.words:
-        return {}
-    both = list(zip(sources.of_sentence, targets.of_sentence, strict=True))
-    source_cells = np.concatenate([np.repeat(source, len(target)) for source, target in both])
-    target_cells = np.concatenate([np.tile(target, len(source)) for source, target in both])
-    if not len(source_cells):  # no sentence has words on both sides
-        return {}
-    sentence = np.repeat(np.arange(len(both)), [len(source) * len(target) for source, target in both])
-    (source, target), forward, counts = _fit_lexicon(source_cells, target_cells, sentence)
-    (back_target, back_source), backward, _ = _fit_lexicon(target_cells, source_cells, sentence)
-    backward = backward[np.lexsort((back_target, back_source))]  # in the order of `forward`
-    kept = (forward >= _LEAST_PROBABILITY) & (backward >= _LEAST_PROBABILITY) & (counts >= _LEAST_COUNT)
-    found: dict[str, dict[str, float]] = {}
-    for index in np.flatnonzero(kept):
-        found.setdefault(sources.words[source[index]], {})[targets.words[target[index]]] = float(forward[index])
-    return {word: {form: _citation(form, forms) for form in forms} for word, forms in found.items()}
-
-
-class _ContentWords:
-    """Numbers of the content words of each sentence, without repetitions."""
-
-    def __init__(self, sentences: Sequence[Sequence[str]]):
-        counts = Counter(chain.from_iterable(map(set, sentences)))
-        self.words = sorted(word for word, count in counts.items() if count <= _MOST_FREQUENT * len(sentences))
-        numbers = {word: number for number, word in enumerate(self.words)}
-        found = [sorted({numbers[word] for word in words if word in numbers}) for words in sentences]
-        self.of_sentence = [np.array(each, np.int64) for each in found]
-
-
-def _content_words(text: str) -> list[str]:
-    return [word for word in split_words(text) if is_word_of_letters(word)]
-
-
-def _fit_lexicon(
-    given: np.ndarray, word: np.ndarray, sentence: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return `(given, word)` of each kind, the probability of the word given the other, and their common sentences."""
-    words = int(word.max()) + 1
-    kinds, cells, counts = np.unique(given * words + word, return_inverse=True, return_counts=True)
-    _, groups = np.unique(sentence * words + word, return_inverse=True)
-    owners = kinds // words
-    probabilities = np.ones(len(kinds))
-    for _ in range(_LEXICON_ITERATIONS):
-        shares = probabilities[cells]
-        expected = np.bincount(cells, shares / np.bincount(groups, shares)[groups])
-        probabilities = expected / np.bincount(owners, expected)[owners]
-    return np.stack([owners, kinds % words]), probabilities, counts
-
-
-def _citation(form: str, forms: dict[str, float]) -> str:
-    """Return the most likely of the forms that begin as `form` does."""
-    same = [other for other in forms if _start(other) == _start(form)]
-    return max(same, key=lambda other: (forms[other], other))
-
-
-def _start(form: str) -> str:
-    return "".join(split_graphemes(form)[:_SHARED_START]).casefold()

@@ -1,18 +1,71 @@
-"""Augmentation by letters with their marks and by script: properties over many scripts, and examples."""
+"""Perturbations of text: what each one changes, by letters with their marks and by script, and that seeds decide."""
 
-import logging
-from random import Random
-
-import datasets
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.text_of_scripts import SCRIPTS, UNSPACED, WITH_CASE, WITHOUT_PERIODS, in_form, letters, sentences
-from vanilla_transformer.data.augmentation import PERTURBATIONS, insert_inline_terms, perturb, replace_by_noise
-from vanilla_transformer.data.augmented_corpus import find_augmentations
+from vanilla_transformer.data.perturbations import PERTURBATIONS, perturb
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.word_alignments import fit_lexicon
+
+SENTENCES = SentencePair("The dog didn't see 1,250 cats.", "Der Hund sah 1.250 Katzen nicht.")
+
+
+@pytest.mark.parametrize(
+    "name, source, target",
+    [
+        ("title_case", "The Dog Didn't See 1,250 Cats.", "Der Hund Sah 1.250 Katzen Nicht."),
+        ("upper_case", "THE DOG DIDN'T SEE 1,250 CATS.", "DER HUND SAH 1.250 KATZEN NICHT."),
+        ("lower_case", "the dog didn't see 1,250 cats.", SENTENCES.target),
+        ("no_final_period", "The dog didn't see 1,250 cats", "Der Hund sah 1.250 Katzen nicht"),
+    ],
+)
+def test_perturb_changes_case_and_periods(name, source, target):
+    assert perturb(name, SENTENCES, 0) == (source, target)
+
+
+def test_typos_change_one_long_word_in_ten():
+    pair = SentencePair("Ab cde fghij klm.", "Nopqr stuvw.")
+    found = {perturb("typos", pair, seed) for seed in range(200)}
+    changed = {"fhgij", "fgihj", "fghji", "fhij", "fgij", "fghj", "fgghij", "fghhij", "fghiij"}
+    assert found == {(f"Ab cde {word} klm.", pair.target) for word in changed}
+    words = " ".join(f"word{chr(97 + number)}" for number in range(26)) * 2
+    source = perturb("typos", SentencePair(words, "x"), 0).source
+    assert 1 <= sum(here != there for here, there in zip(words.split(), source.split(), strict=True)) <= 6
+
+
+def test_doubled_words_doubles_one_word_in_ten():
+    found = {perturb("doubled_words", SENTENCES, seed) for seed in range(100)}
+    words = ["The", "dog", "didn't", "see", "cats"]
+    assert found == {(SENTENCES.source.replace(word, f"{word} {word}"), SENTENCES.target) for word in words}
+
+
+@pytest.mark.parametrize("name", ["emoji", "html_tags", "other_numbers"])
+def test_perturb_changes_both_sides_alike(name):
+    for seed in range(20):
+        source, target = perturb(name, SENTENCES, seed)
+        assert source.replace("The dog didn't see", "Der Hund sah").replace(",", ".") == target.replace(
+            " nicht", ""
+        ).replace("Katzen", "cats")
+        assert source != SENTENCES.source
+
+
+def test_other_numbers_replaces_equal_numbers_by_equal_ones():
+    first, second, other = perturb("other_numbers", SentencePair("12 and 12 and 5 of 2,021", "x"), 3).source.split(
+        " and "
+    )
+    assert first == second != "12" and other.startswith("5 of ") and other[6] == ","
+    assert all(here != there for here, there in zip("2021", other[5:].replace(",", ""), strict=True))
+
+
+@pytest.mark.parametrize("name", PERTURBATIONS)
+@given(text=st.text(max_size=60), seed=st.integers())
+def test_perturb_is_a_function_of_text_and_seed(name, text, seed):
+    pair = SentencePair(text, text)
+    changed = perturb(name, pair, seed)
+    assert changed == perturb(name, pair, seed)
+    assert changed.target == (changed.source if PERTURBATIONS[name].on_target else text)
+
 
 CASE = ("title_case", "upper_case", "lower_case")
 each_script = pytest.mark.parametrize("script", SCRIPTS)
@@ -28,7 +81,6 @@ def test_letters_keep_their_marks(script, data, seed):
         changed = perturb(name, pair, seed).source
         new = set(letters(changed)) - set(letters(text))
         assert all(each.isascii() or name == "emoji" for each in new)
-    assert sorted(letters(replace_by_noise(pair, Random(seed)).source)) == sorted(letters(text))
 
 
 @each_script
@@ -112,40 +164,3 @@ def test_perturbations_leave_both_sides_if_the_source_has_no_capitals():
         assert perturb(name, HINDI[0], 0) == HINDI[0]
     back = SentencePair(*reversed(HINDI[0]))
     assert perturb("upper_case", back, 0) == (back.source.upper(), back.target)
-
-
-@pytest.mark.parametrize("tags", [[], ["<BT>"]])
-def test_find_augmentations_warns_of_skipped_sources(tags, tmp_path, caplog):
-    pairs = [*HINDI, SentencePair("OK", "OK")]
-    sources = [" ".join([*tags, pair.source]) for pair in pairs]
-    texts = datasets.Dataset.from_dict({"source": sources, "target": [pair.target for pair in pairs]})
-    shares = {"upper_case": 0.1, "typos": 0.2, "noise_pairs": 0.3}
-    with caplog.at_level(logging.WARNING):
-        upper_case, *_ = found = find_augmentations(shares, texts, "key", tmp_path, tags)
-    reason = "it needs capitals, and they are in DEVANAGARI"
-    assert caplog.messages == [f"`upper_case` of `augment` skips 97 % of the sources: {reason}."]
-    assert [*found.values()] == [0.1, 0.2, 0.3]
-    assert upper_case(pairs[0]._replace(source=sources[0]), Random(0)) == (sources[0], pairs[0].target)
-    caplog.clear()
-    english = datasets.Dataset.from_dict({"source": [pair.target for pair in pairs], "target": sources})
-    find_augmentations(shares, english, "key", tmp_path)
-    assert not caplog.messages
-
-
-def test_fit_lexicon_finds_words_with_marks():
-    things = [("कमरा", "room"), ("किताब", "book"), ("हिन्दी", "Hindi"), ("e\u0301cole", "school")]
-    pairs = [
-        SentencePair(f"क {word} {number}", f"a {other} {number}") for number in range(9) for word, other in things
-    ]
-    pairs += [SentencePair(f"ख {number}", f"b {number}") for number in range(90)]
-    lexicon = fit_lexicon(pairs)
-    assert {word: lexicon[word] for word, _ in things} == {word: {other: other} for word, other in things}
-    thai = [SentencePair(f"ที่นี่ {number}", f"here {number}") for number in range(9)]
-    assert fit_lexicon(thai + [SentencePair(f"b {number}", f"b {number}") for number in range(90)]) == {}
-
-
-def test_insert_inline_terms_invents_words_of_whole_letters():
-    pair, lexicon = SentencePair("The room.", "यह कमरे है।"), {"room": {"कमरे": "कमरा"}}
-    found = {insert_inline_terms(pair, Random(seed), lexicon, ["किताब", "हिन्दी"]).target for seed in range(90)}
-    words = [head + tail for head in ("किता", "हि") for tail in ("ताब", "न्दी")]
-    assert found == {pair.target, *(f"यह {word}रे है।" for word in words)}

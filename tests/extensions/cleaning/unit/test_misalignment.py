@@ -7,7 +7,7 @@ import pytest
 from vanilla_transformer.data.cleaning import CleaningReport, find_broken
 from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.data.misalignment import find_misaligned, find_threshold
+from vanilla_transformer.extensions.cleaning.misalignment import find_misaligned, find_threshold
 
 
 def to_dataset(pairs, **columns):

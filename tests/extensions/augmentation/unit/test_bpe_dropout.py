@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.normal_form import normal_form
-from vanilla_transformer.data.bpe_dropout import BpeDropout
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.extensions.augmentation.bpe_dropout import BpeDropout
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the grass.", "Ein Mann schläft.", "Zwei Hunde laufen."] * 3

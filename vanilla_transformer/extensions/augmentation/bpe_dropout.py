@@ -15,10 +15,9 @@ from itertools import pairwise
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
+from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, map_texts
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
-
-from .corpus import Corpus, DerivedCorpus
-from .tokenized_corpus import EncodedPairs, TokenTable, map_texts
 
 # BPE-dropout remembers the undropped segmentation of this many words: the first words of a corpus are frequent ones.
 CACHED_WORDS = 200_000

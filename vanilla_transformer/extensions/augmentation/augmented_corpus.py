@@ -10,21 +10,15 @@ from random import Random
 import datasets
 import numpy as np
 
+from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
+from vanilla_transformer.data.perturbations import PERTURBATIONS
+from vanilla_transformer.data.readers import SentencePair, WordPair
+from vanilla_transformer.data.tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
 from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.text.scripts import find_scripts
 
-from .augmentation import (
-    PERTURBATIONS,
-    follow_words,
-    insert_inline_terms,
-    insert_placeholders,
-    perturb_pair,
-    replace_by_noise,
-)
-from .corpus import Corpus, DerivedCorpus
-from .readers import SentencePair
-from .tokenized_corpus import Encode, EncodedPairs, TokenLinks, TokenTable, encode_texts, hash_json
-from .word_alignments import Lexicon, WordPair, fit_lexicon
+from .augmentation import follow_words, insert_inline_terms, insert_placeholders, perturb_pair, replace_by_noise
+from .lexicon import Lexicon, fit_lexicon
 
 # Return an augmented pair, or the same pair if there is nothing to augment.
 Augment = Callable[[SentencePair, Random], SentencePair]
@@ -55,24 +49,14 @@ class AugmentedCorpus(DerivedCorpus):
         encode: Returns the token ids of texts.
         seed (`int`): Seed of all draws.
         max_tokens (`int`): A pair with a side that would become longer stays as it is.
-        links (`TokenLinks`): The links of `plain`, if its table has some.
     """
 
-    def __init__(
-        self,
-        plain: Corpus,
-        augment: Mapping[Augment, float],
-        encode: Encode,
-        seed: int,
-        max_tokens: int,
-        links: TokenLinks | None = None,
-    ):
+    def __init__(self, plain: Corpus, augment: Mapping[Augment, float], encode: Encode, seed: int, max_tokens: int):
         super().__init__(plain)
         self.augment = augment
         self.encode = encode
         self.seed = seed
         self.max_tokens = max_tokens
-        self.links = links
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         """Return the pairs of an epoch, in which the changed ones are rows appended to its table."""

@@ -1,92 +1,30 @@
-"""Perturbations of text: what each one changes, that seeds decide, and that both sides change alike."""
+"""Augmentation of pairs: terms, placeholders and noise, the words that stay aligned, and the tokens that it adds."""
 
+import logging
 from random import Random
 
+import datasets
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.aligned_corpus import aligned_pairs
+from tests.text_of_scripts import SCRIPTS, letters, sentences
 from tests.tiny import tiny_tokenizer
-from vanilla_transformer.data.augmentation import (
+from vanilla_transformer.data.data_arguments import AUGMENTATIONS, TOKEN_AUGMENTATIONS
+from vanilla_transformer.data.perturbations import PERTURBATIONS
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.extensions.augmentation.augmentation import (
     MASKS,
-    PERTURBATIONS,
     add_augmentation_tokens,
     follow_words,
     insert_inline_terms,
     insert_placeholders,
-    perturb,
     perturb_pair,
     replace_by_noise,
 )
-from vanilla_transformer.data.data_arguments import AUGMENTATIONS, TOKEN_AUGMENTATIONS
-from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.word_alignments import fit_lexicon
+from vanilla_transformer.extensions.augmentation.augmented_corpus import find_augmentations
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, knows_inline_terms
 from vanilla_transformer.text.protection import find_masks
-
-SENTENCES = SentencePair("The dog didn't see 1,250 cats.", "Der Hund sah 1.250 Katzen nicht.")
-
-
-@pytest.mark.parametrize(
-    "name, source, target",
-    [
-        ("title_case", "The Dog Didn't See 1,250 Cats.", "Der Hund Sah 1.250 Katzen Nicht."),
-        ("upper_case", "THE DOG DIDN'T SEE 1,250 CATS.", "DER HUND SAH 1.250 KATZEN NICHT."),
-        ("lower_case", "the dog didn't see 1,250 cats.", SENTENCES.target),
-        ("no_final_period", "The dog didn't see 1,250 cats", "Der Hund sah 1.250 Katzen nicht"),
-    ],
-)
-def test_perturb_changes_case_and_periods(name, source, target):
-    assert perturb(name, SENTENCES, 0) == (source, target)
-
-
-def test_typos_change_one_long_word_in_ten():
-    pair = SentencePair("Ab cde fghij klm.", "Nopqr stuvw.")
-    found = {perturb("typos", pair, seed) for seed in range(200)}
-    changed = {"fhgij", "fgihj", "fghji", "fhij", "fgij", "fghj", "fgghij", "fghhij", "fghiij"}
-    assert found == {(f"Ab cde {word} klm.", pair.target) for word in changed}
-    words = " ".join(f"word{chr(97 + number)}" for number in range(26)) * 2
-    source = perturb("typos", SentencePair(words, "x"), 0).source
-    assert 1 <= sum(here != there for here, there in zip(words.split(), source.split(), strict=True)) <= 6
-
-
-def test_doubled_words_doubles_one_word_in_ten():
-    found = {perturb("doubled_words", SENTENCES, seed) for seed in range(100)}
-    words = ["The", "dog", "didn't", "see", "cats"]
-    assert found == {(SENTENCES.source.replace(word, f"{word} {word}"), SENTENCES.target) for word in words}
-
-
-@pytest.mark.parametrize("name", ["emoji", "html_tags", "other_numbers"])
-def test_perturb_changes_both_sides_alike(name):
-    for seed in range(20):
-        source, target = perturb(name, SENTENCES, seed)
-        assert source.replace("The dog didn't see", "Der Hund sah").replace(",", ".") == target.replace(
-            " nicht", ""
-        ).replace("Katzen", "cats")
-        assert source != SENTENCES.source
-
-
-def test_other_numbers_replaces_equal_numbers_by_equal_ones():
-    first, second, other = perturb("other_numbers", SentencePair("12 and 12 and 5 of 2,021", "x"), 3).source.split(
-        " and "
-    )
-    assert first == second != "12" and other.startswith("5 of ") and other[6] == ","
-    assert all(here != there for here, there in zip("2021", other[5:].replace(",", ""), strict=True))
-
-
-def test_recipes_name_each_perturbation():
-    assert ("noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS) == AUGMENTATIONS
-
-
-@pytest.mark.parametrize("name", PERTURBATIONS)
-@given(text=st.text(max_size=60), seed=st.integers())
-def test_perturb_is_a_function_of_text_and_seed(name, text, seed):
-    pair = SentencePair(text, text)
-    changed = perturb(name, pair, seed)
-    assert changed == perturb(name, pair, seed)
-    assert changed.target == (changed.source if PERTURBATIONS[name].on_target else text)
-
 
 PAIR = SentencePair("The small dog sleeps.", "Der kleine Hund schläft.")
 LEXICON = {
@@ -206,13 +144,41 @@ def test_add_augmentation_tokens_adds_each_token_once():
     assert tokenizer.tokenize("man") == tokenizer.tokenize("<term> man </term>")[1:-1]
 
 
-def test_fit_lexicon_finds_content_words_and_their_forms():
-    lexicon = fit_lexicon([pair for pair, _ in aligned_pairs(4000)])
-    assert {word: lexicon[word] for word in ("dog", "cat")} == {"dog": {"Hund": "Hund"}, "cat": {"Katze": "Katze"}}
-    assert set(lexicon["red"]) == {"rote", "roten"} and len(set(lexicon["red"].values())) == 1
-    assert "the" not in lexicon
+@pytest.mark.parametrize("script", SCRIPTS)
+@settings(max_examples=20)
+@given(data=st.data(), seed=st.integers())
+def test_replace_by_noise_keeps_letters_with_their_marks(script, data, seed):
+    text = data.draw(sentences(script))
+    assert sorted(letters(replace_by_noise(SentencePair(text, text), Random(seed)).source)) == sorted(letters(text))
 
 
-@pytest.mark.parametrize("pairs", [[], [PAIR], [SentencePair("dog", ""), *[SentencePair("", "Hund")] * 20]])
-def test_fit_lexicon_finds_nothing_in_little_text(pairs):
-    assert fit_lexicon(pairs) == {}
+def test_recipes_name_each_perturbation():
+    assert ("noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS) == AUGMENTATIONS
+
+
+def test_insert_inline_terms_invents_words_of_whole_letters():
+    pair, lexicon = SentencePair("The room.", "यह कमरे है।"), {"room": {"कमरे": "कमरा"}}
+    found = {insert_inline_terms(pair, Random(seed), lexicon, ["किताब", "हिन्दी"]).target for seed in range(90)}
+    words = [head + tail for head in ("किता", "हि") for tail in ("ताब", "न्दी")]
+    assert found == {pair.target, *(f"यह {word}रे है।" for word in words)}
+
+
+HINDI = [SentencePair(f"यह कमरा {number} बड़ा है।", f"This room {number} is big.") for number in range(30)]
+
+
+@pytest.mark.parametrize("tags", [[], ["<BT>"]])
+def test_find_augmentations_warns_of_skipped_sources(tags, tmp_path, caplog):
+    pairs = [*HINDI, SentencePair("OK", "OK")]
+    sources = [" ".join([*tags, pair.source]) for pair in pairs]
+    texts = datasets.Dataset.from_dict({"source": sources, "target": [pair.target for pair in pairs]})
+    shares = {"upper_case": 0.1, "typos": 0.2, "noise_pairs": 0.3}
+    with caplog.at_level(logging.WARNING):
+        upper_case, *_ = found = find_augmentations(shares, texts, "key", tmp_path, tags)
+    reason = "it needs capitals, and they are in DEVANAGARI"
+    assert caplog.messages == [f"`upper_case` of `augment` skips 97 % of the sources: {reason}."]
+    assert [*found.values()] == [0.1, 0.2, 0.3]
+    assert upper_case(pairs[0]._replace(source=sources[0]), Random(0)) == (sources[0], pairs[0].target)
+    caplog.clear()
+    english = datasets.Dataset.from_dict({"source": [pair.target for pair in pairs], "target": sources})
+    find_augmentations(shares, english, "key", tmp_path)
+    assert not caplog.messages

@@ -5,9 +5,9 @@ from transformers import AutoModelForSeq2SeqLM
 
 from tests.tiny_runs import assert_same_run, assert_two_processes_match_one, flags, kill_at_step, no_scores
 from vanilla_transformer.data.readers import read_text_files
-from vanilla_transformer.data.word_alignments import GoldAlignment
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.extensions.alignments.alignment_scores import align_given, score_alignments
+from vanilla_transformer.extensions.alignments.word_alignments import GoldAlignment
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 

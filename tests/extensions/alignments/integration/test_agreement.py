@@ -6,8 +6,8 @@ from tests.tiny_runs import flags
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.tokenized_corpus import TokenColumn
+from vanilla_transformer.extensions.alignments.token_alignments import load_alignments
 from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.token_alignments import load_alignments
 
 
 def links_of(recipe, tokenizer, folder):

@@ -50,6 +50,14 @@ def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch, changes)
     assert model.config.vocab_size == len(tokenizer) == 300 + 11
 
 
+def test_train_resumes_bpe_dropout_bit_for_bit(tmp_path, monkeypatch):
+    text, options = write_text(tmp_path), RUN | {"augment": None, "bpe_dropout": 0.3}
+    straight = train(parse_recipe(flags(text, tmp_path / "straight", **options)), evaluate=no_scores)
+    recipe = parse_recipe(flags(text, tmp_path / "killed", **options))
+    kill_at_step(recipe, monkeypatch, 9)
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
 def test_train_adds_the_tokens_of_augmented_text_to_another_model(tmp_path, monkeypatch):
     text = write_text(tmp_path)
     start = save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path / "ours")

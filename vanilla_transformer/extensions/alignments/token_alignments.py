@@ -12,8 +12,8 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.data_arguments import AGREEMENT
-from vanilla_transformer.data.prepare_data import CachedTexts, Texts
-from vanilla_transformer.data.readers import ROWS_PER_BATCH, SentencePair, read_lines, stream_text_files
+from vanilla_transformer.data.prepare_data import Texts
+from vanilla_transformer.data.readers import ROWS_PER_BATCH, SentencePair, WordPair, read_lines, stream_text_files
 from vanilla_transformer.data.tokenized_corpus import (
     TokenColumn,
     TokenLinks,
@@ -21,10 +21,11 @@ from vanilla_transformer.data.tokenized_corpus import (
     hash_tokenizer,
     open_arrow_files,
 )
-from vanilla_transformer.data.word_alignments import WordPair, align_lexically, parse_alignment
 from vanilla_transformer.decoding.alignments import Span, token_spans, words_of_tokens
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.text.languages import find_languages
+
+from .word_alignments import align_lexically, parse_alignment
 
 logger = logging.getLogger(__name__)
 _Align = Callable[[], Iterable[set[WordPair]]]
@@ -32,8 +33,8 @@ _FORMAT = 2  # of the cached files; another number invalidates all older entries
 _SCHEMA = pa.schema([("links", pa.list_(pa.int32())), ("words", pa.list_(pa.int32()))])
 
 
-def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLinks | None:
-    """Return the alignments of a recipe's training text, or None if it has none. They are cached by content.
+def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLinks:
+    """Return the alignments of the training text of a recipe with `train_alignments`. They are cached by content.
 
     With `AGREEMENT`, [`align_lexically`] finds them.
 
@@ -42,9 +43,7 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLi
         ValueError: The file does not fit the text, or the tokenizer is not a fast one or has languages.
     """
     path = texts.data.train_alignments
-    if path is None:
-        return None
-    assert isinstance(texts.training, CachedTexts)
+    assert path is not None
     if find_languages(tokenizer) is not None:
         rule = "must be given for a model without language tags, got one that has them"
         reason = "links count the tokens of the text, which tags precede"

@@ -7,10 +7,11 @@ from collections import defaultdict
 import pytest
 
 from tests.aligned_corpus import aligned_pairs
-from vanilla_transformer.data import word_alignments
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.word_alignments import (
+from vanilla_transformer.extensions.alignments import word_alignments
+from vanilla_transformer.extensions.alignments.alignment_scores import score_alignments
+from vanilla_transformer.extensions.alignments.word_alignments import (
     GoldAlignment,
     align_lexically,
     grow_diagonally,
@@ -18,7 +19,6 @@ from vanilla_transformer.data.word_alignments import (
     read_alignments,
     read_gold_alignments,
 )
-from vanilla_transformer.extensions.alignments.alignment_scores import score_alignments
 
 PAIRS = [SentencePair("a b c", "x y"), SentencePair("a", "x")]
 

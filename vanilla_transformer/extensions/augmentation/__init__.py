@@ -1,0 +1,43 @@
+"""Change training text in each epoch: perturbations, terms, placeholders and noise, and BPE-dropout."""
+
+from functools import partial
+
+from transformers import PreTrainedTokenizerBase
+
+from vanilla_transformer.data.corpus import Corpus
+from vanilla_transformer.data.data_arguments import DataArguments, augmentations
+from vanilla_transformer.data.prepare_data import Texts
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+
+from .augmentation import add_augmentation_tokens
+from .augmented_corpus import AugmentedCorpus, find_augmentations
+from .bpe_dropout import BpeDropoutCorpus
+
+
+def add_tokens(tokenizer: PreTrainedTokenizerBase, data: DataArguments) -> None:
+    """Add the tokens of augmented text that the vocabulary lacks."""
+    add_augmentation_tokens(tokenizer, augmentations(data))
+
+
+def change_corpus(
+    corpus: Corpus, texts: Texts, tokenizer: PreTrainedTokenizerBase, seed: int, max_tokens: int
+) -> Corpus:
+    """
+    Return a corpus with the augmentations and the BPE-dropout of a recipe.
+
+    Raises:
+        ValueError: There are no terms to annotate, or BPE-dropout does not support the tokenizer.
+        OSError: The cache cannot be written.
+    """
+    data, training = texts.data, texts.training
+    if requested := augmentations(data):
+        augment = find_augmentations(
+            requested, training.dataset, training.key, texts.cache_dir, data.source_tags or ()
+        )
+        corpus = AugmentedCorpus(corpus, augment, partial(encode_sentences, tokenizer), seed, max_tokens)
+    if data.bpe_dropout:
+        corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, max_tokens)
+    return corpus
+
+
+__all__ = ["add_tokens", "change_corpus"]

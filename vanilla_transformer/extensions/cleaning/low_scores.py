@@ -1,0 +1,149 @@
+"""Score the pairs of corpora, and drop the worst ones. The models are imported when a corpus is scored."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accelerate import PartialState
+from tqdm.auto import tqdm
+
+from vanilla_transformer.data.cached_texts import CachedTexts, load_folder, write_texts
+from vanilla_transformer.data.cleaning import (
+    EXAMPLES,
+    CleaningReport,
+    count_lengths,
+    move_to_dropped,
+    nothing_left_error,
+)
+from vanilla_transformer.data.cleaning_rules import ScoreRule
+from vanilla_transformer.data.readers import CorpusSpec, SentencePair
+from vanilla_transformer.data.tokenized_corpus import hash_json
+from vanilla_transformer.file_utils import cached_folder, hash_file
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
+
+_WINDOW = 8192  # pairs that are sorted by length and scored at a time
+_SCORES_FILE = "scores.npy"
+
+
+def drop_low_scores(
+    texts: CachedTexts, specs: Sequence[CorpusSpec], rules: Sequence[ScoreRule | None], cache_dir: Path
+) -> CachedTexts:
+    """
+    Return the pairs with high scores, and all pairs of corpora without a rule.
+
+    Args:
+        rules: The rule of each corpus, or None. Pairs are scored only if the cache does not hold their scores.
+
+    Raises:
+        OSError: there is no such model.
+        ValueError: a model does not fit, or nothing is left.
+    """
+    corpora = texts.dataset.data.column("corpus").to_numpy()
+    kept = np.ones(len(corpora), dtype=bool)
+    for number, (spec, rule) in enumerate(zip(specs, rules, strict=True)):
+        rows = np.flatnonzero(corpora == number)
+        if rule is not None and len(rows):
+            scores = _load_scores(texts, rows, spec.direction, rule, cache_dir)
+            kept[rows[scores < rule.threshold(scores.tolist())]] = False
+    key = hash_json(texts.key, [rule and vars(rule) | {"models": _model_keys(rule)} for rule in rules])
+    folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_kept, texts=texts, kept=kept))
+    return load_folder(folder, key)
+
+
+def _load_scores(
+    texts: CachedTexts, rows: np.ndarray, direction: Direction, rule: ScoreRule, cache_dir: Path
+) -> np.ndarray:
+    def write(folder: Path) -> None:
+        pairs = texts.dataset[rows.tolist()]
+        numbered = list(map(SentencePair, pairs["source"], pairs["target"]))
+        scores = corpus_scores(rule.models, numbered, direction)
+        np.save(folder / _SCORES_FILE, scores.astype(np.float32))
+
+    name = hash_json(texts.key, [int(rows[0]), len(rows)], direction, _model_keys(rule))
+    return np.load(cached_folder(cache_dir, f"scores-{name}", write) / _SCORES_FILE)
+
+
+def _model_keys(rule: ScoreRule) -> list[Any]:
+    """Return values that identify the content of the models; of a model on the Hub, its name."""
+    return [
+        [hash_file(path) for path in _files_of(Path(name))] if Path(name).is_dir() else name for name in rule.models
+    ]
+
+
+def _files_of(model: Path) -> list[Path]:
+    """Return the files of a model; the weights of a COMET model are in a folder."""
+    return sorted(path for path in (*model.glob("*.*"), *model.glob("checkpoints/*.ckpt")) if path.is_file())
+
+
+def _write_kept(folder: Path, texts: CachedTexts, kept: np.ndarray) -> None:
+    report = CleaningReport.from_dict(texts.report.to_dict())
+    dropped = np.flatnonzero(~kept)
+    examples = texts.dataset[dropped[:EXAMPLES].tolist()]
+    report.add("score", list(map(SentencePair, examples["source"], examples["target"])), len(dropped))
+    report.histograms = move_to_dropped(report.histograms, count_lengths(texts.dataset, kept))
+    if not kept.any():
+        raise nothing_left_error(report)
+    write_texts(folder, texts.dataset, kept, report)
+
+
+def corpus_scores(models: Sequence[str], pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
+    """
+    Return the score of each pair: by [`dual_scores`] of two models, or the quality that one model predicts.
+
+    Args:
+        models: A model of the direction and one of the opposite direction, or a COMET model that needs no references;
+            folders or names on the Hub.
+
+    Raises:
+        OSError: there is no such model.
+        ValueError: a model does not fit.
+    """
+    if len(models) == 2:
+        return dual_scores(models[0], models[1], pairs, direction)
+    from vanilla_transformer.decoding.comet import Comet
+
+    sources, targets = zip(*pairs, strict=True)
+    model = Comet.load(models[0], without_references=True).to(PartialState().device)
+    return model.score(sources, targets, progress_bar=True)
+
+
+def dual_scores(forward: str, backward: str, pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
+    """
+    Return a score in (0, 1] for each pair, which is high if both models find it about equally probable.
+
+    With the cross-entropies for each token `f` by the forward and `b` by the backward model, it is
+    exp(-(|f - b| + (f + b) / 2)).
+
+    Args:
+        forward, backward: A model of the direction, and one of the opposite direction; folders or names on the Hub.
+
+    Raises:
+        OSError: there is no such model.
+        ValueError: a model cannot translate in its direction, or a text is too long for it.
+    """
+    reverse = Direction(direction.target, direction.source)
+    forth = cross_entropies(forward, pairs, direction)
+    back = cross_entropies(backward, [(target, source) for source, target in pairs], reverse)
+    return np.exp(-(np.abs(forth - back) + (forth + back) / 2))
+
+
+def cross_entropies(name: str, pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
+    """Return the negative log-probability of each translation, given its source, for each of its tokens, in nats."""
+    from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+
+    model = load_seq2seq(name, "scores translations").to(PartialState().device)
+    tokenizer = load_tokenizer(name)
+    direction = NO_DIRECTION if find_languages(tokenizer) is None else direction
+    results = list[float]()
+    for window in tqdm(list(_windows(pairs)), f"Scoring by {name}", delay=1, disable=None):
+        sources, targets = zip(*window, strict=True)
+        ids, labels = encode_as_trained(model, tokenizer, sources, targets, direction)
+        results += [-sum(row) / len(row) for row in score_tokens(model, ids, labels)]
+    return np.array(results)
+
+
+def _windows(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
+    return (pairs[start : start + _WINDOW] for start in range(0, len(pairs), _WINDOW))

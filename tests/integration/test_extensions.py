@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import run_python
-from vanilla_transformer.extensions import DOCUMENTS, EXTENSIONS, INITIAL_MODEL, STRESS_TABLE, find
+from vanilla_transformer.extensions import DOCUMENTS, EXTENSIONS, INITIAL_MODEL, STRESS_TABLE, find, load
 
 PACKAGE = Path(__file__).parents[2] / "vanilla_transformer"
 TRAIN = """
@@ -26,7 +26,13 @@ texts = "--train_source train.a --train_target train.b --validation_source train
 assert main(["train", *texts, *sizes, "--output_dir", "run"]) == 0
 assert main(["translate", "run", "--input", "train.a", "--output", "out.b"]) == 0
 assert main(["evaluate", "run", "--source", "train.a", "--target", "train.b"]) == 0
+for flags in sys.argv[2:]:
+    assert main(["translate", "run", "A sentence.", *flags.split()]) == 2
 """
+# Flags of `translate` that an extension serves.
+FLAGS = {
+    "reranking": ["--mbr chrf", "--num_beams 2 --rerank_reverse run"],
+}
 
 
 def delete(name, package):
@@ -48,13 +54,17 @@ def test_everything_else_works_without_an_extension(name, corpus, tmp_path):
         shutil.copytree(PACKAGE.parent / folder, package.parent / folder)
     delete(name, package)
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
-    ended = run_python("-c", TRAIN, str(package.parent), env=environment, cwd=corpus)
+    flags = FLAGS.get(name, [])
+    ended = run_python("-c", TRAIN, str(package.parent), *flags, env=environment, cwd=corpus)
     assert ended.returncode == 0, ended.stderr
+    errors = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == len(flags)
+    assert all(f"needs the extension {name!r}, which this installation lacks." in line for line in errors)
     assert (corpus / "out.b").exists()
 
 
 def test_doors_of_extensions_lead_to_what_they_name():
-    assert {door for row in EXTENSIONS.values() for door in row.doors} == {INITIAL_MODEL, STRESS_TABLE, DOCUMENTS}
+    assert all(load(name, door) for name, row in EXTENSIONS.items() for door in row.doors)
     assert find(INITIAL_MODEL).__name__ == "load_converted"
     assert find(STRESS_TABLE).measure_stress
     assert find(DOCUMENTS).parse_document

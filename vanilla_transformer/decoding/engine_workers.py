@@ -69,7 +69,7 @@ class WorkerPipeline(TranslationPipeline):
         check_workers(workers)
         super().__init__(loaded.model, loaded.tokenizer, device="cpu", precision=precision)
         # The workers decode, but these decide here which options a call may have.
-        self._ensemble, self._reranker = loaded._ensemble, loaded._reranker
+        self._ensemble, self.reranker = loaded._ensemble, loaded.reranker
         self.workers, self.threads = workers, threads_of(workers, usable_cores(), torch.get_num_threads())
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)

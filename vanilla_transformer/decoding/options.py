@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
+from vanilla_transformer.extensions import check_installed
 from vanilla_transformer.text.protection import DEFAULT, PATTERNS
 from vanilla_transformer.user_input import check_number
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
 FLAG, JSON, CONFIG = "flag", "json", "config"  # doors: the command line, HTTP requests and generation configs
 TERM_MODES = ("soft", "hard", "exact")
-UTILITIES = ("chrf", "bleu")  # of minimum Bayes risk decoding
+UTILITIES, MBR_SAMPLES = ("chrf", "bleu"), 32  # of minimum Bayes risk decoding
 _USUAL_TOP_K = 50  # of `generate()`
 _LONGEST_CODE = 40  # characters of the code of a language
 
@@ -359,7 +360,7 @@ class TranslationOptions:
         FLAG,
         JSON,
     )
-    mbr_samples: int | None = option("Samples to choose from; by default 32.", integer(2), FLAG, JSON)
+    mbr_samples: int | None = option(f"Samples to choose from; by default {MBR_SAMPLES}.", integer(2), FLAG, JSON)
     rerank_reverse_weight: float | None = option(
         "With --rerank_reverse: factor of its log-probability; by default 0.5.", number(0), FLAG, JSON
     )
@@ -405,6 +406,9 @@ class TranslationOptions:
     def __post_init__(self) -> None:
         for name, declared in declared_options().items():
             declared.check(getattr(self, name))
+        for name, extension in EXTENSION_OF.items():
+            if getattr(self, name) is not None:
+                check_installed(extension, name)
         if self.mbr is None and self.mbr_samples is not None:
             raise OptionError(f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}.")
         if self.glossary is None and self.term_mode is not None:
@@ -540,6 +544,9 @@ LEAST_BEAMS = 4  # of searches that need several; the paper's
 ENGINE_ONLY = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
 FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
 TERMS = ("glossary", "term_mode")
+RERANKING = ("rerank_reverse_weight", "rerank_length_weight")
+# The extension whose steps around the search an option asks for, from the inner steps to the outer ones.
+EXTENSION_OF = dict.fromkeys(("mbr", *RERANKING), "reranking")
 
 
 def several_beams(*wanted: int | None) -> int:

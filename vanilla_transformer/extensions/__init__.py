@@ -14,6 +14,8 @@ from typing import Any
 INITIAL_MODEL = "initial model"  # a `ModelLoader`: loads the model that `init_from` names
 STRESS_TABLE = "stress table"  # measures how a model copes with noise, for `check-model`
 DOCUMENTS = "documents"  # reads, translates and writes documents
+DECODING_STEPS = "decoding steps"  # yields steps around a search, given its pipeline and the options of a request
+RERANKER = "reranker"  # loads the model that an argument of the pipeline names, to order n-best lists
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,6 @@ EXTENSIONS: Mapping[str, Extension] = {
         {
             "evaluate": {
                 "calibrate": "calibrate the confidence and the warnings of a model on validation text",
-                "tune-reranking": "choose the weights of reranking by a reverse model",
             },
             "data": {
                 "check-language": "examine the text of a language pair before training, and say what mends its faults"
@@ -88,6 +89,12 @@ EXTENSIONS: Mapping[str, Extension] = {
         "reproduce.md",
         {"evaluate": {"reproduce": "repeat an experiment of the paper, with its table and its picture"}},
     ),
+    "reranking": Extension(
+        "A translation is chosen among candidates by a reverse model, by predicted quality or by Bayes risk.",
+        "reranking.md",
+        {"evaluate": {"tune-reranking": "choose the weights of reranking by a reverse model"}},
+        {DECODING_STEPS: "reranking.reranking:steps", RERANKER: "reranking.reranking:load_reranker"},
+    ),
     "serving": Extension(
         "Models answer over HTTP, with a page and the API of LibreTranslate.",
         "serve.md",
@@ -98,7 +105,20 @@ EXTENSIONS: Mapping[str, Extension] = {
 
 def find(door: str) -> Any:
     """Return the object that an extension plugs into a door, or None if no extension does."""
-    for extension in EXTENSIONS.values():
-        if door in extension.doors:
-            return resolve_name(f"{__name__}.{extension.doors[door]}")
-    return None
+    name = next((name for name, extension in EXTENSIONS.items() if door in extension.doors), None)
+    return None if name is None else load(name, door)
+
+
+def load(name: str, door: str) -> Any:
+    """Return the object that an installed extension plugs into a door."""
+    return resolve_name(f"{__name__}.{EXTENSIONS[name].doors[door]}")
+
+
+def check_installed(name: str, option: str) -> None:
+    """Check that this installation has the extension that an option needs.
+
+    Raises:
+        ValueError: It lacks the extension.
+    """
+    if name not in EXTENSIONS:
+        raise ValueError(f"`{option}` needs the extension {name!r}, which this installation lacks. Leave it out.")

@@ -8,25 +8,37 @@ Translation", section 3) without a language model: a noisy channel beside the di
 EOS included. A model of quality, see [`comet`], scores by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.comet import Comet
+from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
+from vanilla_transformer.decoding.options import RERANKING, OptionError, TranslationOptions
+from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.steps import Decode, Report, Step
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
-from .answers import Translation
-from .comet import Comet
-from .forced_decoding import encode_as_trained, score_tokens
-from .options import OptionError, TranslationOptions
-from .pretrained import load_seq2seq, load_tokenizer
-from .segments import Sentence
-from .steps import Decode, Report
+from .minimum_bayes_risk import choose_by_risk
 
 _MOST_TOKENS = 4096  # in a batch of forced decoding
 REVERSE_WEIGHT, LENGTH_WEIGHT = 0.5, 0.5  # by default
-WEIGHTS = ("rerank_reverse_weight", "rerank_length_weight")  # the options λ_reverse and λ_length
+
+
+def steps(pipeline: Any, options: TranslationOptions) -> Iterator[Step]:
+    """Yield the steps that choose among the candidates of each sentence."""
+    weight = next((name for name in RERANKING if getattr(options, name) is not None), None)
+    if weight is not None and weight not in getattr(pipeline.reranker, "options", ()):
+        raise OptionError(f"`{weight}` needs `rerank_reverse`, a model of the other direction.")
+    if options.mbr is not None:
+        yield choose_by_risk
+    if pipeline.reranker is not None:
+        yield partial(rerank, reranker=pipeline.reranker)
 
 
 def rerank_candidates(options: TranslationOptions, argument: str) -> TranslationOptions:
@@ -86,7 +98,7 @@ class Reranker:
         tokenizer: Its tokenizer.
     """
 
-    argument = "rerank_reverse"
+    argument, options = "rerank_reverse", RERANKING
 
     def __init__(self, model: Any, tokenizer: Any):
         self.model, self.tokenizer = model.eval(), tokenizer
@@ -132,7 +144,7 @@ class Reranker:
 
         Candidates, which have their tokens, stay in the given order if their scores are equal.
         """
-        reverse, length = (getattr(options, name) for name in WEIGHTS)
+        reverse, length = (getattr(options, name) for name in RERANKING)
         weights = REVERSE_WEIGHT if reverse is None else reverse, LENGTH_WEIGHT if length is None else length
         is_multilingual = find_languages(self.tokenizer) is not None
         direction = Direction(options.tgt_lang, options.src_lang) if is_multilingual else NO_DIRECTION
@@ -156,7 +168,7 @@ class QualityReranker:
         model: A model that needs no references.
     """
 
-    argument = "rerank_quality"
+    argument, options = "rerank_quality", ()
 
     def __init__(self, model: Comet):
         self.model = model
@@ -180,6 +192,12 @@ class QualityReranker:
         return [sorted(some, key=lambda each: each.score, reverse=True)[: options.count] for some in scored]
 
 
+def load_reranker(argument: str, name: str | Path, device: Any) -> Reranker | QualityReranker:
+    """Load the reranker that an argument of the pipeline names."""
+    kind = next(kind for kind in (Reranker, QualityReranker) if kind.argument == argument)
+    return kind.load(name, device)
+
+
 def combine(features: Features, weights: tuple[float, float]) -> float:
     """Return the score of a candidate, given λ_reverse and λ_length."""
     reverse, length = weights
@@ -187,4 +205,4 @@ def combine(features: Features, weights: tuple[float, float]) -> float:
 
 
 __all__ = ["ScoredCandidate", "Features", "QualityReranker", "Reranker"]
-__all__ += ["combine", "rerank", "rerank_candidates"]
+__all__ += ["combine", "load_reranker", "rerank", "rerank_candidates", "steps"]

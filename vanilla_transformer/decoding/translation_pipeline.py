@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.extensions import DECODING_STEPS, RERANKER, check_installed, load
+from vanilla_transformer.extensions import DECODING_STEPS, RERANKERS, check_installed, load
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
 from vanilla_transformer.text.languages import Direction
@@ -157,7 +157,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         self.reranker: Any = None  # of the extension `reranking`
         for argument, further in rerankers.items():
             if further is not None:
-                self.reranker = load("reranking", RERANKER)(argument, further, self.model.device)
+                self.reranker = load("reranking", RERANKERS)[argument].load(further, self.model.device)
 
     @property
     def decoded_model(self) -> Any:

@@ -15,7 +15,7 @@ INITIAL_MODEL = "initial model"  # a `ModelLoader`: loads the model that `init_f
 STRESS_TABLE = "stress table"  # measures how a model copes with noise, for `check-model`
 DOCUMENTS = "documents"  # reads, translates and writes documents
 DECODING_STEPS = "decoding steps"  # yields steps around a search, given its pipeline and the options of a request
-RERANKER = "reranker"  # loads the model that an argument of the pipeline names, to order n-best lists
+RERANKERS = "rerankers"  # classes of models that order n-best lists, by the argument of the pipeline for each
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ EXTENSIONS: Mapping[str, Extension] = {
         "A translation is chosen among candidates by a reverse model, by predicted quality or by Bayes risk.",
         "reranking.md",
         {"evaluate": {"tune-reranking": "choose the weights of reranking by a reverse model"}},
-        {DECODING_STEPS: "reranking.reranking:steps", RERANKER: "reranking.reranking:load_reranker"},
+        {DECODING_STEPS: "reranking.reranking:steps", RERANKERS: "reranking.reranking:RERANKERS"},
     ),
     "serving": Extension(
         "Models answer over HTTP, with a page and the API of LibreTranslate.",

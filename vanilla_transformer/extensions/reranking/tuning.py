@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.evaluation.scores import corpus_bleu, count_ngrams
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .reranking import Features, Reranker, ScoredCandidate
+from .reranking import Features, Reranker
 
 _REVERSE_WEIGHTS = np.arange(0, 21) / 10  # 0, 0.1, …, 2
 _LENGTH_WEIGHTS = np.arange(-10, 31) / 10  # -1, -0.9, …, 3
@@ -49,7 +50,7 @@ def tune_reranking(
     options |= {"src_lang": direction.source, "tgt_lang": direction.target}
     answers = translate(list(sources), return_scores=True, return_tokens=True, **options)
     candidates = [
-        [ScoredCandidate(each["translation_text"], each["log_probability"], len(each["tokens"])) for each in some]
+        [Translation(each["translation_text"], 0.0, each["log_probability"], (), each["tokens"]) for each in some]
         for some in answers
     ]
     texts = [[each.text for each in some] for some in candidates]

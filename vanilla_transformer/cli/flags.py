@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vanilla_transformer.decoding.options import TERMS, TranslationOptions, flags_of, given_flags
+from vanilla_transformer.extensions import GLOSSARY, check_installed, load
 from vanilla_transformer.file_utils import check_outputs, refuse_existing_files
 from vanilla_transformer.import_utils import collection_paused, freeze_modules
 from vanilla_transformer.training.parser import Parser
@@ -497,7 +498,6 @@ def read_prefixes(options: SentenceArguments, total: int | None) -> list[str] | 
 
 
 def _read_glossary(options: TermArguments) -> Any:
-    from vanilla_transformer.text.glossary import read_glossary
-
-    source = options.source_language or DEFAULT_LANGUAGE
-    return read_glossary(options.glossary, source, options.target_language, options.glossary_casefold)
+    check_installed("terms", "glossary")
+    languages = options.source_language or DEFAULT_LANGUAGE, options.target_language
+    return load("terms", GLOSSARY)(options.glossary, *languages, options.glossary_casefold)

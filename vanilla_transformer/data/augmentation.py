@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import regex
 
-from vanilla_transformer.text.glossary import Match
-from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate
+from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate
 from vanilla_transformer.text.protection import find_protected, locate, mask, merge
 from vanilla_transformer.text.units import FURTHER, UNSPACED, is_word_of_letters, split_graphemes, split_units
 

@@ -29,7 +29,6 @@ from .pretrained import load_ensemble
 from .protected_search import copy_sentence, keep_protected
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .steps import Decode, Report, Step, complete_alternatives
-from .terms import use_terms
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -203,8 +202,6 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Yield the steps around the search of a request, from the inner to the outer ones."""
         if options.alternatives is not None:
             yield partial(complete_alternatives, model=self.model, tokenizer=self.tokenizer)
-        if options.glossary is not None:
-            yield partial(use_terms, encode=self.encode, tokenizer=self.tokenizer)
         asked = [extension for name, extension in EXTENSION_OF.items() if getattr(options, name) is not None]
         for extension in dict.fromkeys([*asked, *(["reranking"] if self.reranks else [])]):
             yield from load(extension, DECODING_STEPS)(self, options)

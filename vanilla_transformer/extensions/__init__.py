@@ -15,6 +15,7 @@ INITIAL_MODEL = "initial model"  # a `ModelLoader`: loads the model that `init_f
 STRESS_TABLE = "stress table"  # measures how a model copes with noise, for `check-model`
 DOCUMENTS = "documents"  # reads, translates and writes documents
 DECODING_STEPS = "decoding steps"  # yields steps around a search, given its pipeline and the options of a request
+GLOSSARY = "glossary"  # reads terms and their translations
 RERANKERS = "rerankers"  # classes of models that order n-best lists, by the argument of the pipeline for each
 
 
@@ -99,6 +100,11 @@ EXTENSIONS: Mapping[str, Extension] = {
         "Models answer over HTTP, with a page and the API of LibreTranslate.",
         "serve.md",
         {"serve": {"serve": "serve a model over HTTP"}},
+    ),
+    "terms": Extension(
+        "Terms of a glossary are translated as it says.",
+        "terms_and_markup.md",
+        doors={DECODING_STEPS: "terms.terms:steps", GLOSSARY: "terms.glossary:as_glossary"},
     ),
 }
 

@@ -11,20 +11,24 @@ By default soft if the model was trained for it, and otherwise exact.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from vanilla_transformer.text.glossary import Glossary, Match
-from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate, knows_inline_terms
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.constraints import tokenize_phrase
+from vanilla_transformer.decoding.options import EXACT, HARD, SOFT, OptionError, TranslationOptions
+from vanilla_transformer.decoding.segments import Encode, Sentence
+from vanilla_transformer.decoding.steps import Decode, Report, Step
+from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate, knows_inline_terms
 from vanilla_transformer.text.units import count_forms
 
-from .answers import Translation
-from .constraints import tokenize_phrase
-from .options import OptionError, TranslationOptions
-from .segments import Encode, Sentence
-from .steps import Decode, Report
+from .glossary import Glossary
 
-SOFT, HARD, EXACT = "soft", "hard", "exact"
+
+def steps(pipeline: Any, options: TranslationOptions) -> Iterator[Step]:
+    """Yield the step that translates terms."""
+    yield partial(use_terms, encode=pipeline.encode, tokenizer=pipeline.tokenizer)
 
 
 def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
@@ -114,4 +118,4 @@ def _check_spelling(matches: set[Match], tokenizer: Any) -> None:
             raise OptionError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")
 
 
-__all__ = ["EXACT", "HARD", "SOFT", "lacking_terms", "term_mode", "use_terms"]
+__all__ = ["lacking_terms", "steps", "term_mode", "use_terms"]

@@ -31,6 +31,7 @@ for flags in sys.argv[2:]:
 """
 # Flags of `translate` that an extension serves.
 FLAGS = {
+    "scale_out": ["--workers 2", "--workers auto", "--engine ray --output out"],
     "terms": ["--glossary train.a"],
     "reranking": ["--mbr chrf", "--num_beams 2 --rerank_reverse run"],
 }

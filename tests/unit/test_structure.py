@@ -46,9 +46,9 @@ def parse(path: Path) -> ast.Module:
 # work → data and decoding → text and Hub modules; the three meet in files on disk and do not import each other. An
 # extension may import the core, and the core finds extensions in their table alone.
 EXTENSIONS = {f"extensions.{name}" for name in extensions.EXTENSIONS}
-FOUNDATIONS = {"data", "decoding", "text", "hub"} | UTILITIES
+FOUNDATIONS = {"data", "decoding", "text", "hub", "extensions"} | UTILITIES
 WORKERS = {"training", "evaluation", "publishing"}
-CORE = {"cli", "extensions"} | WORKERS | FOUNDATIONS
+CORE = {"cli"} | WORKERS | FOUNDATIONS
 ALLOWED = {
     "hub": {"hub"},
     "device_utils": set(),

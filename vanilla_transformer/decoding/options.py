@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from vanilla_transformer.extensions import GLOSSARY, check_installed, load
+from vanilla_transformer.extensions import GLOSSARY, load, require
 from vanilla_transformer.text.protection import DEFAULT, PATTERNS
 from vanilla_transformer.user_input import check_number
 
@@ -408,7 +408,7 @@ class TranslationOptions:
             declared.check(getattr(self, name))
         for name, extension in EXTENSION_OF.items():
             if getattr(self, name) is not None:
-                check_installed(extension, name)
+                require(extension, f"`{name}`")
         if self.mbr is None and self.mbr_samples is not None:
             raise OptionError(f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}.")
         if self.glossary is None and self.term_mode is not None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.extensions import DECODING_STEPS, RERANKERS, check_installed, load
+from vanilla_transformer.extensions import DECODING_STEPS, RERANKERS, load, require
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
 from vanilla_transformer.text.languages import Direction
@@ -136,7 +136,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             raise ValueError("Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best list.")
         for argument, further in rerankers.items():
             if further is not None:
-                check_installed("reranking", argument)
+                require("reranking", f"`{argument}`")
         if backend is not None:
             for name, value in {"ensemble": ensemble, **rerankers}.items():
                 if value is not None:

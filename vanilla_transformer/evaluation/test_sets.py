@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import read_lines, read_text_files
-from vanilla_transformer.decoding.engine_workers import open_pipeline
+from vanilla_transformer.decoding.loading import open_pipeline
 from vanilla_transformer.decoding.options import TERMS
 from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
 from vanilla_transformer.device_utils import process_state

@@ -16,6 +16,7 @@ STRESS_TABLE = "stress table"  # measures how a model copes with noise, for `che
 DOCUMENTS = "documents"  # reads, translates and writes documents
 DECODING_STEPS = "decoding steps"  # yields steps around a search, given its pipeline and the options of a request
 GLOSSARY = "glossary"  # reads terms and their translations
+SCALE_OUT = "scale out"  # translates by several processes or machines
 RERANKERS = "rerankers"  # classes of models that order n-best lists, by the argument of the pipeline for each
 
 
@@ -96,6 +97,11 @@ EXTENSIONS: Mapping[str, Extension] = {
         {"evaluate": {"tune-reranking": "choose the weights of reranking by a reverse model"}},
         {DECODING_STEPS: "reranking.reranking:steps", RERANKERS: "reranking.reranking:RERANKERS"},
     ),
+    "scale_out": Extension(
+        "Texts are translated by several processes, or by all machines of a Ray cluster.",
+        "scale_out.md",
+        doors={SCALE_OUT: "scale_out"},
+    ),
     "serving": Extension(
         "Models answer over HTTP, with a page and the API of LibreTranslate.",
         "serve.md",
@@ -116,15 +122,16 @@ def find(door: str) -> Any:
 
 
 def load(name: str, door: str) -> Any:
-    """Return the object that an installed extension plugs into a door."""
-    return resolve_name(f"{__name__}.{EXTENSIONS[name].doors[door]}")
+    """Return the object that an extension plugs into a door."""
+    return resolve_name(f"{__name__}.{require(name).doors[door]}")
 
 
-def check_installed(name: str, option: str) -> None:
-    """Check that this installation has the extension that an option needs.
+def require(name: str, wanted: str = "This") -> Extension:
+    """Return the row of an extension that something needs.
 
     Raises:
-        ValueError: It lacks the extension.
+        ValueError: This installation lacks it.
     """
     if name not in EXTENSIONS:
-        raise ValueError(f"`{option}` needs the extension {name!r}, which this installation lacks. Leave it out.")
+        raise ValueError(f"{wanted} needs the extension {name!r}, which this installation lacks. Leave it out.")
+    return EXTENSIONS[name]

@@ -14,10 +14,9 @@ from tests.tiny_engines import have_compiled_steps
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine_workers import open_pipeline
-from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
 from vanilla_transformer.device_utils import find_compiler, usable_cores
-from vanilla_transformer.evaluation.speed import WorkersResult
+from vanilla_transformer.extensions.scale_out import worker_choice
 
 TEXTS = ["a b c", "b c d e", "c d"]
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
@@ -78,7 +77,7 @@ def two_threads(monkeypatch):
     """Let this process have two threads, on a machine with two cores."""
     if usable_cores() < 2:
         pytest.skip("needs two cores")
-    for module in ("vanilla_transformer.device_utils", "vanilla_transformer.decoding.engine_workers"):
+    for module in ("vanilla_transformer.device_utils", "vanilla_transformer.extensions.scale_out.engine_workers"):
         monkeypatch.setattr(f"{module}.usable_cores", lambda: 2)
     torch.set_num_threads(2)
     yield
@@ -90,8 +89,10 @@ def test_compile_chooses_the_workers_that_auto_means(folder, tmp_path, monkeypat
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
     (tmp_path / "source").write_text("\n".join(TEXTS) + "\n")
     before = load_pipeline(folder)(TEXTS, num_beams=1)
-    measured = [WorkersResult(number, 200.0 if number == faster else 100.0) for number in (1, 2)]
-    monkeypatch.setattr("vanilla_transformer.evaluation.compile_model.compare_workers", lambda *_, **__: measured)
+    measured = [worker_choice.WorkersResult(number, 200.0 if number == faster else 100.0) for number in (1, 2)]
+    monkeypatch.setattr(
+        "vanilla_transformer.extensions.scale_out.worker_choice.compare_workers", lambda *_, **__: measured
+    )
     command = ["compile", str(folder), "--num_beams", "1", "--workers", "auto"]
     assert main([*command, "--source", str(tmp_path / "source")]) == 0
     printed = capsys.readouterr().out

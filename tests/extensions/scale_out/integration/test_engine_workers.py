@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding import engine_workers
-from vanilla_transformer.decoding.engine_workers import WorkerPipeline, open_pipeline, save_workers
-from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
-from vanilla_transformer.evaluation.speed import compare_workers
+from vanilla_transformer.extensions.scale_out import engine_workers
+from vanilla_transformer.extensions.scale_out.engine_workers import WorkerPipeline, save_workers
+from vanilla_transformer.extensions.scale_out.worker_choice import compare_workers
 from vanilla_transformer.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(150))]
@@ -55,6 +55,22 @@ def test_worker_pipeline_samples_as_one_process_does(executors, folder):
     expected = load_pipeline(folder)(TEXTS * 2, **sampling)
     with open_pipeline(folder, 2) as translate:
         assert translate(TEXTS * 2, **sampling) == expected
+
+
+def test_worker_pipeline_returns_scores_as_one_process_does(executors, folder):
+    options = {"return_scores": True, "return_tokens": True, "num_beams": 2}
+    with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
+        assert [*map(str, workers(TEXTS[:5], **options))] == [*map(str, translate(TEXTS[:5], **options))]
+
+
+def test_worker_pipeline_splits_sentences(executors, folder):
+    text = "  Dr. Smith sleeps.  Two dogs run, e.g. here.\n\nA man."
+    options = {"num_beams": 1, "sentence_splitter": lambda text: text.split(". ")}
+    with open_pipeline(folder, 2) as workers, pytest.raises(ValueError, match="in order and unchanged"):
+        workers([text], **options)
+    options["sentence_splitter"] = lambda text: [text]  # a function that could not be sent to a process
+    with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
+        assert workers([text], **options) == translate([text], **options)
 
 
 def test_worker_pipeline_reports_all_sentences(executors, folder):

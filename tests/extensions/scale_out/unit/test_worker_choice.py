@@ -4,8 +4,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from vanilla_transformer.evaluation import speed
-from vanilla_transformer.evaluation.speed import WorkersResult, choose_workers, compare_workers
+from vanilla_transformer.extensions.scale_out import worker_choice
+from vanilla_transformer.extensions.scale_out.worker_choice import WorkersResult, choose_workers, compare_workers
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_speed_of_workers_leaves_out_the_round_in_which_they_start(monkeypatch):
     def open_workers(name, workers, precision):
         yield translate
 
-    monkeypatch.setattr(speed, "open_pipeline", open_workers)
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(worker_choice, "open_pipeline", open_workers)
+    monkeypatch.setattr(worker_choice.time, "perf_counter", lambda: clock[0])
     (result,) = compare_workers("model", ["a"], [2], num_beams=1)
     assert sizes == [512] * 4 and result.sentences_per_second == 512 / 2.0

@@ -89,7 +89,7 @@ def test_compile_chooses_the_workers_that_auto_means(folder, tmp_path, monkeypat
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
     (tmp_path / "source").write_text("\n".join(TEXTS) + "\n")
     before = load_pipeline(folder)(TEXTS, num_beams=1)
-    measured = [worker_choice.WorkersResult(number, 200.0 if number == faster else 100.0) for number in (1, 2)]
+    measured = {number: 200.0 if number == faster else 100.0 for number in (1, 2)}
     monkeypatch.setattr(
         "vanilla_transformer.extensions.scale_out.worker_choice.compare_workers", lambda *_, **__: measured
     )

@@ -1,8 +1,7 @@
 """Measure on this machine how many worker processes translate fastest."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -20,24 +19,10 @@ LEAST_GAIN = 1.05
 _SENTENCES_PER_WORKER = 256  # at least, by repetition, or the last ones of each worker would decide
 
 
-@dataclass(frozen=True)
-class WorkersResult:
-    """
-    The speed of a number of workers.
-
-    Attributes:
-        workers: Their number.
-        sentences_per_second: The highest speed of several rounds, or 0.0 if a worker was killed.
-    """
-
-    workers: int
-    sentences_per_second: float
-
-
 def compare_workers(
     name: str | Path, sentences: Sequence[str], counts: Sequence[int], precision: str | None = None, **options: Any
-) -> list[WorkersResult]:
-    """Translate sentences by each number of workers, and return the results.
+) -> dict[int, float]:
+    """Return the sentences a second of each number of workers, or 0.0 if a worker was killed.
 
     Args:
         name, precision: See [`open_pipeline`].
@@ -45,17 +30,13 @@ def compare_workers(
         options: Of the search.
     """
     sentences = [*islice(cycle(sentences), max(len(sentences), _SENTENCES_PER_WORKER * max(counts)))]
-    return [WorkersResult(count, _speed(name, sentences, count, precision, options)) for count in counts]
+    return {count: _speed(name, sentences, count, precision, options) for count in counts}
 
 
-def choose_workers(results: Sequence[WorkersResult]) -> WorkersResult:
-    """Return the fastest result if it has at least `LEAST_GAIN` times the speed of the first one, else the first one.
-
-    Args:
-        results: Of one worker first.
-    """
-    fastest = max(results, key=lambda result: result.sentences_per_second)
-    return fastest if fastest.sentences_per_second >= LEAST_GAIN * results[0].sentences_per_second else results[0]
+def choose_workers(speeds: Mapping[int, float]) -> int:
+    """Return the fastest number of workers if it has at least `LEAST_GAIN` times the speed of one, else 1."""
+    fastest = max(speeds, key=speeds.__getitem__)
+    return fastest if speeds[fastest] >= LEAST_GAIN * speeds[1] else 1
 
 
 def _speed(name: str | Path, sentences: list[str], workers: int, precision: str | None, options: dict) -> float:
@@ -83,13 +64,12 @@ def measure_workers(
 ) -> None:
     """Compare numbers of workers, report a table, and store the one that `auto` means on this machine."""
     cores, most = usable_cores(), torch.get_num_threads()
-    results = compare_workers(name, sentences, worker_counts(cores, most), precision, num_beams=beams)
+    speeds = compare_workers(name, sentences, worker_counts(cores, most), precision, num_beams=beams)
     report("\n| workers | threads of each | sentences a second |\n|---|---|---|")
-    for each in results:
-        threads = threads_of(each.workers, cores, most)
-        speed = f"{each.sentences_per_second:.1f}" if each.sentences_per_second else "not enough memory"
-        report(f"| {each.workers} | {threads} | {speed} |")
-    chosen, one = choose_workers(results), results[0]
-    reason = f"{chosen.sentences_per_second / one.sentences_per_second:.2f} times the speed of one."
-    save_workers(model, precision, beams, chosen.workers, reason)
-    report(f"\n`--workers auto` is {chosen.workers}: {reason}")
+    for workers, speed in speeds.items():
+        shown = f"{speed:.1f}" if speed else "not enough memory"
+        report(f"| {workers} | {threads_of(workers, cores, most)} | {shown} |")
+    chosen = choose_workers(speeds)
+    reason = f"{speeds[chosen] / speeds[1]:.2f} times the speed of one."
+    save_workers(model, precision, beams, chosen, reason)
+    report(f"\n`--workers auto` is {chosen}: {reason}")

@@ -22,7 +22,6 @@ from .constraints import room_for_phrases, word_continuations
 from .ctranslate2_runtime import load_ctranslate2
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
-from .engine.search_state import Hypothesis
 from .onnx_runtime import load_onnx
 from .options import EXTENSION_OF, OptionError, TranslationOptions
 from .pretrained import load_ensemble
@@ -227,7 +226,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
             return [[Translation(text) for text in texts] for texts in found]
         if not sentences:
             return []
-        hypotheses = decode_by_engine(engine, sentences, options.count, report)
+        seeds = [each.seed for each in sentences if each.seed is not None] or None
+        phrases = [each.phrases for each in sentences] if any(each.phrases for each in sentences) else None
+        is_prefixed = any(each.prefix is not None for each in sentences)
+        prefixes = [each.prefix or () for each in sentences] if is_prefixed else None
+        sources = [each.tokens for each in sentences]
+        hypotheses = engine.translate_tokens(sources, options.count, seeds, phrases, prefixes, report)
         return to_translations(sentences, hypotheses, self.postprocess, self.tokenizer, options, self.model.config)
 
     def _find_engine(self, sentences: Sequence[Sentence], options: TranslationOptions) -> Engine | None:
@@ -304,24 +308,6 @@ def follow(progress: Callable[[int, int], object] | None, report: Report, total:
         progress(done, total)
 
     return report_both
-
-
-def decode_by_engine(
-    engine: Engine, sentences: Sequence[Sentence], count: int, report: Report
-) -> list[list[Hypothesis]]:
-    """Return the `count` best hypotheses of each sentence, in the given order. The longest ones enter first."""
-    order = sorted(range(len(sentences)), key=lambda index: len(sentences[index].tokens), reverse=True)
-    ordered, found = [sentences[index] for index in order], dict[int, list[Hypothesis]]()
-    seeds = [each.seed for each in ordered if each.seed is not None] or None
-    phrases = [each.phrases for each in ordered] if any(each.phrases for each in ordered) else None
-    is_prefixed = any(each.prefix is not None for each in ordered)
-    prefixes = [each.prefix or () for each in ordered] if is_prefixed else None
-    for position, hypotheses in engine.translate_stream(
-        (each.tokens for each in ordered), count, seeds, phrases, prefixes
-    ):
-        found[order[position]] = hypotheses
-        report(1)
-    return [found[index] for index in range(len(sentences))]
 
 
 __all__ = ["TranslationPipeline", "TranslationCall"]

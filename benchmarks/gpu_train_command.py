@@ -420,7 +420,7 @@ def write_text(folder: Path, name: str, pairs: int, vocab_size: int, seed: int) 
     Args:
         name: Begins the names of the files.
         vocab_size: Entries of the vocabulary, with special tokens.
-        seed: Of the lines. The words and their translations are always the same.
+        seed: Seed of the lines. The words and their translations are always the same.
     """
     words, random = _spell_words(vocab_size), np.random.default_rng(seed)
     translations = np.random.default_rng(0).permutation(len(words))

@@ -48,7 +48,7 @@ class Peer:
     One of the compared systems.
 
     Attributes:
-        name: In tables.
+        name: Name in tables.
         toolkit: The name of its environment; None for the environment of this process.
         packages: Installed into its environment; `alone` without their dependencies.
         ours: Whether it is of this package. The others are what it is compared with.
@@ -106,7 +106,7 @@ class Peer:
         """Train in the system's own process and return the measurements of its meter.
 
         Args:
-            folder: With `train.en`, `train.de` and their encoded forms, see `bench_training.prepare`.
+            folder: Folder with `train.en`, `train.de` and their encoded forms, see `bench_training.prepare`.
             options: `seconds`, `warm_up`, `updates`, the sizes of the model, and `output`, the folder of the run.
         """
         request = {"peer": self.name, "folder": str(folder), "options": {**options}}

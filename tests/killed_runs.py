@@ -94,7 +94,7 @@ def compare_places(folder: Path, processes: int) -> list[dict[str, Any]]:
     """Kill and resume a run at each place; return a row for each.
 
     Args:
-        folder: With the text that [`write_corpus`] writes.
+        folder: Folder with the text that [`write_corpus`] writes.
     """
     uninterrupted_folder = folder / f"uninterrupted-{processes}"
     uninterrupted = FinishedRun(uninterrupted_folder, [train_and_record(uninterrupted_folder, processes, "never")])
@@ -248,7 +248,7 @@ def kill_at_random(folder: Path, processes: int, runs: int, seed: int) -> list[d
     """Kill runs at random moments; return a row for each outcome, with the number of runs that had it.
 
     Args:
-        folder: With the text that [`write_corpus`] writes.
+        folder: Folder with the text that [`write_corpus`] writes.
     """
     os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     torch.set_num_threads(1)

@@ -30,7 +30,7 @@ class Textbook:
     Search for the translations of one source.
 
     Args:
-        options: Of the engine: a generation config's.
+        options: Options of the engine: a generation config's.
         change: Maps the model's log-probabilities of the next token `(V,)`, given the tokens of a hypothesis, to those
             by which the search chooses.
         bonus: Added to the score of a hypothesis that ends, given its tokens.

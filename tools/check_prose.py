@@ -108,6 +108,10 @@ def _compile(phrases: dict[str, str]) -> list[tuple[re.Pattern[str], str]]:
 
 
 PATTERNS = _compile(TURNS | SPELLINGS)
+_NO_SUBJECT = "As|At|By|For|From|How|If|In|Of|On|So|That|To|When|Where|Which|With"
+PATTERNS.append(
+    (re.compile(rf"^ {{8,}}(?!\w*Error)\w+: (?:{_NO_SUBJECT})\b", re.MULTILINE), "begin with a noun or Whether")
+)
 _QUESTION = re.compile(r"[^.!?\0]*\?")
 _NOT_PROSE = re.compile(r"``[^`]*``|`[^`]*`|https?://\S+")
 

@@ -163,7 +163,7 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         encoder_ffn_dim: Inner width of the encoder's feed-forward layers, d_ff = 2048 of section 3.3.
         decoder_ffn_dim: Inner width of the decoder's feed-forward layers, d_ff = 2048.
         activation_function: Between the two projections of equation 2, ReLU in section 3.3.
-        dropout: On the output of sub-layers and on embeddings with positions, 0.1 in section 5.4.
+        dropout: Dropout on the output of sub-layers and on embeddings with positions, 0.1 in section 5.4.
         attention_dropout: Dropout on attention probabilities. Not in the paper.
         activation_dropout: Dropout after the activation of feed-forward layers. Not in the paper.
         attention_bias: Biases in attention projections. Not in the paper.

@@ -86,14 +86,11 @@ def lazy_names(
 
 
 def is_command_line() -> bool:
-    """Tell whether this process is the program `vanilla-transformer`, or `python -m vanilla_transformer`.
+    """Tell whether this process is the program `vanilla-transformer`.
 
-    Its worker processes get a copy of `sys.argv`, but were started by another command.
+    Its workers get a copy of `sys.argv`, but `multiprocessing` comes before this package there.
     """
-    program, started = (sys.argv or [""])[0], sys.orig_argv
-    if program == "-m":  # as long as Python looks for the module
-        return "vanilla_transformer" in started
-    return Path(program).stem == "vanilla-transformer" and program in started
+    return Path((sys.argv or [""])[0]).stem == "vanilla-transformer" and "multiprocessing" not in sys.modules
 
 
 @contextmanager

@@ -60,7 +60,7 @@ class Request:
     The installed package has its own class with the same methods, see [`TranslationPipeline.begin`].
 
     Args:
-        pipeline: Which was called.
+        pipeline: Pipeline that was called.
         options: Keyword arguments of `generate()`.
     """
 

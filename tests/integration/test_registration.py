@@ -1,7 +1,6 @@
 """Importing the package registers its classes, in any order of imports."""
 
 import json
-import re
 import subprocess
 import sys
 
@@ -120,12 +119,3 @@ def test_command_line_answers_help_and_mistakes_without_torch(answers):
     assert all(text.startswith(start) for start, (_, text, _) in zip(starts, answers, strict=False))
     assert all(text.startswith("usage: ") for _, text, _ in answers[5:])
     assert [imported for _, _, imported in answers] == [[]] * len(LINES)
-
-
-@pytest.mark.parametrize("words", [["--version"], ["train", "--help"]], ids=" ".join)
-def test_module_answers_without_torch(words):
-    command = [sys.executable, "-X", "importtime", "-m", "vanilla_transformer", *words]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    imported = set(re.findall(r"\| +([\w.]+)$", ended.stderr, re.MULTILINE))
-    assert ended.returncode == 0 and "vanilla_transformer.cli" in imported
-    assert not imported & {"torch", "transformers", "numpy"}

@@ -28,6 +28,7 @@ def phrases(text):
         ("the model's behaviour", "behaviour"),
         ("LICENCE", "LICENCE"),
         ("labelled", "labelled"),
+        ("        options: Of the search.", "options: Of"),
     ],
 )
 def test_find_reports_banned_phrases(text, phrase):
@@ -44,6 +45,8 @@ def test_find_reports_banned_phrases(text, phrase):
         "the one sentence. In the other file",
         "the path of your own recipe",
         "Modeling labels, tokenized and normalized.",
+        "        options: Options of the search.",
+        "        ValueError: As [`encode`].",
     ],
 )
 def test_find_leaves_plain_english_alone(text):

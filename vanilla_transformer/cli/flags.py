@@ -48,7 +48,7 @@ def parse(
     """Return the arguments of a command, and its flags, parsed as `arguments_class`.
 
     Args:
-        usage: Of the command, which follows the `program` in the help.
+        usage: Usage of the command, which follows the `program` in the help.
         arguments: Explanations of the arguments, by name.
         main: Names of the flags that `--help` shows; by default all.
 

@@ -29,7 +29,7 @@ class BlockProgress:
 
     Args:
         bar: See [`progress_bar`].
-        lines: Of the block. Each has no sentence, one or several.
+        lines: Lines of the block. Each has no sentence, one or several.
     """
 
     def __init__(self, bar: Any, lines: int):
@@ -218,7 +218,7 @@ def answer_lines(
     """Return the text to write for each of some lines.
 
     Args:
-        warned: If it is given, it gets the warnings about the best translation of each line that has some.
+        warned: Function that gets the warnings about the best translation of each line that has some.
     """
     sources, constraints = split_constraints(options, lines)
     answers = translate(sources, options.batch_size, False, **{**settings, **constraints})

@@ -251,7 +251,7 @@ def insert_inline_terms(pair: SentencePair, random: Random, lexicon: "Lexicon", 
     term.
 
     Args:
-        words: Of the target language, whose parts invented words consist of.
+        words: Words of the target language, whose parts invented words consist of.
     """
     terms = list(_join(pair, _find_terms(pair, lexicon), random))
     if not terms:

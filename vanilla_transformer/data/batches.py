@@ -46,7 +46,7 @@ class MicroBatch:
     One forward and backward pass of one process.
 
     Args:
-        tensors: On the CPU, as [`TokenTable.pad`] or [`TokenTable.pack`] return them.
+        tensors: Tensors on the CPU, as [`TokenTable.pad`] or [`TokenTable.pack`] return them.
         pairs: The numbers of its pairs in the corpus, from 0.
         counts: Its numbers of tokens; target tokens are the labels that count.
         step_target_tokens (`int`): Target tokens of the whole step, over all processes and micro-batches.

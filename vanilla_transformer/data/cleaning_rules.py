@@ -187,7 +187,7 @@ class PairRules:
     The rules on single pairs that a recipe enables for a corpus.
 
     Args:
-        direction: From which to which language the corpus translates.
+        direction: Languages from and to which the corpus translates.
         codes: The languages of both sides, if they are checked.
         scripts: The scripts of both sides, if they are checked.
         usual_ratio: The median of the lengths of targets divided by the ones of their sources, if they are checked.
@@ -305,7 +305,7 @@ def hash_repetition(rule: str, pair: SentencePair, direction: str) -> bytes:
     Return a 16-byte hash that pairs share if one of them repeats the other by a rule of `REPETITIONS`.
 
     Args:
-        direction: Of the pair. A source may have a translation in each of several languages.
+        direction: Direction of the pair. A source may have a translation in each of several languages.
     """
     pair = SentencePair(*map(_letters if rule == "near_duplicates" else _normal_form, pair))
     if rule == "repeated_sources":

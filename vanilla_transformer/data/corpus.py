@@ -153,7 +153,7 @@ class TokenizedCorpus(Corpus):
 
     Args:
         pairs (`EncodedPairs`): The encoded rows of `texts` that cleaning kept.
-        weights: For each stage, how many times the pairs of each corpus of the mix occur in an epoch.
+        weights: Number of times that the pairs of each corpus of the mix occur in an epoch, for each stage.
         seed (`int`): Seed of the sampling of pairs if a weight is not an integer.
     """
 

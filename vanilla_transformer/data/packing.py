@@ -126,7 +126,7 @@ def pack_sentences(
         tokens (`np.ndarray` of shape `(tokens,)`): Of all sentences, one after another.
         lengths (`np.ndarray` of shape `(sentences,)`): Their numbers of tokens.
         places (`np.ndarray` of shape `(sentences,)`): The row of each sentence, ascending.
-        shape: Of the side: rows, and tokens of each row.
+        shape: Shape of the side: rows, and tokens of each row.
         value (`int`): The padding.
 
     Returns:

@@ -18,7 +18,7 @@ class Stages:
     The stages of a run, in their order.
 
     Args:
-        shares: For each stage, the share of each corpus that it has, by name. Shares are relative to their sum.
+        shares: Share of each corpus by name, for each stage. Shares are relative to their sum.
         ends: The step or the epoch, both counted from the beginning of the run, at which each stage but the last ends.
         unit (`str`): "step" or "epoch".
     """

@@ -20,7 +20,7 @@ class TaggedCorpus(DerivedCorpus):
     Args:
         plain (`Corpus`): The corpus without these tokens.
         tokens: The tokens of the direction of each corpus of the mix, as many for one as for the others.
-        replaced: How many tokens at the start of each side of `plain` the tokens replace.
+        replaced: Number of tokens at the start of each side of `plain` that the tokens replace.
     """
 
     def __init__(self, plain: Corpus, tokens: Sequence[DirectionTokens], replaced: int):

@@ -54,7 +54,7 @@ def to_translations(
     """Return the translations of each sentence.
 
     Args:
-        sentences: At least one; tokenizers decode an empty batch to one empty text.
+        sentences: One sentence or more; tokenizers decode an empty batch to one empty text.
         found: The hypotheses of each sentence, as many of each one.
         postprocess: Returns the text of each of some rows of tokens.
         config: The configuration of the model.

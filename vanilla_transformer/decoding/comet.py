@@ -57,7 +57,7 @@ class Comet(nn.Module):
     A COMET model. Its parameters have the names of the checkpoint.
 
     Args:
-        name: For messages.
+        name: Name for messages.
         options: The class and its options, checked.
     """
 

@@ -77,7 +77,7 @@ def measure_features(
     The lowest log-probability of a token is none of them: with it, the fit was not better.
 
     Args:
-        log_probabilities: Of the tokens of the translation, EOS included.
+        log_probabilities: Log-probabilities of the tokens of the translation, EOS included.
         links: See [`Link`]; none without alignments.
     """
     return {

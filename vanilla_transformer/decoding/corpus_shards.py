@@ -37,7 +37,7 @@ class Shard(NamedTuple):
     Lines of a corpus that are translated together.
 
     Attributes:
-        number: Of the shard, from 0.
+        number: Number of the shard, from 0.
         start: The number of lines before it.
         lines: Without line feeds.
     """

@@ -86,7 +86,7 @@ def check_weights(weights: Sequence[float] | None, count: int, name: str = "ense
     """Return the weights of so many models, divided by their sum; without any, equal ones.
 
     Args:
-        name: Of the option, for the error.
+        name: Name of the option, for the error.
 
     Raises:
         ValueError: Their number is another one, or one is not a positive number.

@@ -57,7 +57,7 @@ class Option:
     The declaration of one option.
 
     Args:
-        name: Of the option in every door, except where `flag_name` is another one.
+        name: Name of the option in every door, except where `flag_name` is another one.
         default: The value if no level gives one. None where the checkpoint or the search decides.
         door_default: The value of its flag and its JSON entry if they are not given.
         help: One or two sentences for `--help` and for the JSON schema.
@@ -660,7 +660,7 @@ def flags_of(*names: str, without: Sequence[str] = (), title: str = "Flags of a 
         ...     "Flags of the search."
 
     Args:
-        names: Of options; by default all that are flags.
+        names: Names of options; by default all that are flags.
         without: Options whose flags are left out.
         title: Docstring of the class, under which `--help` lists the flags.
     """
@@ -674,7 +674,7 @@ def given_flags(arguments: Any, names: Iterable[str] = ()) -> dict[str, Any]:
 
     Args:
         arguments: An object whose class inherits from [`flags_of`].
-        names: Of options; by default all whose flag the object has.
+        names: Names of options; by default all whose flag the object has.
     """
     found = {}
     for each in _with(flag=True):

@@ -175,7 +175,7 @@ def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: 
     """Check that another tokenizer gives each token the same number.
 
     Args:
-        name: Of the other tokenizer's model.
+        name: Name of the other tokenizer's model.
         models: What needs one vocabulary, for the error.
 
     Raises:
@@ -330,7 +330,7 @@ def load_ensemble(
     Args:
         model, tokenizer: The first model, and its tokenizer.
         names: Folders or Hub names of the other models.
-        weights: Of all models, the first one included; see [`Ensemble`].
+        weights: Weights of all models, the first one included; see [`Ensemble`].
 
     Raises:
         ValueError: The models have different vocabularies, one is no translation model, or the weights do not fit.

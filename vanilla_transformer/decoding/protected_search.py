@@ -49,7 +49,7 @@ class Part:
 
     Attributes:
         start: Its position in the text.
-        kept: Where in `text` characters begin and end that must survive.
+        kept: Places in `text` where characters begin and end that must survive.
         protect: The patterns of such text, see [`find_protected`].
         may_number: Whether `%d` and `%s` may become `%1$d` and `%2$s`, to change places.
         message: Its branches, if it is an ICU message.
@@ -94,7 +94,7 @@ class Part:
 
         Args:
             shown, places: What [`masked`] returned.
-            links: Of `shown` and its translation.
+            links: Links of `shown` and its translation.
         """
         if not self.kept:
             self.translation, self.links = translation, list(links)

@@ -33,7 +33,7 @@ class Sentence(NamedTuple):
     Attributes:
         separator: The white space before the next sentence of the text.
         tokens: Token ids, which may begin with tokens of languages.
-        seed: Of its samples, if the request has a seed.
+        seed: Seed of its samples, if the request has a seed.
         phrases: Token ids of the phrases that its translation must contain.
         prefix: Token ids with which its translation must begin; None if the request has no prefixes.
         annotation: The text with inline terms, if `tokens` are the ids of that.
@@ -55,10 +55,10 @@ class SentenceReader:
     Read the sentences of a request, whose texts come in order, all at once or in windows.
 
     Args:
-        options: Of the request.
-        tokenizer: Of the model.
+        options: Options of the request.
+        tokenizer: Tokenizer of the model.
         encode: Returns the token ids of sources.
-        config: Of the model, see [`source_limits`].
+        config: Configuration of the model, see [`source_limits`].
         count: The number of texts, if it is known.
 
     Raises:
@@ -190,7 +190,7 @@ class TextConstraints:
         given: A list of phrases that each translation must contain, or an iterable of such a list for each text, or
             None. The last word of a phrase may be continued by further letters only if the phrase ends with `*`.
         force_words_ids: A list of phrases as token ids, for all texts; as in `generate()` of transformers 4.
-        tokenizer: Of the translations.
+        tokenizer: Tokenizer of the translations.
         count: The number of texts, if it is known.
 
     Raises:
@@ -240,7 +240,7 @@ class TextPrefixes:
 
     Args:
         given: A string for all texts, or an iterable with the string of each one.
-        tokenizer: Of the translations.
+        tokenizer: Tokenizer of the translations.
         count: The number of texts, if it is known.
 
     Raises:

@@ -262,8 +262,8 @@ class TranslationCall:
     One call of the package's pipeline: its options, and the steps that depend on them, see [`Request`].
 
     Args:
-        pipeline: Which was called.
-        options: Of the call.
+        pipeline: Pipeline that was called.
+        options: Options of the call.
         count: The number of texts, if it is known.
 
     Raises:

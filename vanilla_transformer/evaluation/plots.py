@@ -143,7 +143,7 @@ def draw_attention(
         source: S labels of columns.
         target: T labels of rows.
         heads: Weights `(num_heads, T, S)`.
-        titles: Of the panels; by default the numbers of heads.
+        titles: Titles of the panels; by default the numbers of heads.
         sides: Labels of the columns and the rows.
     """
     width = 0.6 + 0.2 * len(source)

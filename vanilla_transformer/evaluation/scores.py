@@ -183,7 +183,7 @@ def validation_scores(
 
     Args:
         metrics: Further metrics by name; the main process computes them.
-        options: Of the search.
+        options: Options of the search.
     """
     hypotheses, scores = translate_and_score(model, tokenizer, pairs, progress_bar=False, compile=False, **options)
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))

@@ -29,7 +29,7 @@ class PrecisionResult:
     Attributes:
         precision: Its name.
         sentences_per_second: The highest speed of several rounds.
-        bleu: Of the translations.
+        bleu: BLEU of the translations.
         divergence: Mean Kullback-Leibler divergence from float32 of the predictions on the references, in
             nats per token.
     """
@@ -47,7 +47,7 @@ def compare_precisions(
 
     Args:
         compile: See [`Engine`].
-        options: Of the search.
+        options: Options of the search.
 
     Returns:
         One result for each precision; the first one is of float32.

@@ -25,7 +25,7 @@ class Evaluation(NamedTuple):
 
     Attributes:
         baseline: Translations of the other system, if there is one.
-        seconds: How long the model translated, without the time to load it; None if translations were read.
+        seconds: Time of translation, without the time to load the model; None if translations were read.
     """
 
     sources: list[str]

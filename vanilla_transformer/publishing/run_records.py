@@ -77,7 +77,7 @@ def save_record(folder: str | Path, kind: str, name: str, values: Mapping[str, A
 
     Args:
         kind: `EVALUATIONS` or `STRESS_TABLES`.
-        name: Of the test set; see [`check_record_name`]. An earlier record of this name is replaced.
+        name: Name of the test set; see [`check_record_name`]. An earlier record of this name is replaced.
     """
     text = json.dumps({"name": name, **values}, indent=2, ensure_ascii=False) + "\n"
     write_text_atomically(Path(folder) / kind / f"{name.replace(' ', '_')}.json", text)

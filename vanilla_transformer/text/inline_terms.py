@@ -30,9 +30,9 @@ class AnnotatedText(NamedTuple):
     A text with inline terms.
 
     Attributes:
-        text: With the annotations.
+        text: Text with the annotations.
         plain: Without them.
-        places: Where each annotation is in `text`, and where its term is in `plain`.
+        places: Place of each annotation in `text`, and of its term in `plain`.
     """
 
     text: str

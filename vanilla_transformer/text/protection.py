@@ -18,8 +18,8 @@ class Pattern(NamedTuple):
     A kind of text to keep.
 
     Attributes:
-        example: Of such text.
-        expression: Which finds it.
+        example: Example of such text.
+        expression: Regular expression that finds it.
         beginnings: The kinds of characters with which it can begin, see `_BEGINNINGS`.
     """
 

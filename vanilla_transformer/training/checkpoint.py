@@ -47,7 +47,7 @@ class ResumeState:
 
     Attributes:
         progress: Values that JSON can hold.
-        param_groups: Of the optimizer.
+        param_groups: Parameter groups of the optimizer.
         optimizer: Tensors by parameter and kind, such as `lm_head.weight.exp_avg`; full, or sharded (`DTensor`).
         ema: Tensors by parameter; empty without an EMA.
         adapters: Tensors by parameter; empty without LoRA.
@@ -257,7 +257,7 @@ class CheckpointWriter:
         """Begin to write a checkpoint, after the one before it is complete.
 
         Args:
-            model: In the main process, the model with its weights.
+            model: Model with its weights, in the main process.
             state: Tensors of this process, which are ignored if it writes nothing.
             then: Called in the main process when the checkpoint is complete.
 

@@ -21,9 +21,9 @@ class BatchPreparation:
     A batch that has been prepared stays as it is.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         attention: The implementation for which masks are prepared, or None for the plain mask.
-        dtype: Of the model.
+        dtype: Data type of the model.
         keep_mask: Keep a mask without padding, so that all batches take one compiled graph.
         loss_in_graph: The model has `loss_in_graph` (see [`ModelWithLoss`]), which needs no places of labels.
     """

@@ -47,7 +47,7 @@ def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) ->
     would have to align the next word from the embeddings of the words before it.
 
     Args:
-        config: Of the model that is trained.
+        config: Configuration of the model that is trained.
 
     Raises:
         ValueError: the model has no such layer, or is a model for long sequences.

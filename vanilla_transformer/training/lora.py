@@ -18,7 +18,7 @@ class LoraAdapters:
     """The adapters of a model. Creating them puts them into its layers and freezes everything else.
 
     Args:
-        rank: Of each adapter; its output is scaled by 2, as if `lora_alpha` were twice the rank.
+        rank: Rank of each adapter; its output is scaled by 2, as if `lora_alpha` were twice the rank.
 
     Raises:
         OSError: peft is not installed.

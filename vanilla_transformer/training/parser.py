@@ -32,7 +32,7 @@ class Parser(ArgumentParser):
     Args:
         classes: Dataclasses whose fields are flags. Metadata of a field are keyword arguments of `add_argument`, and
             for a switch `is_value`, which tells whether a word after it is its value and no argument.
-        usage: Of the command.
+        usage: Usage of the command.
         arguments: Explanations of the arguments by their names.
         main: Names of the flags that `--help` shows; by default all. `--help_all` shows them first, and all others.
         titles: Titles of groups by dataclass; by default the first sentence of its docstring.

@@ -52,7 +52,9 @@ class ArchitectureArguments:
     )
     d_model: int = fixed(512, "Width of the residual stream, 512 in section 3.1. Must be even for sinusoids.")
     activation_function: str = fixed("relu", "Between the two projections of equation 2, ReLU in section 3.3.")
-    dropout: float = fixed(0.1, "On the output of sub-layers and on embeddings with positions, 0.1 in section 5.4.")
+    dropout: float = fixed(
+        0.1, "Dropout on the output of sub-layers and on embeddings with positions, 0.1 in section 5.4."
+    )
     attention_dropout: float = fixed(0.0, "Dropout on attention probabilities. Not in the paper.")
     activation_dropout: float = fixed(0.0, "Dropout after the activation of feed-forward layers. Not in the paper.")
     attention_bias: bool = fixed(False, "Biases in attention projections. Not in the paper.")

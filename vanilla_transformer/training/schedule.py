@@ -32,7 +32,7 @@ class Pace(NamedTuple):
         seconds_per_step: None if it was not measured.
         extra_steps: Steps that the run to resume has by the end of its epoch beyond `steps_per_epoch` for each epoch.
         step: The last step of the run to resume.
-        minutes: How long the run to resume has taken.
+        minutes: Minutes that the run to resume has taken.
     """
 
     steps_per_epoch: int
@@ -71,7 +71,7 @@ def derive_schedule(recipe: Recipe, pace: Pace, before: Mapping[str, Any] | None
     from scratch, and lower in fine-tuning.
 
     Args:
-        pace: With `seconds_per_step`, no more steps are planned than fit into `max_minutes`.
+        pace: Pace of the run: with `seconds_per_step`, no more steps are planned than fit into `max_minutes`.
         before: The flat recipe of the run to resume, as its checkpoint holds it.
     """
     options, known = recipe.optimization, _known_schedule(recipe, before or {})

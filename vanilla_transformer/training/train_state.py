@@ -270,7 +270,7 @@ class TrainState:
         """Return an entry for the log of the steps since the last call, for which all processes read the device.
 
         Args:
-            place: Where in the data the run is, such as its epoch.
+            place: Place in the data where the run is, such as its epoch.
         """
         self.read_steps()
         entry: dict[str, Any] = {"step": self.step, **place, "minutes": self.minutes()}

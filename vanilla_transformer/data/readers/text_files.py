@@ -94,7 +94,7 @@ def decode_lines(file: Any, name: str) -> Iterator[str]:
 
     Args:
         file: An open binary file, which can be peeked into.
-        name: Of the file, for messages.
+        name: Name of the file, for messages.
 
     Raises:
         ValueError: it is UTF-16, there is no line with text, or a line has more than `LONGEST_LINE` bytes, which are

@@ -256,7 +256,7 @@ def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, name
     """Compile the forms of a step into the named entries of the cache, unless another process has compiled them.
 
     Args:
-        names: Of the entry of each form.
+        names: Name of the entry of each form, by form.
 
     Raises:
         OSError: The cache cannot be written, another user could change it or the caches of inductor, or the C++

@@ -40,7 +40,7 @@ class CoveragePenalty(SearchFeature):
     Args:
         weight: β.
         heads: Heads of cross-attention whose mean attention counts; the engine keeps their queries.
-        scaling: Of their scores.
+        scaling: Scaling of their scores.
     """
 
     weight: float

@@ -24,7 +24,7 @@ class DeviceProfile(NamedTuple):
         few_slots: Numbers of slots for few sentences.
         steps_between_looks: Steps between two looks of the host at `done`; a look at another device takes time.
         pads_prefill: Batches of sources are padded, so that they have few shapes.
-        spare_bytes: Of buffers that are kept for other sizes; None for a share of the free memory.
+        spare_bytes: Bytes of buffers that are kept for other sizes; None for a share of the free memory.
     """
 
     captures_steps: bool

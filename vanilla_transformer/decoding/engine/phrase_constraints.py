@@ -137,7 +137,7 @@ class PhraseTokens(NamedTuple):
 
         Args:
             candidates: Some may be there more than once.
-            progress: Of the beams.
+            progress: Progress of the beams.
             room: Tokens that may follow, `(B,)`. A candidate that needs more is impossible.
         """
         order = candidates.scores.argsort(dim=1, descending=True, stable=True)

@@ -106,8 +106,8 @@ def encode(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int], le
     of padding ready-made, or none if there is no padding, since flash attention takes no mask.
 
     Args:
-        seen: How many tokens of each source attention may see, from the first one.
-        length: To which sources are padded; by default that of the longest one.
+        seen: Number of tokens of each source that attention may see, from the first one.
+        length: Length to which sources are padded; by default that of the longest one.
     """
     encoder, device = model.get_encoder(), model.device
     ids = pad_tokens(sources, max(map(len, sources)) if length is None else length)  # (W, S)

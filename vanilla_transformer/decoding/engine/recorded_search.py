@@ -26,7 +26,7 @@ class RecordedHypothesis(NamedTuple):
 
     Attributes:
         tokens: The generated tokens.
-        log_probability: Of all of them, in nats.
+        log_probability: Log-probability of all of them, in nats.
         state: `"kept"` if the search continued it, `"finished"`, `"dropped"`, or `"unfinished"` if the search ended
             before.
         score: `log_probability` divided by the length penalty.
@@ -82,7 +82,7 @@ class _Recorder(SearchFeature):
     Record the candidates of each step of a search with one slot.
 
     Args:
-        options: Of the search, without this feature.
+        options: Options of the search, without this feature.
     """
 
     def __init__(self, options: SearchOptions):

@@ -19,10 +19,10 @@ class SearchRequest(NamedTuple):
     What one slot decodes: a search, or one sample of a sentence.
 
     Attributes:
-        position: Of the sentence in its stream.
-        number: Of the sample, from 0.
-        seed: Of the sample.
-        hypotheses: Of the search that are returned, the best ones.
+        position: Position of the sentence in its stream.
+        number: Number of the sample, from 0.
+        seed: Seed of the sample.
+        hypotheses: Number of hypotheses of the search that are returned, the best ones.
         phrases: Token ids of each phrase that the translation must contain.
         prefix: Token ids with which the translation must begin.
     """

@@ -105,9 +105,9 @@ class SearchOptions:
     Attributes:
         num_beams: 1 for greedy search and sampling.
         eos_token_ids: Tokens that end a hypothesis.
-        early_stopping: As in a generation config: True, False or `"never"`.
+        early_stopping: Value as in a generation config: True, False or `"never"`.
         min_new_tokens: EOS may end a hypothesis only after so many other tokens.
-        sampling: How to draw tokens, or None to take the most likely ones.
+        sampling: Way to draw tokens, or None to take the most likely ones.
         num_beam_groups: Groups of beams that search one after the other in each step (Vijayakumar et al., 2016).
         diversity_penalty: Subtracted from the score of a token for each beam of earlier groups that just chose it.
         features: Further options, each with its own tensors.

@@ -43,10 +43,10 @@ class SearchState(NamedTuple):
         time: Position of the last tokens, `(B,)`; the start symbol is at 0.
         limits: Tokens that a hypothesis may have at most, `(B,)`.
         counts: Hypotheses that are returned, `(B,)`.
-        seeds: Of the samples, `(B,)`.
+        seeds: Seeds of the samples, `(B,)`.
         last_tokens, scores: Of the running hypotheses, `(B, N)`; scores are log-probabilities.
         tokens: What each beam has written at each step, `(B, R, N)`.
-        log_probabilities: Of the running hypotheses up to these tokens, `(B, R, N)`.
+        log_probabilities: Log-probabilities of the running hypotheses up to these tokens, `(B, R, N)`.
         ancestors: The beam of each step that a running hypothesis descends from, `(B, N, R)`.
         finished_ancestors: The same of the best finished hypotheses, `(B, N, R)`.
         finished_tokens, finished_lengths, finished_scores, is_finished: Their last tokens, numbers of tokens, scores
@@ -166,7 +166,7 @@ class Hypothesis(NamedTuple):
         score: `log_probability` divided by the length penalty.
         log_probability: The sum of `token_log_probabilities`.
         token_log_probabilities: The log-probability of each token, given the source and the tokens before it.
-        attention: For each token, how the alignment heads attended to the tokens of the source when it was predicted;
+        attention: Attention of the alignment heads to the tokens of the source when each token was predicted;
             None unless the engine keeps `alignments`.
     """
 

@@ -41,7 +41,7 @@ class SlotBuffers:
 
     Args:
         model: The model that decodes.
-        options: Of the search.
+        options: Options of the search.
         size: The first size.
         alignment_heads: Heads of cross-attention whose queries are kept, of the first model of an ensemble.
     """

@@ -55,7 +55,7 @@ class SlotSchedule:
     Args:
         model: The model that decodes.
         slots: Sentences that are decoded at once, at most.
-        options: Of the search.
+        options: Options of the search.
         start_token: The first token of each target.
         alignment_heads: See [`SlotBuffers`].
 

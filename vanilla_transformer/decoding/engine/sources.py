@@ -122,7 +122,7 @@ class SourceQueue:
 
     Args:
         model: Reads the sources.
-        rules: Of the model's sources.
+        rules: Rules of the model's sources.
         together: Sources that the model reads at once, at most.
     """
 

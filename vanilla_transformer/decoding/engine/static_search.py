@@ -31,8 +31,8 @@ class _Options(NamedTuple):
     The tokens from which a search chooses.
 
     Attributes:
-        logits: By which it chooses, `(B, N, V)`.
-        own_logits: Of the model, `(B, N, V)`.
+        logits: Logits by which it chooses, `(B, N, V)`.
+        own_logits: Logits of the model, `(B, N, V)`.
         log_scale, own_log_scale: Added to logits, they give the scores and the log-probabilities of hypotheses with
             one more token, `(B, N)`.
         bonus: Added to final scores, `(B, N)`, or None.
@@ -65,7 +65,7 @@ class SearchStep(nn.Module):
     Args:
         decoders: The decoder of each model.
         options: The search.
-        weights: Of the models of an ensemble.
+        weights: Weights of the models of an ensemble.
     """
 
     eos: Tensor

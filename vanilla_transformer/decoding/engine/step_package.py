@@ -49,7 +49,7 @@ class CompiledStep:
     A step from a package, with the weights of a model.
 
     Args:
-        folder: Of the package, see [`StepCompiler`].
+        folder: Folder of the package, see [`StepCompiler`].
         step: The step that was compiled, or one of the same shape with other weights, which must not change.
 
     Raises:
@@ -228,10 +228,10 @@ def _in_layout(
     """Return a tensor of a step in the layout in which compiled code reads it.
 
     Args:
-        shape: Of the same values in the same order, if it is another one.
-        packed: As oneDNN reads weights.
+        shape: Shape of the same values in the same order, if it is another one.
+        packed: Weights as oneDNN reads them.
         block: Weights `(N, K)` become `(N / block, K, block)`, as inductor reads them, with zeros at the end.
-        pairs: With the inputs of a block in pairs, as instructions for bfloat16 read them.
+        pairs: Weights with the inputs of a block in pairs, as instructions for bfloat16 read them.
     """
     tensor = tensor.detach() if shape is None else tensor.detach().reshape(shape)
     if block:

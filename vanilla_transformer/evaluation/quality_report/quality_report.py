@@ -68,11 +68,11 @@ class Setup:
     Attributes:
         system: Name of the model, or of the file of translations.
         command: The command line.
-        version: Of this package.
+        version: Version of this package.
         models: Folders or Hub names of all models that translated.
         files: Files that were read, by their label, such as `Source`.
         baseline: Name of the other system, if there is one.
-        limits: Of the warnings.
+        limits: Limits of the warnings.
         languages: Codes of the source and the target language, if they are known.
         hardware: The machine.
         training: See `training_facts` of the model's card.

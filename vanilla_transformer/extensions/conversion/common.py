@@ -61,7 +61,7 @@ def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
 
     Args:
         target: The subject of the message, such as `"CTranslate2"`.
-        reasons: For each reason, whether it applies.
+        reasons: Whether each reason applies, by reason.
 
     Raises:
         ValueError: a reason applies.

@@ -23,8 +23,8 @@ class BackTranslations(NamedTuple):
     The numbers of a corpus of back-translations.
 
     Attributes:
-        lines: Of the text.
-        pairs: That were written.
+        lines: Number of lines of the text.
+        pairs: Number of pairs that were written.
         dropped: Lines that were dropped, by reason: blank, or a warning.
     """
 

@@ -73,9 +73,9 @@ class DistilledModel:
     The outcome of a distillation.
 
     Attributes:
-        folder: Of the student.
+        folder: Folder of the student.
         report: The numbers of the teacher's translations, kept and dropped.
-        results: Of the teacher, and of the student with each decoding.
+        results: Results of the teacher, and of the student with each decoding.
     """
 
     folder: Path

@@ -39,9 +39,9 @@ class FilterReport:
     The numbers of the translations of a teacher, kept and dropped.
 
     Attributes:
-        sentences: Of the text.
+        sentences: Number of sentences of the text.
         untranslated: Sentences without a translation.
-        translations: Of the teacher.
+        translations: Number of translations of the teacher.
         kept: Pairs that the student is trained on.
         dropped: Pairs that were dropped, by the first reason.
         origin: A hash of the translations and the rules.
@@ -161,9 +161,9 @@ class System:
     Models and their decoding.
 
     Attributes:
-        name: In the table.
+        name: Name in the table.
         models: Folders or Hub names; several are an ensemble.
-        weights: Of the models of an ensemble.
+        weights: Weights of the models of an ensemble.
         num_beams, precision: None for the checkpoint's.
         compile: Compile the decoding steps first. Otherwise the ones of the cache are used.
     """
@@ -182,7 +182,7 @@ class SystemResult:
     The scores, the speed and the size of a system.
 
     Attributes:
-        name: Of the system.
+        name: Name of the system.
         num_beams, precision: Of its decoding.
         bleu, chrf: Corpus scores of sacreBLEU, from 0 to 100.
         sentences_per_second: The highest of several rounds.

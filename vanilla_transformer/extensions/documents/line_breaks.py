@@ -74,7 +74,7 @@ def wrap(text: str, width: int, first: str = "", further: str = "") -> list[str]
     Return the lines of a text. A word that is longer than a line stays whole.
 
     Args:
-        width: Of a line, in columns.
+        width: Width of a line, in columns.
         first, further: What the first line and the further ones begin with.
     """
     lines, pieces, columns = list[str](), [first], count_columns(first)

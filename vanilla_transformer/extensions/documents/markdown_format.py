@@ -50,7 +50,7 @@ class MarkdownWriter:
 
         Args:
             context: `"paragraph"`, `"heading"` or `"cell"`.
-            forms: How the source writes characters that it escapes, at each of their places in order.
+            forms: Spellings of characters that the source escapes, at each of their places in order.
         """
         block = restore_spaces(block)
         expected = _join_texts(_block_signature(block.text, block.spans, 0, len(block.text)))

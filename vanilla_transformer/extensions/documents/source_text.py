@@ -44,10 +44,10 @@ class Token:
 
     Attributes:
         kind: `"text"`, `"open"`, `"close"`, or `"other"`: a comment, a declaration, an instruction or raw text.
-        name: Of a tag; in lower case in HTML.
+        name: Name of a tag; in lower case in HTML.
         is_empty: The tag is an element by itself.
-        after: Of an opening tag: the number of the first token after its element.
-        element: Of an opening tag of XML: its element in the tree.
+        after: Number of the first token after the element of an opening tag.
+        element: Element in the tree, of an opening tag of XML.
     """
 
     kind: str

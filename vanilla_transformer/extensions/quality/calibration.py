@@ -30,7 +30,7 @@ class Agreement(NamedTuple):
 
     Attributes:
         correlation: Spearman's rank correlation.
-        error: In 10 groups of sentences of similar confidence, the mean difference between the means of both.
+        error: Mean difference between the mean of both, in 10 groups of sentences of similar confidence.
     """
 
     correlation: float
@@ -51,7 +51,7 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair], **languages: str) -
 
     Args:
         translate: The [`TranslationPipeline`] of the model.
-        pairs: At least 100 sentences that were not used in training.
+        pairs: Sentences that were not used in training, at least 100.
         languages: `src_lang` and `tgt_lang` of a model of many languages.
 
     Raises:

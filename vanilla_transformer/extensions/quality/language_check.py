@@ -74,7 +74,7 @@ class Side:
         tokens_per_word: Tokens between white space; None in scripts without spaces between words.
         characters_per_token: Characters of a token.
         normalized: Share of the lines that `normalization: nfc` changes.
-        changes: How often it changes which characters.
+        changes: Characters that it changes, with the number of changes.
         bleu_tokenizer: Name of sacreBLEU's tokenizer for this side as references.
     """
 

@@ -54,7 +54,7 @@ class Experiment:
     An experiment of the paper.
 
     Attributes:
-        title: With the section of the paper.
+        title: Title with the section of the paper.
         budget: The default budget, in `unit`.
         runs: Returns a function for each run, by a name that is a file name; it gets a folder for its files.
         rows: Returns the rows of the table, given the values of all runs by name.

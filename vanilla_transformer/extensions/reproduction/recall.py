@@ -87,7 +87,7 @@ def train_recall(fields: dict[str, Any], seed: int, seconds: float, length: int)
     Texts are short at first and twice as long whenever four fifths of a batch's symbols are right.
 
     Args:
-        seconds: Of processor time, all threads together, which does not depend on other work of the machine.
+        seconds: Seconds of processor time, all threads together, which does not depend on other work of the machine.
     """
     torch.manual_seed(seed)
     model, current, updates = build(fields).train(), min(SEGMENT, length), 0

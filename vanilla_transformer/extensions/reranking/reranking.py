@@ -43,7 +43,7 @@ def rerank_candidates(options: TranslationOptions, argument: str) -> Translation
     """Return the options of a search for the n-best list, with the tokens of each candidate.
 
     Args:
-        argument: Which named the model that reranks, for messages.
+        argument: Name of the argument that named the model that reranks, for messages.
 
     Raises:
         OptionError: The request is for samples or minimum Bayes risk, or has too few beams.
@@ -116,7 +116,7 @@ class Reranker:
         """Return the features of the candidates of each sentence, which have their tokens.
 
         Args:
-            direction: From the language of the candidates to the one of the sentences, if the model has several.
+            direction: Languages of the candidates and of the sentences, if the model has several.
         """
         pairs = [(each.text, sentence) for sentence, some in zip(sentences, candidates, strict=True) for each in some]
         different = list(dict.fromkeys(pairs))  # several candidates may have the same text

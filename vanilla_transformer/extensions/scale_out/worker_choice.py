@@ -27,7 +27,7 @@ def compare_workers(
     Args:
         name, precision: See [`open_pipeline`].
         counts: Numbers of workers.
-        options: Of the search.
+        options: Options of the search.
     """
     sentences = [*islice(cycle(sentences), max(len(sentences), _SENTENCES_PER_WORKER * max(counts)))]
     return {count: _speed(name, sentences, count, precision, options) for count in counts}

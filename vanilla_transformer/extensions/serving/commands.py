@@ -311,7 +311,7 @@ def _default_direction(tokenizer: Any, languages: Mapping[str, str], directions:
 
     Args:
         languages: `src_lang` and `tgt_lang` of flags.
-        directions: From and to which languages the model translates, as far as that is known.
+        directions: Languages from and to which the model translates, as far as that is known.
     """
     found = find_languages(tokenizer)
     if found is None:

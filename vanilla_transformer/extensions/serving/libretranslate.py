@@ -255,7 +255,7 @@ def frontend_settings(
     """Return the settings that a page for visitors needs.
 
     Args:
-        endings: Of the names of files that are translated.
+        endings: Endings of the names of files that are translated.
     """
     source, target = next(iter(directions), Direction())
     return {

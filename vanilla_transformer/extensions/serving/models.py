@@ -93,18 +93,18 @@ class ServedModel:
     """A model of a service, with its own queue and limits.
 
     Args:
-        name: By which requests ask for it.
+        name: Name by which requests ask for it.
         limits: See [`Batcher`].
         load: Returns the model; called when a request needs it. If it is None, `loaded` is given.
         loaded: The model if it is in memory from the start.
-        directions: From and to which languages it translates, as far as that is known.
-        loader: Of all models of the service.
+        directions: Languages from and to which it translates, as far as that is known.
+        loader: Loader of all models of the service.
         default: The languages of requests that do not name them, as far as they are known; for one direction, that.
 
     Attributes:
         batcher: The queue of its texts.
-        loader: As given.
-        known: Of the model, once it was loaded.
+        loader: Given loader.
+        known: Options of the model, once it was loaded.
         last_used: Time of `time.monotonic` at which it last translated.
     """
 

@@ -35,7 +35,7 @@ def add_page(
     Args:
         service: An application of [`create_service`] or [`create_service_of`].
         title: Heading of the page, such as the name of the model.
-        directions: From and to which languages the service translates, among which visitors choose. A direction
+        directions: Languages from and to which the service translates, among which visitors choose. A direction
             without a source means that the model does not ask for it. With several models they are the directions of
             the models.
         default: The `src_lang` and `tgt_lang` that are chosen at first.

@@ -196,7 +196,7 @@ class Batcher:
         model_thread: Thread of the model, which several batchers may share; by default its own.
 
     Attributes:
-        limits: As given.
+        limits: Given limits.
         batches: Number of batches so far.
         texts: Number of texts so far.
         failures: Number of texts that the model failed to translate.

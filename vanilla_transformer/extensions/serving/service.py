@@ -93,8 +93,8 @@ def create_service(
             slowly, with 503 if too many texts wait or the time is up, otherwise with 422.
         api_keys, metrics, docs, check_document, detect, cors: See [`create_service_of`].
         known: Names of options that `translate` accepts, see [`TranslationRequest`]; others are refused with 422.
-        directions: From and to which languages the model translates, for clients of LibreTranslate.
-        name: Of the model, for requests that name it and for metrics.
+        directions: Languages from and to which the model translates, for clients of LibreTranslate.
+        name: Name of the model, for requests that name it and for metrics.
 
     Returns:
         The application, see [`create_service_of`].
@@ -117,8 +117,8 @@ def create_service_of(
     """Create the application for models of which each may be loaded when a request needs it.
 
     Args:
-        limits: Of requests; batches and queues have the limits of their models.
-        api_keys: If there are any, requests need one of them: `Authorization: Bearer KEY`.
+        limits: Limits of requests; batches and queues have the limits of their models.
+        api_keys: Keys of which requests need one, if there are any: `Authorization: Bearer KEY`.
         metrics: Export metrics at `/metrics`.
         docs: Describe the service at `/docs` and `/openapi.json`.
         check_document: Raises a `ValueError` if a text is not a document of a format, or of other languages. It is
@@ -389,7 +389,7 @@ def _of_whole_request(refusal: Refusal, positions: Sequence[int]) -> Refusal:
     """Return a refusal of some texts of a request, which names the text by its position among all of them.
 
     Args:
-        positions: Of these texts among all.
+        positions: Positions of these texts among all.
     """
 
     def place(found: re.Match[str]) -> str:
@@ -492,7 +492,7 @@ def translate_with(
 
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
-        source_language: Of texts that are split into sentences and have no `src_lang`, as an ISO 639-1 code.
+        source_language: Language of texts that are split into sentences and have no `src_lang`, as an ISO 639-1 code.
     """
 
     def translate(texts: Any, num_hypotheses: int, format: str | None = None, **options: Any) -> list[list[Any]]:

@@ -24,7 +24,7 @@ def create_space(
 
     Args:
         model: Its folder, whose files are copied, or its name on the Hub.
-        title: Of the page, by default the name of the model.
+        title: Title of the page, by default the name of the model.
         examples: Sentences to click on.
 
     Raises:

@@ -141,7 +141,7 @@ def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):
     for workers in ([], ["--workers", "2"]):
         assert main(["translate", folder, *texts.splitlines(), "--num_beams", "1", *workers]) == 0
         files = ["--source", f"{tmp_path}/a.en", "--target", f"{tmp_path}/a.de"]
-        assert main(["evaluate", folder, *files, "--output_file", f"{tmp_path}/out", *workers]) == 0
+        assert main(["evaluate", folder, *files, "--output_file", f"{tmp_path}/out", "--overwrite", *workers]) == 0
         outputs.append((capsys.readouterr().out, (tmp_path / "out").read_text()))
     assert outputs[0] == outputs[1] and len(outputs[0][0].splitlines()) > 5
     assert executors == [(2, 2)] * 2

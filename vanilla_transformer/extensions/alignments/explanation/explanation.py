@@ -71,11 +71,11 @@ class Explanation:
         is_forced: The translation was given; the search may have found another one.
         source_tokens: The text of each source token.
         target_tokens: The tokens of the translation.
-        attentions: Of the three kinds.
+        attentions: Attention probabilities of the three kinds.
         steps: The candidates of each step of the search, best first.
         hypotheses: The text and the score of each translation that the search found, best first.
-        places: Where each of these is in `steps`: the step and the place in it.
-        num_beams: Of the search.
+        places: Place of each of these in `steps`: the step and the place in it.
+        num_beams: Beam size of the search.
         alignment_heads: Layer and number of the heads of cross-attention that align words, if the configuration names
             any.
         special_tokens: The texts of tokens that are not part of a translation.

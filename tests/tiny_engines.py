@@ -6,11 +6,11 @@ from functools import partial
 import pytest
 
 from tests.tiny import tiny_model
-from vanilla_transformer.decoding import engine_workers
 from vanilla_transformer.decoding.engine import custom_generate
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.engine.graphed_steps import GraphedSteps
+from vanilla_transformer.extensions.scale_out import engine_workers
 
 SOURCES = [[7, 8, 2], [9, 2], [5] * 8 + [2], [2]]
 

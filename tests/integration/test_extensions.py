@@ -1,6 +1,7 @@
 """The product works without any extension: its folder and its row in the table are deleted."""
 
 import ast
+import json
 import os
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from vanilla_transformer.extensions import DOCUMENTS, EXTENSIONS, INITIAL_MODEL,
 
 PACKAGE = Path(__file__).parents[2] / "vanilla_transformer"
 TRAIN = """
+import json
 import sys
 import vanilla_transformer
 from vanilla_transformer.cli import COMMANDS, find_command, main
@@ -27,14 +29,22 @@ texts = "--train_source train.a --train_target train.b --validation_source train
 assert main(["train", *texts, *sizes, "--output_dir", "run"]) == 0
 assert main(["translate", "run", "--input", "train.a", "--output", "out.b"]) == 0
 assert main(["evaluate", "run", "--source", "train.a", "--target", "train.b"]) == 0
-if key := sys.argv[2:]:
-    assert main(["train", *texts, *sizes, "--output_dir", "other", *key]) == 2
+train, translate = ["train", *texts, *sizes, "--output_dir", "other"], ["translate", "run", "A sentence."]
+for command, *flags in json.loads(sys.argv[2]):
+    assert main([*{"train": train, "translate": translate}[command], *flags]) == 2
 """
-# Keys of a recipe that need an extension.
-KEYS = {
-    "alignments": ["--train_alignments", "agreement"],
-    "augmentation": ["--augment", "{typos: 0.1}"],
-    "cleaning": ["--score", "{forward: a, backward: b, keep: 0.5}"],
+# Commands with flags and recipe keys that need an extension.
+NEEDING = {
+    "alignments": [["train", "--train_alignments", "agreement"]],
+    "augmentation": [["train", "--augment", "{typos: 0.1}"]],
+    "cleaning": [["train", "--score", "{forward: a, backward: b, keep: 0.5}"]],
+    "scale_out": [
+        ["translate", "--workers", "2"],
+        ["translate", "--workers", "auto"],
+        ["translate", "--engine", "ray", "--output", "out"],
+    ],
+    "terms": [["translate", "--glossary", "train.a"]],
+    "reranking": [["translate", "--mbr", "chrf"], ["translate", "--num_beams", "2", "--rerank_reverse", "run"]],
 }
 
 
@@ -57,12 +67,13 @@ def test_everything_else_works_without_an_extension(name, corpus, tmp_path):
         shutil.copytree(PACKAGE.parent / folder, package.parent / folder)
     delete(name, package)
     environment = os.environ | {"PYTHONPATH": str(package.parent)}
-    key = KEYS.get(name, [])
-    ended = run_python("-c", TRAIN, str(package.parent), *key, env=environment, cwd=corpus)
+    commands = NEEDING.get(name, [])
+    ended = run_python("-c", TRAIN, str(package.parent), json.dumps(commands), env=environment, cwd=corpus)
     assert ended.returncode == 0, ended.stderr
+    errors = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == len(commands)
+    assert all(f"needs the extension {name!r}, which this installation lacks." in line for line in errors)
     assert (corpus / "out.b").exists()
-    if key:
-        assert f"error: `{key[0][2:]}` must be given with an extension for " in ended.stderr.splitlines()[-1]
 
 
 def test_doors_of_extensions_lead_to_what_they_name():
@@ -72,5 +83,5 @@ def test_doors_of_extensions_lead_to_what_they_name():
     assert find(STRESS_TABLE).measure_stress
     assert find(DOCUMENTS).parse_document
     assert find("unknown") is None
-    with pytest.raises(ValueError, match="^`key` must be given with an extension for unknown, and there is none. "):
-        require("unknown", "key")
+    with pytest.raises(ValueError, match="^`key` needs the extension 'unknown', which this installation lacks. Leave"):
+        require("unknown", "`key`")

@@ -58,7 +58,7 @@ ALLOWED = {
     "resources": set(),
     "user_input": set(),
     "text": {"text"} | UTILITIES,
-    "decoding": {"decoding", "text", "hub"} | UTILITIES,
+    "decoding": {"decoding", "text", "hub", "extensions"} | UTILITIES,
     "data": {"data", "text", "hub", "extensions"} | UTILITIES,
     **{worker: {worker} | FOUNDATIONS for worker in WORKERS},
     "cli": {"package"} | CORE,

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vanilla_transformer.extensions import SCALE_OUT, load
 from vanilla_transformer.file_utils import write_text_atomically
 
 from .flags import (
@@ -377,7 +378,6 @@ def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) 
     from vanilla_transformer.data.readers import stream_text_files
     from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.decoding.pretrained import hash_model
-    from vanilla_transformer.decoding.ray_shards import work_by_ray
     from vanilla_transformer.evaluation.pair_scores import WINDOW
     from vanilla_transformer.file_utils import hash_file
 
@@ -387,5 +387,6 @@ def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) 
     origin["options"] = chosen | {"target_language": options.target_language}
     lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
     build, workers = partial(_open_scorer, name, options), options.ray_workers
+    work_by_ray = load("scale_out", SCALE_OUT).work_by_ray
     work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
     write_shards(output, lines, total, origin, WINDOW, options.resume, work)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vanilla_transformer.decoding.options import TERMS, TranslationOptions, flags_of, given_flags
+from vanilla_transformer.extensions import GLOSSARY, SCALE_OUT, load, require
 from vanilla_transformer.file_utils import check_outputs, refuse_existing_files
 from vanilla_transformer.import_utils import collection_paused, freeze_modules
 from vanilla_transformer.training.parser import Parser
@@ -116,11 +117,9 @@ def parse_workers(text: str) -> int | str:
     Raises:
         ValueError: it is neither that nor a number from 1 to the number of cores.
     """
-    from vanilla_transformer.decoding.engine_workers import check_workers
-
     workers = int(text) if text.isdecimal() else text
-    if workers != "auto":
-        check_workers(workers)
+    if workers not in (1, "auto"):
+        load("scale_out", SCALE_OUT).check_workers(workers)
     return workers
 
 
@@ -325,7 +324,7 @@ def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Ite
         OSError: there is no such model, or it is damaged.
     """
     workers = parse_workers(options.workers)
-    from vanilla_transformer.decoding.engine_workers import open_pipeline
+    from vanilla_transformer.decoding.loading import open_pipeline
 
     loading = {name: getattr(options, name) for name in ("backend", "device", "dtype")}
     with open_pipeline(name, workers, options.precision, num_beams, **loading, **further_models(options)) as translate:
@@ -363,6 +362,8 @@ def check_engine(options: Any) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"`{name}` must be 1 or more, got {value}.")
+    if options.engine == "ray":
+        require("scale_out", "--engine ray")
     if options.engine == "ray" and options.threads is not None:
         raise ValueError("--threads is for this process. Give --ray_threads with --engine ray.")
     if options.engine == "ray" and options.output is None:
@@ -497,7 +498,5 @@ def read_prefixes(options: SentenceArguments, total: int | None) -> list[str] | 
 
 
 def _read_glossary(options: TermArguments) -> Any:
-    from vanilla_transformer.text.glossary import read_glossary
-
-    source = options.source_language or DEFAULT_LANGUAGE
-    return read_glossary(options.glossary, source, options.target_language, options.glossary_casefold)
+    languages = options.source_language or DEFAULT_LANGUAGE, options.target_language
+    return load("terms", GLOSSARY)(options.glossary, *languages, options.glossary_casefold)

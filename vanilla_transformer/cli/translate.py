@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer.extensions import DOCUMENTS, find
+from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, find, load
 from vanilla_transformer.resources import DOCUMENT_ENDINGS
 
 from .flags import (
@@ -371,10 +371,9 @@ def _write_file(
 
 def _write_by_ray(output: Path, model: str, source: Source, options: TranslateArguments, settings: Mapping) -> None:
     """Write the translations of a file by the workers of a cluster."""
-    from vanilla_transformer.decoding.ray_shards import work_by_ray
-
     assert source.total is not None  # which is known of files
     build = partial(ShardTranslator, model, options, source.total)
+    work_by_ray = load("scale_out", SCALE_OUT).work_by_ray
     cluster = partial(work_by_ray, workers=options.ray_workers, threads=options.ray_threads, hidden=options.quiet)
     work = partial(cluster, build=build, total=source.total)
     _write_shards(output, model, source.total, options, settings, work)

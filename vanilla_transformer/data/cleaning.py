@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from vanilla_transformer.device_utils import usable_cores
-from vanilla_transformer.extensions import MISALIGNMENT, require
+from vanilla_transformer.extensions import MISALIGNMENT, load
 
 from .cleaning_rules import (
     REPETITIONS,
@@ -267,7 +267,7 @@ def _find_misaligned(
     num_proc: int | None,
 ) -> None:
     """Mark the misaligned pairs of each direction in `broken`, if it has enough pairs to find them."""
-    misalignment = require(MISALIGNMENT, "misaligned")
+    misalignment = load("cleaning", MISALIGNMENT, "`misaligned`")
     corpora = texts.data.column("corpus").to_numpy()
     number_of = {number: each.direction for number, each in enumerate(pair_rules) if each.rules.drop_misaligned}
     for direction in dict.fromkeys(number_of.values()):

@@ -16,7 +16,7 @@ import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.extensions import AUGMENTATION, LOW_SCORES, TOKEN_LINKS, require
+from vanilla_transformer.extensions import AUGMENTATION, LOW_SCORES, TOKEN_LINKS, load
 from vanilla_transformer.file_utils import atomic_folder, cached_folder, check_output_dir, check_outputs
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
@@ -111,7 +111,7 @@ class Texts:
             ValueError: The recipe asks for it, and no extension does it.
         """
         asked = [name for name in ("augment", "bpe_dropout") if getattr(self.data, name)]
-        return require(AUGMENTATION, asked[0]) if asked else None
+        return load("augmentation", AUGMENTATION, f"`{asked[0]}`") if asked else None
 
     def sentences(self) -> Iterator[str]:
         """Yield every training sentence of both sides."""
@@ -141,7 +141,7 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     validation, test = _read_validation_sets(data), _read_test_pairs(data)
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
-        training = require(LOW_SCORES, "score")(training, specs, [each.score for each in rules], folder)
+        training = load("cleaning", LOW_SCORES, "`score`")(training, specs, [each.score for each in rules], folder)
     return Texts(data, specs, rules, training, validation, test, _read_forgetting_pairs(data), folder)
 
 
@@ -193,7 +193,7 @@ def tokenize(
     training = texts.training
     links: TokenLinks | None = None
     if data.train_alignments is not None:
-        links = require(TOKEN_LINKS, "train_alignments")(texts, tokenizer)
+        links = load("alignments", TOKEN_LINKS, "`train_alignments`")(texts, tokenizer)
     encoded = encode_texts_cached(training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir)
     if links is not None:
         encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)

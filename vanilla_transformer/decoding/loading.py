@@ -1,9 +1,13 @@
 """Load the translation pipeline of a model."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from vanilla_transformer.extensions import SCALE_OUT, load
 
 from .ctranslate2_runtime import CONVERTED_CONFIG
 from .engine.precision import check_precision
@@ -49,6 +53,31 @@ def load_pipeline(
     if precision is not None:
         translate([])  # fails now, not at the first text, if the model cannot decode with this precision
     return translate
+
+
+@contextmanager
+def open_pipeline(
+    name: str | Path,
+    workers: int | str = 1,
+    precision: str | None = None,
+    num_beams: int | None = None,
+    **loading: Any,
+) -> Iterator[TranslationPipeline]:
+    """
+    Yield the pipeline of a model as [`load_pipeline`] returns it, or one that translates by several processes.
+
+        >>> with open_pipeline("runs/mine", workers=4) as translate:
+        ...     answers = translate(sentences)
+
+    Args:
+        workers, num_beams: The number of processes, see [`open_workers`].
+        loading: `backend`, `device`, `dtype` and further models, see [`load_pipeline`].
+    """
+    if workers == 1:
+        yield load_pipeline(name, precision=precision, **loading)
+    else:
+        with load("scale_out", SCALE_OUT).open_workers(name, workers, precision, num_beams, **loading) as translate:
+            yield translate
 
 
 def find_backend(name: str | Path) -> str | None:

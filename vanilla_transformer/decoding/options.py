@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
+from vanilla_transformer.extensions import GLOSSARY, load, require
 from vanilla_transformer.text.protection import DEFAULT, PATTERNS
 from vanilla_transformer.user_input import check_number
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
 FLAG, JSON, CONFIG = "flag", "json", "config"  # doors: the command line, HTTP requests and generation configs
-TERM_MODES = ("soft", "hard", "exact")
-UTILITIES = ("chrf", "bleu")  # of minimum Bayes risk decoding
+SOFT, HARD, EXACT = TERM_MODES = ("soft", "hard", "exact")
+UTILITIES, MBR_SAMPLES = ("chrf", "bleu"), 32  # of minimum Bayes risk decoding
 _USUAL_TOP_K = 50  # of `generate()`
 _LONGEST_CODE = 40  # characters of the code of a language
 
@@ -359,7 +360,7 @@ class TranslationOptions:
         FLAG,
         JSON,
     )
-    mbr_samples: int | None = option("Samples to choose from; by default 32.", integer(2), FLAG, JSON)
+    mbr_samples: int | None = option(f"Samples to choose from; by default {MBR_SAMPLES}.", integer(2), FLAG, JSON)
     rerank_reverse_weight: float | None = option(
         "With --rerank_reverse: factor of its log-probability; by default 0.5.", number(0), FLAG, JSON
     )
@@ -405,14 +406,15 @@ class TranslationOptions:
     def __post_init__(self) -> None:
         for name, declared in declared_options().items():
             declared.check(getattr(self, name))
+        for name, extension in EXTENSION_OF.items():
+            if getattr(self, name) is not None:
+                require(extension, f"`{name}`")
         if self.mbr is None and self.mbr_samples is not None:
             raise OptionError(f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}.")
         if self.glossary is None and self.term_mode is not None:
             raise OptionError(f"`term_mode` must be given with a `glossary`, got {self.term_mode!r} without one.")
         if self.glossary is not None:
-            from vanilla_transformer.text.glossary import as_glossary
-
-            object.__setattr__(self, "glossary", as_glossary(self.glossary))
+            object.__setattr__(self, "glossary", load("terms", GLOSSARY)(self.glossary))
         if self.alternatives is not None:
             self._check_alternatives()
         if self.do_sample and self.top_k is None:
@@ -540,6 +542,9 @@ LEAST_BEAMS = 4  # of searches that need several; the paper's
 ENGINE_ONLY = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
 FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
 TERMS = ("glossary", "term_mode")
+RERANKING = ("rerank_reverse_weight", "rerank_length_weight")
+# The extension whose steps around the search an option asks for, from the inner steps to the outer ones.
+EXTENSION_OF = {"glossary": "terms", **dict.fromkeys(("mbr", *RERANKING), "reranking")}
 
 
 def several_beams(*wanted: int | None) -> int:
@@ -556,7 +561,7 @@ def choose_beams(options: Level, usual: int | None, reranks: bool = False) -> di
     """
     if options.get("do_sample"):
         return {**options, "num_beams": 1}
-    has_hard_terms = "glossary" in options and options.get("term_mode") != TERM_MODES[0]
+    has_hard_terms = "glossary" in options and options.get("term_mode") != SOFT
     needs_beams = has_hard_terms or reranks or "constraints" in options or "num_beam_groups" in options
     if "num_return_sequences" in options or ("mbr" not in options and needs_beams):
         count = options.get("num_return_sequences", options.get("alternatives"))

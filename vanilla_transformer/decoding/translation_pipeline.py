@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.extensions import DECODING_STEPS, RERANKERS, load, require
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
 from vanilla_transformer.text.languages import Direction
@@ -21,16 +22,12 @@ from .constraints import room_for_phrases, word_continuations
 from .ctranslate2_runtime import load_ctranslate2
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
-from .engine.search_state import Hypothesis
-from .minimum_bayes_risk import choose_by_risk
 from .onnx_runtime import load_onnx
-from .options import OptionError, TranslationOptions
+from .options import EXTENSION_OF, OptionError, TranslationOptions
 from .pretrained import load_ensemble
 from .protected_search import copy_sentence, keep_protected
-from .reranking import WEIGHTS, QualityReranker, Reranker, rerank
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .steps import Decode, Report, Step, complete_alternatives
-from .terms import use_terms
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -136,6 +133,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
         rerankers = {"rerank_reverse": rerank_reverse, "rerank_quality": rerank_quality}
         if None not in rerankers.values():
             raise ValueError("Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best list.")
+        for argument, further in rerankers.items():
+            if further is not None:
+                require("reranking", f"`{argument}`")
         if backend is not None:
             for name, value in {"ensemble": ensemble, **rerankers}.items():
                 if value is not None:
@@ -152,11 +152,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)
-        self._reranker: Reranker | QualityReranker | None = None
-        if rerank_reverse is not None:
-            self._reranker = Reranker.load(rerank_reverse, self.model.device)
-        elif rerank_quality is not None:
-            self._reranker = QualityReranker.load(rerank_quality, self.model.device)
+        self.reranker: Any = None  # of the extension `reranking`
+        for argument, further in rerankers.items():
+            if further is not None:
+                self.reranker = load("reranking", RERANKERS)[argument].load(further, self.model.device)
 
     @property
     def decoded_model(self) -> Any:
@@ -171,17 +170,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
     @property
     def reranks(self) -> bool:
         """Whether a model reranks the n-best list of each sentence."""
-        return self._reranker is not None
-
-    @property
-    def reranks_by_weights(self) -> bool:
-        """Whether a reverse model does, whose weight is an option."""
-        return isinstance(self._reranker, Reranker)
+        return self.reranker is not None
 
     def begin(self, options: dict[str, Any], count: int | None) -> "TranslationCall":
         """Return the request of a call, with its options resolved and checked."""
         resolved = TranslationOptions.resolve(options, self.default_options, self.model.generation_config)
-        if resolved.alternatives is not None and (self._reranker is not None or self._ensemble is not None):
+        if resolved.alternatives is not None and (self.reranks or self._ensemble is not None):
             raise OptionError("`alternatives` are of one model without reranking. Leave the other models out.")
         return TranslationCall(self, resolved, count)
 
@@ -205,17 +199,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     def steps(self, options: TranslationOptions) -> Iterator[Step]:
         """Yield the steps around the search of a request, from the inner to the outer ones."""
-        weight = next((name for name in WEIGHTS if getattr(options, name) is not None), None)
-        if weight is not None and not self.reranks_by_weights:
-            raise OptionError(f"`{weight}` needs `rerank_reverse`, a model of the other direction.")
         if options.alternatives is not None:
             yield partial(complete_alternatives, model=self.model, tokenizer=self.tokenizer)
-        if options.glossary is not None:
-            yield partial(use_terms, encode=self.encode, tokenizer=self.tokenizer)
-        if self._reranker is not None:
-            yield partial(rerank, reranker=self._reranker)
-        elif options.mbr is not None:
-            yield choose_by_risk
+        asked = [extension for name, extension in EXTENSION_OF.items() if getattr(options, name) is not None]
+        for extension in dict.fromkeys([*asked, *(["reranking"] if self.reranks else [])]):
+            yield from load(extension, DECODING_STEPS)(self, options)
         if options.protect and options.alternatives is None:
             yield partial(
                 keep_protected,
@@ -238,7 +226,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
             return [[Translation(text) for text in texts] for texts in found]
         if not sentences:
             return []
-        hypotheses = decode_by_engine(engine, sentences, options.count, report)
+        seeds = [each.seed for each in sentences if each.seed is not None] or None
+        phrases = [each.phrases for each in sentences] if any(each.phrases for each in sentences) else None
+        is_prefixed = any(each.prefix is not None for each in sentences)
+        prefixes = [each.prefix or () for each in sentences] if is_prefixed else None
+        sources = [each.tokens for each in sentences]
+        hypotheses = engine.translate_tokens(sources, options.count, seeds, phrases, prefixes, report)
         return to_translations(sentences, hypotheses, self.postprocess, self.tokenizer, options, self.model.config)
 
     def _find_engine(self, sentences: Sequence[Sentence], options: TranslationOptions) -> Engine | None:
@@ -315,24 +308,6 @@ def follow(progress: Callable[[int, int], object] | None, report: Report, total:
         progress(done, total)
 
     return report_both
-
-
-def decode_by_engine(
-    engine: Engine, sentences: Sequence[Sentence], count: int, report: Report
-) -> list[list[Hypothesis]]:
-    """Return the `count` best hypotheses of each sentence, in the given order. The longest ones enter first."""
-    order = sorted(range(len(sentences)), key=lambda index: len(sentences[index].tokens), reverse=True)
-    ordered, found = [sentences[index] for index in order], dict[int, list[Hypothesis]]()
-    seeds = [each.seed for each in ordered if each.seed is not None] or None
-    phrases = [each.phrases for each in ordered] if any(each.phrases for each in ordered) else None
-    is_prefixed = any(each.prefix is not None for each in ordered)
-    prefixes = [each.prefix or () for each in ordered] if is_prefixed else None
-    for position, hypotheses in engine.translate_stream(
-        (each.tokens for each in ordered), count, seeds, phrases, prefixes
-    ):
-        found[order[position]] = hypotheses
-        report(1)
-    return [found[index] for index in range(len(sentences))]
 
 
 __all__ = ["TranslationPipeline", "TranslationCall"]

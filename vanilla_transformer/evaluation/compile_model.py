@@ -12,11 +12,11 @@ from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.machine_cache import prepare_cache
 from vanilla_transformer.decoding.engine.precision import AUTO, measurable_precisions, save_choice
 from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
-from vanilla_transformer.decoding.engine_workers import save_workers, threads_of, worker_counts
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.device_utils import find_compiler, usable_cores
+from vanilla_transformer.extensions import SCALE_OUT, load
 
-from .speed import MOST_BLEU_LOSS, choose_precision, choose_workers, compare_precisions, compare_workers
+from .speed import MOST_BLEU_LOSS, choose_precision, compare_precisions
 
 Report = Callable[[str], Any]
 _MOST_NEW_TOKENS = 64  # an engine needs a limit, on which no step depends
@@ -57,17 +57,17 @@ def compile_model(
         raise ValueError(f"--source, --target and --workers are for translation models, and {name} has no encoder.")
     beams = num_beams or model.generation_config.num_beams or 1
     searches = [beams] if num_beams else [*dict.fromkeys((1, beams))]
-    cores, most = usable_cores(), torch.get_num_threads()
-    counts = worker_counts(cores, most) if workers == AUTO else [int(workers)]
-    threads = [*dict.fromkeys(threads_of(count, cores, most) for count in counts)]
+    most = torch.get_num_threads()
+    scale_out = None if workers == 1 else load("scale_out", SCALE_OUT)
+    threads = [min(usable_cores(), most)] if scale_out is None else scale_out.threads_to_compile(workers)
     _compile(model, measurable_precisions() if pairs else [precision], threads[0], searches, report)
     chosen = _choose_precision(name, model, pairs, beams, report) if pairs else precision
     for number in threads[1:]:
         _compile(model, [chosen], number, searches, report)
     report(f"The compiled steps are in {cache_folder()}.")
-    if workers == AUTO:
+    if scale_out is not None and workers == AUTO:
         torch.set_num_threads(most)
-        _choose_workers(name, model, sentences, counts, chosen, beams, report)
+        scale_out.measure_workers(name, model, sentences, chosen, beams, report)
 
 
 def _compile(model: Any, precisions: Sequence[str], threads: int, searches: Sequence[int], report: Report) -> None:
@@ -94,25 +94,3 @@ def _choose_precision(name: str, model: Any, pairs: Sequence[tuple[str, str]], b
     save_choice(model, chosen.precision, reason)
     report(f"\n`auto` is {chosen.precision}, the fastest that loses at most {MOST_BLEU_LOSS} BLEU: {reason}")
     return chosen.precision
-
-
-def _choose_workers(
-    name: str,
-    model: Any,
-    sentences: Sequence[str],
-    counts: Sequence[int],
-    precision: str,
-    beams: int,
-    report: Report,
-) -> None:
-    """Compare numbers of workers, report a table, and store the one that `auto` means on this machine."""
-    results = compare_workers(name, sentences, counts, precision, num_beams=beams)
-    report("\n| workers | threads of each | sentences a second |\n|---|---|---|")
-    for each in results:
-        threads = threads_of(each.workers, usable_cores(), torch.get_num_threads())
-        speed = f"{each.sentences_per_second:.1f}" if each.sentences_per_second else "not enough memory"
-        report(f"| {each.workers} | {threads} | {speed} |")
-    chosen, one = choose_workers(results), results[0]
-    reason = f"{chosen.sentences_per_second / one.sentences_per_second:.2f} times the speed of one."
-    save_workers(model, precision, beams, chosen.workers, reason)
-    report(f"\n`--workers auto` is {chosen.workers}: {reason}")

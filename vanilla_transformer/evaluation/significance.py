@@ -1,8 +1,7 @@
 """Confidence intervals, significance of differences, use of terms, and the report of all scores of a test set."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import sacrebleu
@@ -10,8 +9,6 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from vanilla_transformer.resources import METRIC_LABELS
-from vanilla_transformer.text.glossary import Glossary
-from vanilla_transformer.text.units import count_forms
 
 from .scores import check_same_length, corpus_metrics
 
@@ -107,47 +104,6 @@ def _estimate(result: Any, signature: str) -> tuple[Estimate, float]:
 
 
 @dataclass(frozen=True)
-class TermUse:
-    """
-    Terms of a source text, and their translations in a translation of it.
-
-    Attributes:
-        sentences: Number of sentences that have terms.
-        terms: Number of terms in them.
-        exact: Number of terms whose translation appears as it is in the glossary, in any case.
-        inflected: Number of terms whose translation appears as it is or with other endings.
-    """
-
-    sentences: int
-    terms: int
-    exact: int
-    inflected: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return dict(vars(self))
-
-    def __str__(self) -> str:
-        shares = [f"{count / max(1, self.terms):.1%}" for count in (self.exact, self.inflected)]
-        return f"{shares[0]} as given, {shares[1]} with any ending"
-
-
-def measure_term_use(glossary: Glossary, sources: Sequence[str], translations: Sequence[str]) -> TermUse:
-    """Count the terms in sources whose wanted translations are in the translations of these sources.
-
-    A translation that is wanted twice must be there twice.
-    """
-    sentences = terms = exact = inflected = 0
-    for source, translation in zip(sources, translations, strict=True):
-        wanted = Counter(match.target.casefold() for match in glossary.find(source))
-        sentences += bool(wanted)
-        terms += wanted.total()
-        exact += sum(min(count, count_forms(target, translation, exactly=True)) for target, count in wanted.items())
-        inflected += sum(min(count, count_forms(target, translation)) for target, count in wanted.items())
-    return TermUse(sentences, terms, exact, inflected)
-
-
-@dataclass(frozen=True)
 class Report:
     """Scores of a system by metric, the comparison with a baseline, if given, further metrics and the use of terms."""
 
@@ -156,7 +112,7 @@ class Report:
     estimates: dict[str, Estimate]
     comparisons: dict[str, SystemComparison]
     metrics: Mapping[str, float] = field(default_factory=dict)  # without confidence intervals
-    term_uses: Sequence[TermUse] = ()  # of the system and the baseline
+    term_uses: Sequence[Any] = ()  # of the system and the baseline, as a glossary measures them
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: `scores` by metric, and `comparison` by metric or None."""
@@ -211,18 +167,6 @@ def build_report(
     comparisons = compare_systems(hypotheses, baseline, references, scoring, samples)
     estimates = {name: one.system for name, one in comparisons.items()}
     return Report(len(references), samples, estimates, comparisons, metrics or {})
-
-
-def add_term_use(
-    report: Report,
-    glossary: Glossary,
-    sources: Sequence[str],
-    hypotheses: Sequence[str],
-    baseline: Sequence[str] | None = None,
-) -> Report:
-    """Return a report with the use of a glossary's terms by the system and, if given, the baseline."""
-    systems = [hypotheses, *([] if baseline is None else [baseline])]
-    return replace(report, term_uses=[measure_term_use(glossary, sources, each) for each in systems])
 
 
 def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import read_lines, read_text_files
-from vanilla_transformer.decoding.engine_workers import open_pipeline
+from vanilla_transformer.decoding.loading import open_pipeline
 from vanilla_transformer.decoding.options import TERMS
 from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
 from vanilla_transformer.device_utils import process_state
@@ -13,7 +14,7 @@ from vanilla_transformer.device_utils import process_state
 from .named_metrics import OWN_METRICS, load_metric
 from .pair_scores import PairScorer
 from .scores import corpus_metrics, measure_metrics, translate_on_all_processes
-from .significance import Report, Scoring, add_term_use, build_report, worst_translations
+from .significance import Report, Scoring, build_report, worst_translations
 
 Languages = Callable[[Any], Mapping[str, str]]  # returns `src_lang` and `tgt_lang` for a tokenizer that has several
 
@@ -107,7 +108,8 @@ def evaluate_test_set(
         )
     report = build_report(translations, references, others, scoring, samples, values)
     if sources and search.get("glossary") is not None:
-        report = add_term_use(report, search["glossary"], sources, translations, others)
+        systems = [translations, *([] if others is None else [others])]
+        report = replace(report, term_uses=[search["glossary"].measure_use(sources, each) for each in systems])
     return Evaluation(sources, references, translations, report, others, seconds)
 
 

@@ -19,6 +19,10 @@ LOW_SCORES = "low scores"  # drops the pairs of cached text with low scores by m
 MISALIGNMENT = "misalignment"  # finds pairs whose sides are no translations of each other, `find_misaligned`
 TOKEN_LINKS = "links between tokens"  # returns the `TokenLinks` of the texts of a recipe, given a tokenizer
 LOSS_TERM = "a term of the loss"  # returns the `LossTerm` of a recipe, given the configuration of the model
+DECODING_STEPS = "decoding steps"  # yields steps around a search, given its pipeline and the options of a request
+GLOSSARY = "glossary"  # reads terms and their translations
+SCALE_OUT = "scale out"  # translates by several processes or machines
+RERANKERS = "rerankers"  # classes of models that order n-best lists, by the argument of the pipeline for each
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,6 @@ EXTENSIONS: Mapping[str, Extension] = {
         {
             "evaluate": {
                 "calibrate": "calibrate the confidence and the warnings of a model on validation text",
-                "tune-reranking": "choose the weights of reranking by a reverse model",
             },
             "data": {
                 "check-language": "examine the text of a language pair before training, and say what mends its faults"
@@ -107,29 +110,51 @@ EXTENSIONS: Mapping[str, Extension] = {
         "reproduce.md",
         {"evaluate": {"reproduce": "repeat an experiment of the paper, with its table and its picture"}},
     ),
+    "reranking": Extension(
+        "A translation is chosen among candidates by a reverse model, by predicted quality or by Bayes risk.",
+        "reranking.md",
+        {"evaluate": {"tune-reranking": "choose the weights of reranking by a reverse model"}},
+        {DECODING_STEPS: "reranking.reranking:steps", RERANKERS: "reranking.reranking:RERANKERS"},
+    ),
+    "scale_out": Extension(
+        "Texts are translated by several processes, or by all machines of a Ray cluster.",
+        "scale_out.md",
+        doors={SCALE_OUT: "scale_out"},
+    ),
     "serving": Extension(
         "Models answer over HTTP, with a page and the API of LibreTranslate.",
         "serve.md",
         {"serve": {"serve": "serve a model over HTTP"}},
+    ),
+    "terms": Extension(
+        "Terms of a glossary are translated as it says.",
+        "terms_and_markup.md",
+        doors={DECODING_STEPS: "terms.terms:steps", GLOSSARY: "terms.glossary:as_glossary"},
     ),
 }
 
 
 def find(door: str) -> Any:
     """Return the object that an extension plugs into a door, or None if no extension does."""
-    for extension in EXTENSIONS.values():
-        if door in extension.doors:
-            return resolve_name(f"{__name__}.{extension.doors[door]}")
-    return None
+    name = next((name for name, extension in EXTENSIONS.items() if door in extension.doors), None)
+    return None if name is None else load(name, door)
 
 
-def require(door: str, key: str) -> Any:
-    """Return the object that an extension plugs into the door that a key of a recipe needs.
+def load(name: str, door: str, wanted: str = "This") -> Any:
+    """Return the object that an extension, which something needs, plugs into a door.
 
     Raises:
-        ValueError: no extension does.
+        ValueError: This installation lacks the extension.
     """
-    found = find(door)
-    if found is None:
-        raise ValueError(f"`{key}` must be given with an extension for {door}, and there is none. Leave it out.")
-    return found
+    return resolve_name(f"{__name__}.{require(name, wanted).doors[door]}")
+
+
+def require(name: str, wanted: str = "This") -> Extension:
+    """Return the row of an extension that something needs.
+
+    Raises:
+        ValueError: This installation lacks it.
+    """
+    if name not in EXTENSIONS:
+        raise ValueError(f"{wanted} needs the extension {name!r}, which this installation lacks. Leave it out.")
+    return EXTENSIONS[name]

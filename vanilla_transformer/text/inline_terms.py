@@ -12,10 +12,17 @@ that could always read the term would not need the annotation.
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from .glossary import Match
 from .units import Span
 
 TERM_TOKENS = ("<term>", "<trans>", "</term>")
+
+
+class Match(NamedTuple):
+    """Where a term begins and ends in a text, and the translation wanted for it."""
+
+    start: int
+    end: int
+    target: str
 
 
 class AnnotatedText(NamedTuple):
@@ -82,4 +89,4 @@ def knows_inline_terms(tokenizer: Any) -> bool:
     return set(TERM_TOKENS) <= getattr(tokenizer, "get_added_vocab", dict)().keys()
 
 
-__all__ = ["TERM_TOKENS", "AnnotatedText", "annotate", "knows_inline_terms"]
+__all__ = ["TERM_TOKENS", "AnnotatedText", "Match", "annotate", "knows_inline_terms"]

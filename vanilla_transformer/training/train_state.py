@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.state_dict import (
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.batches import Batch
-from vanilla_transformer.extensions import LOSS_TERM, require
+from vanilla_transformer.extensions import LOSS_TERM, load
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .averaging import ExponentialMovingAverage, load_weights
@@ -156,7 +156,7 @@ class TrainState:
         self._skeleton: VanillaTransformerForConditionalGeneration | None = None
         options, term = self.recipe.optimization, None
         if self.recipe.data.train_alignments is not None:
-            term = require(LOSS_TERM, "train_alignments")(self.recipe, model.config)
+            term = load("alignments", LOSS_TERM, "`train_alignments`")(self.recipe, model.config)
         if options.fsdp:
             self._skeleton = copy.deepcopy(model).to("meta")
         rank = self.recipe.fine_tuning.lora_rank

@@ -1,14 +1,10 @@
 """The pipeline translates the sentences of a line one by one and puts them together with their white space."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding import engine_workers
-from vanilla_transformer.decoding.engine_workers import open_pipeline
 from vanilla_transformer.file_utils import save_model_folder
 
 ENGLISH = ["Dr. Smith sleeps.", "Two dogs run, e.g. here.", "A man."]
@@ -57,19 +53,6 @@ def test_pipeline_links_sentences_of_a_line(tiny_tokenizer):
     shifts = [(2, 0), (len("  Dr. Smith sleeps.  "), len(alone[0]["translation_text"] + "  "))]
     links = [link.shift(*shift) for answer, shift in zip(alone, shifts, strict=True) for link in answer["alignment"]]
     assert [link[:4] for link in both["alignment"]] == [link[:4] for link in links] != []
-
-
-def test_pipeline_of_workers_splits_sentences(tiny_tokenizer, tmp_path, monkeypatch):
-    folder = str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "model"))
-    monkeypatch.setattr(engine_workers, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
-    monkeypatch.setattr(engine_workers, "usable_cores", lambda: 2)
-    engine_workers._load.cache_clear()
-    options = {"num_beams": 1, "sentence_splitter": lambda text: text.split(". ")}
-    with open_pipeline(folder, 2) as workers, pytest.raises(ValueError, match="in order and unchanged"):
-        workers([TEXT], **options)
-    options["sentence_splitter"] = lambda text: [text]  # a function that could not be sent to a process
-    with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
-        assert workers([TEXT], **options) == translate([TEXT], **options)
 
 
 def test_translate_splits_lines_by_flags(tiny_tokenizer, tmp_path, capsys):

@@ -1,18 +1,13 @@
 """Scores and tokens in the answers of the pipeline: their values, their order, and requests without them."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 
 from tests.service_answers import assert_service_returns_scores_like
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.decoding import engine_workers
 from vanilla_transformer.decoding.alignments import token_texts
-from vanilla_transformer.decoding.engine_workers import open_pipeline
 from vanilla_transformer.decoding.forced_decoding import score_tokens
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "Zwei Hunde."]
@@ -63,16 +58,6 @@ def test_pipeline_adds_log_probabilities_of_segments_and_averages_their_scores(t
     assert both["log_probability"] == close_to(first["log_probability"] + second["log_probability"])
     assert both["score"] == close_to((first["score"] + second["score"]) / 2)
     assert (blank["score"], blank["log_probability"], blank["translation_text"]) == (0.0, 0.0, "")
-
-
-def test_pipeline_returns_scores_in_workers_alike(tiny_tokenizer, tmp_path, monkeypatch):
-    folder = str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "model"))
-    monkeypatch.setattr(engine_workers, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
-    monkeypatch.setattr(engine_workers, "usable_cores", lambda: 2)
-    engine_workers._load.cache_clear()
-    options = {"return_scores": True, "return_tokens": True, "num_beams": 2}
-    with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
-        assert [*map(str, workers(TEXTS, **options))] == [*map(str, translate(TEXTS, **options))]
 
 
 @pytest.mark.parametrize(

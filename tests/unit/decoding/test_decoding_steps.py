@@ -1,7 +1,6 @@
-"""Steps take a decode and return one; a search under constraints gives up sentence by sentence."""
+"""A search under constraints gives up sentence by sentence."""
 
 from vanilla_transformer.decoding.answers import Translation
-from vanilla_transformer.decoding.minimum_bayes_risk import choose_by_risk
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import decode_constrained
@@ -24,15 +23,3 @@ def test_constrained_sentences_that_fail_do_not_cost_others_their_translations()
         TranslationOptions().with_beams().num_beams == 4
         and TranslationOptions(num_beams=8).with_beams().num_beams == 8
     )
-
-
-def test_a_step_asks_the_decode_inside_for_candidates_and_reports_once():
-    def decode(sentences, options, report):
-        assert options.count == 3 and options.do_sample
-        report(len(sentences))
-        return [[Translation(text) for text in ("a b", "a c", "a b")] for _ in sentences]
-
-    reports = []
-    options = TranslationOptions.resolve({"mbr": "chrf", "mbr_samples": 3})
-    ((best,),) = choose_by_risk(decode)([Sentence("x", "", [1])], options, reports.append)
-    assert best.text == "a b" and reports == [1]

@@ -5,7 +5,7 @@ So a mixed stream needs no sorting, and no step computes padding for sentences t
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from typing import Any
@@ -142,11 +142,13 @@ class Engine:
         seed: Seeds = None,
         phrases: Sequence[Phrases] | None = None,
         prefixes: Sequence[Sequence[int]] | None = None,
+        report: Callable[[int], object] = lambda done: None,
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each source, best first, or its samples; sources of translations end in EOS.
 
         Args:
             seed, phrases, prefixes: See [`translate_stream`].
+            report: A function that takes the number of sources that were done since its last call.
         """
         by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
         ordered = self.translate_stream(
@@ -156,7 +158,10 @@ class Engine:
             None if phrases is None else _in_order("list of phrases", phrases, by_length),
             None if prefixes is None else _in_order("prefix", prefixes, by_length),
         )
-        results = {by_length[position]: hypotheses for position, hypotheses in ordered}
+        results = dict[int, list[Hypothesis]]()
+        for position, hypotheses in ordered:
+            results[by_length[position]] = hypotheses
+            report(1)
         return [results[index] for index in range(len(sources))]
 
     def translate_stream(

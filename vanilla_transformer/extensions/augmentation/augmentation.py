@@ -16,8 +16,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.perturbations import perturb
 from vanilla_transformer.data.readers import SentencePair, WordPair
-from vanilla_transformer.text.glossary import Match
-from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate
+from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate
 from vanilla_transformer.text.protection import find_protected, locate, mask, merge
 from vanilla_transformer.text.units import is_word_of_letters, split_graphemes, split_units
 

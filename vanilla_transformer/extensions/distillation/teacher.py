@@ -11,7 +11,7 @@ from sacrebleu.metrics import BLEU
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard
-from vanilla_transformer.decoding.engine_workers import open_pipeline
+from vanilla_transformer.decoding.loading import open_pipeline
 from vanilla_transformer.decoding.pretrained import (
     ensemble_arguments,
     hash_model,

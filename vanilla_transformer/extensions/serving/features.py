@@ -4,9 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.options import FILTERS, RETURNED, TERMS, OptionError, json_options
-from vanilla_transformer.decoding.reranking import WEIGHTS as RERANKING
-from vanilla_transformer.decoding.terms import EXACT, SOFT
+from vanilla_transformer.decoding.options import (
+    EXACT,
+    FILTERS,
+    RERANKING,
+    RETURNED,
+    SOFT,
+    TERMS,
+    OptionError,
+    json_options,
+)
+from vanilla_transformer.extensions import EXTENSIONS
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import find_languages
 
@@ -30,8 +38,8 @@ def known_options(translate: Any) -> list[str]:
     names = supported_options(translate.model)
     if names and translate.reranks:
         names = [name for name in names if name not in ("do_sample", "alternatives")]
-        names += RERANKING if translate.reranks_by_weights else ()
-    elif names:
+        names += translate.reranker.options
+    elif names and "reranking" in EXTENSIONS:
         names += RISK
     return [*names, "split_sentences", "protect", "format"]
 
@@ -40,6 +48,7 @@ def supported_options(model: Any) -> list[str]:
     """Return the options of requests that an engine of a model follows."""
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
+    has["glossary"] = "terms" in EXTENSIONS
     return [name for name in ENGINE_OPTIONS if has.get(name, True)] if Engine.supports(model) else []
 
 

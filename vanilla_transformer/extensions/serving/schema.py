@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from vanilla_transformer.decoding.options import (
     BOOLEAN,
+    SOFT,
     TERMS,
     OptionError,
     TranslationOptions,
@@ -18,7 +19,6 @@ from vanilla_transformer.decoding.options import (
     json_options,
     request_model,
 )
-from vanilla_transformer.decoding.terms import SOFT
 from vanilla_transformer.user_input import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode

@@ -23,8 +23,7 @@ from starlette.requests import ClientDisconnect
 from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
-from vanilla_transformer.decoding.minimum_bayes_risk import SAMPLES
-from vanilla_transformer.decoding.options import choose_beams
+from vanilla_transformer.decoding.options import MBR_SAMPLES, choose_beams
 from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.text.languages import Direction
@@ -373,7 +372,7 @@ class _Translator:
         body = content.resolve(model.known)
         options = dict(body.options)
         if "mbr" in options:
-            samples = options.setdefault("mbr_samples", min(SAMPLES, self.limits.max_mbr_samples))
+            samples = options.setdefault("mbr_samples", min(MBR_SAMPLES, self.limits.max_mbr_samples))
             self.limits.check_samples(samples)
             body = body._replace(options=tuple(options.items()))
         if self.check_document is not None:

@@ -6,8 +6,8 @@ from transformers.utils import logging
 
 from tests.tiny import tiny_model
 from vanilla_transformer import device_utils
-from vanilla_transformer.decoding import engine_workers
-from vanilla_transformer.decoding.engine_workers import (
+from vanilla_transformer.extensions.scale_out import engine_workers
+from vanilla_transformer.extensions.scale_out.engine_workers import (
     check_workers,
     resolve_workers,
     save_workers,

@@ -1,17 +1,16 @@
 """Terms of a glossary are counted in translations, as they are and with other endings."""
 
-from vanilla_transformer.evaluation.significance import TermUse, measure_term_use
-from vanilla_transformer.text.glossary import Glossary
+from vanilla_transformer.extensions.terms.glossary import Glossary, TermUse
 
 GLOSSARY = Glossary([("dog", "Köter"), ("big house", "große Villa")])
 
 
 def use(source, translation):
-    found = measure_term_use(GLOSSARY, [source], [translation])
+    found = GLOSSARY.measure_use([source], [translation])
     return found.terms, found.exact, found.inflected
 
 
-def test_measure_term_use_counts_terms_of_the_source():
+def test_measure_use_counts_terms_of_the_source():
     assert use("A dog!", "Ein Köter!") == (1, 1, 1)
     assert use("A dog, Dog", "Köter köter Köter") == (2, 2, 2)
     assert use("A dog, dog", "Ein Köter") == (2, 1, 1)
@@ -22,8 +21,8 @@ def test_measure_term_use_counts_terms_of_the_source():
     assert use("The big house", "Villa große") == (1, 0, 0)
 
 
-def test_measure_term_use_adds_sentences():
-    found = measure_term_use(GLOSSARY, ["A dog", "A cat", "dog dog"], ["Köter", "Köter", "Köters"])
+def test_measure_use_adds_sentences():
+    found = GLOSSARY.measure_use(["A dog", "A cat", "dog dog"], ["Köter", "Köter", "Köters"])
     assert found == TermUse(sentences=2, terms=3, exact=1, inflected=2)
     assert str(found) == "33.3% as given, 66.7% with any ending"
-    assert str(measure_term_use(GLOSSARY, [""], [""])) == "0.0% as given, 0.0% with any ending"
+    assert str(GLOSSARY.measure_use([""], [""])) == "0.0% as given, 0.0% with any ending"

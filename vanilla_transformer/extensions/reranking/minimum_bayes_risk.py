@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .answers import Translation
-from .options import OptionError, TranslationOptions
-from .segments import Sentence
-from .steps import Decode, Report
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.options import MBR_SAMPLES, OptionError, TranslationOptions
+from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.steps import Decode, Report
 
-SAMPLES = 32  # by default
 _SAMPLING = {"do_sample": True, "num_beams": 1, "top_k": 0, "epsilon_cutoff": 0.02}  # as Freitag et al. (2023)
 _DIGITS = 9  # beyond which two expected utilities are a tie
 
@@ -28,7 +27,7 @@ def risk_candidates(options: TranslationOptions) -> TranslationOptions:
         raise OptionError("With `mbr` there is one translation. Leave out `num_return_sequences`.")
     beams = options.num_beams if options.is_given("num_beams") else None
     if beams is None or _samples(options):
-        count = SAMPLES if options.mbr_samples is None else options.mbr_samples
+        count = MBR_SAMPLES if options.mbr_samples is None else options.mbr_samples
         missing = {name: value for name, value in _SAMPLING.items() if not options.is_given(name)}
         return options.override(**missing, num_return_sequences=count)
     if options.mbr_samples is not None:

@@ -5,8 +5,8 @@ import pytest
 from tests.inline_terms import model_with_inline_terms
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.decoding import terms
-from vanilla_transformer.text.glossary import Glossary
+from vanilla_transformer.extensions.terms import terms
+from vanilla_transformer.extensions.terms.glossary import Glossary
 
 TEXTS = ["A man is sleeping.", "Two dogs run. A man runs.", "Grass", ""]
 TERMS = {"man": "Mann", "two dogs": "zwei Hunde"}
@@ -59,7 +59,7 @@ def test_pipeline_decodes_again_exactly_what_lacks_a_hard_term(translate, monkey
     soft, exact = (translate(TEXTS, term_mode=mode, **options) for mode in ("soft", "exact"))
     assert soft[:2] != exact[:2] and soft[2:] == exact[2:]
     assert_equal(translate(TEXTS, term_mode="hard", **options), exact)
-    monkeypatch.setattr(terms, "_lacks", lambda glossary, text, translation: text.startswith("Two"))
+    monkeypatch.setattr(terms, "lacking_terms", lambda glossary, texts, translations: [1])
     assert_equal(translate(TEXTS, term_mode="hard", **options), [soft[0], exact[1], *soft[2:]])
 
 

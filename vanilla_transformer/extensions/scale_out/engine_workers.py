@@ -22,17 +22,16 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.engine import compiled_steps
+from vanilla_transformer.decoding.engine.machine_cache import identity_of, load_choice, store_choice, values_of
+from vanilla_transformer.decoding.engine.precision import AUTO, precision_of, resolve_precision
+from vanilla_transformer.decoding.loading import find_backend, load_pipeline
+from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.steps import Report
+from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 from vanilla_transformer.device_utils import usable_cores
-
-from .answers import Translation
-from .engine import compiled_steps
-from .engine.machine_cache import identity_of, load_choice, store_choice, values_of
-from .engine.precision import AUTO, precision_of, resolve_precision
-from .loading import find_backend, load_pipeline
-from .options import TranslationOptions
-from .segments import Sentence
-from .steps import Report
-from .translation_pipeline import TranslationPipeline
 
 logger = logging.get_logger(__name__)
 Loading = tuple[tuple[str, Any], ...]  # arguments of `load_pipeline`, by name
@@ -69,7 +68,7 @@ class WorkerPipeline(TranslationPipeline):
         check_workers(workers)
         super().__init__(loaded.model, loaded.tokenizer, device="cpu", precision=precision)
         # The workers decode, but these decide here which options a call may have.
-        self._ensemble, self._reranker = loaded._ensemble, loaded._reranker
+        self._ensemble, self.reranker = loaded._ensemble, loaded.reranker
         self.workers, self.threads = workers, threads_of(workers, usable_cores(), torch.get_num_threads())
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)
@@ -115,23 +114,15 @@ class WorkerPipeline(TranslationPipeline):
 
 
 @contextmanager
-def open_pipeline(
-    name: str | Path,
-    workers: int | str = 1,
-    precision: str | None = None,
-    num_beams: int | None = None,
-    **loading: Any,
+def open_workers(
+    name: str | Path, workers: int | str, precision: str | None, num_beams: int | None, **loading: Any
 ) -> Iterator[TranslationPipeline]:
     """
-    Yield the pipeline of a model: for one worker as [`load_pipeline`] returns it, else a [`WorkerPipeline`].
-
-        >>> with open_pipeline("runs/mine", workers=4) as translate:
-        ...     answers = translate(sentences)
+    Yield the pipeline of a model for a number of workers, see [`open_pipeline`].
 
     Args:
         workers: A number, or `"auto"` for the one that [`save_workers`] stored. On a GPU that is 1.
         num_beams: The beam size for which `"auto"` was measured; by default the checkpoint's.
-        loading: `backend`, `device`, `dtype` and further models, see [`load_pipeline`].
 
     Raises:
         ValueError: As [`load_pipeline`] and [`WorkerPipeline`] raise it, or the model is on a GPU or not PyTorch's.
@@ -245,5 +236,5 @@ def _load(name: str, precision: str | None, loading: Loading = ()) -> Translatio
     return load_pipeline(name, precision=precision, device="cpu", **dict(loading))
 
 
-__all__ = ["WorkerPipeline", "check_workers", "open_pipeline", "resolve_workers", "save_workers", "threads_of"]
+__all__ = ["WorkerPipeline", "check_workers", "open_workers", "resolve_workers", "save_workers", "threads_of"]
 __all__ += ["worker_counts"]

@@ -14,8 +14,7 @@ import torch
 
 from tests.calibrated_models import calibrated_model
 from tests.waiting import wait_until
-from vanilla_transformer.decoding.engine_workers import open_pipeline
-from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
 from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import save_model_folder
 

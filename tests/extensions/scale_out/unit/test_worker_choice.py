@@ -4,8 +4,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from vanilla_transformer.evaluation import speed
-from vanilla_transformer.evaluation.speed import WorkersResult, choose_workers, compare_workers
+from vanilla_transformer.extensions.scale_out import worker_choice
+from vanilla_transformer.extensions.scale_out.worker_choice import choose_workers, compare_workers
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from vanilla_transformer.evaluation.speed import WorkersResult, choose_workers, 
     ],
 )
 def test_choice_is_the_fastest_that_gains_enough_over_one_worker(speeds, chosen):
-    assert choose_workers([WorkersResult(*item) for item in speeds.items()]).workers == chosen
+    assert choose_workers(speeds) == chosen
 
 
 def test_speed_of_workers_leaves_out_the_round_in_which_they_start(monkeypatch):
@@ -33,7 +33,7 @@ def test_speed_of_workers_leaves_out_the_round_in_which_they_start(monkeypatch):
     def open_workers(name, workers, precision):
         yield translate
 
-    monkeypatch.setattr(speed, "open_pipeline", open_workers)
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: clock[0])
-    (result,) = compare_workers("model", ["a"], [2], num_beams=1)
-    assert sizes == [512] * 4 and result.sentences_per_second == 512 / 2.0
+    monkeypatch.setattr(worker_choice, "open_pipeline", open_workers)
+    monkeypatch.setattr(worker_choice.time, "perf_counter", lambda: clock[0])
+    speeds = compare_workers("model", ["a"], [2], num_beams=1)
+    assert sizes == [512] * 4 and speeds == {2: 512 / 2.0}

@@ -5,16 +5,18 @@ TBX (ISO 30042) is the exchange format of termbases, here in version 2 (`termEnt
 """
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vanilla_transformer.file_utils import decode_text
-
-from .column_names import find_named_columns
-from .languages import is_of_language
-from .units import split_units
-from .xml_tree import LANG, local_name, parse_xml
+from vanilla_transformer.text.column_names import find_named_columns
+from vanilla_transformer.text.inline_terms import Match
+from vanilla_transformer.text.languages import is_of_language
+from vanilla_transformer.text.units import count_forms, split_units
+from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
 
 _TBX = (".tbx", ".xml")
 _SIDES = ("source", "target")
@@ -28,12 +30,30 @@ class Term(NamedTuple):
     place: str = ""
 
 
-class Match(NamedTuple):
-    """Where a term begins and ends in a text, and the translation wanted for it."""
+@dataclass(frozen=True)
+class TermUse:
+    """
+    Terms of a source text, and their translations in a translation of it.
 
-    start: int
-    end: int
-    target: str
+    Attributes:
+        sentences: Number of sentences that have terms.
+        terms: Number of terms in them.
+        exact: Number of terms whose translation appears as it is in the glossary, in any case.
+        inflected: Number of terms whose translation appears as it is or with other endings.
+    """
+
+    sentences: int
+    terms: int
+    exact: int
+    inflected: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return dict(vars(self))
+
+    def __str__(self) -> str:
+        shares = [f"{count / max(1, self.terms):.1%}" for count in (self.exact, self.inflected)]
+        return f"{shares[0]} as given, {shares[1]} with any ending"
 
 
 class Glossary:
@@ -75,6 +95,21 @@ class Glossary:
     def find(self, text: str) -> list[Match]:
         """Return the terms of a text, in order and without overlaps."""
         return list(self._find(text))
+
+    def measure_use(self, sources: Sequence[str], translations: Sequence[str]) -> TermUse:
+        """Count the terms in sources whose wanted translations are in the translations of these sources.
+
+        A translation that is wanted twice must be there twice.
+        """
+        sentences = terms = exact = inflected = 0
+        for source, translation in zip(sources, translations, strict=True):
+            wanted = Counter(match.target.casefold() for match in self.find(source))
+            sentences += bool(wanted)
+            terms += wanted.total()
+            for target, count in wanted.items():
+                exact += min(count, count_forms(target, translation, exactly=True))
+                inflected += min(count, count_forms(target, translation))
+        return TermUse(sentences, terms, exact, inflected)
 
     def _find(self, text: str) -> Iterator[Match]:
         units = split_units(text)
@@ -120,8 +155,11 @@ def read_glossary(
     return Glossary(terms, casefold, f"The glossary {path}")
 
 
-def as_glossary(value: object) -> Glossary:
+def as_glossary(value: object, *reading: Any) -> Glossary:
     """Return a glossary, given one, the path of its file, a mapping of terms, or pairs.
+
+    Args:
+        reading: Further arguments of [`read_glossary`].
 
     Raises:
         OSError, ValueError: See [`read_glossary`] and [`Glossary`].
@@ -129,7 +167,7 @@ def as_glossary(value: object) -> Glossary:
     if isinstance(value, Glossary):
         return value
     if isinstance(value, str | Path):
-        return read_glossary(value)
+        return read_glossary(value, *reading)
     pairs = list(value.items()) if isinstance(value, Mapping) else value
     if not isinstance(pairs, list | tuple):
         kinds = "a path, a mapping of terms to translations, or a list of pairs"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.text.glossary import Glossary, as_glossary, read_glossary
+from vanilla_transformer.extensions.terms.glossary import Glossary, as_glossary, read_glossary
 
 TBX_2 = """<?xml version="1.0" encoding="UTF-8"?>
 <martif type="TBX" xml:lang="en"><text><body>

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.ray_shards import count_workers
+from vanilla_transformer.extensions.scale_out.ray_shards import count_workers
 
 
 def test_engine_ray_names_the_extra_to_install(folder, tmp_path, monkeypatch, capsys):

@@ -6,8 +6,8 @@ import pytest
 import sacrebleu
 
 from tests.sweeps import sample
-from vanilla_transformer.decoding.reranking import Features, combine
-from vanilla_transformer.extensions.quality.calibration import choose_weights
+from vanilla_transformer.extensions.reranking.reranking import Features, combine
+from vanilla_transformer.extensions.reranking.tuning import choose_weights
 
 REFERENCES = [
     "Der Mann liest ein Buch.",

@@ -6,8 +6,14 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from vanilla_transformer.decoding.answers import Translation
-from vanilla_transformer.decoding.minimum_bayes_risk import choose, expected_utilities, risk_candidates
 from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.extensions.reranking.minimum_bayes_risk import (
+    choose,
+    choose_by_risk,
+    expected_utilities,
+    risk_candidates,
+)
 
 METRICS = {"chrf": CHRF(), "bleu": BLEU(effective_order=True)}
 TEXTS = [
@@ -69,3 +75,15 @@ def test_choose_takes_the_first_of_a_tie(texts):
 def test_risk_options_name_mistakes(risk, options, text):
     with pytest.raises(ValueError, match=text):
         risk_candidates(TranslationOptions.resolve(risk | options))
+
+
+def test_a_step_asks_the_decode_inside_for_candidates_and_reports_once():
+    def decode(sentences, options, report):
+        assert options.count == 3 and options.do_sample
+        report(len(sentences))
+        return [[Translation(text) for text in ("a b", "a c", "a b")] for _ in sentences]
+
+    reports = []
+    options = TranslationOptions.resolve({"mbr": "chrf", "mbr_samples": 3})
+    ((best,),) = choose_by_risk(decode)([Sentence("x", "", [1])], options, reports.append)
+    assert best.text == "a b" and reports == [1]

@@ -8,25 +8,35 @@ Translation", section 3) without a language model: a noisy channel beside the di
 EOS included. A model of quality, see [`comet`], scores by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.comet import Comet
+from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
+from vanilla_transformer.decoding.options import RERANKING, OptionError, TranslationOptions
+from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.steps import Decode, Report, Step
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
-from .answers import Translation
-from .comet import Comet
-from .forced_decoding import encode_as_trained, score_tokens
-from .options import OptionError, TranslationOptions
-from .pretrained import load_seq2seq, load_tokenizer
-from .segments import Sentence
-from .steps import Decode, Report
+from .minimum_bayes_risk import choose_by_risk
 
 _MOST_TOKENS = 4096  # in a batch of forced decoding
 REVERSE_WEIGHT, LENGTH_WEIGHT = 0.5, 0.5  # by default
-WEIGHTS = ("rerank_reverse_weight", "rerank_length_weight")  # the options λ_reverse and λ_length
+
+
+def steps(pipeline: Any, options: TranslationOptions) -> Iterator[Step]:
+    """Yield the steps that choose among the candidates of each sentence."""
+    weight = next((name for name in RERANKING if getattr(options, name) is not None), None)
+    if weight is not None and weight not in getattr(pipeline.reranker, "options", ()):
+        raise OptionError(f"`{weight}` needs `rerank_reverse`, a model of the other direction.")
+    if options.mbr is not None:
+        yield choose_by_risk
+    if pipeline.reranker is not None:
+        yield partial(rerank, reranker=pipeline.reranker)
 
 
 def rerank_candidates(options: TranslationOptions, argument: str) -> TranslationOptions:
@@ -50,23 +60,20 @@ def rerank_candidates(options: TranslationOptions, argument: str) -> Translation
 
 
 def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
-    """Return a decode of the n-best list of each sentence in the order of a reranker."""
+    """Return a decode of the best of the n-best list of each sentence, with the scores of a reranker.
+
+    Candidates stay in their order if their scores are equal.
+    """
 
     def decode_reranked(
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
         found = decode(sentences, rerank_candidates(options, reranker.argument), report)
-        return reranker.choose([sentence.text for sentence in sentences], found, options)
+        scores = iter(reranker.score([sentence.text for sentence in sentences], found, options))
+        scored = [[each._replace(score=next(scores)) for each in row] for row in found]
+        return [sorted(row, key=lambda each: each.score, reverse=True)[: options.count] for row in scored]
 
     return decode_reranked
-
-
-class ScoredCandidate(NamedTuple):
-    """A translation to rerank: its text, its log-probability, and its number of tokens, EOS included."""
-
-    text: str
-    log_probability: float
-    length: int
 
 
 class Features(NamedTuple):
@@ -86,7 +93,7 @@ class Reranker:
         tokenizer: Its tokenizer.
     """
 
-    argument = "rerank_reverse"
+    argument, options = "rerank_reverse", RERANKING
 
     def __init__(self, model: Any, tokenizer: Any):
         self.model, self.tokenizer = model.eval(), tokenizer
@@ -103,10 +110,10 @@ class Reranker:
     def features(
         self,
         sentences: Sequence[str],
-        candidates: Sequence[Sequence[ScoredCandidate]],
+        candidates: Sequence[Sequence[Translation]],
         direction: Direction = NO_DIRECTION,
     ) -> list[list[Features]]:
-        """Return the features of the candidates of each sentence.
+        """Return the features of the candidates of each sentence, which have their tokens.
 
         Args:
             direction: Languages of the candidates and of the sentences, if the model has several.
@@ -118,34 +125,20 @@ class Reranker:
         rows = score_tokens(self.model, *encoded, _MOST_TOKENS)
         reverse = dict(zip(different, map(sum, rows), strict=True))
         return [
-            [Features(each.log_probability, float(reverse[each.text, sentence]), each.length) for each in some]
+            [Features(each.log_probability, float(reverse[each.text, sentence]), len(each.tokens)) for each in some]
             for sentence, some in zip(sentences, candidates, strict=True)
         ]
 
-    def choose(
-        self,
-        sentences: Sequence[str],
-        candidates: Sequence[Sequence[Translation]],
-        options: TranslationOptions,
-    ) -> list[list[Translation]]:
-        """Return the best translations of each sentence, as many as the options ask for, with their new scores.
-
-        Candidates, which have their tokens, stay in the given order if their scores are equal.
-        """
-        reverse, length = (getattr(options, name) for name in WEIGHTS)
+    def score(
+        self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], options: TranslationOptions
+    ) -> list[float]:
+        """Return the score of each candidate of each sentence, one after the other."""
+        reverse, length = (getattr(options, name) for name in RERANKING)
         weights = REVERSE_WEIGHT if reverse is None else reverse, LENGTH_WEIGHT if length is None else length
         is_multilingual = find_languages(self.tokenizer) is not None
         direction = Direction(options.tgt_lang, options.src_lang) if is_multilingual else NO_DIRECTION
-        plain = [
-            [ScoredCandidate(each.text, each.log_probability, len(each.tokens)) for each in some]
-            for some in candidates
-        ]
-        ranked = []
-        for some, features in zip(candidates, self.features(sentences, plain, direction), strict=True):
-            scores = np.array([combine(each, weights) for each in features])
-            order = np.argsort(-scores, kind="stable")[: options.count]
-            ranked.append([some[place]._replace(score=float(scores[place])) for place in order])
-        return ranked
+        features = self.features(sentences, candidates, direction)
+        return [combine(each, weights) for some in features for each in some]
 
 
 class QualityReranker:
@@ -156,7 +149,7 @@ class QualityReranker:
         model: A model that needs no references.
     """
 
-    argument = "rerank_quality"
+    argument, options = "rerank_quality", ()
 
     def __init__(self, model: Comet):
         self.model = model
@@ -170,14 +163,15 @@ class QualityReranker:
         """
         return cls(Comet.load(name, without_references=True).to(device))
 
-    def choose(
+    def score(
         self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], options: TranslationOptions
-    ) -> list[list[Translation]]:
-        """Return the best translations of each sentence, as [`Reranker.choose`] does, with their quality as score."""
+    ) -> list[float]:
+        """Return the quality of each candidate of each sentence, one after the other."""
         sources = [sentence for sentence, some in zip(sentences, candidates, strict=True) for _ in some]
-        scores = iter(self.model.score(sources, [each.text for some in candidates for each in some]).tolist())
-        scored = [[each._replace(score=next(scores)) for each in some] for some in candidates]
-        return [sorted(some, key=lambda each: each.score, reverse=True)[: options.count] for some in scored]
+        return self.model.score(sources, [each.text for some in candidates for each in some]).tolist()
+
+
+RERANKERS: dict[str, Any] = {kind.argument: kind for kind in (Reranker, QualityReranker)}
 
 
 def combine(features: Features, weights: tuple[float, float]) -> float:
@@ -186,5 +180,4 @@ def combine(features: Features, weights: tuple[float, float]) -> float:
     return features.log_probability + reverse * features.reverse_log_probability + length * features.length
 
 
-__all__ = ["ScoredCandidate", "Features", "QualityReranker", "Reranker"]
-__all__ += ["combine", "rerank", "rerank_candidates"]
+__all__ = ["RERANKERS", "Features", "QualityReranker", "Reranker", "combine", "rerank", "rerank_candidates", "steps"]

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding import engine_workers
-from vanilla_transformer.decoding.engine_workers import WorkerPipeline, open_pipeline, save_workers
-from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
-from vanilla_transformer.evaluation.speed import compare_workers
+from vanilla_transformer.extensions.scale_out import engine_workers
+from vanilla_transformer.extensions.scale_out.engine_workers import WorkerPipeline, save_workers
+from vanilla_transformer.extensions.scale_out.worker_choice import compare_workers
 from vanilla_transformer.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(150))]
@@ -55,6 +55,22 @@ def test_worker_pipeline_samples_as_one_process_does(executors, folder):
     expected = load_pipeline(folder)(TEXTS * 2, **sampling)
     with open_pipeline(folder, 2) as translate:
         assert translate(TEXTS * 2, **sampling) == expected
+
+
+def test_worker_pipeline_returns_scores_as_one_process_does(executors, folder):
+    options = {"return_scores": True, "return_tokens": True, "num_beams": 2}
+    with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
+        assert [*map(str, workers(TEXTS[:5], **options))] == [*map(str, translate(TEXTS[:5], **options))]
+
+
+def test_worker_pipeline_splits_sentences(executors, folder):
+    text = "  Dr. Smith sleeps.  Two dogs run, e.g. here.\n\nA man."
+    options = {"num_beams": 1, "sentence_splitter": lambda text: text.split(". ")}
+    with open_pipeline(folder, 2) as workers, pytest.raises(ValueError, match="in order and unchanged"):
+        workers([text], **options)
+    options["sentence_splitter"] = lambda text: [text]  # a function that could not be sent to a process
+    with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
+        assert workers([text], **options) == translate([text], **options)
 
 
 def test_worker_pipeline_reports_all_sentences(executors, folder):
@@ -105,9 +121,8 @@ def test_open_pipeline_uses_one_worker_without_a_choice(executors, folder, tiny_
 
 
 def test_compare_workers_measures_each_number(executors, folder):
-    results = compare_workers(folder, ["a"], [1, 2], num_beams=1)
-    assert [result.workers for result in results] == [1, 2]
-    assert min(result.sentences_per_second for result in results) > 0
+    speeds = compare_workers(folder, ["a"], [1, 2], num_beams=1)
+    assert [*speeds] == [1, 2] and min(speeds.values()) > 0
 
 
 def test_compare_workers_survives_a_worker_that_was_killed(executors, folder, monkeypatch):
@@ -115,7 +130,7 @@ def test_compare_workers_survives_a_worker_that_was_killed(executors, folder, mo
         raise ChildProcessError("A worker process was killed.")
 
     monkeypatch.setattr(WorkerPipeline, "decode", killed)
-    assert [result.sentences_per_second for result in compare_workers(folder, ["a"], [2])] == [0.0]
+    assert compare_workers(folder, ["a"], [2]) == {2: 0.0}
 
 
 def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):

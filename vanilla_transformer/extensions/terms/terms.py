@@ -10,21 +10,23 @@ Translate the terms of a glossary as it says: softly, by inline terms, or by har
 By default soft if the model was trained for it, and otherwise exact.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from vanilla_transformer.text.glossary import Glossary, Match
-from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate, knows_inline_terms
-from vanilla_transformer.text.units import count_forms
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.constraints import tokenize_phrase
+from vanilla_transformer.decoding.options import EXACT, HARD, SOFT, OptionError, TranslationOptions
+from vanilla_transformer.decoding.segments import Encode, Sentence
+from vanilla_transformer.decoding.steps import Decode, Report, Step
+from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate, knows_inline_terms
 
-from .answers import Translation
-from .constraints import tokenize_phrase
-from .options import OptionError, TranslationOptions
-from .segments import Encode, Sentence
-from .steps import Decode, Report
+from .glossary import Glossary
 
-SOFT, HARD, EXACT = "soft", "hard", "exact"
+
+def steps(pipeline: Any, options: TranslationOptions) -> Iterator[Step]:
+    """Yield the step that translates terms."""
+    yield partial(use_terms, encode=pipeline.encode, tokenizer=pipeline.tokenizer)
 
 
 def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
@@ -73,13 +75,8 @@ def term_mode(options: TranslationOptions, tokenizer: Any) -> str:
 
 def lacking_terms(glossary: Glossary, texts: Sequence[str], translations: Sequence[Sequence[str]]) -> list[int]:
     """Return the numbers of the texts with a translation that lacks a wanted one, whatever its ending."""
-    rows = zip(texts, translations, strict=True)
-    return [number for number, row in enumerate(rows) if any(_lacks(glossary, row[0], each) for each in row[1])]
-
-
-def _lacks(glossary: Glossary, text: str, translation: str) -> bool:
-    wanted = Counter(match.target for match in glossary.find(text))
-    return any(count_forms(target, translation) < count for target, count in wanted.items())
+    uses = [glossary.measure_use([text] * len(row), row) for text, row in zip(texts, translations, strict=True)]
+    return [number for number, use in enumerate(uses) if use.inflected < use.terms]
 
 
 def _annotated(
@@ -114,4 +111,4 @@ def _check_spelling(matches: set[Match], tokenizer: Any) -> None:
             raise OptionError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")
 
 
-__all__ = ["EXACT", "HARD", "SOFT", "lacking_terms", "term_mode", "use_terms"]
+__all__ = ["lacking_terms", "steps", "term_mode", "use_terms"]

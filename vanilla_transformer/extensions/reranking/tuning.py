@@ -1,0 +1,81 @@
+"""Fit the weights of reranking by a reverse model to validation text."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.evaluation.scores import corpus_bleu, count_ngrams
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+
+from .reranking import Features, Reranker
+
+_REVERSE_WEIGHTS = np.arange(0, 21) / 10  # 0, 0.1, …, 2
+_LENGTH_WEIGHTS = np.arange(-10, 31) / 10  # -1, -0.9, …, 3
+
+
+class TunedWeights(NamedTuple):
+    """The weights of the reverse model and of length, the BLEU with them, and the BLEU of the order of beam search."""
+
+    reverse: float
+    length: float
+    bleu: float
+    beam_search_bleu: float
+
+
+def tune_reranking(
+    translate: Any,
+    reranker: Reranker,
+    sources: Sequence[str],
+    references: Sequence[str],
+    num_beams: int,
+    direction: Direction = NO_DIRECTION,
+) -> TunedWeights:
+    """
+    Return the weights of a grid with the highest BLEU.
+
+    Args:
+        translate: The pipeline of the model.
+        reranker: The model of the other direction.
+        num_beams: The beam size, and the candidates of each sentence.
+        direction: The languages of the model, if it has several.
+
+    Raises:
+        ValueError: There are fewer than 2 beams or no sentences, or the numbers of sources and references differ.
+    """
+    if num_beams < 2:
+        raise ValueError(f"`num_beams` must be 2 or more, the candidates to choose from, got {num_beams}.")
+    options: dict[str, Any] = {"num_beams": num_beams, "num_return_sequences": num_beams}
+    options |= {"src_lang": direction.source, "tgt_lang": direction.target}
+    answers = translate(list(sources), return_scores=True, return_tokens=True, **options)
+    candidates = [
+        [Translation(each["translation_text"], 0.0, each["log_probability"], (), each["tokens"]) for each in some]
+        for some in answers
+    ]
+    texts = [[each.text for each in some] for some in candidates]
+    return choose_weights(
+        texts, reranker.features(sources, candidates, Direction(direction.target, direction.source)), references
+    )
+
+
+def choose_weights(
+    texts: Sequence[Sequence[str]], features: Sequence[Sequence[Features]], references: Sequence[str]
+) -> TunedWeights:
+    """Return the best weights for n-best lists of equal sizes, best first by beam search; of a tie, the smallest ones.
+
+    Raises:
+        ValueError: There are no sentences, or the numbers of lists and references differ.
+    """
+    columns = [count_ngrams(column, references) for column in zip(*texts, strict=True)]
+    counts = np.stack(columns, axis=1)  # (sentences, candidates, 10)
+    forward, reverse, length = np.moveaxis(np.array(features, dtype=np.float64), 2, 0)  # (sentences, candidates) each
+    sentences = np.arange(len(references))
+
+    def bleu_of(weights: tuple[float, float]) -> float:
+        chosen = (forward + weights[0] * reverse + weights[1] * length).argmax(axis=1)
+        return corpus_bleu(counts[sentences, chosen].sum(axis=0))
+
+    grid = [(float(one), float(other)) for one in _REVERSE_WEIGHTS for other in _LENGTH_WEIGHTS]
+    best = max(sorted(grid, key=lambda pair: (pair[0], abs(pair[1]))), key=bleu_of)
+    return TunedWeights(*best, bleu_of(best), corpus_bleu(counts[:, 0].sum(axis=0)))

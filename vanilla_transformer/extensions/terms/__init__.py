@@ -1,0 +1,1 @@
+"""Terms of a glossary are translated as it says."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import vanilla_transformer
-from vanilla_transformer.extensions import STRESS_TABLE, find
+from vanilla_transformer.extensions import STRESS_TABLE, load
 from vanilla_transformer.resources import find_facts, resource_folder
 
 from .flags import (
@@ -111,8 +111,7 @@ def _stress(folder: str, pairs: Sequence, options: CheckArguments) -> None:
     from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.publishing.run_records import STRESS_TABLES, save_record
 
-    if (stress := find(STRESS_TABLE)) is None:
-        raise ValueError("A stress test needs the extension `quality`, which this installation lacks.")
+    stress = load("quality", STRESS_TABLE, "A stress test")
     translate = load_pipeline(folder, precision=options.precision)
     languages = language_settings(translate.tokenizer, options)
     print(f"\n{stress.format_header()}", flush=True)

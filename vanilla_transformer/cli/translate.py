@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, find, load
+from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, load
 from vanilla_transformer.resources import DOCUMENT_ENDINGS
 
 from .flags import (
@@ -84,13 +84,6 @@ class DocumentArguments(LanguageArguments):
     )
 
 
-def _find_documents() -> Any:
-    """Return the extension that translates documents."""
-    if (documents := find(DOCUMENTS)) is None:
-        raise ValueError("Documents need the extension for them, which this installation lacks. Translate plain text.")
-    return documents
-
-
 def _translate_document(
     model: str, options: "TranslateArguments", text: str, settings: Mapping[str, Any], note: str
 ) -> None:
@@ -108,7 +101,7 @@ def _translate_document(
     from vanilla_transformer.file_utils import write_text_atomically
     from vanilla_transformer.text.languages import find_direction
 
-    documents = _find_documents()
+    documents = load("documents", DOCUMENTS, "A document")
     splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
     documents.parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:
@@ -239,7 +232,7 @@ def translate_command(arguments: Sequence[str]) -> None:
 
 def _read_document(options: TranslateArguments) -> tuple[str, str]:
     """Return a document and a line that says its format. The format becomes text if `auto` finds no wrapped lines."""
-    documents = _find_documents()
+    documents = load("documents", DOCUMENTS, "A document")
     _check_splitter(options)
     text = documents.read_document(options.input)
     if options.join_lines != "auto":

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.options import FILTERS, RETURNED, TERMS, OptionError, json_options
+from vanilla_transformer.decoding.options import FILTERS, JSON, RETURNED, TERMS, OptionError, options_of
 from vanilla_transformer.decoding.reranking import WEIGHTS as RERANKING
 from vanilla_transformer.decoding.terms import EXACT, SOFT
 from vanilla_transformer.text.inline_terms import knows_inline_terms
@@ -16,7 +16,7 @@ RISK = ("mbr", "mbr_samples")
 SAMPLING = ("seed", *FILTERS)  # known with `do_sample` and with `mbr`
 _FEATURES = (*RETURNED, "do_sample", "glossary", "constraints", "target_prefix")
 _OTHERS = ("num_return_sequences", "term_mode", "split_sentences", "protect", *SAMPLING, *LANGUAGES, *RISK, *RERANKING)
-SEARCHES = tuple(name for name in json_options() if name not in (*_FEATURES, *_OTHERS))
+SEARCHES = tuple(name for name in options_of(JSON) if name not in (*_FEATURES, *_OTHERS))
 ENGINE_OPTIONS = (*_FEATURES, *SEARCHES)
 # Missing features of a model that does not know an option.
 _LACKING = {name: f"no {name.removeprefix('return_')}" for name in RETURNED}

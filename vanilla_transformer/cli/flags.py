@@ -415,7 +415,7 @@ def flags_of(*names: str, without: Sequence[str] = (), title: str = "Flags of a 
         ...     "Flags of the search."
 
     Args:
-        names: Options; by default all that are flags.
+        names: Names of options; by default all that are flags.
         without: Options whose flags are left out.
         title: Docstring of the class, under which `--help` lists the flags.
     """

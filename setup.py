@@ -72,6 +72,7 @@ setup(
         "datasets>=4.0",
         "filelock>=3.12",
         "pyarrow>=15",
+        "pydantic>=2.12",
         "evaluate>=0.4",
         "safetensors>=0.5",
         "sacrebleu>=2.4",

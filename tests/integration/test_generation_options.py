@@ -5,7 +5,7 @@ import torch
 from transformers import CompileConfig, GenerationConfig, WatermarkingConfig
 
 from tests.tiny import tiny_model
-from vanilla_transformer.decoding.options import declared_options
+from vanilla_transformer.decoding.options import options_of
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, 2], [10, 11, 2, 0, 0, 0]])
 PLAIN = {"max_new_tokens": 8, "num_beams": 4, "length_penalty_type": "power", "length_penalty": 1.0}
@@ -145,7 +145,7 @@ def test_option_of_the_library_that_changes_no_answer_is_as_in_the_library(model
 
 def test_every_option_of_the_installed_library_is_tried():
     names = {name for name in vars(GenerationConfig()) if not name.startswith("_")}
-    assert names <= CHANGING.keys() | SAME_ANSWER.keys() | declared_options().keys()
+    assert names <= CHANGING.keys() | SAME_ANSWER.keys() | options_of().keys()
 
 
 # The package's options of `generate()`, with a value that changes the answer.
@@ -159,7 +159,7 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in declared_options() if name not in CHANGING])
+@pytest.mark.parametrize("name", [name for name in options_of() if name not in CHANGING])
 def test_declared_option_changes_the_answer_of_generate_or_is_refused(model, name):
     value, further = OWN.get(name, ("anything", {}))
     found = answer(model, True, **further, **{name: value})

@@ -226,8 +226,8 @@ def test_trainer_needs_a_part_of_the_package_and_no_engine():
     assert not [path for path in scoring if path.parent.name == "engine"]
 
 
-FEW_PACKAGES = {"torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest"}
-FEW_PACKAGES |= {"filelock", "huggingface_hub", "regex", "tqdm", "yaml"}  # which these need
+FEW_PACKAGES = {"torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pydantic", "pytest"}
+FEW_PACKAGES |= {"annotated_types", "filelock", "huggingface_hub", "regex", "tqdm", "yaml"}  # which these need
 
 
 def test_gpu_tests_need_few_packages():

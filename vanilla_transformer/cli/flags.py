@@ -4,16 +4,18 @@ The options of a request are declared in `decoding.options`; here they become fl
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from vanilla_transformer.decoding.options import TERMS, TranslationOptions, flags_of, given_flags
+from vanilla_transformer.decoding.options import DOOR_DEFAULTS, FLAG, TERMS, TranslationOptions, options_of
 from vanilla_transformer.extensions import GLOSSARY, SCALE_OUT, load, require
 from vanilla_transformer.file_utils import check_outputs, refuse_existing_files
 from vanilla_transformer.import_utils import collection_paused, freeze_modules
+from vanilla_transformer.text.protection import names_patterns
 from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.user_input import check_numbers
 
@@ -390,6 +392,49 @@ _NOT_OF_DOCUMENTS = (
     "tab_constraints",
 )
 
+
+def _is_protection(word: str) -> bool:
+    """Return whether a word after the flag is its value, and no text to translate."""
+    return word.lower() in ("true", "false") or names_patterns(word) or bool(re.fullmatch("[a-z0-9_,]+", word))
+
+
+FLAG_NAMES = {"constraints": "constraint"}  # of options whose flags have another name
+# What the types of options do not say about their flags.
+_KEYWORDS: dict[str, dict[str, Any]] = {
+    "constraints": {"action": "extend", "nargs": "+"},
+    "protect": {"is_value": _is_protection, "metavar": "NAMES"},
+}
+
+
+def flags_of(*names: str, without: Sequence[str] = (), title: str = "Flags of a request.") -> Any:
+    """
+    Return a dataclass with the flags of some options, to inherit from; all of its fields have defaults.
+
+        >>> SearchFlags: Any = flags_of("num_beams", "do_sample")
+        >>> @dataclass
+        ... class SearchArguments(SearchFlags):
+        ...     "Flags of the search."
+
+    Args:
+        names: Names of options; by default all that are flags.
+        without: Options whose flags are left out.
+        title: Docstring of the class, under which `--help` lists the flags.
+    """
+    chosen = [name for name in options_of(FLAG) if name in (names or options_of()) and name not in without]
+    return make_dataclass("Flags", map(_flag, chosen), namespace={"__doc__": title})
+
+
+def _flag(name: str) -> tuple[str, Any, Any]:
+    """Return the name, the type and the field of the flag of an option, whose checks refuse text of no such type."""
+    declared = options_of()[name]
+    kinds = get_args(declared.annotation) or (declared.annotation,)
+    kind: Any = next((each for each in (bool, int, float) if each in kinds), str)
+    keywords = {"help": declared.description, "keeps_text": True, **_KEYWORDS.get(name, {})}
+    default = DOOR_DEFAULTS.get(name, declared.default)
+    kind, default = (bool, bool(default)) if kind is bool else (kind | None, default)
+    return FLAG_NAMES.get(name, name), kind, field(default=default, metadata=keywords)
+
+
 _SAMPLING = ("do_sample", "temperature", "top_k", "top_p", "epsilon_cutoff", "seed")
 _CHOICE = ("mbr", "mbr_samples", "rerank_reverse_weight", "rerank_length_weight")
 
@@ -443,7 +488,8 @@ def request_settings(options: Any) -> dict[str, Any]:
         ValueError: A value is out of range, two flags do not fit each other, or the glossary is malformed.
         OSError: There is no glossary.
     """
-    settings = given_flags(options)
+    flags = {name: getattr(options, FLAG_NAMES.get(name, name), None) for name in options_of(FLAG)}
+    settings = {name: value for name, value in flags.items() if value is not None and value is not False}
     if options.do_sample:
         settings = {"num_beams": 1, **settings}
     if "glossary" in settings:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, load
 from vanilla_transformer.resources import DOCUMENT_ENDINGS
 
@@ -246,10 +247,9 @@ def _read_document(options: TranslateArguments) -> tuple[str, str]:
 
 def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> None:
     """Check the flags that no library call checks before work begins."""
-    if options.batch_size < 1:
-        raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
-    if options.n_best is not None and options.n_best < 1:
-        raise ValueError(f"`n_best` must be 1 or more, got {options.n_best}.")
+    for name in ("batch_size", "n_best"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise ValueError(f"`{name}` must be 1 or more, got {value}.")
     if options.n_best is not None and options.num_return_sequences is not None:
         raise ValueError("Give --n_best (translations with scores) or --num_return_sequences (without), not both.")
     if sentences and (options.input is not None or options.format != "text"):
@@ -550,8 +550,7 @@ def _check_compile(options: CompileArguments) -> tuple[list[tuple[str, str]], li
 
     check_precision(options.precision)
     parse_workers(options.workers)
-    if options.num_beams is not None and options.num_beams < 1:
-        raise ValueError(f"--num_beams must be 1 or more, got {options.num_beams}.")
+    TranslationOptions(num_beams=options.num_beams)  # checks it
     needed = {"source", "target"} if options.precision == AUTO else {"source"} if options.workers == AUTO else set()
     given = {name for name in ("source", "target") if getattr(options, name) is not None}
     if given != needed:

@@ -1,243 +1,72 @@
 """
-All options of a request, each declared once: its type, default, help, range, and the doors that know it.
+All options of a request, each declared once: its type and range, default, description, and the doors that know it.
 
 A request is one call of the translation pipeline. The command line makes flags of the declarations, the service makes
 the schema of its JSON body of them, and the pipeline resolves them once, at its door. Afterwards one frozen
 [`TranslationOptions`] travels. A new option is a field here and the feature that implements it.
 """
 
-import dataclasses
-import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Predicate
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import SkipJsonSchema
 
 from vanilla_transformer.extensions import GLOSSARY, load, require
-from vanilla_transformer.text.protection import DEFAULT, PATTERNS
-from vanilla_transformer.user_input import check_number
+from vanilla_transformer.text.protection import DEFAULT, PATTERNS, names_patterns
+from vanilla_transformer.user_input import check_numbers
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
-FLAG, JSON, CONFIG = "flag", "json", "config"  # doors: the command line, HTTP requests and generation configs
-SOFT, HARD, EXACT = TERM_MODES = ("soft", "hard", "exact")
-UTILITIES, MBR_SAMPLES = ("chrf", "bleu"), 32  # of minimum Bayes risk decoding
+FLAG, JSON, CONFIG = "flag", "json", "config"  # doors besides the call: the command line, HTTP, generation configs
+TermMode = Literal["soft", "hard", "exact"]
+Utility = Literal["chrf", "bleu"]  # of minimum Bayes risk decoding
+SOFT, HARD, EXACT = TERM_MODES = get_args(TermMode)
+UTILITIES, MBR_SAMPLES = get_args(Utility), 32
 _USUAL_TOP_K = 50  # of `generate()`
-_LONGEST_CODE = 40  # characters of the code of a language
 
-# --- Declarations ---------------------------------------------------------------------------------------------------
+# --- Types ----------------------------------------------------------------------------------------------------------
 
 
 class OptionError(ValueError):
     """Raised for options of a request that are out of range, or that do not fit each other or the model."""
 
 
-class Rule(NamedTuple):
-    """
-    The values that an option may have.
-
-    Attributes:
-        text: Words for allowed values, as the end of "`name` must be …".
-        allows: Returns whether a value, which is not None, is allowed.
-        schema: The JSON schema of such values.
-        kind: The type of its flag.
-        show: Returns the words of a message for a wrong value.
-    """
-
-    text: str
-    allows: Callable[[Any], bool]
-    schema: Mapping[str, Any]
-    kind: type
-    show: Callable[[Any], str] = repr
-
-
-@dataclass(frozen=True)
-class Option:
-    """
-    The declaration of one option.
-
-    Args:
-        name: Name of the option in every door, except where `flag_name` is another one.
-        default: The value if no level gives one. None where the checkpoint or the search decides.
-        door_default: The value of its flag and its JSON entry if they are not given.
-        help: One or two sentences for `--help` and for the JSON schema.
-        rule: See [`Rule`]; None if the feature itself checks values.
-        flag: Whether the command line has a flag for it.
-        flag_name: The name of its flag; by default the option's.
-        json: Whether the body of an HTTP request may have it.
-        in_config: Whether a generation config may give it, besides the call and the pipeline's constructor.
-        schema: The JSON schema, if it is not the rule's.
-        kind: The type of a value of its flag.
-        flag_keywords: Further keyword arguments of `ArgumentParser.add_argument`.
-    """
-
-    name: str
-    default: Any
-    door_default: Any
-    help: str
-    rule: Rule | None
-    flag: bool
-    flag_name: str
-    json: bool
-    in_config: bool
-    schema: Mapping[str, Any]
-    kind: type
-    flag_keywords: Mapping[str, Any]
-
-    @property
-    def requirement(self) -> str:
-        """The rule of the option as the beginning of a message: "`name` must be …"."""
-        assert self.rule is not None
-        return f"`{self.name}` must be {self.rule.text}"
-
-    def check(self, value: Any) -> Any:
-        """Return a value of the option, which is allowed.
-
-        Raises:
-            OptionError: It is not; the message is the same for all doors.
-        """
-        if value is not None and self.rule is not None and not self.rule.allows(value):
-            raise OptionError(f"{self.requirement}, got {self.rule.show(value)}.")
-        try:
-            check_number(self.name, value)
-        except ValueError as error:
-            raise OptionError(str(error)) from None
-        return value
-
-
-def option(
-    help: str,
-    rule: Rule | None = None,
-    *doors: str,
-    default: Any = None,
-    door_default: Any = None,
-    flag_name: str | None = None,
-    schema: Mapping[str, Any] | None = None,
-    **flag_keywords: Any,
-) -> Any:
-    """Return a field of [`TranslationOptions`] with the declaration of an option.
-
-    Args:
-        doors: `FLAG`, `JSON` and `CONFIG`: where the option can be given, besides a call of the pipeline.
-
-    See [`Option`] for the other arguments.
-    """
-    door_default = default if door_default is None else door_default
-    declared = {"default": default, "door_default": door_default, "help": help, "rule": rule, "flag_name": flag_name}
-    declared |= {"flag": FLAG in doors, "json": JSON in doors, "in_config": CONFIG in doors}
-    declared["schema"] = schema or (rule.schema if rule else {"type": "string"})
-    declared["kind"] = rule.kind if rule else str
-    return field(default=default, metadata={"option": declared | {"flag_keywords": flag_keywords}})
-
-
-def integer(minimum: int | None = None, or_none: bool = False) -> Rule:
-    """Return the rule of integers of `minimum` or more."""
-    text = "an integer" if minimum is None else f"an integer of {minimum} or more"
-    schema = {"type": "integer"} | ({} if minimum is None else {"minimum": minimum})
-
-    def allows(value: Any) -> bool:
-        return type(value) is int and (minimum is None or value >= minimum)
-
-    return Rule(f"{text}, or None" if or_none else text, allows, schema, int)
-
-
-def number(minimum: float | None = None) -> Rule:
-    """Return the rule of finite numbers of `minimum` or more."""
-    text = "a finite number" if minimum is None else f"a number of {minimum} or more"
-    schema = {"type": "number"} | ({} if minimum is None else {"minimum": minimum})
-
-    def allows(value: Any) -> bool:
-        return _is_finite(value) and (minimum is None or value >= minimum)
-
-    return Rule(text, allows, schema, float)
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return type(value) in (int, float) and math.isfinite(value)
-    except OverflowError:  # an integer beyond all floats
-        return False
-
-
-def one_of(*choices: str, joined: str = ", ") -> Rule:
-    """Return the rule of a few names."""
-    text = joined.join(map(repr, choices))
-    text = text if joined == " or " else f"one of {text}"
-    return Rule(text, lambda value: value in choices, {"type": "string", "enum": list(choices)}, str)
-
-
-def _is_seed(value: Any) -> bool:
-    return type(value) is int or callable(value)  # a `SentenceSeeds`, which several calls share
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and type(value) is not bool
-
-
 def _is_column(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
 
 
-def _is_splitter(value: Any) -> bool:
-    return isinstance(value, str) or callable(value)
+def _check_splitter(value: Any) -> Any:
+    if not isinstance(value, str) and not callable(value):
+        raise OptionError(f"`sentence_splitter` must be a function or the name of one, got {type(value).__name__}.")
+    return value
 
 
-def _names_patterns(value: str) -> bool:
-    return all(name.strip() in (DEFAULT, *PATTERNS) for name in value.split(","))
+PHRASES = "a list of phrases, or a list of phrases for each text"
+PREFIXES = "a string, or one for each text"
+# A title has the words of messages where the type and its range do not say all.
+Size = Annotated[int | None, Field(ge=0)]
+Count = Annotated[int | None, Field(ge=1)]
+Number = Annotated[float | None, Field(allow_inf_nan=False, title="a finite number")]
+Weight = Annotated[float | None, Field(allow_inf_nan=False, ge=0)]
+Share = Annotated[float | None, Field(gt=0, lt=1, title="a number between 0 and 1")]
+Code = Annotated[str | None, Field(max_length=40, title="the code of a language")]
+Column = Annotated[Any, Predicate(_is_column)]  # a value for each text; an iterator is not consumed
+_STRINGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 
 
-def _is_protection(word: str) -> bool:
-    """Return whether a word after the flag is its value, and no text to translate."""
-    return word.lower() in ("true", "false") or _names_patterns(word) or bool(re.fullmatch("[a-z0-9_,]+", word))
-
-
-BOOLEAN = Rule("True or False", lambda value: type(value) is bool, {"type": "boolean"}, bool)
-_PROTECTION = Rule(
-    "True, False or names that the help lists, such as 'printf,url'",
-    lambda value: type(value) is bool or (isinstance(value, str) and _names_patterns(value)),
-    {"anyOf": [{"type": "boolean"}, {"type": "string"}]},
-    bool,
-)
-_PENALTY = one_of("power", "wu", joined=" or ")
-_SEED = Rule("an integer", _is_seed, {"type": "integer"}, int)
-_FILTER = Rule("a number", _is_number, {"type": "number"}, float)  # the library checks its range, see `check_filters`
-_COUNT_FILTER = _FILTER._replace(kind=int)
-_SHARE = Rule(
-    "a number between 0 and 1",
-    lambda value: type(value) is float and 0.0 < value < 1.0,
-    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-    float,
-)
-_STOPPING = Rule(
-    "True, False or 'never'",
-    lambda value: type(value) in (bool, int) or value == "never",
-    {"enum": [True, False, "never"]},
-    str,
-)
-_SPLITTER = Rule(
-    "a function or the name of one", _is_splitter, {"type": "string"}, str, lambda value: type(value).__name__
-)
-_STRING: Mapping[str, Any] = {"type": "string"}
-_STRINGS = {"type": "array", "items": _STRING}
-_CODE = Rule(
-    "the code of a language", lambda value: isinstance(value, str) and len(value) <= _LONGEST_CODE, _STRING, str
-)
-_PHRASES = Rule(
-    "a list of phrases, or a list of phrases for each text",
-    _is_column,
-    {"type": "array", "items": {"anyOf": [_STRING, _STRINGS]}},
-    list[str],
-)
-_PREFIXES = Rule(
-    "a string, or one for each text",
-    lambda value: isinstance(value, str) or _is_column(value),
-    {"anyOf": [_STRING, _STRINGS]},
-    str,
-)
-
-
-@dataclass(frozen=True)
-class TranslationOptions:
+class TranslationOptions(BaseModel):
     """
     The resolved options of one request; the declarations below say what each one means.
 
@@ -251,161 +80,170 @@ class TranslationOptions:
             the constructor, as they were given, and their generation config. Other options come from the model's.
     """
 
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
     # Search
-    num_beams: int | None = option("Beam size; 1 is greedy search.", integer(1), FLAG, CONFIG)
-    num_return_sequences: int | None = option(
-        "Translations of each sentence, best first.", integer(1), FLAG, JSON, CONFIG
+    num_beams: Annotated[Count, FLAG, CONFIG] = Field(None, description="Beam size; 1 is greedy search.")
+    num_return_sequences: Annotated[Count, FLAG, JSON, CONFIG] = Field(
+        None, description="Translations of each sentence, best first."
     )
-    max_new_tokens: int | None = option(
-        "Maximum number of tokens per translation; by default source length + 50.", integer(1), FLAG, CONFIG
+    max_new_tokens: Annotated[Count, FLAG, CONFIG] = Field(
+        None, description="Maximum number of tokens per translation; by default source length + 50."
     )
-    max_new_tokens_beyond_source: int | None = option(
-        "Maximum number of tokens of a translation, besides as many as its source has.",
-        integer(0, or_none=True),
-        CONFIG,
-    )
-    max_length: int | None = option(
-        "Maximum number of tokens per translation, with the start symbol.", integer(1), CONFIG
-    )
-    min_new_tokens: int | None = option("Minimum number of tokens per translation, before EOS.", integer(0), CONFIG)
-    length_penalty: float | None = option(
-        "Exponent of the length by which beam search divides log-probabilities; more is longer.",
-        number(),
-        FLAG,
-        CONFIG,
-    )
-    length_penalty_type: str | None = option(
-        "How the length penalty divides: by a power of the length, or as Wu et al. (2016).", _PENALTY, CONFIG
-    )
-    early_stopping: bool | str | None = option("When beam search stops, as in a generation config.", _STOPPING, CONFIG)
-    num_beam_groups: int | None = option(
-        "Groups of beams whose hypotheses differ; it divides --num_beams.", integer(1), FLAG, JSON, CONFIG
-    )
-    diversity_penalty: float | None = option(
-        "With --num_beam_groups: subtracted from a token's score for each earlier beam with it.",
-        number(0),
-        FLAG,
-        JSON,
-        CONFIG,
-    )
-    coverage_penalty: float | None = option(
-        "Weight of the penalty for translations that attend too little to some source token.",
-        number(0),
-        FLAG,
-        JSON,
-        CONFIG,
-    )
-    no_repeat_ngram_size: int | None = option(
-        "Length of token sequences that a translation must not have twice; 0 allows all.",
-        integer(0),
-        FLAG,
-        JSON,
-        CONFIG,
-    )
-    eos_token_id: int | Sequence[int] | None = option("Tokens that end a translation.", None, CONFIG)
-    decoder_start_token_id: int | None = option("The token before each translation.", None, CONFIG)
-    forced_bos_token_id: int | None = option("The token with which each translation begins.", None, CONFIG)
-    # Sampling
-    do_sample: bool = option("Sample, by default with one beam.", BOOLEAN, FLAG, JSON, CONFIG, default=False)
-    temperature: float | None = option("Divisor of the logits in sampling.", _FILTER, FLAG, JSON, CONFIG)
-    top_k: int | None = option(
-        "Sample from so many most likely tokens; by default 50, and 0 means all.", _COUNT_FILTER, FLAG, JSON, CONFIG
-    )
-    top_p: float | None = option("Sample from the tokens with so much probability.", _FILTER, FLAG, JSON, CONFIG)
-    epsilon_cutoff: float | None = option("Sample tokens of at least this probability.", _FILTER, FLAG, JSON, CONFIG)
-    seed: Any = option("Seed from which each sentence gets one that does not depend on its batch.", _SEED, FLAG, JSON)
-    # What each text has for itself: one value for all texts, or one for each
-    target_prefix: Any = option("Text with which each translation begins.", _PREFIXES, FLAG, JSON)
-    prefix_bias: float | None = option(
-        "Prefer the prefix instead of forcing it: the weight of its next token, from 0 to 1.",
-        _SHARE,
-        FLAG,
-        JSON,
-        CONFIG,
-    )
-    alternatives: int | None = option(
-        "Print a translation for each of so many most likely tokens after the prefix.", integer(1), FLAG, JSON
-    )
-    constraints: Any = option(
-        "Words or phrases that each translation must contain, each in quotation marks if it has spaces. "
-        "'Hund*' allows further letters.",
-        _PHRASES,
-        FLAG,
-        JSON,
-        flag_name="constraint",
-        action="extend",
-        nargs="+",
-    )
-    force_words_ids: Any = option("Phrases as token ids that each translation must contain.")
-    # Terms
-    glossary: Any = option(
-        "Terms and their translations: a line with a term, a tab and its translation each, or TBX (.tbx).",
+    max_new_tokens_beyond_source: Annotated[Size, CONFIG] = Field(
         None,
-        FLAG,
-        JSON,
-        schema={"type": "object", "additionalProperties": _STRING},
+        title="an integer of 0 or more, or None",
+        description="Maximum number of tokens of a translation, besides as many as its source has.",
     )
-    term_mode: str | None = option(
-        "soft: translations are written beside their terms, for models trained with `augment: "
+    max_length: Annotated[Count, CONFIG] = Field(
+        None, description="Maximum number of tokens per translation, with the start symbol."
+    )
+    min_new_tokens: Annotated[Size, CONFIG] = Field(
+        None, description="Minimum number of tokens per translation, before EOS."
+    )
+    length_penalty: Annotated[Number, FLAG, CONFIG] = Field(
+        None,
+        description="Exponent of the length by which beam search divides log-probabilities; more is longer.",
+    )
+    length_penalty_type: Annotated[Literal["power", "wu"] | None, CONFIG] = Field(
+        None,
+        title="'power' or 'wu'",
+        description="How the length penalty divides: by a power of the length, or as Wu et al. (2016).",
+    )
+    early_stopping: Annotated[bool | int | Literal["never"] | None, CONFIG] = Field(
+        None, title="True, False or 'never'", description="When beam search stops, as in a generation config."
+    )
+    num_beam_groups: Annotated[Count, FLAG, JSON, CONFIG] = Field(
+        None, description="Groups of beams whose hypotheses differ; it divides --num_beams."
+    )
+    diversity_penalty: Annotated[Weight, FLAG, JSON, CONFIG] = Field(
+        None, description="With --num_beam_groups: subtracted from a token's score for each earlier beam with it."
+    )
+    coverage_penalty: Annotated[Weight, FLAG, JSON, CONFIG] = Field(
+        None, description="Weight of the penalty for translations that attend too little to some source token."
+    )
+    no_repeat_ngram_size: Annotated[Size, FLAG, JSON, CONFIG] = Field(
+        None, description="Length of token sequences that a translation must not have twice; 0 allows all."
+    )
+    eos_token_id: Annotated[Any, CONFIG] = Field(None, description="Tokens that end a translation.")
+    decoder_start_token_id: Annotated[Any, CONFIG] = Field(None, description="The token before each translation.")
+    forced_bos_token_id: Annotated[Any, CONFIG] = Field(
+        None, description="The token with which each translation begins."
+    )
+    # Sampling; the library checks the ranges of its filters, see `check_filters`
+    do_sample: Annotated[bool, FLAG, JSON, CONFIG] = Field(False, description="Sample, by default with one beam.")
+    temperature: Annotated[float | None, FLAG, JSON, CONFIG] = Field(
+        None, description="Divisor of the logits in sampling."
+    )
+    top_k: Annotated[int | float | None, FLAG, JSON, CONFIG] = Field(
+        None,
+        title="a number",
+        description="Sample from so many most likely tokens; by default 50, and 0 means all.",
+    )
+    top_p: Annotated[float | None, FLAG, JSON, CONFIG] = Field(
+        None, description="Sample from the tokens with so much probability."
+    )
+    epsilon_cutoff: Annotated[float | None, FLAG, JSON, CONFIG] = Field(
+        None, description="Sample tokens of at least this probability."
+    )
+    # An integer, or a `SentenceSeeds`, which several calls share
+    seed: Annotated[int | SkipJsonSchema[Callable[[str], int]] | None, FLAG, JSON] = Field(
+        None, description="Seed from which each sentence gets one that does not depend on its batch."
+    )
+    # What each text has for itself: one value for all texts, or one for each
+    target_prefix: Annotated[str | Annotated[Column, WithJsonSchema(_STRINGS)] | None, FLAG, JSON] = Field(
+        None, title=PREFIXES, description="Text with which each translation begins."
+    )
+    prefix_bias: Annotated[Share, FLAG, JSON, CONFIG] = Field(
+        None, description="Prefer the prefix instead of forcing it: the weight of its next token, from 0 to 1."
+    )
+    alternatives: Annotated[Count, FLAG, JSON] = Field(
+        None, description="Print a translation for each of so many most likely tokens after the prefix."
+    )
+    constraints: Annotated[
+        Column | None, FLAG, JSON, WithJsonSchema({"type": "array", "items": {"anyOf": [_STRINGS["items"], _STRINGS]}})
+    ] = Field(
+        None,
+        title=PHRASES,
+        description="Words or phrases that each translation must contain, each in quotation marks if it has spaces. "
+        "'Hund*' allows further letters.",
+    )
+    force_words_ids: Any = Field(None, description="Phrases as token ids that each translation must contain.")
+    # Terms
+    glossary: Annotated[
+        Any, FLAG, JSON, WithJsonSchema({"type": "object", "additionalProperties": _STRINGS["items"]})
+    ] = Field(
+        None,
+        description="Terms and their translations: a line with a term, a tab and its translation each, or TBX (.tbx).",
+    )
+    term_mode: Annotated[TermMode | None, FLAG, JSON] = Field(
+        None,
+        description="soft: translations are written beside their terms, for models trained with `augment: "
         "{inline_terms: …}`. exact: beam search must use them. hard: likewise, but a model trained for it may "
         "inflect them. Default: soft if the model was trained for it, and otherwise exact.",
-        one_of(*TERM_MODES),
-        FLAG,
-        JSON,
     )
     # The choice among candidates
-    mbr: str | None = option(
-        "Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu.",
-        one_of(*UTILITIES),
-        FLAG,
-        JSON,
+    mbr: Annotated[Utility | None, FLAG, JSON] = Field(
+        None, description="Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu."
     )
-    mbr_samples: int | None = option(f"Samples to choose from; by default {MBR_SAMPLES}.", integer(2), FLAG, JSON)
-    rerank_reverse_weight: float | None = option(
-        "With --rerank_reverse: factor of its log-probability; by default 0.5.", number(0), FLAG, JSON
+    mbr_samples: Annotated[int | None, Field(ge=2), FLAG, JSON] = Field(
+        None, description=f"Samples to choose from; by default {MBR_SAMPLES}."
     )
-    rerank_length_weight: float | None = option(
-        "With --rerank_reverse: what each token adds to the score; by default 0.5.", number(), FLAG, JSON
+    rerank_reverse_weight: Annotated[Weight, FLAG, JSON] = Field(
+        None, description="With --rerank_reverse: factor of its log-probability; by default 0.5."
+    )
+    rerank_length_weight: Annotated[Number, FLAG, JSON] = Field(
+        None, description="With --rerank_reverse: what each token adds to the score; by default 0.5."
     )
     # Languages and sentences
-    src_lang: str | None = option("Code of the language of the text, if the model has several.", _CODE, JSON)
-    tgt_lang: str | None = option("Code of the language of the translations, if the model has several.", _CODE, JSON)
-    protect: bool | str = option(
-        "Keep URLs, e-mail addresses, placeholders such as {name} or %s, emoji, long numbers and so on as they are; "
-        f"or kinds by their names, with commas between: {', '.join(PATTERNS)}; {DEFAULT} is all of them.",
-        _PROTECTION,
-        FLAG,
-        JSON,
-        default=False,
-        door_default=True,
-        is_value=_is_protection,
-        metavar="NAMES",
+    src_lang: Annotated[Code, JSON] = Field(
+        None, description="Code of the language of the text, if the model has several."
     )
-    split_sentences: bool | None = option(
-        "Translate each sentence of a line by itself, and keep the white space between them.", BOOLEAN, FLAG, JSON
+    tgt_lang: Annotated[Code, JSON] = Field(
+        None, description="Code of the language of the translations, if the model has several."
     )
-    sentence_splitter: Any = option(
-        "How lines are split: a function, abbreviations, simple, or module:function.", _SPLITTER
+    protect: Annotated[bool | Annotated[str, Predicate(names_patterns)], FLAG, JSON] = Field(
+        False,
+        title="True, False or names that the help lists, such as 'printf,url'",
+        description="Keep URLs, e-mail addresses, placeholders such as {name} or %s, emoji, long numbers and so on as "
+        f"they are; or kinds by their names, with commas between: {', '.join(PATTERNS)}; {DEFAULT} is all of them.",
     )
-    source_language: str | None = option(
-        "Code of the language of the text, whose abbreviations end no sentence; by default `src_lang` or en."
+    split_sentences: Annotated[bool | None, FLAG, JSON] = Field(
+        None, description="Translate each sentence of a line by itself, and keep the white space between them."
+    )
+    sentence_splitter: Annotated[Any, AfterValidator(_check_splitter)] | None = Field(
+        None, description="How lines are split: a function, abbreviations, simple, or module:function."
+    )
+    source_language: Any = Field(
+        None,
+        description="Code of the language of the text, whose abbreviations end no sentence; by default `src_lang` "
+        "or en.",
     )
     # What answers have besides the translation
-    return_scores: bool = option("Return the score and the log-probability.", BOOLEAN, JSON, default=False)
-    return_tokens: bool = option("Return the tokens with their log-probabilities.", BOOLEAN, JSON, default=False)
-    return_alignments: bool = option("Return links between characters of the text.", BOOLEAN, JSON, default=False)
-    return_confidence: bool = option("Return the expected chrF, from 0 to 1.", BOOLEAN, JSON, default=False)
-    return_warnings: bool = option("Return the signs of a bad translation.", BOOLEAN, JSON, default=False)
-    progress: Callable[[int, int], object] | None = option(
-        "Called with the numbers of sentences that are done and of all sentences."
-    )
+    return_scores: Annotated[bool, JSON] = Field(False, description="Return the score and the log-probability.")
+    return_tokens: Annotated[bool, JSON] = Field(False, description="Return the tokens with their log-probabilities.")
+    return_alignments: Annotated[bool, JSON] = Field(False, description="Return links between characters of the text.")
+    return_confidence: Annotated[bool, JSON] = Field(False, description="Return the expected chrF, from 0 to 1.")
+    return_warnings: Annotated[bool, JSON] = Field(False, description="Return the signs of a bad translation.")
+    progress: Any = Field(None, description="Called with the numbers of sentences that are done and of all sentences.")
     batch_size: int = 32
-    library: Mapping[str, Any] = field(default_factory=dict)
-    generate_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    library: dict[str, Any] = {}
+    generate_kwargs: dict[str, Any] = {}
 
-    def __post_init__(self) -> None:
-        for name, declared in declared_options().items():
-            declared.check(getattr(self, name))
+    def __init__(self, **values: Any):
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise OptionError(explain(error.errors()[0], type(self).model_fields)) from None
+
+    @field_validator("glossary")
+    @classmethod
+    def _read_glossary(cls, value: Any) -> Any:
+        return None if value is None else load("terms", GLOSSARY, "`glossary`")(value)
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "TranslationOptions":
+        check_numbers(vars(self))
         for name, extension in EXTENSION_OF.items():
             if getattr(self, name) is not None:
                 require(extension, f"`{name}`")
@@ -413,18 +251,13 @@ class TranslationOptions:
             raise OptionError(f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}.")
         if self.glossary is None and self.term_mode is not None:
             raise OptionError(f"`term_mode` must be given with a `glossary`, got {self.term_mode!r} without one.")
-        if self.glossary is not None:
-            object.__setattr__(self, "glossary", load("terms", GLOSSARY)(self.glossary))
-        if self.alternatives is not None:
-            self._check_alternatives()
-        if self.do_sample and self.top_k is None:
-            object.__setattr__(self, "top_k", _USUAL_TOP_K)
-
-    def _check_alternatives(self) -> None:
-        given = {**self.generate_kwargs, "mbr": self.mbr, "seed": self.seed}
+        given = {**self.generate_kwargs, "mbr": self.mbr, "seed": self.seed} if self.alternatives is not None else {}
         for name in ("num_return_sequences", "do_sample", "mbr", "seed"):
             if given.get(name) is not None and given[name] is not False:
                 raise OptionError(f"`alternatives` are completed by one search each. Leave `{name}` out.")
+        if self.do_sample and self.top_k is None:
+            object.__setattr__(self, "top_k", _USUAL_TOP_K)
+        return self
 
     # --- Resolution ---
 
@@ -444,7 +277,7 @@ class TranslationOptions:
         Raises:
             OptionError: A value is out of range, or two options do not fit each other.
         """
-        known = {*declared_options(), "generation_config"}
+        known = {*options_of(), "generation_config"}
         call = {name: value for name, value in call.items() if value is not None or name not in known}
         if "generation_config" not in call:
             call = {**(defaults or {}), **call}
@@ -455,7 +288,8 @@ class TranslationOptions:
             check_filters({name: getattr(options, name) for name in FILTERS})
         if config is None:
             return options
-        return dataclasses.replace(options, generate_kwargs={**options.generate_kwargs, "generation_config": config})
+        kwargs = {**options.generate_kwargs, "generation_config": config}
+        return options.model_copy(update={"generate_kwargs": kwargs})
 
     @classmethod
     def from_levels(cls, levels: Sequence[Level]) -> "TranslationOptions":
@@ -469,8 +303,8 @@ class TranslationOptions:
         """
         from vanilla_transformer.generation_vanilla_transformer import closest, closest_margin  # which imports torch
 
-        known = declared_options()
-        values = {name: closest(levels if known[name].in_config else levels[:1], name) for name in known}
+        known, in_config = options_of(), options_of(CONFIG)
+        values = {name: closest(levels if name in in_config else levels[:1], name) for name in known}
         values |= {"max_new_tokens_beyond_source": (margin := closest_margin(levels))}
         if margin is not None:
             values["max_new_tokens"] = None
@@ -480,15 +314,15 @@ class TranslationOptions:
         kwargs = {
             name: value
             for name, value in levels[0].items()
-            if name not in known or (value is not None and known[name].in_config)
+            if name not in known or (value is not None and name in in_config)
         }
         return cls(**given, library=_library_options(levels, known), generate_kwargs=kwargs)
 
     def override(self, **values: Any) -> "TranslationOptions":
         """Return these options with other values, as if the call had given them."""
-        known = declared_options()
-        kwargs = {name: value for name, value in values.items() if known[name].in_config}
-        return dataclasses.replace(self, **values, generate_kwargs={**self.generate_kwargs, **kwargs})
+        kwargs = {name: value for name, value in values.items() if name in options_of(CONFIG)}
+        values |= {"generate_kwargs": {**self.generate_kwargs, **kwargs}}
+        return type(self)(**{**vars(self), **values})
 
     def with_beams(self) -> "TranslationOptions":
         """Return these options for a beam search that needs several beams."""
@@ -498,7 +332,7 @@ class TranslationOptions:
         """Return these options for another process, which gets sentences with their own seeds and phrases."""
         marks: dict[str, Any] = {"target_prefix": "", "constraints": (), "force_words_ids": (), "seed": 0}
         given = {name: mark for name, mark in marks.items() if getattr(self, name) is not None}
-        return dataclasses.replace(self, **given, sentence_splitter=None, progress=None)
+        return self.model_copy(update={**given, "sentence_splitter": None, "progress": None})
 
     def is_given(self, name: str) -> bool:
         """Return whether the call or the constructor gives an option that generation configs have, too."""
@@ -569,20 +403,40 @@ def choose_beams(options: Level, usual: int | None, reranks: bool = False) -> di
     return dict(options)
 
 
+# --- Declarations ---------------------------------------------------------------------------------------------------
+
+# Fields that resolution gives, and no door.
+_RESOLVED = ("batch_size", "library", "generate_kwargs")
+DOOR_DEFAULTS = {"protect": True}  # of flags and JSON entries, where they are others than in Python
+
+
 @cache
-def declared_options() -> dict[str, Option]:
-    """Return the declarations of all options by their names, in order."""
-    found = {each.name: each.metadata.get("option") for each in dataclasses.fields(TranslationOptions)}
-    return {
-        name: Option(**declared | {"name": name, "flag_name": declared["flag_name"] or name})
-        for name, declared in found.items()
-        if declared is not None
-    }
+def options_of(door: str | None = None) -> dict[str, FieldInfo]:
+    """Return the declarations of the options that a door knows, by name in order; by default of all options."""
+    fields = TranslationOptions.model_fields.items()
+    return {name: each for name, each in fields if name not in _RESOLVED and (door is None or door in each.metadata)}
 
 
-def options_of_pipeline() -> list[str]:
-    """Return the names of the options that the pipeline follows and `generate()` does not."""
-    return [each.name for each in declared_options().values() if not each.in_config]
+def explain(error: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> str:
+    """Return the line about a mistake that pydantic found in one of some fields."""
+    if "error" in error.get("ctx", {}):
+        return str(error["ctx"]["error"])  # which a validator raised
+    name = next((each for each in error["loc"] if each in fields), None)
+    if name is None:
+        return f"There is no option {error['loc'][-1]!r}."
+    return f"`{name}` must be {_words(fields[name])}, got {error['input']!r}."
+
+
+def _words(field: FieldInfo) -> str:
+    """Return what the values of a field are, by its title or by its type and range."""
+    kind = next(iter(get_args(field.annotation)), field.annotation)  # which may be a union with None
+    if field.title is not None:
+        return field.title
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(repr, get_args(kind)))}"
+    least = next((f" of {each.ge} or more" for each in field.metadata if isinstance(each, Ge)), "")
+    names: dict[Any, str] = {bool: "True or False", str: "a string", int: "an integer", float: "a number"}
+    return names[kind] + least
 
 
 # --- Levels ---------------------------------------------------------------------------------------------------------
@@ -602,7 +456,7 @@ _NEUTRAL = {
 }
 
 
-def _library_options(levels: Sequence[Level], known: Mapping[str, Option]) -> dict[str, Any]:
+def _library_options(levels: Sequence[Level], known: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that only the library's own loop follows, by name."""
     from vanilla_transformer.generation_vanilla_transformer import closest  # which imports torch
 
@@ -624,18 +478,6 @@ def _is_neutral(name: str, value: Any) -> bool:
     return type(value) in (int, float, str) and value == _NEUTRAL.get(name, 0)
 
 
-# --- Doors ----------------------------------------------------------------------------------------------------------
-
-
-def check_option(name: str, value: Any) -> Any:
-    """Return a value of an option, given through any door.
-
-    Raises:
-        OptionError: It is out of range.
-    """
-    return declared_options()[name].check(value)
-
-
 def check_filters(values: Level) -> None:
     """Check the filters of sampling, whose ranges are the library's.
 
@@ -650,83 +492,6 @@ def check_filters(values: Level) -> None:
         raise OptionError(str(error)) from error
 
 
-def flags_of(*names: str, without: Sequence[str] = (), title: str = "Flags of a request.") -> Any:
-    """
-    Return a dataclass with the flags of some options, to inherit from; all of its fields have defaults.
-
-        >>> SearchFlags: Any = flags_of("num_beams", "do_sample")
-        >>> @dataclass
-        ... class SearchArguments(SearchFlags):
-        ...     "Flags of the search."
-
-    Args:
-        names: Names of options; by default all that are flags.
-        without: Options whose flags are left out.
-        title: Docstring of the class, under which `--help` lists the flags.
-    """
-    options = [each for each in _with(flag=True) if each.name in (names or declared_options())]
-    flags = [_flag(each) for each in options if each.name not in without]
-    return dataclasses.make_dataclass("Flags", flags, namespace={"__doc__": title})
-
-
-def given_flags(arguments: Any, names: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the keyword arguments of the pipeline that flags give.
-
-    Args:
-        arguments: An object whose class inherits from [`flags_of`].
-        names: Names of options; by default all whose flag the object has.
-    """
-    found = {}
-    for each in _with(flag=True):
-        value = getattr(arguments, each.flag_name, None)
-        if (not names or each.name in names) and value is not None and value is not False:
-            found[each.name] = value
-    return found
-
-
-def json_options() -> list[str]:
-    """Return the names of the options that the body of an HTTP request may have."""
-    return [each.name for each in _with(json=True)]
-
-
-def request_model(name: str = "TranslationBody", **further: Any) -> Any:
-    """
-    Return a pydantic model with the options that the body of an HTTP request may have.
-
-    It refuses unknown entries. A wrong value has the same message as everywhere, from [`check_option`].
-
-    Args:
-        further: Other entries of the body, as pydantic's `create_model` takes them.
-
-    Raises:
-        ImportError: pydantic is not installed; FastAPI brings it.
-    """
-    from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, create_model
-
-    entries = dict(further)
-    for each in _with(json=True):
-        checked = Annotated[Any, AfterValidator(each.check), WithJsonSchema(dict(each.schema))]
-        about = re.sub(r"--(\w+)", r"`\1`", each.help)  # which names other options as flags
-        entries[each.name] = checked, Field(each.door_default, description=about)
-    return create_model(name, __config__=ConfigDict(extra="forbid"), **entries)
-
-
-def _with(flag: bool = False, json: bool = False) -> list[Option]:
-    """Return the options that are flags, or entries of a JSON body."""
-    return [each for each in declared_options().values() if (flag and each.flag) or (json and each.json)]
-
-
-def _flag(each: Option) -> tuple[str, Any, Any]:
-    """Return the name, the type and the field of a flag, whose metadata are keyword arguments of the parser.
-
-    A value of another type stays text, of which [`check_option`] says what it must be.
-    """
-    kind = bool if each.kind is bool else each.kind | None
-    default = bool(each.door_default) if each.kind is bool else each.door_default
-    keywords = {"help": each.help, "keeps_text": True, **each.flag_keywords}
-    return each.flag_name, kind, field(default=default, metadata=keywords)
-
-
-__all__ = ["ENGINE_ONLY", "FILTERS", "RETURNED", "TERMS", "TERM_MODES", "UTILITIES", "Option", "OptionError", "Rule"]
-__all__ += ["TranslationOptions", "check_filters", "check_option", "declared_options", "flags_of", "given_flags"]
-__all__ += ["json_options", "option", "request_model"]
+__all__ = ["CONFIG", "DOOR_DEFAULTS", "ENGINE_ONLY", "FILTERS", "FLAG", "JSON", "PHRASES", "PREFIXES", "RETURNED"]
+__all__ += ["TERMS", "TERM_MODES", "UTILITIES", "OptionError", "TranslationOptions", "check_filters", "explain"]
+__all__ += ["options_of"]

@@ -31,10 +31,10 @@ from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import hash_file
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.user_input import check_local_model, check_number, least_parameters, limit_of
+from vanilla_transformer.user_input import check_local_model, least_parameters, limit_of
 
 from .ensemble import Ensemble, check_weights
-from .options import OptionError, check_option
+from .options import OptionError, TranslationOptions
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Options of a generation config that transformers does not validate.
@@ -287,10 +287,7 @@ def _check_generation_config(name: str | Path) -> None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         GenerationConfig.from_dict(content).validate()
-        for option in _COUNTS & content.keys():
-            if content[option] is not None:
-                check_option(option, content[option])
-                check_number(option, content[option])
+        TranslationOptions(**{name: content[name] for name in _COUNTS & content.keys()})
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
 

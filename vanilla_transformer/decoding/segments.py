@@ -17,13 +17,12 @@ from vanilla_transformer.text.protection import find_protected, merge
 from .constraints import check_token_ids, tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
 from .engine.requests import SentenceSeeds
-from .options import OptionError, TranslationOptions, declared_options
+from .options import PHRASES, PREFIXES, OptionError, TranslationOptions
 from .pretrained import check_languages
 from .sentence_splitter import SentenceSplitter, find_splitter, split_line
 
 Encode = Callable[[list[str], TranslationOptions], list[list[int]]]  # returns the token ids of each text
-_CONSTRAINTS_RULE = declared_options()["constraints"].requirement
-_PREFIX_RULE = declared_options()["target_prefix"].requirement
+_CONSTRAINTS_RULE, _PREFIX_RULE = f"`constraints` must be {PHRASES}", f"`target_prefix` must be {PREFIXES}"
 
 
 class Sentence(NamedTuple):
@@ -70,7 +69,7 @@ class SentenceReader:
         self._is_alone = options.alternatives is not None
         self._splitter, self._protect = splitter_of(options), options.protect
         seed = options.seed
-        self._seed = SentenceSeeds(seed) if type(seed) is int else seed
+        self._seed = SentenceSeeds(seed) if isinstance(seed, int) else seed
         self._phrases = self._prefixes = None
         if options.constraints is not None or options.force_words_ids is not None:
             self._phrases = TextConstraints(options.constraints, options.force_words_ids, tokenizer, count)

@@ -6,7 +6,6 @@ Decoding is a search by an engine, or by `generate()` where no engine decodes, w
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -240,7 +239,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         phrases = [sentence.phrases for sentence in sentences]
         required_by, own = options.returned, options
         if options.return_confidence and needs_alignments(options, self.model.config):
-            own = replace(options, return_alignments=True)
+            own = options.model_copy(update={"return_alignments": True})
         if any(phrases):
             constraints = {"constraint_tokens": room_for_phrases(phrases)}
             constraints |= {"word_continuations": word_continuations(self.tokenizer)}
@@ -286,8 +285,7 @@ class TranslationCall:
     def decode(self, sentences: Sequence[Sentence], batch_size: int, report: Report) -> list[list[Translation]]:
         """Return the translations of each sentence, best first; each has tokens."""
         report = follow(self.options.progress, report, len(sentences))
-        options = self.options  # whose check is not repeated for each text of a stream
-        options = options if options.batch_size == batch_size else replace(options, batch_size=batch_size)
+        options = self.options.model_copy(update={"batch_size": batch_size})
         return self._pipeline.decode(sentences, options, report)
 
     def answer(self, text: str, sentences: Sequence[Sentence], translations: Sequence[Translation]) -> dict[str, Any]:

@@ -165,6 +165,11 @@ def chosen_patterns(protect: bool | str) -> list[str]:
     return [name for name in PATTERNS if name in given or DEFAULT in given]
 
 
+def names_patterns(text: str) -> bool:
+    """Return whether a text has only names of patterns, with commas between."""
+    return all(name.strip() in (DEFAULT, *PATTERNS) for name in text.split(","))
+
+
 def can_number(protect: bool | str) -> bool:
     """Return whether fields such as `%d` and `%s` may change places with numbers, as `%2$s %1$d`.
 
@@ -373,4 +378,5 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
 
 
 __all__ = ["DEFAULT", "PATTERNS", "Range", "are_two_words", "arrange", "can_number", "chosen_patterns", "find_masks"]
-__all__ += ["find_others", "find_own_tokens", "find_protected", "locate", "mask", "merge", "space_gap"]
+__all__ += ["find_others", "find_own_tokens", "find_protected", "locate", "mask", "merge", "names_patterns"]
+__all__ += ["space_gap"]

@@ -1,11 +1,12 @@
 """An option takes one declaration: its flag, its entry of a request and its check follow in all doors."""
 
 import sys
-from dataclasses import dataclass
 from importlib import import_module
+from typing import Annotated
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import Field
 
 import vanilla_transformer.cli
 import vanilla_transformer.extensions.serving
@@ -17,12 +18,11 @@ from vanilla_transformer.file_utils import save_model_folder
 MESSAGE = "`politeness` must be an integer of 0 or more, got -1."
 
 
-@dataclass(frozen=True)
 class MoreOptions(options.TranslationOptions):
     """The options of a request, and another one."""
 
-    politeness: int | None = options.option(
-        "How polite translations are.", options.integer(0), options.FLAG, options.JSON
+    politeness: Annotated[options.Size, options.FLAG, options.JSON] = Field(
+        None, description="How polite translations are."
     )
 
 
@@ -35,9 +35,9 @@ def new_option(monkeypatch):
         monkeypatch.setattr(vanilla_transformer, package, getattr(vanilla_transformer, package))
     for name in imported():
         monkeypatch.delitem(sys.modules, name)
-    options.declared_options.cache_clear()
+    options.options_of.cache_clear()
     yield
-    options.declared_options.cache_clear()
+    options.options_of.cache_clear()
     for name in imported():  # also those that were not imported before, and would know the other option
         del sys.modules[name]
 
@@ -84,5 +84,6 @@ def test_the_service_knows_and_describes_a_new_option(new_option, folder):
         answer = client.post("/translate", json={"text": "A man.", "politeness": -1})
         assert (answer.status_code, answer.json()) == (422, {"detail": MESSAGE})
         body = client.get("/openapi.json").json()["components"]["schemas"]["TranslationRequest"]
-    expected = {"type": "integer", "minimum": 0, "description": "How polite translations are."}
-    assert expected.items() <= body["properties"]["politeness"].items()
+    entry = body["properties"]["politeness"]
+    assert entry["anyOf"] == [{"type": "integer", "minimum": 0}, {"type": "null"}]
+    assert entry["description"] == "How polite translations are."

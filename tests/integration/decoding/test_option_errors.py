@@ -1,14 +1,18 @@
 """A wrong value of an option has one message, whether it comes from Python, the command line or an HTTP request."""
 
+import contextlib
 import json
+from dataclasses import fields
 
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
+from vanilla_transformer.cli.flags import FLAG_NAMES
+from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.decoding.options import OptionError, declared_options
+from vanilla_transformer.decoding.options import FLAG, JSON, OptionError, TranslationOptions, options_of
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
 from vanilla_transformer.file_utils import save_model_folder
@@ -92,13 +96,13 @@ def service(pipeline):
 def flags_of(options):
     """Return flags for options, or None if one has no flag for such a value."""
     flags = []
+    kinds = {each.name: each.type for each in fields(TranslateArguments)}
     for name, value in options.items():
-        declared = declared_options()[name]
-        has_flag = declared.flag and (value is True if declared.kind is bool else type(value) is declared.kind)
-        is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
-        if not has_flag and not (name == "constraints" and is_list):
+        flag, is_list = FLAG_NAMES.get(name, name), isinstance(value, list)
+        fits = name in options_of(FLAG) and (is_list if name == "constraints" else isinstance(value, kinds[flag]))
+        if not fits or (is_list and not all(isinstance(each, str) for each in value)):
             return None
-        flags += [f"--{declared.flag_name}", *(value if is_list else [value])]
+        flags += [f"--{flag}", *(value if is_list else [value])]
     return [str(word) for word in flags]
 
 
@@ -111,7 +115,7 @@ def refusals(options, pipeline, folder, service, capsys):
     if flags is not None:
         assert main(["translate", folder, "A man", "--quiet", *flags]) == 2
         yield capsys.readouterr().err.splitlines()[-1].removeprefix("error: ")
-    if all(declared_options()[name].json for name in options):
+    if options.keys() <= options_of(JSON).keys():
         body = json.dumps({"text": ["A man"], **options}).replace("Infinity", "1e999")
         answer = service.post("/translate", content=body)
         assert answer.status_code == 422
@@ -128,9 +132,12 @@ def test_wrong_values_have_the_same_message_everywhere(name, pipeline, folder, s
 
 
 def test_each_declared_check_has_a_wrong_value():
-    rules = {name: declared.rule for name, declared in declared_options().items() if declared.rule is not None}
-    assert not [name for name, rule in rules.items() if rule.allows(object())]
-    assert {*WRONG} == {*rules}
+    def refuses(name):
+        with contextlib.suppress(OptionError):
+            return TranslationOptions(**{name: object()}) is None
+        return True
+
+    assert {*WRONG} == {name for name in options_of() if refuses(name)} - {"glossary"}
 
 
 @pytest.mark.parametrize(("options", "words"), UNFIT, ids=[str(options) for options, _ in UNFIT])

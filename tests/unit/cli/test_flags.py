@@ -1,7 +1,7 @@
 """The flags of a request become arguments of the pipeline."""
 
 import re
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import pytest
 import torch
@@ -9,10 +9,18 @@ import torch
 from vanilla_transformer import device_utils
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.evaluate import EvaluateArguments
-from vanilla_transformer.cli.flags import FurtherModelArguments, SearchArguments, TermArguments, request_settings
+from vanilla_transformer.cli.flags import (
+    FLAG_NAMES,
+    FurtherModelArguments,
+    SearchArguments,
+    TermArguments,
+    flags_of,
+    parse,
+    request_settings,
+)
 from vanilla_transformer.cli.train import use_all_cores
 from vanilla_transformer.cli.translate import TranslateArguments
-from vanilla_transformer.decoding.options import declared_options
+from vanilla_transformer.decoding.options import FLAG, options_of
 from vanilla_transformer.extensions.serving.commands import ServeArguments
 from vanilla_transformer.training.parser import Parser
 
@@ -21,6 +29,22 @@ def test_request_settings_leave_the_checkpoint_to_decide():
     assert request_settings(SearchArguments()) == {}
     assert request_settings(TranslateArguments()) == {"protect": True}
     assert request_settings(TranslateArguments(protect=False)) == {}
+
+
+@dataclass
+class Flags(flags_of()):
+    """All flags of a request."""
+
+
+def test_flags_of_makes_flags_that_parse():
+    words = (
+        "--num_beams 3 --mbr bleu --top_p 0.5 --term_mode soft --constraint Hund Katze --constraint Maus --no_protect"
+    )
+    _, parsed = parse(Flags, words.split(), "test")
+    assert (parsed.num_beams, parsed.mbr, parsed.top_p, parsed.term_mode) == (3, "bleu", 0.5, "soft")
+    assert (parsed.constraint, parsed.protect, parsed.do_sample) == (["Hund", "Katze", "Maus"], False, False)
+    with pytest.raises(ValueError, match="num_beams"):
+        parse(Flags, ["--num_beam", "3"], "test")
 
 
 def test_request_settings_sample_with_one_beam_unless_another_number_is_given():
@@ -51,7 +75,7 @@ def test_request_settings_refuse_flags_before_a_model_is_loaded(flags, message):
 
 
 def test_translate_has_the_flag_of_every_option_and_evaluate_of_searches_and_terms():
-    declared = {each.flag_name for each in declared_options().values() if each.flag}
+    declared = {FLAG_NAMES.get(name, name) for name in options_of(FLAG)}
     flags = {each: {flag.name for flag in fields(each)} for each in (TranslateArguments, EvaluateArguments)}
     assert declared <= flags[TranslateArguments]
     shared = {each.name for part in (SearchArguments, TermArguments) for each in fields(part)}

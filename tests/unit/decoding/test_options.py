@@ -1,21 +1,12 @@
 """The options of a request: their resolution from four levels, their checks, and their flags and JSON schema."""
 
-from dataclasses import dataclass
-
 import pytest
-from pydantic import ValidationError
 from transformers import GenerationConfig
 
-from vanilla_transformer.cli.flags import parse
 from vanilla_transformer.decoding.options import (
     OptionError,
     TranslationOptions,
-    check_option,
-    declared_options,
-    flags_of,
-    given_flags,
-    json_options,
-    request_model,
+    options_of,
 )
 
 PAPER = GenerationConfig(num_beams=4, max_new_tokens_beyond_source=50, length_penalty=0.6, eos_token_id=2)
@@ -122,40 +113,4 @@ def test_resolve_refuses_values_out_of_range(call, message):
 
 
 def test_every_option_has_help():
-    assert all(each.help.endswith(".") for each in declared_options().values())
-
-
-@dataclass
-class Flags(flags_of()):
-    """All flags of a request."""
-
-
-def test_flags_of_makes_flags_that_parse_and_return_the_options():
-    words = "--num_beams 3 --do_sample --top_p 0.5 --glossary a.tsv --constraint Hund Katze --constraint Maus"
-    _, parsed = parse(Flags, words.split(), "test")
-    assert given_flags(parsed) == {
-        "num_beams": 3,
-        "do_sample": True,
-        "top_p": 0.5,
-        "protect": True,
-        "glossary": "a.tsv",
-        "constraints": ["Hund", "Katze", "Maus"],
-    }
-    assert given_flags(parsed, ["num_beams", "seed"]) == {"num_beams": 3}
-    with pytest.raises(ValueError, match="num_beams"):
-        parse(Flags, ["--num_beam", "3"], "test")
-
-
-def test_request_model_checks_entries_with_the_same_words():
-    body = request_model(text=(str, ...))
-    assert body(text="A", mbr="chrf", return_scores=True).mbr == "chrf"
-    assert set(json_options()) == set(body.model_json_schema()["properties"]) - {"text"}
-    assert body.model_json_schema()["properties"]["mbr"]["enum"] == ["chrf", "bleu"]
-    for name, value in [("mbr", "comet"), ("num_return_sequences", 0), ("return_tokens", 1)]:
-        with pytest.raises(ValidationError) as error:
-            body(text="A", **{name: value})
-        with pytest.raises(OptionError) as expected:
-            check_option(name, value)
-        assert str(error.value.errors()[0]["ctx"]["error"]) == str(expected.value)
-    with pytest.raises(ValidationError, match="num_beams"):
-        body(text="A", num_beams=4)
+    assert all(each.description.endswith(".") for each in options_of().values())

@@ -10,7 +10,7 @@ from transformers import GenerationConfig, LogitsProcessorList, MaxLengthCriteri
 from transformers.generation import EosTokenCriteria
 from transformers.modeling_outputs import BaseModelOutput
 
-from vanilla_transformer.decoding.options import TranslationOptions, options_of_pipeline
+from vanilla_transformer.decoding.options import CONFIG, TranslationOptions, options_of
 from vanilla_transformer.generation_vanilla_transformer import (
     MaxNewTokensBeyondSource,
     PaperGenerationMixin,
@@ -88,7 +88,7 @@ def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | Non
     }
     if not call.get("synced_gpus"):
         call.pop("synced_gpus", None)
-    if any(closest([call, *levels[1:]], name) is not None for name in options_of_pipeline()):
+    if any(closest([call, *levels[1:]], name) is not None for name in options_of().keys() - options_of(CONFIG)):
         return None  # the library refuses them
     return model.engines.find(model, TranslationOptions.from_levels([call, *levels[1:]]))
 

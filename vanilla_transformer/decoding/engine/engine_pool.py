@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
-from vanilla_transformer.decoding.options import ENGINE_ONLY, FILTERS, TranslationOptions, declared_options
+from vanilla_transformer.decoding.options import CONFIG, ENGINE_ONLY, FILTERS, TranslationOptions, options_of
 from vanilla_transformer.device_utils import limit_onednn_cache
 
 from .compiled_steps import check_compile
@@ -169,7 +169,7 @@ def engine_options(options: TranslationOptions) -> dict[str, Any]:
     """Return the options of an [`Engine`] that decodes a request as `generate()` does, by their declarations."""
     unused = {name for name in ENGINE_ONLY if not options.asks_for(name)} | {"num_return_sequences"}
     unused |= set() if options.do_sample else {*FILTERS}
-    names = [name for name, each in declared_options().items() if each.in_config and name not in unused]
+    names = [name for name in options_of(CONFIG) if name not in unused]
     return {name: getattr(options, name) for name in names} | {"num_beams": options.num_beams or 1}
 
 

@@ -117,7 +117,7 @@ class SearchOptions:
     eos_token_ids: tuple[int, ...]
     length_penalty: float = 1.0
     length_penalty_type: str = "power"
-    early_stopping: bool | str = False
+    early_stopping: bool | int | str = False
     min_new_tokens: int = 0
     sampling: SamplingOptions | None = None
     num_beam_groups: int = 1

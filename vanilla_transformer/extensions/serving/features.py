@@ -7,12 +7,13 @@ from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import (
     EXACT,
     FILTERS,
+    JSON,
     RERANKING,
     RETURNED,
     SOFT,
     TERMS,
     OptionError,
-    json_options,
+    options_of,
 )
 from vanilla_transformer.extensions import EXTENSIONS
 from vanilla_transformer.text.inline_terms import knows_inline_terms
@@ -24,7 +25,7 @@ RISK = ("mbr", "mbr_samples")
 SAMPLING = ("seed", *FILTERS)  # known with `do_sample` and with `mbr`
 _FEATURES = (*RETURNED, "do_sample", "glossary", "constraints", "target_prefix")
 _OTHERS = ("num_return_sequences", "term_mode", "split_sentences", "protect", *SAMPLING, *LANGUAGES, *RISK, *RERANKING)
-SEARCHES = tuple(name for name in json_options() if name not in (*_FEATURES, *_OTHERS))
+SEARCHES = tuple(name for name in options_of(JSON) if name not in (*_FEATURES, *_OTHERS))
 ENGINE_OPTIONS = (*_FEATURES, *SEARCHES)
 # Missing features of a model that does not know an option.
 _LACKING = {name: f"no {name.removeprefix('return_')}" for name in RETURNED}

@@ -1,24 +1,34 @@
 """The schema of the service: bodies of requests, made of the options in `decoding.options`, and of answers."""
 
 import json
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import Response
 from fastapi.responses import PlainTextResponse
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from vanilla_transformer.decoding.options import (
-    BOOLEAN,
+    DOOR_DEFAULTS,
     SOFT,
     TERMS,
     OptionError,
     TranslationOptions,
-    declared_options,
-    json_options,
-    request_model,
+    explain,
+    options_of,
 )
+from vanilla_transformer.decoding.options import JSON as BODY
 from vanilla_transformer.user_input import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
@@ -27,6 +37,7 @@ from .queue import Options
 
 JSON, EVENTS = "application/json", "text/event-stream"
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+_OF_FORMS = ("source", "target", "api_key")  # entries that are texts
 _LARGEST_SEED = 2**63 - 1
 _LONGEST_NAME = 40  # of an entry, to compare with known ones
 _STRING: dict[str, Any] = {"type": "string"}
@@ -69,43 +80,38 @@ def _refuse_constant(name: str) -> None:
     raise Refusal(422, f"The body must be valid JSON, which has no {name}.")
 
 
-def _check_format(value: Any) -> Any:
-    if value is not None and not isinstance(value, str):
-        raise OptionError(f"`format` must be a string, got {value!r}.")
-    return value
-
-
-def _check_stream(value: Any) -> Any:
-    if value is not None and not BOOLEAN.allows(value):
-        raise OptionError(f"`stream` must be {BOOLEAN.text}, got {value!r}.")
-    return value
-
-
 _MODEL_HELP = (
     "Name of the model, if the service has several: its languages, such as en-de. With a pivot, also languages that "
     "two models translate one after the other."
 )
-_Texts = Annotated[Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})]
-_Name = Annotated[Any, WithJsonSchema(_STRING)]
-_Flag = Annotated[Any, AfterValidator(_check_stream), WithJsonSchema(dict(BOOLEAN.schema))]
-_Entries: Any = request_model(
-    text=(_Texts, Field(description="A text or several.")),
-    model=(_Name, Field(None, description=_MODEL_HELP)),
-    format=(
-        Annotated[_Name, AfterValidator(_check_format)],
-        Field("text", description="Format of documents, whose markup is kept."),
-    ),
-    stream=(
-        _Flag,
-        Field(False, description="Answer each text by a server-sent event as soon as it is translated."),
-    ),
-)
+
+
+class _Texts(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    # `Limits` checks texts, and `Models` the name of a model.
+    text: Annotated[Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})] = Field(
+        description="A text or several."
+    )
+    model: Annotated[Any, WithJsonSchema(_STRING)] = Field(None, description=_MODEL_HELP)
+    format: str = Field("text", description="Format of documents, whose markup is kept.")
+    stream: bool = Field(False, description="Answer each text by a server-sent event as soon as it is translated.")
+
+
+def _entry(name: str) -> tuple[Any, Any]:
+    """Return the type and the declaration of the entry of an option."""
+    declared = options_of()[name]
+    about = re.sub(r"--(\w+)", r"`\1`", str(declared.description))  # which names other options as flags
+    default = DOOR_DEFAULTS.get(name, declared.default)
+    return Annotated[declared.annotation, *declared.metadata], Field(default, description=about)
+
+
+_options: dict[str, Any] = {name: _entry(name) for name in options_of(BODY)}
+_Entries: Any = create_model("_Entries", __base__=_Texts, **_options)
 
 
 class TranslationRequest(_Entries):
     """Texts, and options of their translation."""
-
-    # `Limits` checks texts, and `Models` the name of a model.
 
     @model_validator(mode="before")
     @classmethod
@@ -118,7 +124,30 @@ class TranslationRequest(_Entries):
             nearest = find_nearest(unknown[:_LONGEST_NAME], cls.model_fields)
             hint = f"Did you mean `{nearest}`?" if nearest else "Correct its name, or leave it out."
             raise OptionError(f"The body has an unknown entry. {hint}")
-        return content
+        return {name: value for name, value in content.items() if value is not None or name == "text"}
+
+    @field_validator("seed")
+    @classmethod
+    def _check_seed(cls, seed: Any) -> Any:
+        if abs(seed) > _LARGEST_SEED:
+            raise OptionError("`seed` must be an integer of at most 63 bits.")
+        return seed
+
+    @field_validator("glossary")
+    @classmethod
+    def _check_glossary(cls, glossary: Any) -> Any:
+        if not isinstance(glossary, dict):  # a string would be the path of a file
+            raise OptionError("`glossary` must be an object of terms with their translations.")
+        return glossary
+
+    @model_validator(mode="after")
+    def _check_search(self) -> "TranslationRequest":
+        alone = next((name for name in SAMPLING if getattr(self, name) is not None), None)
+        if alone is not None and not self.do_sample and self.mbr is None:
+            raise OptionError(f"`{alone}` is an option of sampling. Add `do_sample` or leave it out.")
+        if self.constraints and self.do_sample:
+            raise OptionError("`constraints` need beam search. Leave `do_sample` out.")
+        return self
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "TranslationRequest":
@@ -144,47 +173,39 @@ class TranslationRequest(_Entries):
             Refusal: 422; the model does not know an option, or options do not fit each other or the texts.
         """
         try:
-            return _resolve({**_defaults(known), **self._given()}, known)
+            defaults = {name: value for name, value in DOOR_DEFAULTS.items() if name in known}
+            return _resolve(defaults | self._given(), known)
         except ValueError as error:
             raise Refusal(422, str(error)[:LONGEST_REASON]) from error
 
     def _given(self) -> dict[str, Any]:
-        """Return the entries that are given, besides the model; null, no constraints and a usual false are not."""
-        names = [name for name in type(self).model_fields if name in self.model_fields_set]
-        entries = {name: getattr(self, name) for name in names if name != "model"}
+        """Return the entries that are given, besides the model; no constraints and a usual false are not."""
         fields = type(self).model_fields
-        usual = (None, False)
-        given = {
+        return {
             name: value
-            for name, value in entries.items()
-            if not (value is None or (value is False and fields[name].default in usual))
+            for name, value in self
+            if name in self.model_fields_set - {"model"}
+            and (value is not False or fields[name].default)
+            and (name != "constraints" or value != [])
         }
-        if given.get("constraints") == []:
-            del given["constraints"]
-        return {**given, "text": entries["text"]}
 
 
 ENTRIES = tuple(TranslationRequest.model_fields)
 
 
 def explain_refusal(errors: Sequence[Any]) -> str:
-    """Return why a body is refused, given the errors of its validation; in JSON each has the reason of a check."""
-    first = errors[0]
-    if first["loc"][-1] == "file":
+    """Return why a body is refused, given the errors of its validation."""
+    first, fields = errors[0], TranslationRequest.model_fields | options_of()
+    name, kind = first["loc"][-1], first["type"]
+    if name == "file":
         return "`file` must be given: a file of a form, whose name says its format."
-    if first["type"] == "missing":
-        return f"`{first['loc'][-1]}` must be given."
-    if first["type"] == "string_unicode":
-        return f"`{first['loc'][-1]}` must be UTF-8, got other bytes."
-    if first["type"] == "string_type":
-        return f"`{first['loc'][-1]}` must be a text, not a file."
-    return str(first["ctx"]["error"])[:LONGEST_REASON]
-
-
-def _defaults(known: Sequence[str]) -> dict[str, Any]:
-    """Return the options that a request has unless it gives other values, of those that the model knows."""
-    options = [declared_options()[name] for name in json_options() if name in known]
-    return {each.name: each.door_default for each in options if each.door_default != each.default}
+    if kind == "missing":
+        return f"`{name}` must be given."
+    if name in _OF_FORMS and kind == "string_unicode":
+        return f"`{name}` must be UTF-8, got other bytes."
+    if name in _OF_FORMS:
+        return f"`{name}` must be a text, not a file."
+    return explain(first, fields)[:LONGEST_REASON]
 
 
 def _resolve(given: dict[str, Any], known: Sequence[str]) -> ResolvedRequest:
@@ -199,8 +220,7 @@ def _resolve(given: dict[str, Any], known: Sequence[str]) -> ResolvedRequest:
     given |= _seed(given) | _terms(given, known)
     TranslationOptions.resolve(given)  # which checks the options together
     count = given.pop("num_return_sequences", given.get("alternatives", 1))
-    constraints = _constraints(given.pop("constraints", None), texts, given)
-    prefixes = _prefixes(given.pop("target_prefix", None), texts)
+    constraints, prefixes = _rows("constraints", list, texts, given), _rows("target_prefix", str, texts, given)
     if format != "text":
         _check_document(given, known, is_alone=constraints is None and prefixes is None and count == 1)
         given["format"] = format
@@ -209,62 +229,35 @@ def _resolve(given: dict[str, Any], known: Sequence[str]) -> ResolvedRequest:
 
 def _seed(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the seed of samples if the options ask for them."""
-    if "do_sample" not in given and "mbr" not in given:
-        alone = next((name for name in SAMPLING if name in given), None)
-        if alone is not None:
-            raise OptionError(f"`{alone}` is an option of sampling. Add `do_sample` or leave it out.")
-        return {}
-    seed = given.get("seed", secrets.randbits(63))
-    if abs(seed) > _LARGEST_SEED:
-        raise OptionError("`seed` must be an integer of at most 63 bits.")
-    return {"seed": seed}
+    is_random = "do_sample" in given or "mbr" in given
+    return {"seed": given.get("seed", secrets.randbits(63))} if is_random else {}
 
 
 def _terms(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
     """Return the glossary, as pairs, and its mode."""
-    glossary = given.get("glossary")
-    if glossary is None:
+    if "glossary" not in given:
         return {}
-    if not isinstance(glossary, dict):  # a string would be the path of a file
-        raise OptionError("`glossary` must be an object of terms with their translations.")
     mode = find_term_mode(given.get("term_mode"), known)
     if mode != SOFT and "do_sample" in given:
         raise OptionError(f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out.")
-    return {"glossary": tuple(glossary.items()), "term_mode": mode}
+    return {"glossary": tuple(given["glossary"].items()), "term_mode": mode}
 
 
-def _constraints(given: Any, texts: Any, options: Mapping[str, Any]) -> list[tuple[str, ...]] | None:
-    """Return the phrases of each text, given for all or for each one, or None. The pipeline checks phrases."""
+def _rows(name: str, kind: type, texts: Any, options: dict[str, Any]) -> list[Any] | None:
+    """Take an option that is given for all texts or for each one, and return what each text has of it, or None."""
+    given = options.pop(name, None)
     if given is None:
         return None
-    if "do_sample" in options:
-        raise OptionError("`constraints` need beam search. Leave `do_sample` out.")
-    rule = declared_options()["constraints"].requirement
-    rows = _column(given, texts, isinstance(given[0], str), f"{rule}, but there are {len(given)} lists")
-    for row in rows:
-        if not isinstance(row, list):
-            raise OptionError(f"{rule}, got {row!r} for a text.")
-    return [tuple(row) for row in rows]
-
-
-def _prefixes(given: Any, texts: Any) -> list[str] | None:
-    """Return the target prefix of each text, given for all or for each one, or None."""
-    if given is None:
-        return None
-    rule = declared_options()["target_prefix"].requirement
-    rows = _column(given, texts, isinstance(given, str), f"{rule}, but there are {len(given)}")
-    for row in rows:
-        if not isinstance(row, str):
-            raise OptionError(f"{rule}, got {row!r}.")
-    return rows
-
-
-def _column(given: Any, texts: Any, is_shared: bool, mistake: str) -> list[Any]:
-    """Return what each text has for itself."""
     count = len(texts) if isinstance(texts, list) else 0
-    if not is_shared and len(given) != count:
-        raise OptionError(f"{mistake} for {count} texts.")
-    return [given] * count if is_shared else given
+    rows = [given] * count if isinstance(given, str) or (kind is list and isinstance(given[0], str)) else given
+    lists, place = (" lists", " for a text") if kind is list else ("", "")
+    rule = f"`{name}` must be {options_of()[name].title}"
+    if len(rows) != count:
+        raise OptionError(f"{rule}, but there are {len(rows)}{lists} for {count} texts.")
+    for row in rows:
+        if not isinstance(row, kind):
+            raise OptionError(f"{rule}, got {row!r}{place}.")
+    return rows
 
 
 def _check_document(given: Mapping[str, Any], known: Sequence[str], is_alone: bool) -> None:

@@ -8,7 +8,8 @@ from fastapi.testclient import TestClient
 
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.decoding.options import declared_options, json_options
+from vanilla_transformer.decoding.options import JSON as BODY
+from vanilla_transformer.decoding.options import TranslationOptions, options_of
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.language_detection import detect_languages
 from vanilla_transformer.extensions.serving.schema import ENTRIES, FORM, MULTIPART
@@ -81,10 +82,12 @@ def test_openapi_describes_the_form_of_a_file(client, document):
 def test_openapi_schemas_have_the_entries_of_requests(document):
     schemas = document["components"]["schemas"]
     schema = schemas["TranslationRequest"]
-    assert set(schema["properties"]) == set(ENTRIES) >= set(json_options()) and schema["required"] == ["text"]
-    for name, entry in schema["properties"].items():
-        option = declared_options().get(name)
-        assert option is None or {**option.schema}.items() <= entry.items() and entry["description"]
+    assert set(schema["properties"]) == set(ENTRIES) >= set(options_of(BODY)) and schema["required"] == ["text"]
+    assert all(entry["description"] for entry in schema["properties"].values())
+    declared = TranslationOptions.model_json_schema()["properties"]
+    for name in options_of(BODY):
+        for part in ("type", "anyOf", "items", "additionalProperties"):
+            assert schema["properties"][name].get(part) == declared[name].get(part), name
     assert {*schemas["Question"]["properties"]} == {"q", "source", "target", "format", "alternatives", "api_key"}
 
 

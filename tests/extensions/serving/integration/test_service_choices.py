@@ -103,6 +103,11 @@ def test_serve_loads_further_models(monkeypatch):
         serve_command(["a", *flags])
 
 
+def test_service_takes_null_as_not_given(translate):
+    nothing = dict.fromkeys(ENTRIES) | {"text": TEXTS}
+    assert post(translate, **nothing).json() == post(translate).json() == texts_of(translate(TEXTS, protect=True))
+
+
 def test_service_splits_sentences_like_the_pipeline(translate):
     text = "Dr. Smith sleeps. A man runs."
     answer = post(translate, text=text, split_sentences=True)

@@ -63,7 +63,7 @@ class OurLoop(Peer):
         from vanilla_transformer.training.trainer import train
 
         watch(meter, VanillaTransformerModel)
-        flags = sizes_of(options) | _ADAM | {"attention_bias": True, "label_smoothing": 0.1}
+        flags = sizes_of(options) | {"label_smoothing": 0.1}
         flags |= {name: options[name] for name in ("warmup_steps", "max_tokens", "attn_implementation")}
         flags |= {f"train_{side}": folder / f"train.{end}" for side, end in (("source", "en"), ("target", "de"))}
         flags |= {"tokenizer": folder / "tokenizer", "cache_dir": folder / "cache", "output_dir": folder / "out"}

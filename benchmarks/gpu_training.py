@@ -248,7 +248,7 @@ def largest_update(fields: dict[str, Any], setting: Setting) -> int:
 
 def measure_ours(fields: dict[str, Any], tokens: int, system: str, setting: Setting) -> dict[str, Any]:
     state = create_state(fields, **_CHANGES[system])
-    vocabulary, unit = fields["vocab_size"], choose_padding(state.recipe.data.pad_to_multiple_of, {}, state.compiled)
+    vocabulary, unit = fields["vocab_size"], choose_padding({}, state.compiled)
     batches = packed_batches(tokens, vocabulary) if state.packing else synthetic_batches(tokens, vocabulary, unit)
     return measure_updates(state, batches, setting)
 

@@ -24,6 +24,11 @@ def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what:
             raise ValueError(f"There is no {what} {name!r}.{did_you_mean(name, known)}")
 
 
+def as_list(text: str) -> list[str]:
+    """Return the words of a list in a flag, with or without brackets and quotation marks."""
+    return [word.strip("\"' ") for word in text.strip("[] ").split(",")]
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question about the nearest of the known names, with a space before it, or nothing if none is near."""
     nearest = find_nearest(name, known)
@@ -146,7 +151,6 @@ LIMITS = {
     **dict.fromkeys(("max_new_tokens", "max_new_tokens_beyond_source", "max_length", "min_new_tokens"), 10_000),
     "no_repeat_ngram_size": 1_000,
     **dict.fromkeys(("length_penalty", "coverage_penalty", "diversity_penalty"), 100),
-    "pad_to_multiple_of": 1_024,
     "mbr_samples": 10_000,
     "bootstrap_samples": 100_000,
     "batch_size": 100_000,

@@ -86,7 +86,7 @@ def new_state(tokenizer, precision, weights=None):
 
 def tensors_of(state):
     """Return weights, moments of Adam and the moving average, on the CPU."""
-    resume = state.resume_state(full=True)
+    resume = state.resume_state()
     weights = {name: weight.detach().cpu().clone() for name, weight in state.unwrapped_model.named_parameters()}
     return weights | {f"adam.{name}": tensor for name, tensor in resume.optimizer.items()} | resume.ema
 
@@ -101,14 +101,12 @@ def test_resumed_run_is_bit_equal(precision, tokenizer, tmp_path):
     state = new_state(tokenizer, precision)
     assert state.unwrapped_model.device.type == DEVICE.type
     run(state, tokenizer, range(3))
-    folder = save_checkpoint(
-        state.unwrapped_model, tokenizer, state.resume_state(full=True), tmp_path / "checkpoint-3"
-    )
+    folder = save_checkpoint(state.unwrapped_model, tokenizer, state.resume_state(), tmp_path / "checkpoint-3")
     run(state, tokenizer, range(3, 6))
     expected, scaler = tensors_of(state), state.accelerator.scaler and state.accelerator.scaler.state_dict()
     AcceleratorState._reset_state(reset_partial_state=True)
     resumed = new_state(tokenizer, precision, load_model_weights(folder))
-    resumed.load_resume_state(load_resume_state(folder, resumed.resume_state(full=False)), full=True)
+    resumed.load_resume_state(load_resume_state(folder, resumed.resume_state()), full=True)
     assert resumed.step == 3
     run(resumed, tokenizer, range(3, 6))
     found = tensors_of(resumed)

@@ -202,7 +202,7 @@ def test_docs_recipe_of_several_corpora_trains_with_every_cleaning_rule(workspac
     datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk("wmt/wmt14:de-en")
     shown = [yaml.safe_load(block) for block in blocks(ROOT / "docs" / "train_on_your_own_data.md", "yaml")]
     corpora = next(recipe for recipe in shown if "corpora" in recipe and "stages" not in recipe)
-    cleaning = next(recipe for recipe in shown if "drop_duplicates" in recipe)
+    cleaning = next(recipe for recipe in shown if "drop" in recipe)
     small = yaml.safe_load(Path("recipes/small.yaml").read_text())
     Path("mix.yaml").write_text(yaml.safe_dump(small | corpora | cleaning))
     train(parse_recipe(["mix.yaml", "--output_dir", "out"]), evaluate=lambda *_, **__: {"bleu": 0.0})

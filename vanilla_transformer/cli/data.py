@@ -1,14 +1,13 @@
 """Download, write, clean and tokenize parallel text."""
 
 import logging
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules
+from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules, refuse_former_switches
 from vanilla_transformer.data.data_arguments import (
     NORMALIZATIONS,
     TOKENIZER_MODELS,
@@ -78,19 +77,14 @@ def write_corpus_command(arguments: Sequence[str]) -> None:
 
 
 # Rules of `clean-corpus` that are on, or have a value, unless a recipe or a flag says otherwise; `train` has none.
-_CLEANING_DEFAULTS: dict[str, Any] = dict.fromkeys(
-    ("drop_empty", "drop_identical", "drop_bad_encoding", "drop_markup", "drop_other_numbers", "drop_other_scripts")
-    + ("drop_duplicates", "drop_misaligned"),
-    True,
-)
-_CLEANING_DEFAULTS |= {"max_characters": 1_000, "max_character_ratio": 3.0, "min_letter_ratio": 0.5}
+_CLEANING_DEFAULTS: dict[str, Any] = {"max_characters": 1_000, "max_character_ratio": 3.0, "min_letter_ratio": 0.5}
+_DROP = ["empty", "identical", "bad_encoding", "markup", "other_numbers", "other_scripts", "duplicates", "misaligned"]
 _ON_CHARACTERS = dict(zip(ON_TOKENS, ("max_characters", "max_character_ratio"), strict=True))
-_LANGUAGES_RULE = "drop_other_languages"
 _TEXT_KEYS = ["train_source", "train_target", "dataset", "corpora", "source_language", "target_language"]
 _RULE_KEYS = [item.name for item in fields(CleaningRules) if item.name not in ON_TOKENS]
 # The flags that `--help` shows.
 _CLEANING_MAIN = [*_TEXT_KEYS, "output_dir", *("min_score", "max_characters", "max_character_ratio")]
-_CLEANING_MAIN += ["min_letter_ratio", "drop_near_duplicates", _LANGUAGES_RULE, "drop_misaligned"]
+_CLEANING_MAIN += ["min_letter_ratio", "drop"]
 
 
 def _flags_of(names: Sequence[str], title: str, *further: tuple[str, Any, Any]) -> type[Any]:
@@ -98,12 +92,11 @@ def _flags_of(names: Sequence[str], title: str, *further: tuple[str, Any, Any]) 
     hints, items = get_type_hints(DataArguments), {item.name: item for item in fields(DataArguments)}
     flags = []
     for name in names:
-        default, metadata = _CLEANING_DEFAULTS.get(name, items[name].default), items[name].metadata
-        if name == _LANGUAGES_RULE:
-            text = f"{metadata['help']} By default where these are known."
-            flags.append((name, bool | None, field(default=None, metadata={"help": text})))
-        else:
-            flags.append((name, hints[name], field(default=default, metadata=metadata)))
+        default, metadata = _CLEANING_DEFAULTS.get(name, items[name].default), dict(items[name].metadata)
+        if name == "drop":
+            usual = f"Default: {','.join(_DROP)} and, where the languages are known, other_languages."
+            metadata["help"] = f"{metadata['help'].partition('. ')[0]}. {usual}"
+        flags.append((name, hints[name], field(default=default, metadata=metadata)))
     return make_dataclass("CleaningFlags", [*flags, *further], namespace={"__doc__": f"{title}."})
 
 
@@ -117,15 +110,14 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     classes.append(ThreadArguments)
     usage = "vanilla-transformer clean-corpus [RECIPE] [--flag value ...]"
     about = {"RECIPE": "A YAML file with some of these flags as keys, such as the recipe of a training run."}
-    on = ", ".join(name for name, value in _CLEANING_DEFAULTS.items() if value is True)
-    notes = textwrap.fill(f"On by default, and turned off by --no_drop_...: {on}.", 80)
-    parser = Parser(classes, usage, about, _CLEANING_MAIN, notes=notes)
+    parser = Parser(classes, usage, about, _CLEANING_MAIN)
+    refuse_former_switches([flag[2:] for flag in sorted(given)], "flag")
     flags, words = parser.read(arguments)
     recipe = read_keys(words)
     names = (*_TEXT_KEYS, "output_dir", *_RULE_KEYS, "cache_dir", "threads")
     own = {name: recipe[name] for name in names if name in recipe}
     empty = [name for name in _RULE_KEYS if name in own and own[name] is None]
-    off = {name: False if name.startswith("drop_") else None for name in empty}  # null turns a rule off
+    off: dict[str, Any] = {name: [] if name == "drop" else None for name in empty}  # null turns a rule off
     parsed = parser.build(parser.read(as_flags(own))[0] | off | flags)
     values = {name: value for part in parsed for name, value in vars(part).items()}
     output_dir = values.pop("output_dir")
@@ -135,9 +127,8 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
 
 
 def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:
-    threads = flags.pop("threads")
-    check_languages = flags[_LANGUAGES_RULE] is None
-    data = DataArguments(**flags | {_LANGUAGES_RULE: bool(flags[_LANGUAGES_RULE])})
+    threads, check_languages = flags.pop("threads"), flags["drop"] is None
+    data = DataArguments(**flags | {"drop": _DROP if check_languages else flags["drop"]})
     check_data_arguments(data)
     register_models()
     set_threads(threads)
@@ -149,7 +140,8 @@ def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:
         reason = why_languages_are_unknown(corpus_specs(data))
         if reason is not None:
             logger.info("Pairs in other languages are kept. %s", reason)
-        data = replace(data, drop_other_languages=reason is None)
+        else:
+            data = replace(data, drop=[*_DROP, "other_languages"])
     texts = load_texts(data)
     files = write_corpus_files(texts, output_dir)
     print(texts.training.report)

@@ -176,7 +176,7 @@ def is_identical(pair: SentencePair) -> bool:
     return pair.source == pair.target
 
 
-_WAY_OUT = ", or leave such pairs out by `drop_{}`"
+_WAY_OUT = ", or leave such pairs out by `drop: [{}]`"
 
 
 def clean_text(
@@ -205,10 +205,10 @@ def clean_text(
         if rule is None:
             yield pair
             continue
-        if rule == "invalid_unicode" and not rules.drop_invalid_unicode:
+        if rule == "bad_encoding" and rule not in rules.drop:
             side = 0 if has_invalid_unicode(pair.source) else 1
             raise invalid_unicode_error(number, spec.location(side), pair[side], way_out.format(rule))
-        if rule == "empty" and any(pair) and spec.is_editable and not rules.drop_empty:
+        if rule == "empty" and any(pair) and spec.is_editable and rule not in rules.drop:
             raise blank_side_error(number, spec.location(0 if not pair.source else 1), way_out.format(rule))
         report.add(rule, [pair])
 
@@ -216,12 +216,12 @@ def clean_text(
 def _broken_rule(pair: SentencePair, rules: CleaningRules, score: float | None) -> str | None:
     """Return the first rule on text that a pair breaks."""
     if is_invalid_unicode(pair):
-        return "invalid_unicode"
+        return "bad_encoding"
     if is_empty(pair):
         return "empty"
     if rules.min_score is not None and score is not None and score < rules.min_score:
         return "min_score"
-    return "identical" if rules.drop_identical and is_identical(pair) else None
+    return "identical" if "identical" in rules.drop and is_identical(pair) else None
 
 
 _NAMES = list(RULES)
@@ -239,21 +239,22 @@ def find_broken(
         pair_rules: The rules of each corpus.
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
     """
-    repetitions = [name for name in REPETITIONS if any(_drops(each, name) for each in pair_rules)]
+    repetitions = [name for name in REPETITIONS if any(name in each.rules.drop for each in pair_rules)]
     enabled = [each.enabled() for each in pair_rules]
     broken = np.full(len(texts), _KEPT, np.int8)
-    if repetitions or any(enabled) or any(each.rules.drop_misaligned for each in pair_rules):
+    misaligned = any("misaligned" in each.rules.drop for each in pair_rules)
+    if repetitions or any(enabled) or misaligned:
         results = _map(texts, partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions), num_proc)
         broken = results.data.column("rule").to_numpy().copy()
         corpora = texts.data.column("corpus").to_numpy()
         ranks = results.data.column("rank").to_numpy()
         for name in repetitions:
-            drops = np.array([_drops(each, name) for each in pair_rules])
+            drops = np.array([name in each.rules.drop for each in pair_rules])
             rows = np.flatnonzero(broken == _KEPT)  # pairs that earlier rules drop are no repetitions
             hashes = results.data.column(name).take(rows).combine_chunks()
             repeated = find_duplicates(b"".join(hashes.to_pylist()), ranks[rows]) & drops[corpora[rows]]
             broken[rows[repeated]] = _NAMES.index(name)
-        if any(each.rules.drop_misaligned for each in pair_rules):
+        if misaligned:
             _find_misaligned(texts, broken, pair_rules, report, num_proc)
     _report_broken(texts, broken, report)
     return broken != _KEPT
@@ -269,7 +270,7 @@ def _find_misaligned(
     """Mark the misaligned pairs of each direction in `broken`, if it has enough pairs to find them."""
     misalignment = load("cleaning", MISALIGNMENT, "`misaligned`")
     corpora = texts.data.column("corpus").to_numpy()
-    number_of = {number: each.direction for number, each in enumerate(pair_rules) if each.rules.drop_misaligned}
+    number_of = {number: each.direction for number, each in enumerate(pair_rules) if "misaligned" in each.rules.drop}
     for direction in dict.fromkeys(number_of.values()):
         numbers = [number for number, each in number_of.items() if each == direction]
         rows = np.flatnonzero((broken == _KEPT) & np.isin(corpora, numbers))
@@ -285,10 +286,6 @@ def _processes(num_proc: int | None, rows: int) -> int | None:
     """Return a number of processes for `datasets`, by default all cores if there are many rows."""
     processes = num_proc or min(usable_cores(), rows // MIN_ROWS_PER_PROCESS)
     return processes if processes > 1 else None
-
-
-def _drops(pair_rules: PairRules, name: str) -> bool:
-    return getattr(pair_rules.rules, f"drop_{name}")
 
 
 def _map(texts: datasets.Dataset, function: Any, num_proc: int | None) -> datasets.Dataset:
@@ -378,12 +375,12 @@ def _check_languages(spec: CorpusSpec, sample: Sequence[SentencePair]) -> str | 
         if len(others) > _SUSPICIOUS * len(sample):
             name = ("source", "target")[side]
             mistake = f"has a {name} in another language than {code} in {_share(others, sample)}"
-            return _describe(spec, f"{mistake}. Check it, or set `drop_other_languages`", others)
+            return _describe(spec, f"{mistake}. Check it, or set `drop: [other_languages]`", others)
     return None
 
 
 def why_languages_are_unknown(specs: Sequence[CorpusSpec]) -> str | None:
-    """Return why `drop_other_languages` cannot be applied to all corpora, or None if it can."""
+    """Return why `other_languages` cannot be found in all corpora, or None if it can."""
     try:
         load_identifier()
     except OSError as error:

@@ -25,29 +25,29 @@ from vanilla_transformer.text.translation_warnings import (
     length_ratio,
     letter_ratio,
 )
-from vanilla_transformer.user_input import check_names
+from vanilla_transformer.user_input import as_list, check_names, did_you_mean
 
 from .readers import CorpusSpec, SentencePair
 
 # In the order in which they apply: rules on the text of one pair, on all pairs, by models, and on tokens.
 RULES = {
-    "invalid_unicode": "not valid Unicode",
     "empty": "without text on a side",
     "min_score": "with a lower score in the corpus than min_score",
-    "identical": "source and target identical",
-    "bad_encoding": "with text that was read in a wrong encoding, or control characters",
-    "markup": "with tags or entities of HTML or XML",
+    "identical": "with a target that is its source",
+    "bad_encoding": "that are not valid Unicode, or have control characters, U+FFFD, or UTF-8 that was read as "
+    "Windows-1252 or Latin-1",
+    "markup": "with tags, comments or entities of HTML or XML",
     "max_characters": "with more characters than max_characters",
     "max_character_ratio": "beyond max_character_ratio",
     "min_letter_ratio": "with a smaller share of letters than min_letter_ratio",
-    "other_numbers": "with a number that only one side has",
-    "other_scripts": "in another script than the rest of the corpus",
-    "other_languages": "in another language",
-    "duplicates": "the same as another pair but for case and spaces",
-    "near_duplicates": "the same as another pair but for case, digits, punctuation and spaces",
-    "repeated_sources": "with the source of another pair",
-    "repeated_targets": "with the target of another pair",
-    "misaligned": "whose sides do not seem to be translations of each other",
+    "other_numbers": "with a number, up to 12 maybe as a word, that only one side has",
+    "other_scripts": "with more than a twentieth of the letters of a side in scripts that their corpus rarely uses",
+    "other_languages": "with a side that is clearly not in its language, which needs py3langid",
+    "duplicates": "that repeat another one but for case, white space, invisible characters and composed letters",
+    "near_duplicates": "that repeat another one but for case, digits, punctuation and spaces",
+    "repeated_sources": "with the source of another one of the same direction",
+    "repeated_targets": "with the target of another one of the same direction",
+    "misaligned": "whose sides do not seem to be translations of each other, by a lexical model",
     "score": "with a low score by models",
     "max_length": "longer than max_length",
     "max_length_ratio": "beyond max_length_ratio",
@@ -123,19 +123,7 @@ class CleaningRules:
         ValueError: a value is out of its range; the message names the field.
     """
 
-    drop_empty: bool = False
-    drop_invalid_unicode: bool = False
-    drop_identical: bool = False
-    drop_bad_encoding: bool = False
-    drop_markup: bool = False
-    drop_duplicates: bool = False
-    drop_near_duplicates: bool = False
-    drop_repeated_sources: bool = False
-    drop_repeated_targets: bool = False
-    drop_misaligned: bool = False
-    drop_other_numbers: bool = False
-    drop_other_scripts: bool = False
-    drop_other_languages: bool = False
+    drop: Sequence[str] = ()
     min_score: float | None = None
     max_characters: int | None = None
     max_character_ratio: float | None = None
@@ -145,9 +133,7 @@ class CleaningRules:
     score: ScoreRule | None = None
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name.startswith("drop_") and not isinstance(value, bool):
-                raise ValueError(f"`{name}` must be true or false, got {value!r}.")
+        object.__setattr__(self, "drop", read_drop(self.drop))
         for name in (*ON_TOKENS, "max_characters", "max_character_ratio"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value >= 1):
@@ -169,7 +155,41 @@ class CleaningRules:
     @property
     def on_text(self) -> dict[str, Any]:
         """Return the rules that need neither models nor tokens."""
-        return {name: value for name, value in asdict(self).items() if name not in ("score", *ON_TOKENS)}
+        values = {name: value for name, value in asdict(self).items() if name not in ("drop", "score", *ON_TOKENS)}
+        # As checkpoints and caches have it hashed since each of these names was a switch.
+        return values | {f"drop_{name}": name in self.drop for name in (*DROPPED, "invalid_unicode")}
+
+
+# The rules without a value, which the key `drop` enables by name.
+DROPPED = {name: text for name, text in RULES.items() if name not in {item.name for item in fields(CleaningRules)}}
+# The keys that these names once were, and the name today.
+_FORMER_SWITCHES = {f"drop_{name}": name for name in DROPPED} | {"drop_invalid_unicode": "bad_encoding"}
+
+
+def refuse_former_switches(names: Iterable[str], what: str) -> None:
+    """Raise a `ValueError` for the first name of a former switch, with what to write instead."""
+    for name in names:
+        kind = _FORMER_SWITCHES.get(name.replace("-", "_").removeprefix("no_"))
+        if kind is not None:
+            raise ValueError(f"The {what} {name!r} is now {kind!r} in a list, such as `drop: [{kind}]`.")
+
+
+def read_drop(value: Any) -> tuple[str, ...]:
+    """Return the names of the key `drop` in the order of `DROPPED`: a list of them, or text as in a flag.
+
+    Raises:
+        ValueError: it is neither, or has an unknown name.
+    """
+    names = value or ()
+    if isinstance(value, str):
+        names = as_list(value) if value.strip("[] ") else ()
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"`drop` must be a list of names, such as [empty, duplicates], got {value!r}.")
+    for name in names:
+        if name not in DROPPED:
+            found = f"got {name!r}.{did_you_mean(name, DROPPED)}"
+            raise ValueError(f"`drop` must name kinds of pairs of {', '.join(DROPPED)}, {found}")
+    return tuple(name for name in DROPPED if name in names)
 
 
 def _is_number(value: Any) -> bool:
@@ -208,21 +228,21 @@ class PairRules:
             ValueError: languages are checked, but not given or unknown.
             OSError: languages are checked, but py3langid is not installed.
         """
-        codes = _require_codes(spec) if rules.drop_other_languages else ()
+        codes = _require_codes(spec) if "other_languages" in rules.drop else ()
         scripts: Sequence[Sequence[str]] = ()
         usual_ratio = 1.0
-        if rules.drop_other_scripts or rules.max_character_ratio is not None:
+        if "other_scripts" in rules.drop or rules.max_character_ratio is not None:
             sample = list(islice(pairs, _SAMPLED_PAIRS))
             scripts = [find_scripts(pair[side] for pair in sample) for side in (0, 1)]
             usual_ratio = median(starmap(length_ratio, sample)) if sample else 1.0
-        return cls(rules, str(spec.direction), codes, scripts if rules.drop_other_scripts else (), usual_ratio)
+        return cls(rules, str(spec.direction), codes, scripts if "other_scripts" in rules.drop else (), usual_ratio)
 
     def enabled(self) -> dict[str, Rule]:
         """Return the enabled rules in the order of `RULES`."""
         found: dict[str, Rule] = {}
-        if self.rules.drop_bad_encoding:
+        if "bad_encoding" in self.rules.drop:
             found["bad_encoding"] = is_in_bad_encoding
-        if self.rules.drop_markup:
+        if "markup" in self.rules.drop:
             found["markup"] = is_marked_up
         if self.rules.max_characters is not None:
             found["max_characters"] = partial(has_many_characters, most=self.rules.max_characters)
@@ -231,7 +251,7 @@ class PairRules:
             found["max_character_ratio"] = partial(has_unusual_ratio, usual=self.usual_ratio, most=most)
         if self.rules.min_letter_ratio is not None:
             found["min_letter_ratio"] = partial(has_few_letters, least=self.rules.min_letter_ratio)
-        if self.rules.drop_other_numbers:
+        if "other_numbers" in self.rules.drop:
             found["other_numbers"] = has_unequal_numbers
         if self.scripts:
             found["other_scripts"] = partial(is_in_other_scripts, scripts=self.scripts)
@@ -245,7 +265,7 @@ def _require_codes(spec: CorpusSpec) -> tuple[str, ...]:
         if language_code(language) is None:
             known = ", ".join(sorted(load_identifier().labels))
             rule = f"The languages of {spec.name} must have codes that py3langid knows ({known})"
-            raise ValueError(f"{rule}, got {language}. Rename it, or leave `drop_other_languages` out.")
+            raise ValueError(f"{rule}, got {language}. Rename it, or leave `other_languages` out of `drop`.")
     return tuple(str(language_code(language)) for language in spec.direction)
 
 

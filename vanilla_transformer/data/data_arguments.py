@@ -5,10 +5,11 @@ from typing import Any
 
 from vanilla_transformer.user_input import check_names, load_yaml
 
-from .cleaning_rules import ON_TOKENS, CleaningRules
+from .cleaning_rules import DROPPED, ON_TOKENS, CleaningRules, read_drop, refuse_former_switches
 from .readers import CorpusSpec
 from .stages import ONE_STAGE, Stages, read_stages
 
+_FORGETTING = "forgetting"  # the key of text of a model's former domain in `validation`
 _BOTH_DIRECTIONS = "both_directions"  # the key of a corpus that is read forward and in reverse
 TOKENIZER_MODELS = ("bpe", "unigram", "wordpiece")
 NORMALIZATIONS = ("nfc", "nfkc", "none")
@@ -81,14 +82,9 @@ class DataArguments:
     validation: list[dict[str, Any]] | str | None = fixed(
         None,
         "Instead of these files: a list like `corpora`, of which each direction is scored by itself, "
-        "whether it is trained or not.",
+        "whether it is trained or not. With --init_from, an entry with `forgetting: true` is text of the model's "
+        "former domain, in addition: its loss and scores show what fine-tuning costs.",
     )
-    forgetting_source: str | None = fixed(
-        None,
-        "With --init_from: text of the model's former domain, source side; its loss and scores at each "
-        "validation show what fine-tuning costs.",
-    )
-    forgetting_target: str | None = fixed(None, "The same, target side.")
     test_source: str | None = fixed(None, "Test text, source side; its overlap with the training text is reported.")
     test_target: str | None = fixed(None, "Test text, target side.")
     dataset: str | None = fixed(
@@ -123,45 +119,11 @@ class DataArguments:
         "and accumulated batches; 25,000 in the paper (section 5.1).",
     )
     max_tokens: int = fixed(25000, "Padded tokens on either side of a batch, per process (section 5.1).")
-    pad_to_multiple_of: int | None = fixed(
+    drop: list[str] | str | None = fixed(
         None,
-        "Pad batches to lengths that are multiples of this number, such as 8 or 16. Default: 8 with "
-        "--compile, otherwise 1.",
-    )
-    drop_empty: bool = fixed(False, "Drop pairs without text on one side. By default they are an error.")
-    drop_invalid_unicode: bool = fixed(False, "Drop pairs that are not valid Unicode. By default they are an error.")
-    drop_identical: bool = fixed(False, "Drop pairs whose source and target are identical.")
-    drop_bad_encoding: bool = fixed(
-        False, "Drop pairs with control characters, U+FFFD, or UTF-8 that was read as Windows-1252 or Latin-1."
-    )
-    drop_markup: bool = fixed(False, "Drop pairs with tags, comments or entities of HTML or XML.")
-    drop_duplicates: bool = fixed(
-        False,
-        "Drop pairs that repeat another one, over all corpora, but for case, white space, invisible "
-        "characters and the composition of letters. The copy in ordinary case stays.",
-    )
-    drop_near_duplicates: bool = fixed(
-        False, "Drop pairs that repeat another one but for case, digits, punctuation and spaces."
-    )
-    drop_repeated_sources: bool = fixed(
-        False, "Drop pairs with the source of another one, over all corpora, compared as duplicates are."
-    )
-    drop_repeated_targets: bool = fixed(
-        False, "Drop pairs with the target of another one, over all corpora, compared as duplicates are."
-    )
-    drop_misaligned: bool = fixed(
-        False,
-        "Drop pairs whose sides do not seem to be translations of each other, by a lexical model of the "
-        "corpus. Needs 5,000 pairs.",
-    )
-    drop_other_numbers: bool = fixed(
-        False, "Drop pairs with a number that only one side has. Up to 12 it may be written as a word."
-    )
-    drop_other_scripts: bool = fixed(
-        False, "Drop pairs with more than a twentieth of the letters of a side in scripts its corpus rarely uses."
-    )
-    drop_other_languages: bool = fixed(
-        False, "Drop pairs with a side that is clearly not in --source_language or --target_language. Needs py3langid."
+        "Kinds of pairs to drop, of: "
+        + "; ".join(f"{name}: {text}" for name, text in DROPPED.items())
+        + ". By default empty and bad Unicode are an error, and all others stay.",
     )
     min_score: float | None = fixed(
         None, "Drop pairs with a lower score in the corpus: a column of numbers, or a key `score`."
@@ -196,6 +158,7 @@ class DataArguments:
             value = getattr(self, name)
             if isinstance(value, str):
                 object.__setattr__(self, name, _parse_section(value, name, kind))
+        object.__setattr__(self, "drop", [*read_drop(self.drop)] or None)
         if not isinstance(self.source_tags, list | None):
             object.__setattr__(self, "source_tags", [self.source_tags])
 
@@ -258,14 +221,22 @@ def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
     return _corpus_specs("corpora", data.corpora, data.languages)
 
 
-def validation_specs(data: DataArguments) -> list[CorpusSpec]:
+def validation_specs(data: DataArguments, forgetting: bool = False) -> list[CorpusSpec]:
     """
     Return the corpora of the section `validation`, or none.
+
+    Args:
+        forgetting: Whether to return the ones of the former domain of a model instead.
 
     Raises:
         ValueError: as raised by `corpus_specs`.
     """
-    return [] if data.validation is None else _corpus_specs("validation", data.validation, data.languages)
+    entries: Any = data.validation
+    if entries is None:
+        return []
+    _corpus_specs("validation", entries, data.languages)  # checks all of them
+    entries = [entry for entry in entries if bool(entry.get(_FORGETTING)) is forgetting]
+    return _corpus_specs("validation", entries, data.languages) if entries else []
 
 
 def _corpus_specs(section: str, entries: Any, languages: dict[str, Any]) -> list[CorpusSpec]:
@@ -278,11 +249,14 @@ def _directions(section: str, entry: Any, languages: dict[str, Any]) -> list[Cor
     """Return the corpus of an entry, once for each of its directions."""
     if not isinstance(entry, dict):
         raise ValueError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
-    known = _SPEC_KEYS | {_BOTH_DIRECTIONS} | (_RULE_KEYS if section == "corpora" else set())
+    refuse_former_switches(map(str, entry), "key of a corpus")
+    known = _SPEC_KEYS | {_BOTH_DIRECTIONS} | (_RULE_KEYS if section == "corpora" else {_FORGETTING})
     check_names([str(name) for name in entry], known, "key of a corpus", exactly=True)
     given = {name: value for name, value in entry.items() if name not in _RULE_KEYS and value is not None}
     values = languages | given
     both = values.pop(_BOTH_DIRECTIONS, False)
+    if type(values.pop(_FORGETTING, False)) is not bool:
+        raise ValueError(f"`{_FORGETTING}` of a corpus must be true or false, got {entry!r}.")
     if type(both) is not bool or (both and "reverse" in values):
         raise ValueError(f"`{_BOTH_DIRECTIONS}` of a corpus must be true or false, without `reverse`, got {entry!r}.")
     spec = CorpusSpec(**values)
@@ -348,7 +322,7 @@ def check_data_arguments(data: DataArguments) -> None:
     for name in ("source_language", "target_language"):
         if data.dataset is not None and getattr(data, name) is None:
             raise ValueError(f"`{name}` must be given with a `dataset`: its key in the `translation` column.")
-    for part in ("validation", "forgetting", "test"):
+    for part in ("validation", "test"):
         if (getattr(data, f"{part}_source") is None) != (getattr(data, f"{part}_target") is None):
             raise ValueError(f"`{part}_source` and `{part}_target` must be given together, got only one of them.")
     specs = corpus_specs(data)

@@ -142,7 +142,8 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
         training = load("cleaning", LOW_SCORES, "`score`")(training, specs, [each.score for each in rules], folder)
-    return Texts(data, specs, rules, training, validation, test, _read_forgetting_pairs(data), folder)
+    forgetting = [pair for spec in validation_specs(data, forgetting=True) for pair in _read_corpus(spec)]
+    return Texts(data, specs, rules, training, validation, test, forgetting, folder)
 
 
 class Augmentation(Protocol):
@@ -231,21 +232,15 @@ def _weights(texts: Texts, counts: Sequence[int], stages: Stages) -> list[list[f
 
 def _read_validation_sets(data: DataArguments) -> list[ValidationSet]:
     """Read the section `validation`, the validation files, or the dataset's split `validation`, which must exist."""
-    if data.validation is not None:
+    if specs := validation_specs(data):
         pairs: dict[Direction, list[SentencePair]] = {}
-        for spec in validation_specs(data):
+        for spec in specs:
             pairs.setdefault(spec.direction, []).extend(_read_corpus(spec))
         return [ValidationSet(direction, found) for direction, found in pairs.items()]
     direction = Direction(data.source_language, data.target_language)
     if data.validation_source and data.validation_target:
         return [ValidationSet(direction, read_text_files(data.validation_source, data.validation_target))]
     return [] if data.dataset is None else [ValidationSet(direction, _read_split(data, "validation"))]
-
-
-def _read_forgetting_pairs(data: DataArguments) -> list[SentencePair]:
-    if data.forgetting_source and data.forgetting_target:
-        return read_text_files(data.forgetting_source, data.forgetting_target)
-    return []
 
 
 def _read_test_pairs(data: DataArguments) -> list[SentencePair]:

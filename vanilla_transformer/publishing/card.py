@@ -25,8 +25,8 @@ from .staging import CARD_NAME, publishable_files, refuse_pipes
 
 # Records of training and evaluation in a run's folder.
 _RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"
-# Entries of a recipe that say nothing about the model.
-_OUTPUT_FOLDERS = ("output_dir", "cache_dir")
+# Entries of a recipe that say nothing about the model, or are derived and no key.
+_LEFT_OUT = ("output_dir", "cache_dir", "pad_to_multiple_of")
 
 _UNKNOWN = "unknown"
 _FACTS = {"name", "source_language", "target_language", "source_name", "target_name", "license", "data"}
@@ -201,7 +201,7 @@ def _mistakes(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 def portable_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Return a recipe without the user's folders: absolute paths are reduced to the names of their files."""
-    return {name: _without_folders(value) for name, value in recipe.items() if name not in _OUTPUT_FOLDERS}
+    return {name: _without_folders(value) for name, value in recipe.items() if name not in _LEFT_OUT}
 
 
 def _without_folders(value: Any) -> Any:

@@ -76,17 +76,16 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
         )
 
 
-def choose_padding(given: int | None, before: Mapping[str, Any], compiled: bool) -> int:
-    """Return the number whose multiples are the lengths of batches: the given one, or else that of the run to resume.
+def choose_padding(before: Mapping[str, Any], compiled: bool) -> int:
+    """Return the number whose multiples are the lengths of batches: that of the run to resume.
 
-    A new run without one has 8 tokens if it is compiled, otherwise 1.
+    A new run has 8 tokens if it is compiled, otherwise 1.
 
     Args:
-        given: `pad_to_multiple_of` of the recipe.
         before: The flat recipe of the run to resume, as its checkpoint holds it; empty without one.
         compiled: Whether the layers are compiled.
     """
-    return given or before.get(PADDING) or (_UNIT_COMPILED if compiled else 1)
+    return before.get(PADDING) or (_UNIT_COMPILED if compiled else 1)
 
 
 def _find_obstacle(config: Any) -> str | None:

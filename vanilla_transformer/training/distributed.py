@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import parse_flag_from_env
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -40,7 +41,6 @@ def broadcast_decision(accelerator: Accelerator, decision: bool) -> bool:
 def shard_model(
     model_with_loss: ModelWithLoss,
     num_processes: int,
-    reshard_after_forward: bool = True,
     mixed_precision: str | None = None,
 ) -> None:
     """Shard parameters, gradients and optimizer state over all processes, in place.
@@ -52,18 +52,19 @@ def shard_model(
     With bf16 the shards stay float32, in which gradients are summed over processes and the optimizer computes. The
     gathered parameters and what passes between layers are bfloat16; within them autocast applies, as with DDP.
 
+    Each layer is gathered again for the backward pass, unless the file of `accelerate launch` says to keep it.
+
     Args:
-        reshard_after_forward: Gather each layer again for the backward pass, instead of keeping all of them.
         mixed_precision: Accelerate's, of which bf16 counts.
     """
     model = model_with_loss.model.model
     mesh = init_device_mesh(model.device.type, (num_processes,))
-    policy = MixedPrecisionPolicy()
+    policy, reshard = MixedPrecisionPolicy(), parse_flag_from_env("FSDP_RESHARD_AFTER_FORWARD", True)
     if mixed_precision == "bf16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in [*model.encoder.layers, *model.decoder.layers]:
         if layer is not model_with_loss.layer_of_term:
-            fully_shard(layer, mesh=mesh, reshard_after_forward=reshard_after_forward, mp_policy=policy)
+            fully_shard(layer, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
     # A batch keeps its types: weights of links are float32.
     fully_shard(model_with_loss, mesh=mesh, mp_policy=replace(policy, cast_forward_inputs=False))
 

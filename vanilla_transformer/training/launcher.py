@@ -43,10 +43,7 @@ def add_launcher(values: Mapping[str, Any]) -> dict[str, Any]:
     if precision is not None:
         found["mixed_precision"] = precision
     if plugin is not None:
-        reshard = values.get("fsdp_reshard_after_forward", True) and plugin.reshard_after_forward
-        found |= {"fsdp": True, "fsdp_reshard_after_forward": reshard}
-        if "SHARDED" in plugin.state_dict_type.name:
-            found["sharded_checkpoints"] = True
+        found["fsdp"] = True
     if "tokens_per_step" in values:
         batches = count_processes() * max(1, values.get("gradient_accumulation_steps", 1))
         found["max_tokens"] = _divide_tokens(values["tokens_per_step"], batches)

@@ -6,11 +6,12 @@ Every mistake is a `ValueError` that names it.
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from vanilla_transformer.data.cleaning_rules import refuse_former_switches
 from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.resources import describe_recipes, find_recipe
 from vanilla_transformer.user_input import check_names, load_yaml
@@ -73,8 +74,9 @@ def _read_section(name: str, value: Any) -> dict[str, Any]:
     return value or {}
 
 
-def check_renamed(names: Iterable[str], what: str) -> None:
+def check_renamed(names: Collection[str], what: str) -> None:
     """Raise a `ValueError` for the first name that has been renamed or removed, with its new name or what to do."""
+    refuse_former_switches(names, what)
     for name in names:
         key = name.replace("-", "_")
         successor = RENAMED.get(key)

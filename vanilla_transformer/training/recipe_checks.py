@@ -4,7 +4,14 @@ import logging
 from dataclasses import fields
 from typing import Any
 
-from vanilla_transformer.data.data_arguments import TOKEN_AUGMENTATIONS, augmentations, check_data_arguments, stages
+from vanilla_transformer.data.cleaning_rules import DROPPED
+from vanilla_transformer.data.data_arguments import (
+    TOKEN_AUGMENTATIONS,
+    augmentations,
+    check_data_arguments,
+    stages,
+    validation_specs,
+)
 from vanilla_transformer.data.stages import UNTIL_SHARE
 from vanilla_transformer.user_input import check_numbers
 
@@ -17,6 +24,7 @@ from .run_arguments import (
     PADDING,
     RECIPE_PARTS,
     REMOVED,
+    REMOVED_CHANGEABLE,
     REPLACE,
     LongArguments,
     OptimizationArguments,
@@ -49,11 +57,6 @@ def check_recipe(recipe: Recipe) -> None:
             f"`keep_last` must be at least `average_checkpoints`={recipe.output.average_checkpoints}, got "
             f"{recipe.output.keep_last}: checkpoints are averaged at the end."
         )
-    if recipe.output.sharded_checkpoints and not recipe.optimization.fsdp:
-        raise ValueError(
-            "`sharded_checkpoints` must be given with `fsdp` only, got it without: every process has the full model, "
-            "and the main process writes it. Add --fsdp, or leave it out."
-        )
 
 
 def _check_numbers(recipe: Recipe) -> None:
@@ -69,7 +72,7 @@ def _check_numbers(recipe: Recipe) -> None:
     if recipe.optimization.seed >= 2**32:
         raise ValueError(f"`seed` must be below 2**32, got {recipe.optimization.seed}.")
     for part, names in (
-        (recipe.data, ("tokens_per_step", "max_tokens", "pad_to_multiple_of")),
+        (recipe.data, ("tokens_per_step", "max_tokens")),
         (
             recipe.optimization,
             ("max_steps", "warmup_steps", "gradient_accumulation_steps", "early_stopping_patience"),
@@ -82,9 +85,8 @@ def _check_numbers(recipe: Recipe) -> None:
 
 
 def _check_optimization(options: OptimizationArguments) -> None:
-    for name in ("label_smoothing", "adam_beta2"):
-        if not 0.0 <= getattr(options, name) < 1.0:
-            raise ValueError(f"`{name}` must be in [0, 1), got {getattr(options, name)}.")
+    if not 0.0 <= options.label_smoothing < 1.0:
+        raise ValueError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
     if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:
         raise ValueError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
     if options.num_train_epochs == 0:
@@ -112,12 +114,18 @@ def _check_fine_tuning(recipe: Recipe) -> None:
         names = ("freeze", "lora_rank", "init_encoder_layers", "init_decoder_layers")
         given: dict[str, Any] = {name: getattr(options, name) for name in names}
         given["init_vocabulary"] = None if options.init_vocabulary == KEEP else options.init_vocabulary
-        for name, value in (given | {"forgetting_source": recipe.data.forgetting_source}).items():
+        given["forgetting` of `validation"] = validation_specs(recipe.data, forgetting=True) or None
+        for name, value in given.items():
             if value is not None:
                 raise ValueError(f"`{name}` must be given with `init_from`, got it without. Leave it out.")
         return
-    if recipe.data.forgetting_source is not None and not (recipe.data.validation_source or recipe.data.dataset):
-        raise ValueError("`forgetting_source` must be given with `validation_source`, got it without. Add the latter.")
+    if validation_specs(recipe.data, forgetting=True):
+        directions = {spec.direction for spec in validation_specs(recipe.data)}
+        if len(directions) + bool(recipe.data.validation_source or recipe.data.dataset) != 1:
+            raise ValueError(
+                "`forgetting` of `validation` must be beside validation text of one direction, got it beside "
+                f"{' and '.join(map(str, directions)) or 'none'}. Change the other text, or take it out."
+            )
     if recipe.data.tokenizer is not None and options.init_vocabulary != REPLACE:
         raise ValueError(
             "Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both. To change the tokenizer, "
@@ -216,9 +224,16 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
     Raises:
         ValueError: a change would make it a different run; the text names each value before and now.
     """
+    switched_on = [name.removeprefix("drop_") for name in before if name.startswith("drop_") and before[name]]
     before = default_values() | {
-        name: value for name, value in before.items() if name not in REMOVED or value != REMOVED[name][0]
+        name: value
+        for name, value in before.items()
+        if not name.startswith("drop_")
+        and name not in REMOVED_CHANGEABLE
+        and (name not in REMOVED or value != REMOVED[name][0])
     }
+    if switched_on:  # in a run from before `drop` was a list
+        before["drop"] = sorted(switched_on, key=[*DROPPED, *switched_on].index)
     names = sorted(name for name in before.keys() | now.keys() if not _is_same(name, before, now))
     needs_max_steps = now.get("lr_scheduler") in NEED_MAX_STEPS or any(
         UNTIL_SHARE in stage for stage in now.get("stages") or ()

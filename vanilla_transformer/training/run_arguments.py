@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from vanilla_transformer.data.data_arguments import DataArguments, changeable, fixed
+from vanilla_transformer.resources import LOWER_IS_BETTER
+from vanilla_transformer.user_input import as_list
 
 from .lr_scheduler import NOAM, SCHEDULES, Schedule
 
@@ -30,16 +32,32 @@ REMOVED: dict[str, tuple[Any, str]] = {
     "hash_seed": (0, "Set `seed` for other runs"),
     "lsh_seed": (0, "Set `seed` for other runs"),
     "lm_head_bias": (False, _CONFIGURATION),
+    "attention_bias": (False, _CONFIGURATION),
     "scale_embedding": (True, _CONFIGURATION),
     "sinusoid_layout": ("interleaved", _CONFIGURATION),
     "source_eos": (True, _CONFIGURATION),
     "layer_norm_eps": (1e-6, _CONFIGURATION),
     "init_std": (None, "It remains a field of the configuration. Leave it out"),
     "adam_beta1": (0.9, "It is β₁ of section 5.3. Leave it out"),
+    "adam_beta2": (0.98, "It is β₂ of section 5.3. Leave it out"),
     "adam_epsilon": (1e-9, "It is ε of section 5.3. Leave it out"),
+    "pad_to_multiple_of": ("8 where it compiles and 1 elsewhere", "Leave it out"),
+    "sharded_checkpoints": ("shards with `fsdp`", "Leave it out"),
+    "fsdp_reshard_after_forward": (True, "Leave it out, or set it in the file of `accelerate launch`"),
+    "keep_best": (1, "For more models, keep more checkpoints by `keep_last`"),
+    "greater_is_better": ("the order of each metric", "A function of your own may return the negative. Leave it out"),
+    **dict.fromkeys(
+        ("forgetting_source", "forgetting_target"),
+        (
+            "entries of `validation`",
+            "Write `validation: [{source: FILE, target: FILE, forgetting: true}]`, beside other validation text",
+        ),
+    ),
     "stream": (False, "Text of any size is mapped into memory from the disk. Leave it out"),
     "stream_window": (1_000_000, "Leave it out, as `stream`"),
 }
+# The ones that a resumed run may have had another value of.
+REMOVED_CHANGEABLE = ("sharded_checkpoints", "fsdp_reshard_after_forward", "keep_best")
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 
 
@@ -57,7 +75,6 @@ class ArchitectureArguments:
     )
     attention_dropout: float = fixed(0.0, "Dropout on attention probabilities. Not in the paper.")
     activation_dropout: float = fixed(0.0, "Dropout after the activation of feed-forward layers. Not in the paper.")
-    attention_bias: bool = fixed(False, "Biases in attention projections. Not in the paper.")
     attention_key_dim: int | None = fixed(
         None, "Width of queries and keys of a head, d_k = 64 of section 3.2.2. By default `d_model / h`."
     )
@@ -156,7 +173,6 @@ class OptimizationArguments:
     learning_rate: float | None = fixed(
         None, "Peak of every schedule except noam, whose peak follows from equation 3."
     )
-    adam_beta2: float = fixed(0.98, "β₂ of Adam (section 5.3); β₁ is 0.9 and ε 1e-9.")
     label_smoothing: float = fixed(0.1, "ε of section 5.4.")
     r_drop_weight: float = fixed(
         0.0,
@@ -174,9 +190,8 @@ class OptimizationArguments:
     ema_decay: float | None = fixed(
         None, "Also keep an exponential moving average of the weights, such as 0.999. Not in the paper."
     )
-    fsdp: bool = changeable(False, "Shard parameters and optimizer state over the processes (FSDP2).")
-    fsdp_reshard_after_forward: bool = changeable(
-        True, "With --fsdp: free gathered parameters after the forward pass. False is faster."
+    fsdp: bool = changeable(
+        False, "Shard parameters, optimizer state and checkpoints of it over the processes (FSDP2)."
     )
     compile: bool | None = changeable(
         None,
@@ -239,17 +254,11 @@ class OutputArguments:
     allow_changed_data: bool = changeable(
         False, "Resume although texts or tokenizer have changed since the run began."
     )
-    sharded_checkpoints: bool = changeable(
-        False, "Let each process write its shards of the optimizer state; only with --fsdp."
-    )
-    keep_best: int = changeable(1, "Number of best models to keep, beside the last checkpoints.")
     best_metric: str = changeable(
         "bleu",
-        "Metric that ranks the models: bleu, chrf, loss, comet (or comet:MODEL), a metric of the "
-        "evaluate library, or a function of sources, hypotheses and references, such as package.module:name.",
-    )
-    greater_is_better: bool | None = changeable(
-        None, "Whether a greater `best_metric` is better; by default not for loss, ter, wer, cer, perplexity."
+        "Metric that ranks the models, of which the best one is kept: bleu, chrf, loss, comet (or comet:MODEL), a "
+        "metric of the evaluate library, or a function of sources, hypotheses and references, such as "
+        f"package.module:name. Greater is better, except for {', '.join(LOWER_IS_BETTER)}.",
     )
     report_to: str | None = changeable(None, "Trackers of Accelerate, such as tensorboard or tensorboard,wandb.")
     dry_run: bool = changeable(False, "Print the size and time of the run, and write nothing.")
@@ -304,11 +313,6 @@ class FineTuningArguments:
                 object.__setattr__(self, name, _as_numbers(name, as_list(value)))
 
 
-def as_list(text: str) -> list[str]:
-    """Return the words of a list in a flag, with or without brackets and quotation marks."""
-    return [word.strip("\"' ") for word in text.strip("[] ").split(",")]
-
-
 def _as_numbers(name: str, words: Sequence[str]) -> list[int]:
     if not all(word.isdecimal() for word in words):
         raise ValueError(f"`{name}` must be numbers of layers, such as 0,2, got {','.join(words) or 'none'}.")
@@ -344,7 +348,7 @@ RECIPE_PARTS = tuple(part for parts in SECTIONS.values() for part in parts)
 BATCH_SIZES = ("tokens_per_step", "max_tokens")
 # Keys that are derived where a recipe does not give them.
 DERIVED = tuple(item.name for item in fields(Schedule))
-PADDING = "pad_to_multiple_of"  # is derived as well, by the device
+PADDING = "pad_to_multiple_of"  # is no key, but recorded: a resumed run keeps it
 
 
 def flatten(recipe: Recipe) -> dict[str, Any]:

@@ -61,7 +61,6 @@ EMA = "ema"  # folder of the moving average
 _RECIPE = "recipe"
 _MACHINE = "machine.json"
 _SECONDS_UNTIL_SHARED = 60.0  # network disks may show new files late
-_RANKING = ("best_metric", "greater_is_better")
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 
 
@@ -240,14 +239,14 @@ class RunFolder:
         """Load the checkpoint into `state` and `batches`, if there is one. The model has its weights already."""
         if self.checkpoint is None:
             return
-        like = state.resume_state(full=False)
+        like = state.resume_state()
         saved = load_resume_state(self.checkpoint, like)
         progress = saved.progress
         self._check_same_data(progress["data"], state.progress.data)
         state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         batches.load_state_dict(progress["batch_sampler"])
-        if any(progress["recipe"].get(name) != getattr(self.options, name) for name in _RANKING):
-            # Scores by another metric, or in another order, cannot be compared.
+        if progress["recipe"].get("best_metric") != self.options.best_metric:
+            # Scores by another metric cannot be compared.
             state.progress.best, state.progress.validations_without_improvement = [], 0
         self._temporary_step = progress["step"] if progress["temporary"] else None
         self._saved_step = progress["step"]
@@ -281,7 +280,7 @@ class RunFolder:
             FileNotFoundError: this process does not see what the main process has written.
         """
         wait_for_processes(state.accelerator)  # all processes have read what they resume from
-        self._writer = CheckpointWriter(state.accelerator, state.tokenizer, self.options.sharded_checkpoints)
+        self._writer = CheckpointWriter(state.accelerator, state.tokenizer, sharded=state.recipe.optimization.fsdp)
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
             self._write_json(_MACHINE, describe_machine(state.accelerator))  # first: from now on it is a run's folder
@@ -337,7 +336,7 @@ class RunFolder:
         state.progress.temporary = temporary
         state.progress.batch_sampler = batches.state_dict()
         model = state.gather_model(to_save=True)
-        resume_state = state.resume_state(full=not self.options.sharded_checkpoints)
+        resume_state = state.resume_state()
         prune = partial(self._prune_checkpoints, temporary)
         folder = checkpoint_folder(self.path, state.step)
         state.unfinished_checkpoint = self._writer.save(model, resume_state, folder, then=prune)
@@ -371,10 +370,7 @@ class RunFolder:
         value = entry.get("validation_loss" if metric == "loss" else metric)
         if value is None:
             return -math.inf
-        greater_is_better = self.options.greater_is_better
-        if greater_is_better is None:
-            greater_is_better = metric not in LOWER_IS_BETTER
-        return value if greater_is_better else -value
+        return -value if metric in LOWER_IS_BETTER else value
 
     def rank(self, entry: dict[str, Any]) -> tuple[float, float, float]:
         """Return the values that final models are compared by: the best metric, then chrF, then the loss.
@@ -387,17 +383,17 @@ class RunFolder:
         return score, entry.get("chrf", -math.inf), -entry["validation_loss"]
 
     def keep_best(self, state: TrainState, entry: dict[str, Any]) -> None:
-        """Rank a validation by `best_metric`, and keep the models of the `keep_best` best ones."""
+        """Rank a validation by `best_metric`, and keep the best model."""
         score = self.score(entry)
         if score == -math.inf:
             return
-        steps = state.progress.record_score(score, self.options.keep_best)
+        best = state.progress.record_score(score)
         model = state.gather_model(to_save=True)
         if state.accelerator.is_main_process:
-            if state.step in steps:
+            if state.step == best:
                 save_model_folder(model, state.tokenizer, self.path / f"{_BEST}{state.step}")
             for folder in list_checkpoints(self.path, _BEST):
-                if step_of(folder) not in steps:
+                if step_of(folder) != best:
                     delete_folder(folder)
         wait_for_processes(state.accelerator)
 

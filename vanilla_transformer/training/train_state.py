@@ -44,7 +44,7 @@ class TrainProgress:
 
     step: int = 0
     minutes: float = 0.0
-    # Validations that count for the choice of the best model, best first: {"step": ..., "score": ...}.
+    # The validation of the best model, if there is one: {"step": ..., "score": ...}.
     best: list[dict[str, float]] = field(default_factory=list)
     validations_without_improvement: int = 0
     num_processes: int = 1
@@ -59,18 +59,12 @@ class TrainProgress:
     grad_scaler: dict[str, Any] = field(default_factory=dict)
     step_metrics: dict[str, Any] = field(default_factory=dict)
 
-    def record_score(self, score: float, keep_best: int) -> set[int]:
-        """Rank the score of the current step, and count the validations since the best one.
-
-        Returns:
-            The steps of the `keep_best` best models.
-        """
+    def record_score(self, score: float) -> int:
+        """Compare the score of the current step with the best one, and return the step of the better one."""
         improved = not self.best or score > self.best[0]["score"]
         self.validations_without_improvement = 0 if improved else self.validations_without_improvement + 1
-        self.best.append({"step": self.step, "score": score})
-        self.best.sort(key=lambda other: -other["score"])
-        del self.best[max(1, keep_best) :]
-        return {int(other["step"]) for other in self.best[:keep_best]}
+        self.best = [{"step": self.step, "score": score}] if improved else self.best[:1]
+        return int(self.best[0]["step"])
 
 
 class TrainState:
@@ -169,7 +163,6 @@ class TrainState:
             shard_model(
                 model_with_loss.to(self.accelerator.device),
                 self.accelerator.num_processes,
-                options.fsdp_reshard_after_forward,
                 self.accelerator.mixed_precision,
             )
             self.wrapped_model: torch.nn.Module = model_with_loss
@@ -186,7 +179,7 @@ class TrainState:
         return torch.optim.Adam(
             [each for each in self.unwrapped_model.parameters() if each.requires_grad],
             lr=1.0 if options.lr_scheduler == NOAM else options.learning_rate or 0.0,
-            betas=(0.9, options.adam_beta2),
+            betas=(0.9, 0.98),
             eps=1e-9,
             fused=True,  # one pass over all parameters instead of one per parameter
         )
@@ -308,21 +301,16 @@ class TrainState:
         average = self.gather_ema()
         load_weights(model, average if self._adapters is None else self._adapters.merge(average).state_dict())
 
-    def resume_state(self, full: bool) -> ResumeState:
+    def resume_state(self) -> ResumeState:
         """Return the state that a checkpoint holds beside the model. All processes must call it together.
 
-        It reads all steps, so that no checkpoint holds a loss that was not finite.
-
-        Args:
-            full: Gather sharded tensors in the main process. Tensors that are not sharded are the run's own.
+        It reads all steps, so that no checkpoint holds a loss that was not finite. The tensors are the run's own.
         """
         self.read_steps()
-        gather = full and self.recipe.optimization.fsdp
-        options = StateDictOptions(full_state_dict=gather, cpu_offload=gather)
-        optimizer: Any = get_optimizer_state_dict(self.unwrapped_model, self.optimizer.optimizer, options=options)
+        optimizer: Any = get_optimizer_state_dict(self.unwrapped_model, self.optimizer.optimizer)
         state = optimizer.get("state", {})
         tensors = {f"{name}.{kind}": tensor for name, kinds in state.items() for kind, tensor in kinds.items()}
-        ema = {} if self.ema is None else self.gather_ema() if gather else self.ema.state_dict()
+        ema = {} if self.ema is None else self.ema.state_dict()
         adapters = {} if self._adapters is None else self._adapters.state_dict()
         return ResumeState(self._collect_metadata(), optimizer.get("param_groups", []), tensors, ema, adapters)
 

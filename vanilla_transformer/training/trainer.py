@@ -189,7 +189,7 @@ def prepare_run(
         logger.warning("`early_stopping_patience` has no effect without validation text. Add some, or leave it out.")
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     before = {} if resumed is None else resumed["recipe"]
-    state.progress.recipe[PADDING] = choose_padding(recipe.data.pad_to_multiple_of, before, state.compiled)
+    state.progress.recipe[PADDING] = choose_padding(before, state.compiled)
     batches = _create_batches(state, corpus, planned)
     state.wrapped_model.train()
     if state.compiled:

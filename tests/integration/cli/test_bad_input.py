@@ -254,7 +254,7 @@ FLAGS = {
             (["train", *PAIRS, "--max_tokens=1000000000"], "`max_tokens` must be at most 10,000,000"),
             (["train", *PAIRS, "--dataloader_num_workers=1000000000"], "`dataloader_num_workers` must be at most 256"),
             (["train", *PAIRS, "--vocab_size=300", "--threads=0"], "`threads` must be from 1 to .*, got 0"),
-            (["train", *PAIRS, "--adam_beta2=1"], r"`adam_beta2` must be in \[0, 1\), got 1.0"),
+            (["train", *PAIRS, "--label_smoothing=1"], r"`label_smoothing` must be in \[0, 1\), got 1.0"),
             (["train", *PAIRS, "--dropout=nan"], "`dropout` must be a finite number"),
         )
     },
@@ -583,7 +583,7 @@ FLAGS = {
     "push-to-hub: token flag": (["push-to-hub", "model", "user/name", "--token", "hf_x"], {}, "token"),
     "clean-corpus: no text": (["clean-corpus", "--output_dir", "out"], {}, "`train_source` must be given"),
     "clean-corpus: no folder": (["clean-corpus", *PAIRS[:4]], {}, "`output_dir` must be given"),
-    "clean-corpus: unknown flag": (["clean-corpus", *PAIRS, "--drop_empt"], {}, "Did you mean 'drop_empty'"),
+    "clean-corpus: unknown flag": (["clean-corpus", *PAIRS, "--min_scor"], {}, "Did you mean 'min_score'"),
     "clean-corpus: output a file": (["clean-corpus", *PAIRS[:4], "--output_dir", "a.de"], {}, "a.de"),
     "clean-corpus: stream": (["clean-corpus", "r.yaml", *PAIRS], {"r.yaml": b"stream: true"}, "no longer exists"),
     "train-tokenizer: no file": (["train-tokenizer", "--output_dir", "out"], {}, "at least one text file"),

@@ -21,10 +21,10 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "b.tsv").write_text("The house is old.\tLa maison est vieille.\nIt has 25.\tElle en a 26.\n")
     recipe = [
         "corpora:",
-        "  - {file: a.tsv, target_language: de, drop_other_numbers: true}",
-        "  - {file: b.tsv, target_language: fr, drop_other_numbers: false}",
+        "  - {file: a.tsv, target_language: de, drop: [identical, other_numbers]}",
+        "  - {file: b.tsv, target_language: fr}",
         "source_language: en",
-        "drop_identical: true",
+        "drop: [identical]",
         "output_dir: out",
         "cache_dir: cache",
     ]
@@ -52,7 +52,7 @@ def test_clean_corpus_keeps_the_pairs_of_the_best_quality(folder):
     scores = Comet.load(write_comet(folder / "quality", UNIFIED)).score(*zip(*pairs, strict=True))
     text = (
         "corpora: [{file: a.tsv}]\nscore: {quality: quality, keep: 0.34}\nsource_language: en\ntarget_language: de\n"
-        "drop_identical: false\n"
+        "drop: [empty]\n"
     )
     (folder / "quality.yaml").write_text(f"{text}output_dir: out\ncache_dir: cache\n")
     assert main(["clean-corpus", "quality.yaml"]) == 0
@@ -103,7 +103,9 @@ def test_clean_corpus_has_its_own_rules_which_a_recipe_or_a_flag_changes(folder)
     rows = [("The <b>house</b> is old.", "Das Haus ist alt."), ("It has 25.", "Es hat 25."), ("= 25 + 1.", "25 + 1.")]
     (folder / "c.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in rows))
     corpora = json.dumps([{"file": "c.tsv"}])
-    (folder / "c.yaml").write_text("drop_markup: false\nmax_steps: 9\nd_model: 64\nmin_letter_ratio: null\n")
+    (folder / "c.yaml").write_text(
+        "drop: [identical, duplicates]\nmax_steps: 9\nd_model: 64\nmin_letter_ratio: null\n"
+    )
 
     def kept(*words):
         assert main(["clean-corpus", *words, "--corpora", corpora, "--output_dir", "o", "--cache_dir", "c"]) == 0
@@ -111,9 +113,9 @@ def test_clean_corpus_has_its_own_rules_which_a_recipe_or_a_flag_changes(folder)
 
     marked, plain, formula = (source for source, _ in rows)
     assert kept() == kept("--min_letter_ratio", "0.6") == [plain]
-    assert kept("--no_drop_markup") == [marked, plain]
+    assert kept("--drop", "identical,duplicates") == [marked, plain]
     assert kept("c.yaml") == [marked, plain, formula]
-    assert kept("c.yaml", "--drop_markup") == [plain, formula]
+    assert kept("c.yaml", "--drop=[markup]") == [plain, formula]
     assert kept("c.yaml", "--min_letter_ratio", "0.7") == [marked]
 
 
@@ -138,7 +140,7 @@ def test_clean_corpus_says_why_it_does_not_look_at_languages(folder, capsys, cap
     assert main(["clean-corpus", *words]) == 0
     assert "Pairs in other languages are kept." in caplog.text and reason in caplog.text
     assert "1 of 1 pairs kept" in capsys.readouterr().out
-    assert main(["clean-corpus", *words, "--drop_other_languages"]) == 2
+    assert main(["clean-corpus", *words, "--drop", "other_languages"]) == 2
     assert "target_language" in (line := capsys.readouterr().err) or "source_language" in line or "tlh" in line
 
 
@@ -150,7 +152,7 @@ def test_clean_corpus_drops_other_languages_by_default(folder):
         assert main(["clean-corpus", *words, "--corpora", corpora, "--output_dir", "o", "--cache_dir", "c"]) == 0
         return (folder / "o/train.en-de.de").read_text().splitlines()
 
-    assert kept() == ["Das Haus ist alt."] and len(kept("--drop_other_languages", "false")) == 2
+    assert kept() == ["Das Haus ist alt."] and len(kept("--drop=[]")) == 2
 
 
 def test_clean_corpus_finds_what_corpora_have(folder, capsys):

@@ -23,6 +23,7 @@ JSON_VALUES = JSON_SCALARS | st.lists(JSON_SCALARS, max_size=3) | st.dictionarie
 FLAGS = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 RECIPE_KEYS = ["max_steps", "corpora", "d_model", "dropout", "seed", "save_minutes", "layer_types", "vocab_size"]
 RECIPE_KEYS += ["lr_scheduler", "learning_rate", "report_to", "fsdp", "dataset", "bpe_dropout", "augment", "stages"]
+RECIPE_KEYS += ["drop", "validation", "drop_empty"]
 RECIPE_KEYS += [*RENAMED]
 CONFIG_KEYS = ["d_model", "vocab_size", "encoder_layers", "decoder_attention_heads", "dropout", "activation_function"]
 CONFIG_KEYS += ["pad_token_id", "eos_token_id", "dtype", "auto_map", "model_type", "architectures", "layer_types"]

@@ -8,9 +8,7 @@ from vanilla_transformer.data.readers import CorpusSpec
 
 
 def test_find_broken_gives_the_same_report_for_any_number_of_processes():
-    rules = CleaningRules(
-        drop_other_numbers=True, drop_near_duplicates=True, drop_repeated_targets=True, drop_other_languages=True
-    )
+    rules = CleaningRules(drop=["other_numbers", "near_duplicates", "repeated_targets", "other_languages"])
     sources = [f"The house number {20 + n % 7} or {20 + n % 11} is old." for n in range(119)]
     targets = [f"Das Haus Nummer {20 + n % 7} oder {20 + n % 5} ist alt{'!' * (n % 5)}" for n in range(119)]
     sources, targets = [*sources, "The house is old."], [*targets, "The house is old."]

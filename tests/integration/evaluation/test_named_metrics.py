@@ -115,14 +115,13 @@ def test_metric_that_fails_is_named(function, message):
         load_metric(f"{__name__}:{function}")(["a"], ["b"], ["c"])
 
 
-@pytest.mark.parametrize("greater_is_better", [None, False])
-def test_train_keeps_the_best_model_by_a_function(corpus, tmp_path, greater_is_better):
+def test_train_keeps_the_best_model_by_a_function(corpus, tmp_path):
     run = tmp_path / "run"
-    options = {"best_metric": SHORTNESS, "greater_is_better": greater_is_better, "max_steps": 6, "eval_steps": 2}
+    options = {"best_metric": SHORTNESS, "max_steps": 6, "eval_steps": 2}
     assert main(["train", *flags(corpus, run, **options)]) == 0
     greedy = [entry for entry in entries(run) if SHORTNESS in entry and "model" not in entry]
     assert len(greedy) == 3 and all("bleu" in entry for entry in greedy)
-    best = (min if greater_is_better is False else max)(greedy, key=lambda entry: entry[SHORTNESS])
+    best = max(greedy, key=lambda entry: entry[SHORTNESS])
     assert (run / f"best-{best['step']}").exists()
 
 

@@ -1,5 +1,7 @@
 """Runs that start from another model: its weights, its tokenizer, and parts that are not trained."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -45,6 +47,9 @@ def opus(tmp_path):
     return tmp_path / "opus"
 
 
+FORMER = '[{"source": "a", "target": "b", "forgetting": true}]'
+
+
 def fine_tune(corpus, start, folder, **changes):
     recipe = parse_recipe(flags(corpus, folder, **FINE_TUNING | {"init_from": start} | changes))
     return train(recipe, evaluate=no_scores)
@@ -65,8 +70,8 @@ def test_train_starts_from_the_weights_of_another_model(corpus, ours, tmp_path, 
 
 
 def test_train_reports_what_the_model_forgets(corpus, ours, tmp_path):
-    text = {"forgetting_source": corpus / "validation.b", "forgetting_target": corpus / "validation.a"}
-    tuned = fine_tune(corpus, ours, tmp_path / "tuned", **text)
+    text = {"source": str(corpus / "validation.b"), "target": str(corpus / "validation.a"), "forgetting": True}
+    tuned = fine_tune(corpus, ours, tmp_path / "tuned", validation=json.dumps([text]))
     validations = [entry for entry in entries(tuned) if "validation_loss" in entry]
     assert [entry["step"] for entry in validations] == [0, 4, 6, 6]
     assert validations[-1]["validation_loss"] < validations[0]["validation_loss"]
@@ -188,7 +193,12 @@ def test_train_fine_tunes_nllb_between_two_languages(corpus, tmp_path):
         ({"lora_rank": 2, "fsdp": True}, "`lora_rank` must be given without fsdp, got both"),
         ({"init_from": None, "init_vocabulary": "extend"}, "`init_vocabulary` must be given with `init_from`"),
         ({"init_vocabulary": "extend", "vocab_size": 280}, "`vocab_size` must be above the 300 entries to extend"),
-        ({"forgetting_source": "a"}, "`forgetting_source` and `forgetting_target` must be given together"),
+        ({"init_from": None, "validation": FORMER}, "`forgetting` of `validation` must be given with `init_from`"),
+        (
+            {"validation": FORMER, "validation_source": None, "validation_target": None},
+            "`forgetting` of `validation` must be beside validation text of one direction, got it beside none",
+        ),
+        ({"validation": FORMER.replace("true", "1")}, "`forgetting` of a corpus must be true or false"),
     ],
 )
 def test_train_refuses_what_the_model_cannot_do(corpus, ours, tmp_path, changes, message):

@@ -26,13 +26,13 @@ def accelerate_launch(config, arguments):
 
 
 @pytest.mark.parametrize(
-    ("name", "fsdp", "reshard", "sharded"),
+    ("name", "fsdp"),
     [
-        ("ddp", False, True, False),
-        ("fsdp2", True, True, True),
+        ("ddp", False),
+        ("fsdp2", True),
     ],
 )
-def test_accelerate_launch_trains_as_configured(corpus, tmp_path, name, fsdp, reshard, sharded):
+def test_accelerate_launch_trains_as_configured(corpus, tmp_path, name, fsdp):
     status, errors = accelerate_launch(
         ROOT / "examples" / "accelerate" / f"{name}.yaml", flags(corpus, tmp_path / "run", **RUN)
     )
@@ -40,8 +40,7 @@ def test_accelerate_launch_trains_as_configured(corpus, tmp_path, name, fsdp, re
     recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
     assert json.loads((tmp_path / "run" / "machine.json").read_text())["processes"] == 2
     assert recipe["mixed_precision"] == "bf16"
-    assert (recipe["fsdp"], recipe["fsdp_reshard_after_forward"]) == (fsdp, reshard)
-    assert (tmp_path / "run" / "checkpoint-6" / "shards").exists() == sharded
+    assert recipe["fsdp"] == (tmp_path / "run" / "checkpoint-6" / "shards").exists() == fsdp
 
 
 def test_accelerate_launch_refuses_fsdp_version_1(corpus, tmp_path):

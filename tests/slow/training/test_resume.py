@@ -92,7 +92,7 @@ def assert_like(folder, straight):
 
 def test_sharded_checkpoint_resumes_bit_for_bit_after_damage(corpus, tmp_path, straight):
     """A sharded checkpoint is also a model folder, and one process without shards resumes from it."""
-    sharded = {"gradient_accumulation_steps": 1, "fsdp": True, "sharded_checkpoints": True}
+    sharded = {"gradient_accumulation_steps": 1, "fsdp": True}
     options = RUN | sharded | {"keep_last": 14}
     finish(start(2, flags(corpus, tmp_path / "sharded", **options)))
     killed = flags(corpus, tmp_path / "killed", **options)

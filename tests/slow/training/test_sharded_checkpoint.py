@@ -11,7 +11,7 @@ from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 PLAIN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3, "ema_decay": 0.9}
-RUN = PLAIN | {"fsdp": True, "sharded_checkpoints": True}
+RUN = PLAIN | {"fsdp": True}
 
 
 def finish(process):

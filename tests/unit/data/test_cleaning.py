@@ -20,6 +20,7 @@ from vanilla_transformer.data.cleaning import (
     is_unbalanced,
 )
 from vanilla_transformer.data.cleaning_rules import (
+    DROPPED,
     RULES,
     CleaningRules,
     hash_pair,
@@ -28,7 +29,7 @@ from vanilla_transformer.data.corpus import OverlapCounter
 from vanilla_transformer.data.readers import CorpusRow, CorpusSpec, SentencePair
 
 FILES = CorpusSpec(source="a.en", target="a.de")
-ALL_OF_TEXT = CleaningRules(drop_empty=True, drop_invalid_unicode=True, drop_identical=True)
+ALL_OF_TEXT = CleaningRules(drop=["empty", "bad_encoding", "identical"])
 
 
 def clean(pairs, rules, spec=FILES, scores=None):
@@ -73,7 +74,7 @@ def test_clean_text_counts_a_pair_for_the_first_rule():
     pairs = [("\udce4", ""), ("", "\udce4"), ("", "b"), ("same", "same"), ("a", "b")]
     kept, report = clean(pairs, ALL_OF_TEXT)
     assert kept == [("a", "b")]
-    assert report.dropped == {"invalid_unicode": 2, "empty": 1, "identical": 1}
+    assert report.dropped == {"bad_encoding": 2, "empty": 1, "identical": 1}
     assert (report.read, report.kept) == (5, 1)
 
 
@@ -97,9 +98,9 @@ def test_clean_text_without_rules_drops_blank_lines_only():
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
-        (("", "b"), "Line 2 of a.en is blank, .* by `drop_empty`"),
+        (("", "b"), "Line 2 of a.en is blank, .* by `drop: \\[empty\\]`"),
         (("a", ""), "Line 2 of a.de is blank"),
-        (("a", "\udce4"), "a.de must be UTF-8, but line 2 has the byte 0xe4 .* by `drop_invalid_unicode`"),
+        (("a", "\udce4"), "a.de must be UTF-8, but line 2 has the byte 0xe4 .* by `drop: \\[bad_encoding\\]`"),
         (("\ud83d", "b"), "a.en must be UTF-8, but line 2 has U\\+D83D"),
     ],
 )
@@ -144,7 +145,7 @@ def test_cleaning_report_counts_each_rule():
     report.add("max_length", [], count=0)
     assert str(report).splitlines() == [
         "975 of 1,000 pairs kept.",
-        "  1 dropped (0.1 %): source and target identical, such as",
+        "  1 dropped (0.1 %): with a target that is its source, such as",
         "    same | same",
         "  24 dropped (2.4 %): beyond max_length_ratio, such as",
         *["    a | " + "b " * 50 + " …"] * 3,
@@ -160,7 +161,7 @@ def test_cleaning_report_writes_large_shares_as_numbers():
 def test_cleaning_report_keeps_three_examples():
     _, report = clean([("", "")] * 5 + [("bad \udce4\ud83d", "b")], ALL_OF_TEXT)
     assert report.dropped["empty"] == 5 and len(report.examples["empty"]) == 3
-    assert report.examples["invalid_unicode"] == [["bad \\xe4\\ud83d", "b"]]
+    assert report.examples["bad_encoding"] == [["bad \\xe4\\ud83d", "b"]]
     str(report).encode()
 
 
@@ -171,8 +172,8 @@ def test_cleaning_report_round_trips_through_json():
 
 
 def test_cleaning_report_describes_every_rule():
-    names = {name.removeprefix("drop_") for name in vars(CleaningRules())}
-    assert names == set(RULES)
+    assert {*vars(CleaningRules())} - {"drop"} | {*DROPPED} == {*RULES}
+    assert CleaningRules(drop=[*DROPPED][::-1]).drop == (*DROPPED,)
 
 
 def test_overlap_counter_counts_sources_targets_and_pairs():

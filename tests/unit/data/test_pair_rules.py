@@ -37,24 +37,24 @@ def broken_by(rules, pairs, corpora=None, spec=SPEC):
 @pytest.mark.parametrize(
     ("rules", "name", "bad"),
     [
-        ({"drop_other_numbers": True}, "other_numbers", ("She sold 25 cars.", "Sie verkaufte 52 Autos.")),
+        ({"drop": ["other_numbers"]}, "other_numbers", ("She sold 25 cars.", "Sie verkaufte 52 Autos.")),
         ({"min_letter_ratio": 0.5}, "min_letter_ratio", ("Chapter 4", "4 -- 17:30 -- 18:45")),
-        ({"drop_other_languages": True}, "other_languages", ("The house is old.", "The garden is old as well.")),
-        ({"drop_other_languages": True}, "other_languages", ("La maison est vieille.", "Das Haus ist alt.")),
-        ({"drop_bad_encoding": True}, "bad_encoding", ("That is a big dog.", "Das ist ein groÃŸer Hund.")),
-        ({"drop_bad_encoding": True}, "bad_encoding", ("That is\0 a big dog.", "Das ist ein großer Hund.")),
-        ({"drop_markup": True}, "markup", ("That is a <b>big</b> dog.", "Das ist ein <b>großer</b> Hund.")),
-        ({"drop_markup": True}, "markup", ("A big dog.", "Ein großer&nbsp;Hund.")),
+        ({"drop": ["other_languages"]}, "other_languages", ("The house is old.", "The garden is old as well.")),
+        ({"drop": ["other_languages"]}, "other_languages", ("La maison est vieille.", "Das Haus ist alt.")),
+        ({"drop": ["bad_encoding"]}, "bad_encoding", ("That is a big dog.", "Das ist ein groÃŸer Hund.")),
+        ({"drop": ["bad_encoding"]}, "bad_encoding", ("That is\0 a big dog.", "Das ist ein großer Hund.")),
+        ({"drop": ["markup"]}, "markup", ("That is a <b>big</b> dog.", "Das ist ein <b>großer</b> Hund.")),
+        ({"drop": ["markup"]}, "markup", ("A big dog.", "Ein großer&nbsp;Hund.")),
         ({"max_characters": 25}, "max_characters", ("That is a big dog.", "Das ist ein großer Hund. Ja.")),
         ({"max_character_ratio": 3}, "max_character_ratio", ("A big dog.", "Ein großer Hund. " * 5 + "Ja.")),
         ({"max_character_ratio": 3}, "max_character_ratio", ("That is a big dog. " * 4 + "Yes.", "Hund.")),
-        ({"drop_duplicates": True}, "duplicates", GOOD[0]),
-        ({"drop_duplicates": True}, "duplicates", ("THE HOUSE IS OLD.", "DAS HAUS IST\u200b ALT.")),
-        ({"drop_duplicates": True}, "duplicates", ("that is a big dog.", "Das ist ein gro\u00adßer Hund.")),
-        ({"drop_near_duplicates": True}, "near_duplicates", ("the House is old!", "Das Haus: ist alt")),
-        ({"drop_near_duplicates": True}, "near_duplicates", ("She sold 7 cars.", "Sie verkaufte 7 Autos.")),
-        ({"drop_repeated_sources": True}, "repeated_sources", ("The house is old.", "Ein altes Haus.")),
-        ({"drop_repeated_targets": True}, "repeated_targets", ("Old is the house.", "Das Haus ist alt.")),
+        ({"drop": ["duplicates"]}, "duplicates", GOOD[0]),
+        ({"drop": ["duplicates"]}, "duplicates", ("THE HOUSE IS OLD.", "DAS HAUS IST\u200b ALT.")),
+        ({"drop": ["duplicates"]}, "duplicates", ("that is a big dog.", "Das ist ein gro\u00adßer Hund.")),
+        ({"drop": ["near_duplicates"]}, "near_duplicates", ("the House is old!", "Das Haus: ist alt")),
+        ({"drop": ["near_duplicates"]}, "near_duplicates", ("She sold 7 cars.", "Sie verkaufte 7 Autos.")),
+        ({"drop": ["repeated_sources"]}, "repeated_sources", ("The house is old.", "Ein altes Haus.")),
+        ({"drop": ["repeated_targets"]}, "repeated_targets", ("Old is the house.", "Das Haus ist alt.")),
     ],
 )
 def test_find_broken_applies_each_rule(rules, name, bad):
@@ -64,13 +64,13 @@ def test_find_broken_applies_each_rule(rules, name, bad):
     assert broken_by(CleaningRules(), [*GOOD, SentencePair(*bad)])[0] == [False] * (len(GOOD) + 1)
 
 
-@pytest.mark.parametrize("rule", ["drop_duplicates", "drop_near_duplicates"])
+@pytest.mark.parametrize("rule", ["duplicates", "near_duplicates"])
 @pytest.mark.parametrize("change", [str.upper, str.lower, str.title])
 def test_find_broken_keeps_the_copy_in_ordinary_case(rule, change):
     copies = [SentencePair(*map(change, pair)) for pair in GOOD]
     for pairs in ([*copies, *GOOD], [*GOOD, *copies]):
-        assert broken_by(CleaningRules(**{rule: True}), pairs)[0] == [pair in copies for pair in pairs]
-    assert not any(broken_by(CleaningRules(**{rule: True}), copies)[0])
+        assert broken_by(CleaningRules(drop=[rule]), pairs)[0] == [pair in copies for pair in pairs]
+    assert not any(broken_by(CleaningRules(drop=[rule]), copies)[0])
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_find_broken_keeps_the_copy_in_ordinary_case(rule, change):
 )
 def test_find_broken_compares_text_without_its_white_space_and_composition(copy):
     pairs = [SentencePair("Two sizes.", "Zwei Größen."), SentencePair("Two sizes.", copy)]
-    assert broken_by(CleaningRules(drop_duplicates=True), pairs)[0] == [False, True]
+    assert broken_by(CleaningRules(drop=["duplicates"]), pairs)[0] == [False, True]
 
 
 def test_find_broken_tells_pairs_apart_that_differ_in_more_than_their_form():
     pairs = [SentencePair("Really?", "Echt?"), SentencePair("Really.", "Echt."), SentencePair("Really", "Echt")]
-    assert not any(broken_by(CleaningRules(drop_duplicates=True), pairs)[0])
+    assert not any(broken_by(CleaningRules(drop=["duplicates"]), pairs)[0])
 
 
 def test_find_broken_compares_lengths_with_the_usual_ratio_of_a_corpus():
@@ -94,20 +94,20 @@ def test_find_broken_compares_lengths_with_the_usual_ratio_of_a_corpus():
 
 
 def test_find_broken_compares_with_kept_pairs_only():
-    rules = CleaningRules(drop_other_numbers=True, drop_duplicates=True, drop_repeated_sources=True)
+    rules = CleaningRules(drop=["other_numbers", "duplicates", "repeated_sources"])
     wrong, right = SentencePair("It has 25.", "Es hat 26."), SentencePair("It has 25.", "Es hat 25.")
     assert broken_by(rules, [wrong, right, SentencePair("a", "b"), right])[0] == [True, False, False, True]
 
 
 def test_find_broken_keeps_texts_without_letters_apart():
     pairs = [SentencePair(text, text) for text in ("1", "2 !", "1")]
-    assert broken_by(CleaningRules(drop_near_duplicates=True), pairs)[0] == [False, False, True]
+    assert broken_by(CleaningRules(drop=["near_duplicates"]), pairs)[0] == [False, False, True]
 
 
 def test_find_broken_compares_vowel_signs_of_near_duplicates():
     sources = ["पानी", "पीना", "पानी!", "पा\u200cनी", "e\u0301te\u0301", "ete", "Été 1\ufe0f\u20e3", "a ❤\ufe0f", "a"]
     pairs = [SentencePair(source, "x") for source in sources]
-    found = broken_by(CleaningRules(drop_near_duplicates=True), pairs)[0]
+    found = broken_by(CleaningRules(drop=["near_duplicates"]), pairs)[0]
     assert found == [False, False, True, True, True, False, False, False, True]
 
 
@@ -117,21 +117,21 @@ def test_language_code_takes_codes_of_any_form(code):
 
 
 def test_find_broken_drops_scripts_that_a_corpus_rarely_uses():
-    rules, bad = CleaningRules(drop_other_scripts=True), SentencePair("The house is old.", "Дом старый.")
+    rules, bad = CleaningRules(drop=["other_scripts"]), SentencePair("The house is old.", "Дом старый.")
     broken, report = broken_by(rules, [*GOOD * 9, bad])
     assert broken == [False] * 36 + [True] and report.dropped == {"other_scripts": 1}
     assert not any(broken_by(rules, [SentencePair("The sky.", "空です。"), SentencePair("A cat.", "ネコ")] * 9)[0])
 
 
 def test_find_broken_applies_the_rules_of_each_corpus():
-    rules = [CleaningRules(drop_other_numbers=True), CleaningRules(drop_duplicates=True)]
+    rules = [CleaningRules(drop=["other_numbers"]), CleaningRules(drop=["duplicates"])]
     numbers, pair = SentencePair("It has 25.", "Es hat 26."), GOOD[0]
     broken, _ = broken_by(rules, [numbers, pair, pair, numbers, pair], corpora=[0, 0, 0, 1, 1])
     assert broken == [True, False, False, False, True]
 
 
 def test_find_broken_keeps_the_translations_of_a_source_into_several_languages():
-    rules, pairs = CleaningRules(drop_repeated_sources=True), [GOOD[0], GOOD[0]]
+    rules, pairs = CleaningRules(drop=["repeated_sources"]), [GOOD[0], GOOD[0]]
     texts = datasets.Dataset.from_dict({"source": ["A.", "A."], "target": ["Ein A.", "Un A."], "corpus": [0, 1]})
     specs = [CorpusSpec(file="a.tsv", source_language="en", target_language=target) for target in ("de", "fr")]
     pair_rules = [PairRules.for_corpus(spec, rules, pairs) for spec in specs]
@@ -140,16 +140,16 @@ def test_find_broken_keeps_the_translations_of_a_source_into_several_languages()
 
 
 def test_cleaning_rules_apply_to_both_directions_of_an_entry():
-    entry = {"file": "a.tsv", "both_directions": True, "drop_identical": True}
+    entry = {"file": "a.tsv", "both_directions": True, "drop": ["identical"]}
     languages = {"source_language": "en", "target_language": "de"}
     data = DataArguments(corpora=[entry, {"file": "b.tsv"}], **languages)
-    assert [each.drop_identical for each in cleaning_rules(data)] == [True, True, False]
+    assert [each.drop for each in cleaning_rules(data)] == [("identical",), ("identical",), ()]
     reverse = CorpusSpec(file="a.tsv", reverse=True, **languages)
-    assert PairRules.for_corpus(reverse, CleaningRules(drop_other_languages=True), []).codes == ("de", "en")
+    assert PairRules.for_corpus(reverse, CleaningRules(drop=["other_languages"]), []).codes == ("de", "en")
 
 
 def test_pair_rules_need_known_languages():
-    rules = CleaningRules(drop_other_languages=True)
+    rules = CleaningRules(drop=["other_languages"])
     with pytest.raises(ValueError, match="`target_language` must be given for a.tsv"):
         PairRules.for_corpus(CorpusSpec(file="a.tsv", source_language="en"), rules, [])
     with pytest.raises(ValueError, match="a.tsv must have codes that .* knows .*af, .* de, .*, got english"):
@@ -158,7 +158,7 @@ def test_pair_rules_need_known_languages():
 
 def test_find_broken_counts_lengths_of_kept_and_dropped_pairs():
     pairs = [SentencePair("a" * 15, "b" * 30), SentencePair("a" * 900, "b" * 900), SentencePair("25", "26")]
-    histograms = broken_by(CleaningRules(drop_other_numbers=True), pairs)[1].histograms
+    histograms = broken_by(CleaningRules(drop=["other_numbers"]), pairs)[1].histograms
     source = {label: np.flatnonzero(counts).tolist() for label, counts in histograms["source"].items()}
     assert source == {"kept": [1, len(LENGTH_EDGES) - 2], "dropped": [0]}
     kept = np.flatnonzero(histograms["ratio"]["kept"])
@@ -166,17 +166,21 @@ def test_find_broken_counts_lengths_of_kept_and_dropped_pairs():
 
 
 def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe():
-    entries = [{"file": "a.tsv", "drop_duplicates": False, "max_length": 9}, {"file": "b.tsv"}]
-    rules = cleaning_rules(DataArguments(corpora=entries, drop_duplicates=True, drop_identical=True))
-    assert rules[0] == CleaningRules(drop_identical=True, max_length=9)
-    assert rules[1] == CleaningRules(drop_identical=True, drop_duplicates=True)
+    entries = [{"file": "a.tsv", "drop": ["identical"], "max_length": 9}, {"file": "b.tsv"}]
+    rules = cleaning_rules(DataArguments(corpora=entries, drop=["duplicates", "identical"]))
+    assert rules[0] == CleaningRules(drop=["identical"], max_length=9)
+    assert rules[1] == CleaningRules(drop=["identical", "duplicates"])
 
 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"drop_duplicate": True}, "no key of a corpus 'drop_duplicate'. Did you mean 'drop_duplicates'"),
-        ({"drop_duplicates": "yes"}, "`drop_duplicates` must be true or false, got 'yes'"),
+        ({"drops": ["duplicates"]}, "no key of a corpus 'drops'. Did you mean 'drop'"),
+        (
+            {"drop": ["duplicate"]},
+            "`drop` must name kinds of pairs of empty, identical, .*, got 'duplicate'. Did you mean 'duplicates'",
+        ),
+        ({"drop": True}, r"`drop` must be a list of names, such as \[empty, duplicates\], got True"),
         ({"min_letter_ratio": 2}, r"`min_letter_ratio` must be a number in \[0, 1\], got 2"),
         ({"max_characters": 0}, "`max_characters` must be at least 1, got 0"),
         ({"max_character_ratio": 0.5}, "`max_character_ratio` must be at least 1, got 0.5"),

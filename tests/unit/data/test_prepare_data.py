@@ -75,7 +75,7 @@ def test_tokenize_mixes_corpora_by_weight(recipe, prepare):
 
 
 def test_load_texts_drops_duplicates_over_all_corpora(recipe, prepare):
-    corpus, _ = prepare(recipe(drop_duplicates=True))
+    corpus, _ = prepare(recipe(drop=["duplicates"]))
     assert texts(corpus) == ["eins", "zwei", "drei drei", "vier", "ein"]
     assert corpus.report.dropped == {"duplicates": 1}
     assert corpus.report.examples == {"duplicates": [["one", "eins"]]}
@@ -83,7 +83,7 @@ def test_load_texts_drops_duplicates_over_all_corpora(recipe, prepare):
 
 
 def test_tokenize_uses_the_cache_at_a_second_start(recipe, prepare):
-    data = recipe(drop_duplicates=True, max_length=8)
+    data = recipe(drop=["duplicates"], max_length=8)
     first, tokenized = prepare(data)
     second, again = prepare(data)
     assert tokenized and not again
@@ -109,7 +109,7 @@ def test_tokenize_cache_depends_on_tokenizer_and_rules(recipe, prepare, tiny_tok
     prepare(recipe())
     other = train_tokenizer(["a b c"], vocab_size=260)
     assert prepare(recipe(), other)[1]
-    assert prepare(recipe(drop_duplicates=True))[1]
+    assert prepare(recipe(drop=["duplicates"]))[1]
 
 
 def test_tokenize_cache_ignores_length_rules_and_weights(recipe, prepare):
@@ -172,7 +172,7 @@ def test_texts_sentences_are_cleaned_and_of_both_sides(recipe):
         return list(load_texts(data).sentences())
 
     cleaned = ["one", "eins", "two", "zwei", "three three", "drei drei", "four", "vier", "one", "ein"]
-    assert sentences(recipe(drop_duplicates=True)) == cleaned
+    assert sentences(recipe(drop=["duplicates"])) == cleaned
 
 
 def test_load_texts_caches_in_the_folder_of_datasets_by_default(recipe, prepare, tmp_path, monkeypatch):
@@ -188,8 +188,8 @@ def test_load_texts_names_an_error_and_caches_nothing(recipe, prepare, tmp_path)
     with pytest.raises(ValueError, match="a.de must be UTF-8, but line 2 has the byte 0xe4"):
         prepare(recipe())
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
-    corpus, _ = prepare(recipe(drop_invalid_unicode=True))
-    assert corpus.report.dropped == {"invalid_unicode": 1}
+    corpus, _ = prepare(recipe(drop=["bad_encoding"]))
+    assert corpus.report.dropped == {"bad_encoding": 1}
     data = recipe()
     data.corpora[0]["source"] = "nowhere.en"
     with pytest.raises(FileNotFoundError, match="There is no file nowhere.en"):
@@ -210,15 +210,15 @@ def test_load_texts_refuses_mistakes_of_held_out_text_which_no_rule_drops(recipe
     (tmp_path / "v.de").write_bytes(b"".join(line.split(b"\t")[1] + b"\n" for line in text.splitlines()))
     corpora = {"validation": [{"file": str(tmp_path / "v.tsv")}], "validation_source": None, "validation_target": None}
     with pytest.raises(ValueError, match=message):
-        load_texts(recipe(drop_empty=True, drop_invalid_unicode=True, **corpora))
+        load_texts(recipe(drop=["empty", "bad_encoding"], **corpora))
     with pytest.raises(ValueError, match=message.replace("v.tsv", "v.de")):
-        load_texts(recipe(drop_empty=True, drop_invalid_unicode=True))
+        load_texts(recipe(drop=["empty", "bad_encoding"]))
 
 
 def test_load_texts_refuses_cleaning_that_leaves_nothing(recipe, prepare, tmp_path):
     (tmp_path / "same.tsv").write_text("a\ta\n")
     with pytest.raises(ValueError, match="got none. 0 of 1 pairs kept"):
-        prepare(recipe(corpora=[{"file": str(tmp_path / "same.tsv")}], drop_identical=True))
+        prepare(recipe(corpora=[{"file": str(tmp_path / "same.tsv")}], drop=["identical"]))
 
 
 def test_load_texts_keeps_the_order_over_batches(recipe, prepare, tmp_path, monkeypatch):
@@ -227,7 +227,7 @@ def test_load_texts_keeps_the_order_over_batches(recipe, prepare, tmp_path, monk
     (tmp_path / "many.tsv").write_text("\n".join(pairs) + "\n")
     data = recipe(corpora=[{"file": str(tmp_path / "many.tsv")}])
     assert texts(prepare(data)[0]) == [pair.split("\t")[1] for pair in pairs]
-    corpus, _ = prepare(recipe(corpora=data.corpora, drop_duplicates=True))
+    corpus, _ = prepare(recipe(corpora=data.corpora, drop=["duplicates"]))
     assert texts(corpus) == [f"t{number}" for number in range(8)]
     assert corpus.report.dropped == {"duplicates": 11}
 

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiny import tiny_model
+from vanilla_transformer.training import distributed
 from vanilla_transformer.training.accelerator import create_accelerator
 from vanilla_transformer.training.compilation import choose_padding
+from vanilla_transformer.training.loss import ModelWithLoss
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.recipe_checks import check_same_run
 from vanilla_transformer.training.run_arguments import flatten
@@ -34,26 +37,27 @@ def resolve(monkeypatch):
 
 
 def test_parse_recipe_without_accelerate_keeps_recipe(resolve):
-    options = resolve({}, "--mixed_precision", "bf16", "--compile", "--fsdp_reshard_after_forward", "false")
+    options = resolve({}, "--mixed_precision", "bf16", "--compile")
     assert options.optimization.mixed_precision == "bf16"
-    assert options.optimization.compile and not options.optimization.fsdp_reshard_after_forward
-    assert not options.optimization.fsdp and not options.output.sharded_checkpoints
+    assert options.optimization.compile and not options.optimization.fsdp
     assert resolve({}).optimization.mixed_precision == "no"
     assert resolve({}, "--mixed_precision", "auto").optimization.mixed_precision == "auto"
 
 
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        (FSDP2, (True, True, True)),
-        (FSDP2 | {"FSDP_RESHARD_AFTER_FORWARD": "false"}, (True, False, True)),
-        (FSDP2 | {"FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT"}, (True, True, False)),
-    ],
-)
-def test_parse_recipe_shards_as_the_launcher_is_configured(resolve, environment, expected):
-    recipe = resolve(environment)
-    options = recipe.optimization
-    assert (options.fsdp, options.fsdp_reshard_after_forward, recipe.output.sharded_checkpoints) == expected
+def test_parse_recipe_shards_as_the_launcher_is_configured(resolve):
+    assert resolve(FSDP2).optimization.fsdp
+
+
+@pytest.mark.parametrize("reshard", [None, True, False])
+def test_shard_model_gathers_layers_again_unless_the_launcher_says_no(monkeypatch, reshard):
+    given = []
+    monkeypatch.setattr(distributed, "init_device_mesh", lambda *_: None)
+    monkeypatch.setattr(distributed, "fully_shard", lambda module, **options: given.append(options))
+    if reshard is not None:
+        monkeypatch.setenv("FSDP_RESHARD_AFTER_FORWARD", str(reshard).lower())
+    distributed.shard_model(ModelWithLoss(tiny_model(), 0.1), num_processes=2)
+    *layers, root = (options.get("reshard_after_forward") for options in given)
+    assert layers and set(layers) == {reshard is not False} and root is None
 
 
 def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(resolve):
@@ -100,17 +104,8 @@ def test_parse_recipe_counts_processes_of_mpirun(resolve):
     assert resolve(mpi | {"ACCELERATE_USE_CPU": "True"}, "--tokens_per_step", "900").data.max_tokens == 450
 
 
-@pytest.mark.parametrize(
-    ("flags", "compiled", "expected"),
-    [
-        ([], False, 1),
-        ([], True, 8),
-        (["--pad_to_multiple_of", "16"], True, 16),
-        (["--pad_to_multiple_of", "8"], False, 8),
-    ],
-)
-def test_choose_padding_has_multiples_of_eight_when_compiling(resolve, flags, compiled, expected):
-    assert choose_padding(resolve({}, *flags).data.pad_to_multiple_of, {}, compiled) == expected
+def test_choose_padding_has_multiples_of_eight_when_compiling():
+    assert choose_padding({}, compiled=False) == 1 and choose_padding({}, compiled=True) == 8
 
 
 @pytest.mark.parametrize(("before", "now", "padding"), [("true", "false", 8), ("false", "true", 1)])
@@ -118,9 +113,7 @@ def test_a_resumed_run_keeps_its_padding_where_compile_changes(resolve, before, 
     recorded = flatten(resolve({}, "--compile", before)) | {"pad_to_multiple_of": padding}
     recipe = resolve({}, "--compile", now)
     check_same_run(recorded, flatten(recipe))
-    assert choose_padding(recipe.data.pad_to_multiple_of, recorded, compiled=now == "true") == padding
-    with pytest.raises(ValueError, match=f"different values of pad_to_multiple_of was {padding} and is 4"):
-        check_same_run(recorded, flatten(resolve({}, "--pad_to_multiple_of", "4")))
+    assert choose_padding(recorded, compiled=now == "true") == padding
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from vanilla_transformer.training.schedule import Pace, derive_schedule
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 RECIPE_FOLDER = Path(__file__).parents[3] / "recipes"
 # Keys without a value, which follow from others or from the device.
-DERIVED_KEYS = {"warmup_steps", "learning_rate_scale", "pad_to_multiple_of", "tokens_per_step"}
+DERIVED_KEYS = {"warmup_steps", "learning_rate_scale", "tokens_per_step"}
 RECIPES = sorted(RECIPE_FOLDER.glob("*.yaml"))
 
 
@@ -46,7 +46,7 @@ def test_parse_recipe_defaults_to_paper():
     recipe = parse_recipe(FILES)
     derived = derive_schedule(recipe, Pace(steps_per_epoch=5300))  # 4.5 million pairs
     assert (derived.warmup_steps, derived.max_steps, derived.learning_rate_scale) == (4000, 100_000, 1.0)
-    assert (recipe.optimization.adam_beta2, recipe.optimization.label_smoothing) == (0.98, 0.1)
+    assert recipe.optimization.label_smoothing == 0.1
     assert (recipe.data.vocab_size, recipe.data.max_tokens, recipe.output.average_checkpoints) == (37000, 25000, 5)
 
 
@@ -97,7 +97,7 @@ def test_parse_recipe_says_what_replaces_a_removed_key(recipe_file, name):
 
 def test_removed_keys_have_the_default_of_the_configuration():
     defaults = {item.name: item.default for item in fields(VanillaTransformerLongConfig)}
-    for name in REMOVED.keys() - {"lsh_seed", "adam_beta1", "adam_epsilon", "stream", "stream_window"}:
+    for name in REMOVED.keys() & defaults.keys():
         assert REMOVED[name][0] == defaults[name], name
 
 
@@ -118,6 +118,32 @@ def test_check_same_run_takes_runs_with_removed_keys_that_have_the_value_of_toda
     check_same_run(now | {"source_eos": True, "hash_seed": 0}, now)
     with pytest.raises(ValueError, match="different values of hash_seed was 5 and is None"):
         check_same_run(now | {"hash_seed": 5}, now)
+
+
+def test_a_run_resumes_that_was_begun_with_a_switch_for_each_kind_of_pairs():
+    now = flatten(parse_recipe([*FILES, "--drop", "duplicates,empty"]))
+    before = {name: value for name, value in now.items() if name != "drop"} | {"drop_markup": False}
+    check_same_run(before | {"drop_duplicates": True, "drop_empty": True}, now)
+    with pytest.raises(ValueError, match=r"values of drop was \['empty', 'invalid_unicode'\] and is \['empty', 'dup"):
+        check_same_run(before | {"drop_invalid_unicode": True, "drop_empty": True}, now)
+
+
+def test_check_same_run_ignores_removed_keys_that_decide_no_result():
+    now = flatten(parse_recipe(FILES))
+    check_same_run(now | {"keep_best": 3, "sharded_checkpoints": True, "fsdp_reshard_after_forward": False}, now)
+
+
+@pytest.mark.parametrize(("old", "kind"), [("drop_markup", "markup"), ("drop_invalid_unicode", "bad_encoding")])
+def test_parse_recipe_says_what_to_write_instead_of_a_former_switch(recipe_file, old, kind):
+    message = rf"{old}' is now '{kind}' in a list, such as `drop: \[{kind}\]`"
+    with pytest.raises(ValueError, match=f"The flag '{message}"):
+        parse_recipe([*FILES, f"--{old}"])
+    with pytest.raises(ValueError, match=f"The flag 'no-{message}".replace("_", "[_-]")):
+        parse_recipe([*FILES, f"--no-{old}".replace("_", "-")])
+    with pytest.raises(ValueError, match=f"The recipe key '{message}"):
+        parse_recipe([recipe_file(f"data: {{{old}: true}}\n"), *FILES])
+    with pytest.raises(ValueError, match=f"The key of a corpus '{message}"):
+        parse_recipe([recipe_file(f"corpora: [{{file: a.tsv, {old}: false}}]\n"), "--output_dir", "out"])
 
 
 def test_renamed_keys_have_existing_successors():
@@ -330,10 +356,10 @@ def test_parse_recipe_reads_words_as_yaml_1_2_does(recipe_file):
     recipe = parse_recipe([recipe_file(text), *FILES])
     assert (recipe.data.target_language, recipe.optimization.mixed_precision) == ("no", "no")
     assert recipe.optimization.compile is False and recipe.optimization.fsdp is True
-    corpora = "corpora: [{file: a.tsv, source_language: no, drop_empty: TRUE, reverse: false}]\n"
+    corpora = "corpora: [{file: a.tsv, source_language: no, reverse: TRUE, drop: [empty]}]\n"
     (corpus,) = parse_recipe([recipe_file(corpora), "--output_dir", "out"]).data.corpora
-    assert corpus == {"file": "a.tsv", "source_language": "no", "drop_empty": True, "reverse": False}
-    with pytest.raises(ValueError, match="`drop_empty` must be true or false, got 'no'"):
+    assert corpus == {"file": "a.tsv", "source_language": "no", "drop": ["empty"], "reverse": True}
+    with pytest.raises(ValueError, match="`reverse` of the corpus a.tsv must be true or false"):
         parse_recipe([recipe_file(corpora.replace("TRUE", "no")), "--output_dir", "out"])
 
 

@@ -56,17 +56,9 @@ def test_record_score_ranks_steps_and_counts_validations_without_improvement():
     kept = []
     for step, score in enumerate((5.0, 9.0, 7.0, 9.0), start=1):
         progress.step = step
-        kept.append(progress.record_score(score, keep_best=2))
-    assert kept == [{1}, {1, 2}, {2, 3}, {2, 4}]
+        kept.append(progress.record_score(score))
+    assert kept == [1, 2, 2, 2]
     assert progress.validations_without_improvement == 2  # a tie is no improvement
-
-
-def test_record_score_without_kept_models_still_counts():
-    progress = TrainProgress(step=1)
-    assert progress.record_score(5.0, keep_best=0) == set()
-    progress.step = 2
-    assert progress.record_score(4.0, keep_best=0) == set()
-    assert progress.validations_without_improvement == 1
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 CPU core ("), (2, "2 CPU cores (")])

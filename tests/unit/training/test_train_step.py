@@ -184,7 +184,7 @@ def test_resume_state_holds_no_step_with_infinite_loss(tmp_path, monkeypatch):
     spoil(monkeypatch, math.inf)
     train_step(state, micro_batches(FULL))
     with pytest.raises(FloatingPointError, match="loss of step 1 is inf"):
-        state.resume_state(full=True)
+        state.resume_state()
 
 
 def test_train_step_reads_losses_after_many_steps_without_log(tmp_path, monkeypatch):

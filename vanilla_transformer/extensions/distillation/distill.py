@@ -9,7 +9,7 @@ system.
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -147,7 +147,7 @@ class _Run:
         ]
         changes: dict[str, Any] = {"corpora": corpora, "train_source": None, "train_target": None, "dataset": None}
         # The text was cleaned before the teacher translated it: an n-best list repeats its source.
-        changes |= {item.name: False for item in fields(data) if item.name.startswith("drop_")} | {"score": None}
+        changes |= {"drop": None, "score": None}
         if data.dataset is not None:
             for name, pairs in self.texts.held_out.items():
                 for side in ("source", "target"):

@@ -157,11 +157,13 @@ class _Text:
     def side(self, index: int) -> list[str]:
         return [each.pair[index] for each in self.sample]
 
-    def remedy(self, key: str, value: str = "true") -> str:
+    def remedy(self, key: str, value: str) -> str:
         """Return how a key of the recipe mends something, or that it does so already."""
-        if getattr(self.data, key):
+        if value in (self.data.drop or ()):
+            return f"`{value}` in `drop` of the recipe mends it"
+        if key != "drop" and getattr(self.data, key):
             return f"`{key}` of the recipe mends it"
-        return f"{key}: {value}"
+        return f"{key}: [{value}]" if key == "drop" else f"{key}: {value}"
 
 
 def check_language(
@@ -331,7 +333,7 @@ def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     found = [each for each in some if is_in_other_languages(each.pair, names)]
     if found:
         words = f"{_share(found, some)} are in another language than {' and '.join(codes)}, by their letters."
-        yield Finding("other_languages", words, found[0].show(), text.remedy("drop_other_languages"))
+        yield Finding("other_languages", words, found[0].show(), text.remedy("drop", "other_languages"))
 
 
 def _check_quotes(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -351,7 +353,7 @@ def _check_duplicates(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
         compared = min(text.pairs, _COMPARED)
         share = f"{len(text.repeated):,} of {compared:,} pairs ({len(text.repeated) / compared:.1%})"
         yield Finding(
-            "duplicates", f"{share} repeat an earlier one.", text.repeated[0].show(), text.remedy("drop_duplicates")
+            "duplicates", f"{share} repeat an earlier one.", text.repeated[0].show(), text.remedy("drop", "duplicates")
         )
 
 
@@ -390,7 +392,7 @@ def _has_letters(pair: SentencePair) -> bool:
 
 
 _PAIR_CHECKS = (
-    _PairCheck("empty", "have no text on a side", "drop_empty", "true", lambda pair: not _is_filled(pair)),
+    _PairCheck("empty", "have no text on a side", "drop", "empty", lambda pair: not _is_filled(pair)),
     _PairCheck(
         "without_letters",
         "have a side without a letter",
@@ -401,29 +403,29 @@ _PAIR_CHECKS = (
     _PairCheck(
         "identical",
         "have a target that is its source",
-        "drop_identical",
-        "true",
+        "drop",
+        "identical",
         lambda pair: _has_letters(pair) and pair.source == pair.target,
     ),
     _PairCheck(
         "bad_encoding",
         "have text that was read in a wrong encoding, or control characters",
-        "drop_bad_encoding",
-        "true",
+        "drop",
+        "bad_encoding",
         is_in_bad_encoding,
     ),
     _PairCheck(
         "markup",
         "have tags or entities of HTML or XML",
-        "drop_markup",
-        "true",
+        "drop",
+        "markup",
         is_marked_up,
     ),
     _PairCheck(
         "numbers",
         "have a number that only one side has",
-        "drop_other_numbers",
-        "true",
+        "drop",
+        "other_numbers",
         has_unequal_numbers,
     ),
     _PairCheck(
@@ -439,7 +441,7 @@ _PAIR_CHECKS = (
 def _check_pairs(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     scripts = partial(is_in_other_scripts, scripts=[side.scripts for side in sides])
     words = "have letters of other scripts than the rest"
-    for each in (*_PAIR_CHECKS, _PairCheck("other_scripts", words, "drop_other_scripts", "true", scripts)):
+    for each in (*_PAIR_CHECKS, _PairCheck("other_scripts", words, "drop", "other_scripts", scripts)):
         found = [numbered for numbered in text.sample if each.applies(numbered.pair)]
         if found:
             words = f"{_share(found, text.sample)} {each.words}."

@@ -117,7 +117,7 @@ def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: 
     for name in [name for name in _OF_BOTH_SIDES if name in values]:
         values |= dict.fromkeys((f"encoder_{name}", f"decoder_{name}"), values.pop(name))
     values |= {"max_steps": steps, "eval_steps": steps, "save_steps": max(1, steps // 20), "seed": seed}
-    values |= {"keep_best": 1, **text_files(data), "output_dir": folder, **changes}
+    values |= {**text_files(data), "output_dir": folder, **changes}
     return parse_recipe([f"--{name}={value}" for name, value in values.items() if value is not None])
 
 

@@ -98,7 +98,7 @@ def recipe_words(**changes):
     ("changes", "text"),
     [
         ({"bpe_dropout": 0.1}, "without `bpe_dropout`"),
-        ({"drop_empty": True}, "without `drop_empty`"),
+        ({"drop": ["empty"]}, "without `drop`"),
         ({"min_letter_ratio": 0.5}, "without `min_letter_ratio`"),
         ({"score": "{forward: a, backward: b, keep: 0.5}"}, "without `score`"),
         ({"train_source": None, "train_target": None, "corpora": "[{file: a.tsv}]"}, "without `corpora`"),
@@ -120,7 +120,7 @@ def test_recipe_refuses_guided_alignment_where_it_cannot_work(changes, text):
 
 def test_recipe_aligns_any_text_that_training_reads_at_once():
     corpora = {"train_source": None, "train_target": None, "corpora": "[{file: a.tsv, weight: 2}]"}
-    for changes in ({"drop_empty": True, "max_length": 50}, corpora, corpora | {"drop_duplicates": True}):
+    for changes in ({"drop": ["empty"], "max_length": 50}, corpora, corpora | {"drop": ["duplicates"]}):
         recipe = parse_recipe(recipe_words(train_alignments="agreement", **changes))
         assert recipe.data.train_alignments == "agreement"
 

@@ -51,7 +51,7 @@ def test_find_broken_looks_for_misaligned_pairs_of_each_direction(shifted):
     texts, wrong = shifted
     corpora = np.arange(len(texts)) // (len(texts) // 2)  # the second corpus has no such rule
     texts = texts.add_column("corpus", corpora)
-    rules = [CleaningRules(drop_misaligned=True), CleaningRules()]
+    rules = [CleaningRules(drop=["misaligned"]), CleaningRules()]
     report = CleaningReport(read=len(texts))
     broken = find_broken(texts, [PairRules(each, "en-de") for each in rules], report, 1)
     assert report.dropped == {"misaligned": broken.sum()} and not broken[corpora == 1].any()
@@ -60,5 +60,5 @@ def test_find_broken_looks_for_misaligned_pairs_of_each_direction(shifted):
 
 def test_find_broken_says_that_a_corpus_is_too_small_for_misaligned_pairs():
     report, texts = CleaningReport(read=2), to_dataset([("a", "b"), ("c", "d")], corpus=[0, 0])
-    assert not find_broken(texts, [PairRules(CleaningRules(drop_misaligned=True))], report).any()
+    assert not find_broken(texts, [PairRules(CleaningRules(drop=["misaligned"]))], report).any()
     assert report.warnings == ["Misaligned pairs are not looked for: that needs 5,000 pairs of one direction, got 2."]

@@ -96,7 +96,7 @@ def test_distill_trains_on_all_translations_of_a_source(files, tmp_path):
         "teacher_targets": "n_best",
         "teacher_n_best": 2,
         "drop_lowest_scores": 0,
-        "drop_repeated_sources": True,
+        "drop": ["repeated_sources"],
     }
     found = distill_tiny(files, tmp_path / "run", **changes)
     assert found.report.sentences < 40 and found.report.kept > found.report.sentences

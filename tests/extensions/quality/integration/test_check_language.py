@@ -24,7 +24,7 @@ def test_check_language_prints_a_page_and_writes_json(texts, capsys):
     words = ["--source_language", "en", "--target_language", "de", "--json", str(texts / "page.json")]
     assert main(["check-language", *files(texts), *words]) == 0
     shown = capsys.readouterr().out
-    assert "22 pairs, of which 22 were examined." in shown and "remedy:  drop_duplicates: true" in shown
+    assert "22 pairs, of which 22 were examined." in shown and "remedy:  drop: [duplicates]" in shown
     (page,) = json.loads((texts / "page.json").read_text())
     assert page["pairs"] == 22 and page["sides"][0]["language"] == "en"
     assert "duplicates" in [each["name"] for each in page["findings"]]
@@ -34,10 +34,10 @@ def test_check_language_prints_a_page_and_writes_json(texts, capsys):
 def test_check_language_reads_keys_and_corpora_of_a_recipe(texts, capsys):
     source, target = files(texts)
     recipe = texts / "recipe.yaml"
-    recipe.write_text(f"train_source: {source}\ntrain_target: {target}\nnormalization: none\ndrop_duplicates: true\n")
+    recipe.write_text(f"train_source: {source}\ntrain_target: {target}\nnormalization: none\ndrop: [duplicates]\n")
     assert main(["check-language", "--recipe", str(recipe)]) == 0
     shown = capsys.readouterr().out
-    assert "remedy:  normalization: nfc" in shown and "`drop_duplicates` of the recipe mends it" in shown
+    assert "remedy:  normalization: nfc" in shown and "`duplicates` in `drop` of the recipe mends it" in shown
     assert main(["check-language", *files(texts), "--recipe", str(recipe)]) == 0
     assert capsys.readouterr().out == shown
 

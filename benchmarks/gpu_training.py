@@ -4,8 +4,8 @@ The part `training` of `bench_gpu`: target tokens a second, MFU, memory and idle
     python -m benchmarks.gpu_training training ROWS
 
 The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the paper) in bf16, as a
-recipe does by default: compiled, with packed batches. Updates have 25,000 tokens on each side, and as many as fit. At
-25,000 tokens they also train with padded batches, compiled and not.
+recipe does by default: compiled and captured, with packed batches. Updates have 25,000 tokens on each side, and as
+many as fit. At 25,000 tokens they also train without captured steps, and with padded batches, compiled and not.
 `Seq2SeqTrainer` trains a MarianMTModel of the same size on padded batches, and each row has the ratio to its rate. The
 exit status is 1 if the package's own training failed.
 """
@@ -44,19 +44,23 @@ from benchmarks.gpu_report import (
     synchronize,
 )
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer.cuda_graphs import WARM_UPS
 from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts, plan_batches, round_up
 from vanilla_transformer.data.packing import pack_sentences, packed_shape, plan_packed_batches
 from vanilla_transformer.training.accelerator import create_accelerator
 from vanilla_transformer.training.compilation import choose_padding
+from vanilla_transformer.training.graphed_train_step import capture_steps
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import compile_train_step, train_step
 
 OURS, PEER = "train_step", "Seq2SeqTrainer with MarianMTModel"
+NOT_CAPTURED = "train_step, not captured"
 PADDED, EAGER = "train_step, padded", "train_step, padded, not compiled"
 # The recipe keys in which each system differs from the first.
 _CHANGES: dict[str, dict[str, str]] = {
     OURS: {},
+    NOT_CAPTURED: {},
     PADDED: {"packing": "False"},
     EAGER: {"compile": "False"},
 }
@@ -170,7 +174,7 @@ def measure_updates(state: TrainState, batches: Sequence[MicroBatch], setting: S
         compile_train_step(state, [[batch] for batch in batches])
     synchronize()
     compiled = round(time.perf_counter() - compiling, 1) if state.compiled else None
-    for _ in batches:  # so that each shape has been compiled
+    for _ in [*batches, *range(WARM_UPS)]:  # so that each shape has been compiled, and captured
         train_step(state, [next(updates)])
     synchronize()
     started, tokens, count = time.perf_counter(), 0, 0
@@ -250,6 +254,8 @@ def measure_ours(fields: dict[str, Any], tokens: int, system: str, setting: Sett
     state = create_state(fields, **_CHANGES[system])
     vocabulary, unit = fields["vocab_size"], choose_padding({}, state.compiled)
     batches = packed_batches(tokens, vocabulary) if state.packing else synthetic_batches(tokens, vocabulary, unit)
+    if system != NOT_CAPTURED:
+        capture_steps(state)
     return measure_updates(state, batches, setting)
 
 
@@ -322,7 +328,7 @@ class Cells:
             self._add(PEER, size, tokens)  # first, so that the other rows have their ratios
             self._add(OURS, size, tokens)
         for size in models if self._setting.variants else ():
-            for system in (EAGER, PADDED):
+            for system in (EAGER, PADDED, NOT_CAPTURED):
                 self._add(system, size, tokens)
         for size in models:
             self._find_largest(size)

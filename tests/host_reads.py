@@ -34,7 +34,7 @@ class NoHostReads(TorchDispatchMode):
         self.check(operation, args)
         results = operation(*args, **kwargs)
         if operation.overloadpacket.__name__ in ("_to_copy", "copy_"):
-            assert len(_devices(args, results)) == 1, f"{operation} copies between devices."
+            assert len(_devices(args, results)) <= 1, f"{operation} copies between devices."
         return results
 
     def check(self, operation: Any, args: Any) -> None:

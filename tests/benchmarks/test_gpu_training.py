@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import gpu_training
-from benchmarks.gpu_training import EAGER, OURS, PADDED, PEER, TINY_MODELS, Cells, Setting, measure_peer
+from benchmarks.gpu_training import EAGER, NOT_CAPTURED, OURS, PADDED, PEER, TINY_MODELS, Cells, Setting, measure_peer
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,9 @@ def test_cells_continue_if_the_largest_update_cannot_be_found(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("variants", "expected"), [(False, {OURS, PEER}), (True, {OURS, PEER, PADDED, EAGER})], ids=["plain", "variants"]
+    ("variants", "expected"),
+    [(False, {OURS, PEER}), (True, {OURS, PEER, PADDED, EAGER, NOT_CAPTURED})],
+    ids=["plain", "variants"],
 )
 def test_cells_measure_variants_if_wanted(monkeypatch, variants, expected):
     monkeypatch.setattr(gpu_training, "largest_update", lambda *_: 600)

@@ -5,12 +5,14 @@ import os
 import numpy as np
 import pytest
 import torch
+from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from torch.nn.utils.rnn import pad_sequence
 
 from tests.devices import DEVICE, needs_gpu
 from tests.tiny import TINY_SIZES
+from tests.train_states import packed_micro_batch, parameters_of, tiny_train_state
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
@@ -21,9 +23,10 @@ from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.training.accelerator import create_accelerator
 from vanilla_transformer.training.averaging import load_weights
 from vanilla_transformer.training.checkpoint import load_model_weights, load_resume_state, save_checkpoint
+from vanilla_transformer.training.graphed_train_step import capture_steps
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
-from vanilla_transformer.training.train_step import train_step
+from vanilla_transformer.training.train_step import compile_train_step, train_step
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for products that are the same in every run
 PAIRS = read_demo_corpus("train", 64)
@@ -152,3 +155,31 @@ def test_fp16_scaler_halves_its_scale_and_keeps_the_weights_at_an_overflow(token
     assert scaler.get_scale() < 2.0**100
     state.read_steps()  # which finds no loss that is not finite
     assert all(torch.equal(weight, before[name]) for name, weight in state.unwrapped_model.named_parameters())
+
+
+@needs_gpu
+@pytest.mark.parametrize("changes", [{}, {"ema_decay": 0.9, "max_grad_norm": 0.5}, {"r_drop_weight": 5.0}], ids=str)
+def test_captured_steps_train_as_others_do(tmp_path, changes):
+    """Both runs are compiled and have learning rates of 32 bits."""
+    runs = []
+    for captured in (False, True):
+        AcceleratorState._reset_state(reset_partial_state=True)
+        torch.manual_seed(0)
+        accelerator = Accelerator(mixed_precision="bf16")
+        state = tiny_train_state(tmp_path, accelerator, packing=True, compile=True, dropout=0.1, **changes)
+        batches = [packed_micro_batch([[5, 3 + number % 2], [4, 2, 1]], length=16) for number in range(20)]
+        compile_train_step(state, [[batches[0]]])
+        if captured:
+            capture_steps(state)
+            assert state.graphs is not None
+        norms = []
+        for batch in batches:
+            for group in state.optimizer.param_groups:
+                group["lr"] = float(torch.tensor(group["lr"]))
+            norms.append(train_step(state, [batch, batches[0]]))
+        state.read_steps()
+        averages = [] if state.ema is None else [*state.ema.state_dict().values()]
+        runs.append(([float(norm) for norm in norms], [*parameters_of(state), *averages]))
+    assert runs[0][0] == pytest.approx(runs[1][0], rel=1e-3)
+    for ours, theirs in zip(runs[0][1], runs[1][1], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)

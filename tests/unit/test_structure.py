@@ -23,6 +23,7 @@ from vanilla_transformer import extensions
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "vanilla_transformer"
 UTILITIES = {
+    "cuda_graphs",
     "device_utils",
     "file_utils",
     "import_utils",
@@ -51,6 +52,7 @@ WORKERS = {"training", "evaluation", "publishing"}
 CORE = {"cli"} | WORKERS | FOUNDATIONS
 ALLOWED = {
     "hub": {"hub"},
+    "cuda_graphs": {"device_utils"},
     "device_utils": set(),
     "file_utils": set(),
     "import_utils": set(),

@@ -79,6 +79,7 @@ class TrainState:
         schedule: The length of the run and its learning rate, the paper's until they are derived.
         compiled: Whether layers and loss are compiled.
         packing: Whether batches are packed.
+        graphs: The `GraphedTrainStep` of a run whose steps are captured, or None.
         unread: Steps whose losses are still on the device and not in `step_metrics`.
         unfinished_checkpoint: The checkpoint that a thread may still be writing.
     """
@@ -113,6 +114,7 @@ class TrainState:
         )
         given = {name: getattr(recipe.optimization, name) for name in DERIVED}
         self.follow_schedule(Schedule(**{name: value for name, value in given.items() if value is not None}))
+        self.graphs: Any = None
         self.step_metrics = StepMetrics()
         self.unread: list[UnreadStep] = []
         self.unfinished_checkpoint: Future[None] | None = None
@@ -197,8 +199,8 @@ class TrainState:
         """Return a batch as the model to train gets it."""
         return batch_to_device(batch, self.batch_preparation, self.accelerator.device)
 
-    def optimizer_step(self, finite: torch.Tensor) -> None:
-        """Update parameters, learning rate and EMA from the accumulated gradient, and reset the gradient.
+    def update_parameters(self, finite: torch.Tensor) -> None:
+        """Update parameters and EMA from the accumulated gradient, and reset the gradient.
 
         Args:
             finite: Whether the gradient is finite, on the device, which otherwise keeps parameters and moments.
@@ -207,10 +209,13 @@ class TrainState:
             # A scaler sets this attribute as well: with 1, a fused optimizer does nothing.
             self.optimizer.optimizer.found_inf = (~finite).float()
         self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.lr_scheduler.step()
+        self.optimizer.zero_grad(set_to_none=self.graphs is None)  # graphs hold the addresses of gradients
         if self.ema is not None:
             self.ema.update()
+
+    def advance(self) -> None:
+        """Count a step, and set the learning rate of the next one."""
+        self.lr_scheduler.step()
         self.progress.step += 1
 
     def read_steps(self) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 
-from vanilla_transformer.data.batches import MicroBatch
+from vanilla_transformer.data.batches import Batch, MicroBatch
 
 from .compilation import uncompiled
 from .distributed import full_tensor, skip_gradient_sync
@@ -43,12 +43,23 @@ def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.
     # The first step allocates the state of Adam, when the memory already holds all gradients.
     largest = max(micro_batches, key=lambda batch: batch.counts.padded_tokens)
     with explain_out_of_memory(state, _describe_batch(largest), state.step + 1):
-        norm = _clip_gradient(state)
-        finite = torch.isfinite(norm)
-        plain, smoothed = loss.unbind()
-        state.unread.append(UnreadStep.of(state.step + 1, torch.stack([plain, smoothed, finite]), micro_batches))
-        state.optimizer_step(finite)
+        norm, finite = update(state) if state.graphs is None else state.graphs.update()
+    plain, smoothed = loss.unbind()
+    state.unread.append(UnreadStep.of(state.step + 1, torch.stack([plain, smoothed, finite]), micro_batches))
+    state.advance()
     return norm
+
+
+def update(state: TrainState) -> tuple[torch.Tensor, torch.Tensor]:
+    """Clip the gradient, update parameters and EMA, and reset the gradient, all on the device.
+
+    Returns:
+        The norm of the gradient, before clipping, and whether it is finite. If not, the parameters do not change.
+    """
+    norm = _clip_gradient(state)
+    finite = torch.isfinite(norm)
+    state.update_parameters(finite)
+    return norm, finite
 
 
 def compute_gradient(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.Tensor:
@@ -98,12 +109,20 @@ def seed_dropout(state: TrainState, index: int) -> None:
 
 def _backward(state: TrainState, batch: MicroBatch) -> torch.Tensor:
     """Add one micro-batch to the gradient. Return its plain and its smoothed loss, summed over tokens."""
-    accelerator = state.accelerator
+    # DDP averages gradients over processes, but a step's target tokens are counted over all processes.
+    factor, is_single = state.accelerator.num_processes / batch.step_target_tokens, len(batch.pairs) == 1
     with explain_out_of_memory(state, _describe_batch(batch), state.step + 1):
-        with accelerator.autocast(), uncompiled(state.model_with_loss, when=len(batch.pairs) == 1):
-            loss = state.wrapped_model(state.to_device(batch.tensors))
-        # DDP averages gradients over processes, but a step's target tokens are counted over all processes.
-        accelerator.backward(loss.smoothed * (accelerator.num_processes / batch.step_target_tokens))
+        if state.graphs is not None and not is_single:
+            return state.graphs.add_gradient(state.batch_preparation(batch.tensors), factor)
+        with uncompiled(state.model_with_loss, when=is_single):
+            return add_gradient(state, state.to_device(batch.tensors), factor)
+
+
+def add_gradient(state: TrainState, batch: Batch, factor: float | torch.Tensor) -> torch.Tensor:
+    """Add the gradient of a batch on the device, times a factor. Return its plain and its smoothed loss."""
+    with state.accelerator.autocast():
+        loss = state.wrapped_model(batch)
+    state.accelerator.backward(loss.smoothed * factor)
     return torch.stack([loss.plain, loss.smoothed.detach()])
 
 

@@ -26,6 +26,7 @@ from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import choose_padding, uncompiled
 from .distributed import wait_for_processes
+from .graphed_train_step import capture_steps
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .model_creation import ModelClass, create_model
@@ -197,6 +198,7 @@ def prepare_run(
             compile_train_step(state, steps)
     plan_schedule(state, batches, resumed)
     run.restore(state, batches)
+    capture_steps(state)
     return PreparedRun(run, state, batches, validation)
 
 

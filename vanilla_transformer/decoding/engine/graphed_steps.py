@@ -1,14 +1,10 @@
 """
 The step of an engine as CUDA graphs.
 
-On a GPU, a step is hundreds of kernels of a few microseconds each, and launching them one by one from Python takes
-longer than running them. A CUDA graph launches them all at once. It holds the addresses of the tensors with which it
-was captured. So there is one graph for each size of the engine's buffers, and when a size gets other buffers, the step
-is captured again.
+There is one graph for each size of the engine's buffers, and when a size gets other buffers, the step is captured
+again; see [`cuda_graphs`][vanilla_transformer.cuda_graphs].
 """
 
-import threading
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
@@ -19,7 +15,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from transformers.utils import logging
 
-from vanilla_transformer.device_utils import deliberate_wait
+from vanilla_transformer.cuda_graphs import Capture, CudaGraphs
 from vanilla_transformer.private_folders import check_inductor_caches
 
 from .compiled_steps import CompiledSteps, Step, check_compile, find_compiler
@@ -28,10 +24,6 @@ from .slot_buffers import SlotBuffers
 from .step_package import export_step
 
 logger = logging.get_logger(__name__)
-# Runs its second argument a few times, captures the first one without running it, and returns what replays it.
-Capture = Callable[[Callable[[], Any], Callable[[], Any]], Callable[[], Any]]
-_WARM_UPS = 3  # runs in which libraries allocate memory and choose kernels, as the documentation of torch advises
-_one_at_a_time = threading.Lock()  # of captures in this process, a requirement of torch
 
 
 def steps_for(step: nn.Module, compile: bool | str, buffers: SlotBuffers) -> "CompiledSteps | GraphedSteps":
@@ -105,37 +97,6 @@ class GraphedSteps:
         return lambda *_: replay()
 
 
-class CudaGraphs:
-    """Capture functions as CUDA graphs. They share their memory, since they never run at once and return nothing."""
-
-    def __init__(self, device: torch.device):
-        self._device = device
-        self._stream: torch.cuda.Stream | None = None
-        self._first: torch.cuda.CUDAGraph | None = None  # whose memory the others use
-
-    def __call__(self, function: Callable[[], Any], warm_up: Callable[[], Any]) -> Callable[[], None]:
-        with deliberate_wait(), _one_at_a_time:
-            return partial(self._replay, self._captured(function, warm_up))
-
-    def _captured(self, function: Callable[[], Any], warm_up: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-        self._stream = self._stream or torch.cuda.Stream(self._device)
-        current, graph = torch.cuda.current_stream(self._device), torch.cuda.CUDAGraph()
-        pool = None if self._first is None else self._first.pool()
-        self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            for _ in range(_WARM_UPS):
-                warm_up()
-            with torch.cuda.graph(graph, pool, self._stream, capture_error_mode="thread_local"):
-                function()
-        current.wait_stream(self._stream)
-        self._first = self._first or graph
-        return graph
-
-    def _replay(self, graph: torch.cuda.CUDAGraph) -> None:
-        with torch.cuda.device(self._device):
-            graph.replay()
-
-
 def _compiled(step: nn.Module, arguments: Any) -> Step:
     """Return a step for arguments of these sizes that inductor compiles at its first call."""
     compiled = torch.compile(export_step(step, arguments).module(), dynamic=False)
@@ -159,4 +120,4 @@ def _can_compile() -> bool:
     return True
 
 
-__all__ = ["Capture", "CudaGraphs", "GraphedSteps", "steps_for"]
+__all__ = ["GraphedSteps", "steps_for"]

@@ -1,0 +1,167 @@
+"""
+The work of a training step on a GPU as CUDA graphs: the gradient of a micro-batch, and the update of the weights.
+
+Packed batches have one shape. So the host copies a batch to the place of the one before, seeds dropout, replays the
+gradient for each micro-batch, and replays the update. The first steps of a shape run as usual: they allocate the
+gradients and the moments of Adam, and choose kernels. A batch of a rare shape runs so, too.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vanilla_transformer.cuda_graphs import WARM_UPS, Capture, CudaGraphs
+from vanilla_transformer.data.batches import Batch
+from vanilla_transformer.device_utils import copy_to_device
+
+from .train_state import TrainState
+from .train_step import add_gradient, update
+
+logger = logging.getLogger(__name__)
+_MOST_SHAPES = 4  # whose batches are kept on the device
+# Tensors of the device, and numbers that differ from step to step, by name.
+Inputs = Mapping[str, Tensor | float]
+
+
+class GraphedTrainStep:
+    """
+    The gradient and the update of a run, with the interface of the functions of the same names in `train_step`.
+
+    Args:
+        state: State of the run. Its gradients keep their addresses from now on.
+        capture: Captures a function.
+    """
+
+    def __init__(self, state: TrainState, capture: Capture):
+        self._state = state
+        self._gradient = GraphedFunction(self._add_gradient, state.accelerator.device, capture)
+        self._update = GraphedFunction(self._update_at_rates, state.accelerator.device, capture)
+        state.graphs = self
+
+    def add_gradient(self, batch: Batch, factor: float) -> Tensor:
+        """Add a batch on the CPU to the gradient; see [`train_step.add_gradient`]."""
+        return self._gradient({**batch, "factor": factor})
+
+    def update(self) -> tuple[Tensor, Tensor]:
+        """Update the weights; see [`train_step.update`]."""
+        rates = {str(number): float(group["lr"]) for number, group in enumerate(self._groups)}
+        norm, finite = self._update(rates).unbind()
+        return norm, finite
+
+    @property
+    def _groups(self) -> Sequence[dict[str, Any]]:
+        return self._state.optimizer.param_groups
+
+    def _add_gradient(self, inputs: Mapping[str, Tensor]) -> Tensor:
+        batch = {name: tensor for name, tensor in inputs.items() if name != "factor"}
+        return add_gradient(self._state, batch, inputs["factor"])
+
+    def _update_at_rates(self, rates: Mapping[str, Tensor]) -> Tensor:
+        with _rates_on_device(self._groups, [*rates.values()]):
+            return torch.stack(update(self._state))
+
+
+class GraphedFunction:
+    """
+    A function of tensors of a device, which is captured once its inputs have had the same shapes a few times.
+
+    Args:
+        function: Returns a tensor, of inputs at fixed addresses. It reads no value.
+        capture: Captures a function.
+    """
+
+    def __init__(self, function: Callable[[Mapping[str, Tensor]], Tensor], device: torch.device, capture: Capture):
+        self._function, self._device, self._capture = function, device, capture
+        self._forms: dict[Any, _Form] = {}
+
+    def __call__(self, inputs: Inputs) -> Tensor:
+        """Return the result for inputs, whose tensors may be on the CPU."""
+        shapes = tuple(value.shape for value in inputs.values() if isinstance(value, Tensor))
+        form = self._forms.get(shapes) or _Form({name: self._allocate(value) for name, value in inputs.items()})
+        if len(self._forms) < _MOST_SHAPES:
+            self._forms[shapes] = form
+        for name, value in inputs.items():
+            if isinstance(value, Tensor):
+                form.inputs[name].copy_(copy_to_device(value, self._device))
+            else:
+                form.inputs[name].fill_(value)
+        if form.runs == WARM_UPS:
+            form.replay = self._captured(form)
+        form.runs += 1
+        if form.replay is None:
+            result = self._function(form.inputs)
+            form.result = torch.empty_like(result) if form.result is None else form.result
+            return result
+        form.replay()
+        return form.result.clone()  # type: ignore[union-attr]  # the next replay overwrites it
+
+    def _allocate(self, value: Tensor | float) -> Tensor:
+        if isinstance(value, Tensor):
+            return torch.empty_like(value, device=self._device)
+        return torch.empty((), device=self._device)
+
+    def _captured(self, form: "_Form") -> Callable[[], Any] | None:
+        def run() -> None:
+            form.result.copy_(self._function(form.inputs))  # type: ignore[union-attr]
+
+        try:
+            return self._capture(run, lambda: None)
+        except Exception as error:  # of the driver or the allocator
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            logger.warning("Capturing a CUDA graph failed, so training steps are not captured: %s.", reason)
+            return None
+
+
+@dataclass
+class _Form:
+    """Inputs of some shapes at fixed addresses, the place of the result, and what replays the function on them."""
+
+    inputs: Mapping[str, Tensor]
+    result: Tensor | None = None
+    replay: Callable[[], Any] | None = None
+    runs: int = 0
+
+
+@contextmanager
+def _rates_on_device(groups: Sequence[dict[str, Any]], rates: Sequence[Tensor]) -> Iterator[None]:
+    """Let the optimizer take its learning rates from tensors, and restore the numbers, which are in checkpoints."""
+    before = [(group["lr"], group["capturable"]) for group in groups]
+    try:
+        for group, rate in zip(groups, rates, strict=True):
+            group["lr"], group["capturable"] = rate, rate.device.type == "cuda"
+        yield
+    finally:
+        for group, (rate, capturable) in zip(groups, before, strict=True):
+            group["lr"], group["capturable"] = rate, capturable
+
+
+def find_obstacle(state: TrainState) -> str | None:
+    """Return the part of a run that cannot be captured, or None."""
+    obstacles = {
+        "several processes": state.accelerator.num_processes > 1 or state.recipe.optimization.fsdp,
+        "a gradient scaler": state.accelerator.scaler is not None,
+        "batches of many shapes": not state.packing,
+        "a loss that is not compiled": state.model_with_loss.loss_in_graph is None,
+        "`train_alignments`": state.model_with_loss.term is not None,
+    }
+    return next((name for name, applies in obstacles.items() if applies), None)
+
+
+def capture_steps(state: TrainState) -> None:
+    """Let the steps of a run on a GPU of CUDA be captured, or log why they are not."""
+    device = state.accelerator.device
+    if device.type != "cuda":
+        return
+    obstacle = find_obstacle(state)
+    if obstacle is None:
+        GraphedTrainStep(state, CudaGraphs(device))
+    elif state.accelerator.is_main_process:
+        logger.info("Steps are not captured as CUDA graphs, because of %s.", obstacle)
+
+
+__all__ = ["GraphedFunction", "GraphedTrainStep", "capture_steps", "find_obstacle"]

@@ -123,7 +123,7 @@ class DataArguments:
         None,
         "Kinds of pairs to drop, of: "
         + "; ".join(f"{name}: {text}" for name, text in DROPPED.items())
-        + ". By default empty and bad Unicode are an error, and all others stay.",
+        + ". By default, a side without text or with invalid Unicode is an error.",
     )
     min_score: float | None = fixed(
         None, "Drop pairs with a lower score in the corpus: a column of numbers, or a key `score`."

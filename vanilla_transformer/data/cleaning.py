@@ -205,7 +205,7 @@ def clean_text(
         if rule is None:
             yield pair
             continue
-        if rule == "bad_encoding" and rule not in rules.drop:
+        if rule == "invalid_unicode" and rule not in rules.drop:
             side = 0 if has_invalid_unicode(pair.source) else 1
             raise invalid_unicode_error(number, spec.location(side), pair[side], way_out.format(rule))
         if rule == "empty" and any(pair) and spec.is_editable and rule not in rules.drop:
@@ -216,7 +216,7 @@ def clean_text(
 def _broken_rule(pair: SentencePair, rules: CleaningRules, score: float | None) -> str | None:
     """Return the first rule on text that a pair breaks."""
     if is_invalid_unicode(pair):
-        return "bad_encoding"
+        return "invalid_unicode"
     if is_empty(pair):
         return "empty"
     if rules.min_score is not None and score is not None and score < rules.min_score:

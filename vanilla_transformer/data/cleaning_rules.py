@@ -31,11 +31,11 @@ from .readers import CorpusSpec, SentencePair
 
 # In the order in which they apply: rules on the text of one pair, on all pairs, by models, and on tokens.
 RULES = {
+    "invalid_unicode": "that are not valid Unicode",
     "empty": "without text on a side",
     "min_score": "with a lower score in the corpus than min_score",
     "identical": "with a target that is its source",
-    "bad_encoding": "that are not valid Unicode, or have control characters, U+FFFD, or UTF-8 that was read as "
-    "Windows-1252 or Latin-1",
+    "bad_encoding": "with control characters, U+FFFD, or UTF-8 that was read as Windows-1252 or Latin-1",
     "markup": "with tags, comments or entities of HTML or XML",
     "max_characters": "with more characters than max_characters",
     "max_character_ratio": "beyond max_character_ratio",
@@ -157,13 +157,13 @@ class CleaningRules:
         """Return the rules that need neither models nor tokens."""
         values = {name: value for name, value in asdict(self).items() if name not in ("drop", "score", *ON_TOKENS)}
         # As checkpoints and caches have it hashed since each of these names was a switch.
-        return values | {f"drop_{name}": name in self.drop for name in (*DROPPED, "invalid_unicode")}
+        return values | {f"drop_{name}": name in self.drop for name in DROPPED}
 
 
 # The rules without a value, which the key `drop` enables by name.
 DROPPED = {name: text for name, text in RULES.items() if name not in {item.name for item in fields(CleaningRules)}}
 # The keys that these names once were, and the name today.
-_FORMER_SWITCHES = {f"drop_{name}": name for name in DROPPED} | {"drop_invalid_unicode": "bad_encoding"}
+_FORMER_SWITCHES = {f"drop_{name}": name for name in DROPPED}
 
 
 def refuse_former_switches(names: Iterable[str], what: str) -> None:

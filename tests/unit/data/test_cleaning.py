@@ -29,7 +29,7 @@ from vanilla_transformer.data.corpus import OverlapCounter
 from vanilla_transformer.data.readers import CorpusRow, CorpusSpec, SentencePair
 
 FILES = CorpusSpec(source="a.en", target="a.de")
-ALL_OF_TEXT = CleaningRules(drop=["empty", "bad_encoding", "identical"])
+ALL_OF_TEXT = CleaningRules(drop=["empty", "invalid_unicode", "identical"])
 
 
 def clean(pairs, rules, spec=FILES, scores=None):
@@ -74,7 +74,7 @@ def test_clean_text_counts_a_pair_for_the_first_rule():
     pairs = [("\udce4", ""), ("", "\udce4"), ("", "b"), ("same", "same"), ("a", "b")]
     kept, report = clean(pairs, ALL_OF_TEXT)
     assert kept == [("a", "b")]
-    assert report.dropped == {"bad_encoding": 2, "empty": 1, "identical": 1}
+    assert report.dropped == {"invalid_unicode": 2, "empty": 1, "identical": 1}
     assert (report.read, report.kept) == (5, 1)
 
 
@@ -100,7 +100,7 @@ def test_clean_text_without_rules_drops_blank_lines_only():
     [
         (("", "b"), "Line 2 of a.en is blank, .* by `drop: \\[empty\\]`"),
         (("a", ""), "Line 2 of a.de is blank"),
-        (("a", "\udce4"), "a.de must be UTF-8, but line 2 has the byte 0xe4 .* by `drop: \\[bad_encoding\\]`"),
+        (("a", "\udce4"), "a.de must be UTF-8, but line 2 has the byte 0xe4 .* by `drop: \\[invalid_unicode\\]`"),
         (("\ud83d", "b"), "a.en must be UTF-8, but line 2 has U\\+D83D"),
     ],
 )
@@ -161,7 +161,7 @@ def test_cleaning_report_writes_large_shares_as_numbers():
 def test_cleaning_report_keeps_three_examples():
     _, report = clean([("", "")] * 5 + [("bad \udce4\ud83d", "b")], ALL_OF_TEXT)
     assert report.dropped["empty"] == 5 and len(report.examples["empty"]) == 3
-    assert report.examples["bad_encoding"] == [["bad \\xe4\\ud83d", "b"]]
+    assert report.examples["invalid_unicode"] == [["bad \\xe4\\ud83d", "b"]]
     str(report).encode()
 
 

@@ -188,8 +188,8 @@ def test_load_texts_names_an_error_and_caches_nothing(recipe, prepare, tmp_path)
     with pytest.raises(ValueError, match="a.de must be UTF-8, but line 2 has the byte 0xe4"):
         prepare(recipe())
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
-    corpus, _ = prepare(recipe(drop=["bad_encoding"]))
-    assert corpus.report.dropped == {"bad_encoding": 1}
+    corpus, _ = prepare(recipe(drop=["invalid_unicode"]))
+    assert corpus.report.dropped == {"invalid_unicode": 1}
     data = recipe()
     data.corpora[0]["source"] = "nowhere.en"
     with pytest.raises(FileNotFoundError, match="There is no file nowhere.en"):
@@ -210,9 +210,9 @@ def test_load_texts_refuses_mistakes_of_held_out_text_which_no_rule_drops(recipe
     (tmp_path / "v.de").write_bytes(b"".join(line.split(b"\t")[1] + b"\n" for line in text.splitlines()))
     corpora = {"validation": [{"file": str(tmp_path / "v.tsv")}], "validation_source": None, "validation_target": None}
     with pytest.raises(ValueError, match=message):
-        load_texts(recipe(drop=["empty", "bad_encoding"], **corpora))
+        load_texts(recipe(drop=["empty", "invalid_unicode"], **corpora))
     with pytest.raises(ValueError, match=message.replace("v.tsv", "v.de")):
-        load_texts(recipe(drop=["empty", "bad_encoding"]))
+        load_texts(recipe(drop=["empty", "invalid_unicode"]))
 
 
 def test_load_texts_refuses_cleaning_that_leaves_nothing(recipe, prepare, tmp_path):

@@ -2,7 +2,7 @@
 Formats with a pair in each line or row: two text files, TSV, JSONL, archives of OPUS, Parquet files and datasets.
 
 Own code reads TSV and JSONL because `datasets` names no line in its errors and stops at the first invalid byte, which
-`drop_invalid_unicode` has to survive. Quotation marks of TSV are part of the sentences. `pyarrow` reads Parquet from
+`invalid_unicode` has to survive. Quotation marks of TSV are part of the sentences. `pyarrow` reads Parquet from
 the open file, without another copy on disk.
 """
 

@@ -151,4 +151,4 @@ def test_docs_translate_commands_run(workspace, monkeypatch):
     Path("text.en").write_text("A man.\tEin Mann\n")
     shutil.copy("test.en", "corpus.en")
     write_comet(Path("Unbabel/wmt22-cometkiwi-da").absolute(), UNIFIED)
-    assert run("translate", monkeypatch) > 15
+    assert run("translate", monkeypatch) + run("reranking", monkeypatch) > 15

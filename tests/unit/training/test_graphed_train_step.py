@@ -121,7 +121,7 @@ def test_captured_steps_continue_after_a_kill_as_they_would_have(tmp_path):
     expected = trained(whole)
     first, _ = graphed(tmp_path, **changes)
     trained(first, range(8))
-    saved = copy.deepcopy(first.resume_state(full=False))
+    saved = copy.deepcopy(first.resume_state())
     weights = copy.deepcopy(first.unwrapped_model.state_dict())
     resumed = state_of(tmp_path, **changes)
     resumed.unwrapped_model.load_state_dict(weights)

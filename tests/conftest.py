@@ -1,6 +1,7 @@
 """Fixtures that all tests share."""
 
 import gc
+from pathlib import Path
 
 import datasets
 import pytest
@@ -8,6 +9,7 @@ import torch
 from accelerate.state import AcceleratorState
 from huggingface_hub import constants
 from hypothesis import settings
+from matplotlib.figure import Figure
 from transformers.utils import logging
 
 from tests import tiny
@@ -33,6 +35,7 @@ from vanilla_transformer.file_utils import save_model_folder
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
+SAVE_PICTURE = Figure.savefig
 torch.set_num_threads(1)  # in fixtures of a session, too, which precede `_one_thread`
 
 
@@ -71,6 +74,20 @@ def _no_compilation_in_the_background():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled_steps, "EAGER_SECONDS", float("inf"))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _blank_pictures():
+    """Write only the first bytes of pictures: to draw those of a run takes longer than to train it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda figure, path, **_: Path(path).write_bytes(b"\x89PNG\r\n\x1a\n"))
+        yield
+
+
+@pytest.fixture
+def real_pictures(monkeypatch):
+    """Draw pictures, also in this process. Forked ones always do."""
+    monkeypatch.setattr(Figure, "savefig", SAVE_PICTURE)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,14 +17,14 @@ from vanilla_transformer.evaluation.plots import (
 )
 
 
-def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path):
+def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path, real_pictures):
     metrics = [{"minutes": 0.5, "loss": 3.0}, {"minutes": 1.0, "validation_loss": 2.0, "bleu": 9.0}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in metrics))
     pictures = [
         plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png"),
         plot_attention(tiny_model, tiny_tokenizer, "Two dogs run.", tmp_path / "attention.png"),
     ]
-    assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+    assert all(picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 1000 for picture in pictures)
 
 
 def test_learning_curve_joins_no_points_of_different_searches(tmp_path):

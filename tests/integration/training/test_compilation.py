@@ -177,10 +177,11 @@ def test_train_pads_to_multiples_of_eight_where_it_compiles_by_default(corpus, t
 
 
 def test_different_runs_of_a_process_compile(tmp_path, graphs):
-    for percent in range(5):
-        state = tiny_train_state(tmp_path / str(percent), sizes={"dropout": percent / 100}, compile=True)
-        compile_train_step(state, [micro_batches([5, 3, 4, 2])])
-    assert len(graphs) == 10
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for percent in range(2):
+            state = tiny_train_state(tmp_path / str(percent), sizes={"dropout": percent / 100}, compile=True)
+            compile_train_step(state, [micro_batches([5, 3, 4, 2])])
+    assert len(graphs) == 4
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -201,7 +202,7 @@ def test_loss_in_graph_is_the_loss_of_chunks(smoothing, has_bias):
     torch.testing.assert_close(found[1], found[0])
 
 
-@pytest.mark.parametrize("r_drop_weight", [0.0, 5.0])
+@pytest.mark.parametrize("r_drop_weight", sample([0.0, 5.0], 1))
 def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch, r_drop_weight):
     state = tiny_train_state(tmp_path, compile=True, r_drop_weight=r_drop_weight)
     compiled = torch.compile(cross_entropy_in_graph, backend=compilation._BACKEND, fullgraph=True, dynamic=True)

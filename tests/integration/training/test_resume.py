@@ -15,7 +15,7 @@ from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.trainer import train
 
 # 40 pairs make two steps per epoch: step 3 is in the middle of the second epoch.
-RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
+RUN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def straight(tmp_path_factory):
     return train(parse_recipe(flags(write_tiny_corpus(folder), folder / "straight", **RUN)), evaluate=no_scores)
 
 
-@pytest.mark.parametrize("step", sample([1, 3, 9], 1))
+@pytest.mark.parametrize("step", sample([1, 3, 7], 1))
 def test_train_resumes_killed_run_bit_for_bit(corpus, tmp_path, monkeypatch, straight, step):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
     kill_at_step(recipe, monkeypatch, step)
@@ -54,7 +54,7 @@ def test_train_resumes_bpe_dropout_bit_for_bit(corpus, tmp_path, monkeypatch):
     options = RUN | {"bpe_dropout": 0.3, "vocab_size": 300}
     straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **options))
-    kill_at_step(recipe, monkeypatch, 9)
+    kill_at_step(recipe, monkeypatch, 5)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
@@ -87,7 +87,7 @@ def test_train_resumes_run_killed_before_final_validation_bit_for_bit(corpus, tm
 
 def test_train_killed_while_checkpoint_is_written_resumes_from_the_one_before(corpus, tmp_path):
     """All files of checkpoint 5 are written, and step 6 is made."""
-    options = RUN | {"max_steps": 8, "eval_steps": 8}  # no scores before the kill
+    options = RUN | {"eval_steps": 8}  # no scores before the kill
     straight, killed = (flags(corpus, tmp_path / name, **options) for name in ("straight", "killed"))
     process = start(["0", *killed], script=SLOW_DISK)
     process.communicate(timeout=120)
@@ -103,7 +103,7 @@ def test_train_killed_while_checkpoint_is_written_resumes_from_the_one_before(co
 
 @pytest.mark.parametrize("step", sample([5, 13], 1))
 def test_train_averages_same_checkpoints_after_interruption(corpus, tmp_path, monkeypatch, step):
-    options = RUN | {"save_steps": 4, "average_checkpoints": 3}
+    options = RUN | {"max_steps": 14, "save_steps": 4, "average_checkpoints": 3}
     straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
     recipe = parse_recipe(flags(corpus, tmp_path / "stopped", **options))
     unpatched = trainer.train_step
@@ -124,7 +124,7 @@ def test_train_averages_same_checkpoints_after_interruption(corpus, tmp_path, mo
 
 
 def test_train_logs_unsaved_steps_once(corpus, tmp_path, monkeypatch):
-    rare = RUN | {"save_steps": 5}
+    rare = RUN | {"max_steps": 14, "save_steps": 5}
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **rare))
     kill_at_step(recipe, monkeypatch, 9)
     assert entries(tmp_path / "killed")[-1]["step"] == 8
@@ -164,5 +164,5 @@ def test_train_lists_allowed_changes_and_refuses_others(corpus, tmp_path, monkey
 def test_train_refuses_other_max_steps_with_linear_schedule(corpus, tmp_path, monkeypatch):
     linear = RUN | {"lr_scheduler": "linear", "learning_rate": 1e-3}
     kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **linear)), monkeypatch, 3)
-    with pytest.raises(ValueError, match="max_steps was 14 and is 20"):
+    with pytest.raises(ValueError, match="max_steps was 8 and is 20"):
         train(parse_recipe(flags(corpus, tmp_path / "out", **linear | {"max_steps": 20})), evaluate=no_scores)

@@ -144,7 +144,7 @@ def test_conversion_that_is_wrong_on_both_sides_writes_nothing(convert, tiny_tok
         monkeypatch.setattr(decoder, "forward", wrong)
     # Exporting takes many seconds, so the wrong model stands for its graphs.
     monkeypatch.setattr(onnx, "export_graphs", lambda model: model)
-    monkeypatch.setattr(onnx, "onnx_greedy_translator", lambda _, tokenizer: greedy_translator(tiny_model(), tokenizer))
+    monkeypatch.setattr(onnx, "onnx_greedy_translator", lambda _, *given: greedy_translator(tiny_model(), *given))
     # Or the engine would see other methods, and leave the model to `generate()`.
     monkeypatch.setattr(engine, "is_supported", lambda model: True)
     with pytest.raises(ValueError, match="The engine of this package must translate as .*: 0 of 2 outputs identical"):

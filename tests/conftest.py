@@ -1,6 +1,7 @@
 """Fixtures that all tests share."""
 
 import gc
+from functools import partial
 from pathlib import Path
 
 import datasets
@@ -27,6 +28,8 @@ from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerTokenizer,
+    modeling_vanilla_transformer,
+    paper_generation_config,
 )
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.file_utils import save_model_folder
@@ -88,6 +91,13 @@ def _blank_pictures():
 def real_pictures(monkeypatch):
     """Draw pictures, also in this process. Forked ones always do."""
     monkeypatch.setattr(Figure, "savefig", SAVE_PICTURE)
+
+
+@pytest.fixture
+def short_translations(monkeypatch):
+    """Limit the translations of new models, which random weights hardly ever end, to 4 tokens beyond the source."""
+    short = partial(paper_generation_config, max_new_tokens_beyond_source=4)
+    monkeypatch.setattr(modeling_vanilla_transformer, "paper_generation_config", short)
 
 
 @pytest.fixture(scope="session", autouse=True)

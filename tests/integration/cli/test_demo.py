@@ -10,6 +10,8 @@ from vanilla_transformer.data import demo_corpus
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.signals import TrainingInterrupted
 
+pytestmark = pytest.mark.usefixtures("short_translations")
+
 
 @pytest.fixture
 def run_demo(tmp_path, monkeypatch, capsys):

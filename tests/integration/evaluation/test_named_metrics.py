@@ -18,6 +18,8 @@ from vanilla_transformer.evaluation.pair_scores import PairScorer
 from vanilla_transformer.evaluation.test_sets import evaluate_test_set
 from vanilla_transformer.file_utils import save_model_folder
 
+pytestmark = pytest.mark.usefixtures("short_translations")
+
 SAME_WORDS = str(Path(__file__).parents[2] / "same_words.py")
 SHORTNESS = "tests.same_words:shortness"
 

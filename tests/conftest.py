@@ -35,7 +35,7 @@ from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.file_utils import save_model_folder
 
 # Property tests draw the same examples in every run. `make test-slow` draws new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
 SAVE_PICTURE = Figure.savefig
@@ -81,7 +81,7 @@ def _no_compilation_in_the_background():
 
 @pytest.fixture(scope="session", autouse=True)
 def _blank_pictures():
-    """Write only the first bytes of pictures: to draw those of a run takes longer than to train it."""
+    """Write only the first bytes of pictures: drawing takes longer than training a tiny model."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", lambda figure, path, **_: Path(path).write_bytes(b"\x89PNG\r\n\x1a\n"))
         yield
@@ -89,7 +89,7 @@ def _blank_pictures():
 
 @pytest.fixture
 def real_pictures(monkeypatch):
-    """Draw pictures, also in this process. Forked ones always do."""
+    """Draw pictures in this process, too. Forked processes always do."""
     monkeypatch.setattr(Figure, "savefig", SAVE_PICTURE)
 
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import write_tiny_corpus
 from tests.tiny_runs import SLOW_DISK, Killed, assert_same_run, entries, flags, kill_at_step, no_scores, start
 from vanilla_transformer.training import checkpoint, train_step, trainer
@@ -24,7 +24,7 @@ def straight(tmp_path_factory):
     return train(parse_recipe(flags(write_tiny_corpus(folder), folder / "straight", **RUN)), evaluate=no_scores)
 
 
-@pytest.mark.parametrize("step", sample([1, 3, 7], 1))
+@pytest.mark.parametrize("step", [rare(1), 3, rare(7)])
 def test_train_resumes_killed_run_bit_for_bit(corpus, tmp_path, monkeypatch, straight, step):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
     kill_at_step(recipe, monkeypatch, step)
@@ -101,7 +101,7 @@ def test_train_killed_while_checkpoint_is_written_resumes_from_the_one_before(co
     assert [path.name for path in folder.glob(".*")] == [".lock"]
 
 
-@pytest.mark.parametrize("step", sample([5, 13], 1))
+@pytest.mark.parametrize("step", [rare(5), 13])
 def test_train_averages_same_checkpoints_after_interruption(corpus, tmp_path, monkeypatch, step):
     options = RUN | {"max_steps": 14, "save_steps": 4, "average_checkpoints": 3}
     straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
@@ -132,7 +132,7 @@ def test_train_logs_unsaved_steps_once(corpus, tmp_path, monkeypatch):
     assert steps == [2, 4, 6, 8, 10, 12, 14]
 
 
-@pytest.mark.parametrize("file", sample(["model.safetensors", "optimizer.safetensors", "training_state.json"], 1))
+@pytest.mark.parametrize("file", [rare("model.safetensors"), "optimizer.safetensors", rare("training_state.json")])
 def test_train_falls_back_from_truncated_checkpoint(corpus, tmp_path, monkeypatch, straight, caplog, file):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
     kill_at_step(recipe, monkeypatch, 6)

@@ -63,6 +63,7 @@ def test_to_ctranslate2_compares_translations_that_begin_with_their_language(tmp
     folder = save_model_folder(model, tokenizer, tmp_path / "ours")
     comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
     assert (comparison.num_sentences, comparison.num_identical) == (4, 4)
+    assert json.loads((tmp_path / "fast" / "config.json").read_text())["unk_token"] == tokenizer.unk_token
 
 
 @pytest.mark.parametrize("name", ["ctranslate2-int8", "ctranslate2-float16"])

@@ -232,3 +232,11 @@ def test_train_step_names_largest_batch_if_adam_does_not_fit_into_memory(tmp_pat
         ValueError, match=r"of 12 source and 12 target tokens \(30 with .* step 1 .*Lower `max_tokens`"
     ):
         train_step(state, micro_batches(FULL, PADDED))
+
+
+def test_dropout_has_other_masks_in_each_micro_batch(tmp_path):
+    state, seeds = tiny_train_state(tmp_path), set()
+    for index in range(3):
+        module.seed_dropout(state, index)
+        seeds.add(torch.initial_seed())
+    assert len(seeds) == 3

@@ -13,8 +13,9 @@ NEWEST_TESTS += tests/integration/test_overridden_models.py tests/integration/te
 NEWEST_TESTS += tests/integration/decoding tests/integration/training/test_lora.py
 NEWEST_TESTS += tests/integration/training/test_seq2seq_trainer.py
 OF_EXTENSIONS := $(wildcard tests/extensions/*/unit tests/extensions/*/integration tests/extensions/*/slow)
-# Two workers; the tests of a file stay in one of them and share its fixtures.
-IN_PARALLEL := --numprocesses 2 --dist loadfile
+# Three workers, since tests of processes and services wait. The tests of a file stay in one of them and share its
+# fixtures. The short files of unit tests come last, so that all workers end at the same time.
+IN_PARALLEL := --numprocesses 3 --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest $(IN_PARALLEL)
 # pip installs torch, from where its configuration says (a CPU build, for example). uv installs the rest in parallel.
 # Neither compiles, which halves the time; Python compiles each module at its first import.
@@ -55,7 +56,7 @@ test: $(READY_DEV) ## Style and types beside unit, integration and golden tests 
 	$(MAKE) --no-print-directory --jobs 2 tests check
 
 tests: $(READY_DEV)
-	$(PYTEST) tests/unit tests/integration $(filter-out %/slow,$(OF_EXTENSIONS)) tests/golden
+	$(PYTEST) tests/integration $(filter %/integration,$(OF_EXTENSIONS)) tests/golden tests/unit $(filter %/unit,$(OF_EXTENSIONS))
 
 test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less than a minute on two cores)
 	$(PYTEST) tests/unit $(filter %/unit,$(OF_EXTENSIONS))

@@ -1,6 +1,8 @@
 """Fixtures that all tests share."""
 
 import gc
+from functools import partial
+from pathlib import Path
 
 import datasets
 import pytest
@@ -8,6 +10,7 @@ import torch
 from accelerate.state import AcceleratorState
 from huggingface_hub import constants
 from hypothesis import settings
+from matplotlib.figure import Figure
 from transformers.utils import logging
 
 from tests import tiny
@@ -25,14 +28,17 @@ from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerTokenizer,
+    modeling_vanilla_transformer,
+    paper_generation_config,
 )
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.file_utils import save_model_folder
 
 # Property tests draw the same examples in every run. `make test-slow` draws new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
+SAVE_PICTURE = Figure.savefig
 torch.set_num_threads(1)  # in fixtures of a session, too, which precede `_one_thread`
 
 
@@ -71,6 +77,27 @@ def _no_compilation_in_the_background():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled_steps, "EAGER_SECONDS", float("inf"))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _blank_pictures():
+    """Write only the first bytes of pictures: drawing takes longer than training a tiny model."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda figure, path, **_: Path(path).write_bytes(b"\x89PNG\r\n\x1a\n"))
+        yield
+
+
+@pytest.fixture
+def real_pictures(monkeypatch):
+    """Draw pictures in this process, too. Forked processes always do."""
+    monkeypatch.setattr(Figure, "savefig", SAVE_PICTURE)
+
+
+@pytest.fixture
+def short_translations(monkeypatch):
+    """Limit the translations of new models, which random weights hardly ever end, to 4 tokens beyond the source."""
+    short = partial(paper_generation_config, max_new_tokens_beyond_source=4)
+    monkeypatch.setattr(modeling_vanilla_transformer, "paper_generation_config", short)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,6 +5,8 @@ import sys
 
 import accelerate  # noqa: F401
 import datasets  # noqa: F401
+import matplotlib.backends.backend_agg
+import matplotlib.figure  # noqa: F401
 import sacrebleu  # noqa: F401
 import torch
 import transformers.data.data_collator

@@ -7,17 +7,20 @@ import pytest
 from hypothesis import settings
 
 
-def sample(cases: Iterable[Any], *kept: int) -> list[Any]:
-    """Return the cases as parameters of a test. `make test` runs only the ones at the indices `kept`."""
-    return [case if number in kept else _rare(case) for number, case in enumerate(cases)]
+def rare(case: Any) -> Any:
+    """Return a case as parameters of a test that only `make test-slow` runs with them."""
+    values = case if isinstance(case, tuple) and not hasattr(case, "_fields") else (case,)
+    return pytest.param(*values, marks=pytest.mark.sweep)
+
+
+def sample(cases: Iterable[Any], *kept: Any) -> list[Any]:
+    """Return the cases as parameters of a test. `make test` runs only the ones that are `kept`."""
+    cases = list(cases)
+    assert all(case in cases for case in kept), f"{kept} are not all among the cases."
+    return [case if case in kept else rare(case) for case in cases]
 
 
 def examples(number: int) -> settings:
     """Return the settings of a property test that draws a fifth of `number` examples in `make test`."""
     share = 1 if settings.default is settings.get_profile("random") else 5
     return settings(max_examples=number // share, deadline=None)
-
-
-def _rare(case: Any) -> Any:
-    values = case if isinstance(case, tuple) and not hasattr(case, "_fields") else (case,)
-    return pytest.param(*values, marks=pytest.mark.sweep)

@@ -22,6 +22,8 @@ from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
+pytestmark = pytest.mark.usefixtures("short_translations")
+
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 TASKS = ["train_on_your_own_data", "clean_a_corpus", "fine_tune", "distill", "many_languages", "scaling", "evaluate"]
 TASKS += ["translate", "documents", "terms_and_markup", "scores", "alignments", "decoding", "publish", "convert"]

@@ -24,6 +24,8 @@ from vanilla_transformer.extensions.distillation.distill import distill
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.file_utils import save_model_folder
 
+pytestmark = pytest.mark.usefixtures("short_translations")
+
 TBX = """<tbx><text><body><conceptEntry id="1">
 <langSec xml:lang="en"><termSec><term>dog</term></termSec></langSec>
 <langSec xml:lang="de"><termSec><term>Hund</term></termSec></langSec>

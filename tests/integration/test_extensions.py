@@ -25,10 +25,11 @@ for name in COMMANDS:
 sizes = "--vocab_size 300 --d_model 16 --max_tokens 256 --max_steps 2 --logging_steps 1 --eval_steps 2".split()
 for side in ("encoder", "decoder"):
     sizes += f"--{side}_layers 1 --{side}_attention_heads 2 --{side}_ffn_dim 16".split()
-texts = "--train_source train.a --train_target train.b --validation_source train.a --validation_target train.b".split()
+texts = "--train_source train.a --train_target train.b".split()
+texts += "--validation_source validation.a --validation_target validation.b".split()
 assert main(["train", *texts, *sizes, "--output_dir", "run"]) == 0
-assert main(["translate", "run", "--input", "train.a", "--output", "out.b"]) == 0
-assert main(["evaluate", "run", "--source", "train.a", "--target", "train.b"]) == 0
+assert main(["translate", "run", "--input", "validation.a", "--output", "out.b"]) == 0
+assert main(["evaluate", "run", "--source", "validation.a", "--target", "validation.b"]) == 0
 train, translate = ["train", *texts, *sizes, "--output_dir", "other"], ["translate", "run", "A sentence."]
 for command, *flags in json.loads(sys.argv[2]):
     assert main([*{"train": train, "translate": translate}[command], *flags]) == 2

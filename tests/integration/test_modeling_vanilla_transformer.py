@@ -23,7 +23,7 @@ from transformers import (
     StaticCache,
 )
 
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_masked_lm, tiny_model
 from tests.uneven_models import (
     PAD,
@@ -597,7 +597,7 @@ def test_is_causal_only_in_decoder_self_attention():
 # ------------------------------------------------------------------------------------------------- compile and export
 
 
-@pytest.mark.parametrize("implementation", sample(["sdpa", "eager"]))
+@pytest.mark.parametrize("implementation", [rare("sdpa"), rare("eager")])
 def test_torch_compile_takes_training_step_as_one_graph(implementation):
     assert_training_step_compiles_to_one_graph(implementation, "aot_eager")
 
@@ -641,7 +641,7 @@ class LogitsModule(nn.Module):
         return self.model(**inputs, use_cache=False).logits
 
 
-@pytest.mark.parametrize("implementation", sample(["sdpa", "eager"], 0))
+@pytest.mark.parametrize("implementation", ["sdpa", rare("eager")])
 def test_torch_export_allows_dynamic_batch_source_and_target_sizes(implementation):
     batch, source, target = (torch.export.Dim(name, min=2, max=64) for name in ("batch", "source", "target"))
     wrapped = LogitsModule(uneven_model(attn_implementation=implementation, **SHALLOW)).eval()
@@ -717,7 +717,7 @@ def stored_names(folder):
 
 
 @pytest.mark.parametrize("shard_size", ["5GB", "4KB"])
-@pytest.mark.parametrize("dtype", sample([torch.float32, torch.bfloat16, torch.float16], 0))
+@pytest.mark.parametrize("dtype", [torch.float32, rare(torch.bfloat16), rare(torch.float16)])
 @every_layout
 def test_save_pretrained_stores_tied_weights_once(tmp_path, changes, dtype, shard_size):
     model = uneven_model(**changes).to(dtype)
@@ -990,7 +990,7 @@ def tied_matrices(model):
     return encoder is decoder, decoder is head
 
 
-@pytest.mark.parametrize("bias", sample([False, True], 1))
+@pytest.mark.parametrize("bias", [rare(False), True])
 @pytest.mark.parametrize("new_size", [VOCABULARY + 5, VOCABULARY - 5])
 @every_layout
 def test_resize_token_embeddings_resizes_every_source_weight(tmp_path, changes, new_size, bias):

@@ -1,5 +1,6 @@
 """Text comes back from each model of tokenizer as it went in, with this package or without; others fit too."""
 
+import copy
 import json
 import math
 import subprocess
@@ -91,6 +92,14 @@ def test_tokenizer_appends_one_eos(any_tokenizer, text):
     assert encoded["input_ids"].count(eos) == 1
     assert encoded["input_ids"][-1] == eos
     assert not {any_tokenizer.pad_token_id, any_tokenizer.bos_token_id} & set(encoded["input_ids"])
+
+
+@pytest.mark.parametrize("name", ["pad_token", "bos_token", "eos_token"])
+def test_tokenizer_does_not_find_a_new_token_for_padding_or_ends_in_texts(any_tokenizer, name):
+    other = copy.deepcopy(any_tokenizer)
+    other.add_special_tokens({name: "<new>"})
+    assert getattr(other, name) == "<new>" and other.convert_tokens_to_ids("<new>") == 300
+    assert 300 not in other("x <new> y", add_special_tokens=False)["input_ids"]
 
 
 def test_tokenizer_gives_a_word_the_same_ids_everywhere(any_tokenizer):

@@ -7,7 +7,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tests.host_reads import GPU, gpu_stand_in
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_model
 from vanilla_transformer.decoding.engine.coverage import CoveragePenalty
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -33,15 +33,12 @@ def sources(number):
 
 @pytest.mark.parametrize(
     ("beams", "precision", "changes"),
-    sample(
-        [
-            (4, "bfloat16", {}),
-            (1, "float32", {"source_eos": False, "position_embedding_type": "learned"}),
-            (1, "float32", {}),
-            (2, "float32", {"attn_implementation": "eager"}),
-        ],
-        *(0, 1),
-    ),
+    [
+        (4, "bfloat16", {}),
+        (1, "float32", {"source_eos": False, "position_embedding_type": "learned"}),
+        rare((1, "float32", {})),
+        rare((2, "float32", {"attn_implementation": "eager"})),
+    ],
     ids=str,
 )
 def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, changes):
@@ -59,14 +56,11 @@ def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, chang
 
 @pytest.mark.parametrize(
     "options",
-    sample(
-        [
-            {"num_beams": 2, "features": (BiasedPrefix(0.5), CoveragePenalty(0.3, ((0, 0),), 0.5))},
-            {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5},
-            {"do_sample": True},
-        ],
-        0,
-    ),
+    [
+        {"num_beams": 2, "features": (BiasedPrefix(0.5), CoveragePenalty(0.3, ((0, 0),), 0.5))},
+        rare({"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5}),
+        rare({"do_sample": True}),
+    ],
     ids=str,
 )
 def test_engine_with_features_does_not_wait_for_a_gpu(options):

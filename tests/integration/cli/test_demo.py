@@ -2,12 +2,15 @@
 
 import pytest
 
+from tests.tiny import TINY_SIZES
 from tests.tiny_runs import entries
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli import train as train_commands
 from vanilla_transformer.data import demo_corpus
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.signals import TrainingInterrupted
+
+pytestmark = pytest.mark.usefixtures("short_translations")
 
 
 @pytest.fixture
@@ -31,8 +34,8 @@ def shorten(monkeypatch, **changes):
     monkeypatch.setattr(train_commands, "_demo_flags", lambda *arguments: [*given(*arguments), *words])
 
 
-def test_demo_that_the_time_limit_stops_says_that_it_is_undertrained(run_demo, tmp_path, monkeypatch):
-    shorten(monkeypatch, vocab_size=400, d_model=32)
+def test_demo_that_the_time_limit_stops_says_that_it_is_undertrained(run_demo, tmp_path, monkeypatch, real_pictures):
+    shorten(monkeypatch, vocab_size=400, **TINY_SIZES)
     status, shown = run_demo("--max_minutes", "0.03")
     made = entries(tmp_path / "demo")[-1]["step"]
     assert status == 0 and f"undertrained: the time limit ended training after {made:,} of " in shown.out
@@ -43,7 +46,7 @@ def test_demo_that_the_time_limit_stops_says_that_it_is_undertrained(run_demo, t
 
 
 def test_demo_that_ends_with_a_good_score_is_not_undertrained(run_demo, monkeypatch):
-    shorten(monkeypatch, vocab_size=400, d_model=32, max_steps=3, save_steps=1)
+    shorten(monkeypatch, vocab_size=400, **TINY_SIZES, max_steps=3, save_steps=1)
     monkeypatch.setattr(train_commands, "_DEMO_LEAST_BLEU", 0.0)
     status, shown = run_demo()
     assert status == 0 and "undertrained" not in shown.out

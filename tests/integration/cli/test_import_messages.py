@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from benchmarks.harness import ROOT
+from tests.forked import run_python
 
 TORCHAO = """
 import logging
@@ -126,4 +127,4 @@ def test_waiting_threads_sleep_soon_unless_the_environment_says_otherwise(given,
 
 def test_importing_the_package_leaves_the_environment_as_it_is():
     code = "import os; before = {**os.environ}; import vanilla_transformer; print({**os.environ} == before)"
-    assert run("-c", code).stdout.split() == ["True"]
+    assert run_python("-c", code, env=ENVIRONMENT).stdout.split() == ["True"]

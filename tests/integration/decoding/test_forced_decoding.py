@@ -6,7 +6,7 @@ from transformers import MarianConfig, MarianMTModel
 
 from tests.engine_cases import EOS, IMPOSSIBLE, random_case
 from tests.long_engine_cases import random_long_case, random_long_prompt_case, random_prompt_case
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import TINY_SIZES, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.forced_decoding import plan_scoring_batches, score_tokens
@@ -45,7 +45,7 @@ def continued(model, prompt, tokens):
 
 
 @pytest.mark.parametrize("draw", [random_case, random_long_case])
-@pytest.mark.parametrize("first", sample([0, 10], 1))
+@pytest.mark.parametrize("first", [rare(0), 10])
 def test_score_tokens_gives_log_probabilities_of_decoding(draw, first):
     for seed in range(first, first + 10):
         case = draw(seed)

@@ -13,7 +13,7 @@ from transformers import GenerationConfig, LogitsProcessorList, MarianConfig, Ma
 from transformers.utils import logging
 
 from tests.service_answers import assert_service_answers_like
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import Engine, PaperGenerationMixin, TranslationPipeline
 from vanilla_transformer.cli import main
@@ -259,7 +259,7 @@ def by_loading(model):
 
 
 @pytest.mark.parametrize("change", [by_optimizer, by_data, by_assignment, by_row, by_loading])
-@pytest.mark.parametrize("precision", sample(["float32", "bfloat16"], 0))
+@pytest.mark.parametrize("precision", ["float32", rare("bfloat16")])
 def test_pipeline_follows_weights_that_change(tiny_tokenizer, change, precision):
     model = tiny_model().train()
     translate = TranslationPipeline(model, tiny_tokenizer, precision=precision, compile=False)

@@ -18,6 +18,8 @@ from vanilla_transformer.evaluation.pair_scores import PairScorer
 from vanilla_transformer.evaluation.test_sets import evaluate_test_set
 from vanilla_transformer.file_utils import save_model_folder
 
+pytestmark = pytest.mark.usefixtures("short_translations")
+
 SAME_WORDS = str(Path(__file__).parents[2] / "same_words.py")
 SHORTNESS = "tests.same_words:shortness"
 
@@ -77,6 +79,8 @@ def test_evaluate_and_train_take_comet(comet, corpus, tmp_path, monkeypatch, cap
     assert "error: There is no folder nowhere/at all, and the Hub gives no such model" in capsys.readouterr().err
     options = {"best_metric": f"comet:{comet}", "max_steps": 4, "eval_steps": 2}
     assert main(["train", *flags(corpus, tmp_path / "run", **options)]) == 0
+    printed = capsys.readouterr().out
+    assert "The learning curve is in " in printed and f"The model is in {tmp_path / 'run'}." in printed
     found = [entry[f"comet:{comet}"] for entry in entries(tmp_path / "run") if f"comet:{comet}" in entry]
     assert len(found) >= 2 and all(math.isfinite(value) for value in found)
 

@@ -9,7 +9,7 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch.distributed.tensor import DTensor
 
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny_runs import flags
 from tests.train_states import micro_batches, tiny_train_state
 from tests.two_processes import run_two_processes
@@ -103,7 +103,7 @@ def sharded(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("precision", "dtype", "tolerance"), sample([("no", "float32", 1e-5), ("bf16", "bfloat16", 0.03)], 1)
+    ("precision", "dtype", "tolerance"), [rare(("no", "float32", 1e-5)), ("bf16", "bfloat16", 0.03)]
 )
 def test_two_processes_gather_parameters_in_the_precision(sharded, tmp_path, precision, dtype, tolerance):
     """Shards, moments and moving average stay float32, and one process alone has the same losses and gradients."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import tiny_model
 from tests.tiny_runs import assert_equal_tensors, flags, no_scores
 from vanilla_transformer.data.packing import packed_shape, plan_packed_batches
@@ -90,7 +90,7 @@ def test_pack_places_links_of_each_pair():
 
 @pytest.mark.parametrize(
     "changes",
-    sample([{}, {"gradient_accumulation_steps": 2, "mixed_precision": "bf16", "r_drop_weight": 5.0}], 1),
+    [rare({}), {"gradient_accumulation_steps": 2, "mixed_precision": "bf16", "r_drop_weight": 5.0}],
     ids=str,
 )
 def test_packed_run_resumes_within_an_epoch(corpus, tmp_path, changes):

@@ -13,7 +13,9 @@ from vanilla_transformer.training.trainer import train
 RUN = {"max_steps": 2, "max_tokens": 200, "vocab_size": 600}
 
 
-@pytest.mark.parametrize("path", sample(sorted((ROOT / "recipes").glob("*.yaml")), 0), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sample(sorted((ROOT / "recipes").glob("*.yaml")), ROOT / "recipes/base.yaml"), ids=lambda path: path.stem
+)
 def test_recipes_train_two_steps_of_tiny_model(path, corpus, tmp_path):
     shipped = read_without_corpus(path)
     (tmp_path / "shipped.yaml").write_text(yaml.safe_dump(shipped))

@@ -5,7 +5,7 @@ import os
 import pytest
 from filelock import FileLock
 
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny_runs import Killed, assert_same_run, entries, flags, kill_at_step, no_scores
 from vanilla_transformer import file_utils
 from vanilla_transformer.training import train_state, trainer
@@ -35,7 +35,7 @@ def kill_at_move(patch, folder, number):
     patch.setattr(file_utils.os, "replace", killing)
 
 
-@pytest.mark.parametrize("number", sample([1, 5, 10], 1))
+@pytest.mark.parametrize("number", [rare(1), 5, rare(10)])
 def test_train_finishes_run_killed_between_moves_of_final_model(corpus, tmp_path, monkeypatch, finished, number):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -207,7 +207,7 @@ def test_train_refuses_to_resume_with_changed_tokenizer(corpus, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    "name", sample(["model.safetensors", "training_state.json", "optimizer.safetensors", "sha256.json"], 0, 3)
+    "name", ["model.safetensors", rare("training_state.json"), rare("optimizer.safetensors"), "sha256.json"]
 )
 def test_train_falls_back_from_checkpoint_with_flipped_bit(corpus, tmp_path, monkeypatch, caplog, name):
     recipe = parse_recipe(flags(corpus, tmp_path / "run", **RUN | {"save_steps": 1}))

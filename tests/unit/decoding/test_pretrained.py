@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSeq2SeqLM, MarianMTModel
 
-from tests.sweeps import sample
+from tests.sweeps import rare, sample
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import pretrained
@@ -132,7 +132,20 @@ def of_transformers():
     logger.removeHandler(handler)
 
 
-@pytest.mark.parametrize("kind", sample(DAMAGE, 1, 2, 4, 5, 6, 8, 9, 11, 12, 15, 16, 17, 19, 21))
+RARE_DAMAGE = {
+    "a missing tensor",
+    "fewer layers than the weights",
+    "NaN",
+    "an empty generation config",
+    "no beams",
+    "a negative margin",
+    "a tokenizer with text for a length",
+    "a list as tokenizer",
+    "a tokenizer with a list as model",
+}
+
+
+@pytest.mark.parametrize("kind", sample(DAMAGE, *({*DAMAGE} - RARE_DAMAGE)))
 def test_translate_refuses_a_damaged_model_in_one_line(kind, folder, capsys, of_transformers):
     damage, said = DAMAGE[kind]
     damage(folder)
@@ -144,7 +157,7 @@ def test_translate_refuses_a_damaged_model_in_one_line(kind, folder, capsys, of_
     assert not of_transformers.getvalue()
 
 
-@pytest.mark.parametrize("command", sample(["evaluate", "convert"], 1))
+@pytest.mark.parametrize("command", [rare("evaluate"), "convert"])
 @pytest.mark.parametrize("kind", ["a missing tensor", "NaN", "a truncated generation config"])
 def test_commands_refuse_a_damaged_model(command, kind, folder, tmp_path, capsys):
     damage, said = DAMAGE[kind]

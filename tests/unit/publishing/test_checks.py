@@ -74,6 +74,14 @@ def shrink(folder):
     change_json(folder / "config.json", encoder_ffn_dim=16)
 
 
+def transpose(folder):
+    def turn(weights):
+        name = "model.encoder.layers.0.fc1.weight"
+        weights[name] = weights[name].T.contiguous()
+
+    change_weights(folder, turn)
+
+
 BROKEN_FILES = {
     "no weights": (lambda folder: (folder / WEIGHTS).unlink(), "files", f"{WEIGHTS} is missing"),
     "no pipeline": (
@@ -90,6 +98,7 @@ BROKEN_FILES = {
         "weights",
         "lm_head.weight is in the files, but not in the configuration, or tied there",
     ),
+    "a transposed tensor": (transpose, "weights", "has shape (16, 32), not (32, 16)"),
     "another shape": (shrink, "weights", "has shape (32,), not (16,)"),
     "a flipped bit": (flip_a_bit, "hashes", "not the file that the card lists"),
     "an unlisted file": (lambda folder: (folder / "LICENSE").touch(), "hashes", "does not list LICENSE"),

@@ -186,3 +186,8 @@ def test_parse_recipe_refuses_lengths_that_cannot_work(values, message):
 def test_describe_schedule_counts_minutes(minutes, said):
     given, pace = recipe_of(max_minutes=minutes), Pace(209, 0.4)
     assert said in describe_schedule(given, derive_schedule(given, pace), pace)
+
+
+def test_pace_plans_at_least_one_step():
+    assert Pace(10, seconds_per_step=60.0).planned_steps(max_minutes=0.5, max_steps=9) == 1
+    assert Pace(10, seconds_per_step=60.0).planned_steps(max_minutes=3.5, max_steps=9) == 3

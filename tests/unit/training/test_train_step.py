@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.half_precision import HalfPrecision
 from tests.host_reads import gpu_stand_in
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.train_states import (
     accelerator_of_stand_in,
     micro_batches,
@@ -37,10 +37,7 @@ def stand_in_state(stand_in, folder, **changes):
 
 @pytest.mark.parametrize(
     "changes",
-    sample(
-        [{"max_grad_norm": 1.0, "ema_decay": 0.9}, {"attn_implementation": "eager", "r_drop_weight": 5.0}],
-        0,
-    ),
+    [{"max_grad_norm": 1.0, "ema_decay": 0.9}, rare({"attn_implementation": "eager", "r_drop_weight": 5.0})],
     ids=str,
 )
 def test_train_step_does_not_wait_for_a_gpu(stand_in, tmp_path, changes):
@@ -235,3 +232,11 @@ def test_train_step_names_largest_batch_if_adam_does_not_fit_into_memory(tmp_pat
         ValueError, match=r"of 12 source and 12 target tokens \(30 with .* step 1 .*Lower `max_tokens`"
     ):
         train_step(state, micro_batches(FULL, PADDED))
+
+
+def test_dropout_has_other_masks_in_each_micro_batch(tmp_path):
+    state, seeds = tiny_train_state(tmp_path), set()
+    for index in range(3):
+        module.seed_dropout(state, index)
+        seeds.add(torch.initial_seed())
+    assert len(seeds) == 3

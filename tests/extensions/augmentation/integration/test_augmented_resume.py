@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import TINY_SIZES, tiny_model, tiny_tokenizer
 from tests.tiny_runs import assert_same_run, flags, kill_at_step, no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerTokenizer
@@ -36,7 +36,7 @@ def write_text(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "changes", sample([{}, {"bpe_dropout": None, "train_alignments": "agreement"}], 0), ids=["dropout", "guided"]
+    "changes", [{}, rare({"bpe_dropout": None, "train_alignments": "agreement"})], ids=["dropout", "guided"]
 )
 def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch, changes):
     text = write_text(tmp_path)

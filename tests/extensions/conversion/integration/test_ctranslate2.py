@@ -1,6 +1,7 @@
 """Conversion to CTranslate2, by this package's converter and by CTranslate2's own: the same greedy tokens."""
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import ctranslate2
@@ -36,7 +37,9 @@ SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei
     ],
     ids=["paper", "sinusoid layout", "pre-norm", "learned positions"],
 )
-def test_to_ctranslate2_generates_our_greedy_tokens(changes, tiny_config, tiny_tokenizer, tmp_path):
+def test_to_ctranslate2_generates_our_greedy_tokens(changes, tiny_config, tiny_tokenizer, tmp_path, monkeypatch):
+    for module in ("common", "ctranslate2"):
+        monkeypatch.setattr(f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 128)
     torch.manual_seed(0)
     config = VanillaTransformerConfig(**tiny_config.to_dict() | changes)
     model = VanillaTransformerForConditionalGeneration(config)
@@ -62,6 +65,7 @@ def test_to_ctranslate2_compares_translations_that_begin_with_their_language(tmp
     folder = save_model_folder(model, tokenizer, tmp_path / "ours")
     comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
     assert (comparison.num_sentences, comparison.num_identical) == (4, 4)
+    assert json.loads((tmp_path / "fast" / "config.json").read_text())["unk_token"] == tokenizer.unk_token
 
 
 @pytest.mark.parametrize("name", ["ctranslate2-int8", "ctranslate2-float16"])
@@ -121,11 +125,11 @@ def test_to_ctranslate2_refuses_unknown_quantizations_and_nonempty_folders(tiny_
     assert json.loads((folder / "config.json").read_text())["model_type"] == "vanilla_transformer"
 
 
-@pytest.fixture
-def converted(tiny_model, tiny_tokenizer, tmp_path):
-    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
-    to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
-    return tmp_path / "fast"
+@pytest.fixture(scope="module")
+def converted(tiny_tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("converted")
+    to_ctranslate2(save_model_folder(tiny.tiny_model(), tiny_tokenizer, folder / "ours"), folder / "fast", SENTENCES)
+    return folder / "fast"
 
 
 def test_pipeline_with_ctranslate2_answers_as_with_torch(converted, tiny_model, tiny_tokenizer):
@@ -197,7 +201,8 @@ def test_pipeline_with_ctranslate2_names_mistakes(call, kind, message, converted
         call(converted)
 
 
-def test_pipeline_with_ctranslate2_refuses_a_truncated_model(converted):
+def test_pipeline_with_ctranslate2_refuses_a_truncated_model(converted, tmp_path):
+    converted = shutil.copytree(converted, tmp_path / "truncated")
     (converted / "model.bin").write_bytes((converted / "model.bin").read_bytes()[:500])
     with pytest.raises(OSError, match="Cannot load .* with CTranslate2"):
         TranslationPipeline(converted, backend="ctranslate2")

@@ -14,6 +14,8 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine import engine
+from vanilla_transformer.extensions.conversion import onnx
+from vanilla_transformer.extensions.conversion.common import greedy_translator
 from vanilla_transformer.extensions.conversion.marian import from_marian, model_from_marian, model_to_marian, to_marian
 from vanilla_transformer.extensions.conversion.onnx import to_onnx
 from vanilla_transformer.file_utils import save_model_folder
@@ -140,6 +142,9 @@ def test_conversion_that_is_wrong_on_both_sides_writes_nothing(convert, tiny_tok
             return found
 
         monkeypatch.setattr(decoder, "forward", wrong)
+    # Exporting takes many seconds, so the wrong model stands for its graphs.
+    monkeypatch.setattr(onnx, "export_graphs", lambda model: model)
+    monkeypatch.setattr(onnx, "onnx_greedy_translator", lambda _, *given: greedy_translator(tiny_model(), *given))
     # Or the engine would see other methods, and leave the model to `generate()`.
     monkeypatch.setattr(engine, "is_supported", lambda model: True)
     with pytest.raises(ValueError, match="The engine of this package must translate as .*: 0 of 2 outputs identical"):

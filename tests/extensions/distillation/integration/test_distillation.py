@@ -15,6 +15,8 @@ from vanilla_transformer.extensions.distillation import distill
 from vanilla_transformer.extensions.distillation.distill import RESULTS_FILE, TABLE_FILE
 from vanilla_transformer.training import trainer
 
+pytestmark = pytest.mark.usefixtures("short_translations")
+
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):

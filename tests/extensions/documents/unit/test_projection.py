@@ -19,3 +19,8 @@ from vanilla_transformer.extensions.documents.projection import proportional_lin
 )
 def test_units_keep_the_marks_of_their_letters(target, units):
     assert [target[link.target_start : link.target_end] for link in proportional_links(10, target)] == units
+
+
+def test_links_of_words_have_a_character_of_a_short_source():
+    links = proportional_links(2, "A very long translation of it")
+    assert all(link.source_start < link.source_end for link in links)

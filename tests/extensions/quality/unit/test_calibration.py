@@ -65,6 +65,13 @@ def test_cross_validate_agrees_with_the_scores():
     assert agreement.correlation > 0.9 and agreement.error < 0.02
 
 
+def test_cross_validate_does_not_fit_to_the_score_that_it_predicts():
+    features, scores = noisy_features(200)
+    before = cross_validate(features, scores)
+    after = cross_validate(features, [1.0 - scores[0], *scores[1:]])
+    assert after[0] == before[0] and after[1] != before[1]
+
+
 def test_measure_agreement_of_groups():
     confidences = [place / 100 for place in range(100)]
     assert measure_agreement(confidences, confidences) == pytest.approx((1.0, 0.0))

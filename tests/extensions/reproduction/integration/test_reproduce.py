@@ -29,6 +29,8 @@ from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.train_state import TrainState
 
+pytestmark = pytest.mark.usefixtures("short_translations")
+
 ROWS = {
     "recipe": {"vocab_size": 280, "max_tokens": 64, "average_checkpoints": 1},
     "base": {"layers": 1, "d_model": 16, "ffn_dim": 16, "attention_heads": 2, "dropout": 0.1},
@@ -51,7 +53,7 @@ def words(corpus, tmp_path, monkeypatch):
     return ["--data", str(corpus), "--rows", "rows.yaml", "--budget", "2", "--output", "results"]
 
 
-def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys):
+def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys, real_pictures):
     trained, train = [], table3.train
 
     def train_two(recipe, evaluate):

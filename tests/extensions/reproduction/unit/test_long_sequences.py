@@ -11,7 +11,8 @@ from vanilla_transformer.extensions.reproduction.recall import accuracy, build, 
 
 
 def test_texts_ask_for_each_pair_once():
-    ids, labels = draw_texts(5, 256)
+    torch.manual_seed(0)
+    ids, labels = draw_texts(100, 256)
     for text, answers in zip(ids.tolist(), labels.tolist(), strict=True):
         pairs = [token - recall._PAIR for token in text[:128] if token >= recall._PAIR]
         expected = {pair // recall.ANSWERS + recall._LETTER: pair % recall.ANSWERS + recall._FIRST for pair in pairs}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.engine_cases import EOS, IMPOSSIBLE, random_case
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
 from tests.tiny_engines import SOURCES, Recorder
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -46,7 +46,7 @@ def assert_attention_is_that_of_the_model(engine, model, sources, count=1):
     assert compared >= len(sources)
 
 
-@pytest.mark.parametrize("first", sample([0, 10], 0))
+@pytest.mark.parametrize("first", [0, rare(10)])
 def test_engine_returns_attention_of_the_model(first):
     for seed in range(first, first + 10):
         case = random_case(seed)

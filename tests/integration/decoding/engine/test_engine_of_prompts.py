@@ -5,7 +5,7 @@ import torch
 
 from tests.engine_cases import EOS, Case, assert_engine_gives_hypotheses_of_library
 from tests.long_engine_cases import random_prompt_case
-from tests.sweeps import sample
+from tests.sweeps import rare, sample
 from tests.tiny import tiny_causal_lm
 from vanilla_transformer.decoding.engine.engine import Engine
 
@@ -27,7 +27,7 @@ def test_engine_gives_hypotheses_of_library_for_prompts(first):
         assert_engine_gives_hypotheses_of_library(random_prompt_case(seed))
 
 
-@pytest.mark.parametrize("beams", sample([1, 3], 1))
+@pytest.mark.parametrize("beams", [rare(1), 3])
 def test_engine_continues_prompts_while_room_grows_and_shrinks(beams):
     torch.manual_seed(0)
     lengths = [9, 3, 100, 20, 5, 40, 2]

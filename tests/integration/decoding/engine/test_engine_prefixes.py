@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.engine_cases import EOS, assert_engine_gives_hypotheses_of_library, random_case
-from tests.sweeps import sample
+from tests.sweeps import rare, sample
 from tests.textbook_search import Textbook, assert_same_hypotheses, force
 from tests.tiny import tiny_causal_lm, tiny_model
 from tests.tiny_engines import assert_captured_steps_agree
@@ -19,7 +19,7 @@ def random_prefixes(case, seed):
     return [[draw.randrange(5, vocab) for _ in range(draw.randrange(min(limit, 5)))] for limit in limits]
 
 
-@pytest.mark.parametrize("first", sample([0, 6], 0))
+@pytest.mark.parametrize("first", [0, rare(6)])
 def test_engine_forces_prefixes_as_a_textbook_does(first):
     for seed in range(first, first + 6):
         case = random_case(seed)
@@ -97,3 +97,8 @@ def test_engine_begins_with_forced_bos_as_the_library_does(seed):
 def test_engine_refuses_forced_bos_with_prefixes():
     with pytest.raises(ValueError, match="`forced_bos_token_id` needs a model with an encoder, and no"):
         Engine(tiny_model(), max_new_tokens=4, forced_bos_token_id=7, prefixed=True)
+
+
+def test_engine_refuses_prefixes_that_it_is_not_made_for():
+    with pytest.raises(ValueError, match="`prefixes` need an engine that is `prefixed`"):
+        Engine(tiny_model(), max_new_tokens=4, compile=False).translate_tokens([[5, EOS]], prefixes=[[7]])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.chi_squared import LIKELY, p_value
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_model
 from tests.tiny_engines import SOURCES, engine_of, graphed
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -25,7 +25,7 @@ def tokens_of(found):
     return [[each.tokens for each in hypotheses] for hypotheses in found]
 
 
-@pytest.mark.parametrize("slots", sample([1, 3, 64], 1, 2))
+@pytest.mark.parametrize("slots", [rare(1), 3, 64])
 @pytest.mark.parametrize("options", [{}, {"top_k": 9, "temperature": 1.3}], ids=["plain", "filtered"])
 def test_engine_samples_do_not_depend_on_the_batch(slots, options):
     expected = tokens_of(sampler(**options).translate_tokens(SOURCES, 3, seed=5))

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.gpu import test_engine as gpu_tests
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny_engines import Recorder
 from vanilla_transformer.decoding.engine import device_profile, graphed_steps
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -31,13 +31,15 @@ def modes(monkeypatch):
     return modes
 
 
-@pytest.mark.parametrize(("beams", "compile"), sample([(1, False), (4, "auto"), (4, False), (1, "auto")]))
+@pytest.mark.parametrize(
+    ("beams", "compile"), [rare((1, False)), rare((4, "auto")), rare((4, False)), rare((1, "auto"))]
+)
 def test_gpu_test_of_waits_warms_up_first(beams, compile, modes):
     gpu_tests.test_engine_never_waits_but_to_look_and_to_take(beams, compile, "float32")
     assert modes == ["default", "error", "default"]
 
 
-@pytest.mark.parametrize("beams", sample([4, 1]))
+@pytest.mark.parametrize("beams", [rare(4), rare(1)])
 def test_gpu_tests_of_captures_hold_for_stand_ins(beams, modes, monkeypatch):
     gpu_tests.test_engine_captures_each_size_once(beams)
     gpu_tests.test_engine_gives_tokens_of_the_cpu(beams, "auto")

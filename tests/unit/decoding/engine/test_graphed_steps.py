@@ -8,7 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 from transformers.utils import logging as transformers_logging
 
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import tiny_model, tiny_tokenizer
 from tests.tiny_engines import Recorder, engine_of, graphed, translate
 from vanilla_transformer.decoding.engine import device_profile, graphed_steps, slot_buffers
@@ -165,7 +165,7 @@ def test_graphed_steps_are_the_default_of_generate_on_a_gpu(beams, captures):
     assert found.tolist() == tiny_model().generate(ids, num_beams=beams, custom_generate=None).tolist()
 
 
-@pytest.mark.parametrize(("slots", "beams"), sample([(4096, 1), (512, 4)], 1))
+@pytest.mark.parametrize(("slots", "beams"), [rare((4096, 1)), (512, 4)])
 def test_graphed_steps_are_captured_in_the_first_call_only(slots, beams, captures):
     engine = Engine(tiny_model(vocab_size=40), slots, beams, max_new_tokens_beyond_source=4)
     draw, numbers = random.Random(0), list[int]()

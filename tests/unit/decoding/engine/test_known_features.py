@@ -5,7 +5,7 @@ import torch
 from torch.utils import _pytree as pytree
 from transformers import NoRepeatNGramLogitsProcessor
 
-from tests.sweeps import sample
+from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.known_features import NoRepeatedNgrams
@@ -56,7 +56,9 @@ def test_forced_tokens_may_repeat_ngrams():
     assert torch.equal(NoRepeatedNgrams(1).change_logits(logits, logits[:, :, 0], state, ()), logits)
 
 
-@pytest.mark.parametrize(("size", "beams"), sample([(1, 1), (1, 3), (2, 1), (2, 3), (4, 1), (4, 3)]))
+@pytest.mark.parametrize(
+    ("size", "beams"), [rare((1, 1)), rare((1, 3)), rare((2, 1)), rare((2, 3)), rare((4, 1)), rare((4, 3))]
+)
 def test_repeated_ngrams_are_forbidden_in_exported_steps_of_any_size(size, beams):
     model, options = tiny_model(vocab_size=40), SearchOptions(beams, (2,), features=(NoRepeatedNgrams(size),))
     buffers = SlotBuffers(model, options, SlotSize(2, 2))

@@ -178,7 +178,7 @@ def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe():
         ({"drops": ["duplicates"]}, "no key of a corpus 'drops'. Did you mean 'drop'"),
         (
             {"drop": ["duplicate"]},
-            "`drop` must name kinds of pairs of invalid_unicode, empty, .*, got 'duplicate'. Did you mean 'duplicates'",
+            "`drop` must name kinds of pairs of invalid_unicode, .*, got 'duplicate'. Did you mean 'duplicates'",
         ),
         ({"drop": True}, r"`drop` must be a list of names, such as \[empty, duplicates\], got True"),
         ({"min_letter_ratio": 2}, r"`min_letter_ratio` must be a number in \[0, 1\], got 2"),

@@ -37,7 +37,7 @@ from vanilla_transformer.decoding.engine.precision import measurable_precisions
 from vanilla_transformer.decoding.weight_packing import PackedLinear
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.extensions.conversion.marian import model_to_marian
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 COMPILE = True
 VOCAB_SIZES = {"tiny": 100, "small": 8000, "base": 32_000}

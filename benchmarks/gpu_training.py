@@ -44,7 +44,6 @@ from benchmarks.gpu_report import (
     synchronize,
 )
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
-from vanilla_transformer.cuda_graphs import WARM_UPS
 from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts, plan_batches, round_up
 from vanilla_transformer.data.packing import pack_sentences, packed_shape, plan_packed_batches
 from vanilla_transformer.training.accelerator import create_accelerator
@@ -53,6 +52,7 @@ from vanilla_transformer.training.graphed_train_step import capture_steps
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import compile_train_step, train_step
+from vanilla_transformer.utils.cuda_graphs import WARM_UPS
 
 OURS, PEER = "train_step", "Seq2SeqTrainer with MarianMTModel"
 NOT_CAPTURED = "train_step, not captured"

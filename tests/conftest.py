@@ -32,7 +32,7 @@ from vanilla_transformer import (
     paper_generation_config,
 )
 from vanilla_transformer.decoding.engine import compiled_steps
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 # Property tests draw the same examples in every run. `make test-slow` draws new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)

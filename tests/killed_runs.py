@@ -43,9 +43,9 @@ from vanilla_transformer import VanillaTransformerModel
 from vanilla_transformer.data.batches import MicroBatch
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
-from vanilla_transformer.file_utils import HASHES_FILE
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils.file_utils import HASHES_FILE
 
 _SIDES = {"source": "en", "target": "de"}
 _ACCUMULATION = 2

@@ -9,7 +9,7 @@ torch.
 
 from typing import TYPE_CHECKING
 
-from .import_utils import is_command_line, lazy_names
+from .utils.import_utils import is_command_line, lazy_names
 
 if TYPE_CHECKING:
     from .configuration_vanilla_transformer import VanillaTransformerConfig

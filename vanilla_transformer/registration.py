@@ -3,7 +3,7 @@
 from multiprocessing import parent_process
 from typing import Any
 
-from .import_utils import collection_paused, hide_own_matters_of_packages
+from .utils.import_utils import collection_paused, hide_own_matters_of_packages
 
 if parent_process() is not None:  # a worker, whose parent has shown them unless it hides them
     hide_own_matters_of_packages()

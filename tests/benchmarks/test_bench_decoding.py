@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import bench_decoding
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 ENGINES = ["engine, not compiled", "engine", "engine, bfloat16"]
 ENGINES += ["engine, int8"] * (find_spec("torchao") is not None)

@@ -22,10 +22,10 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSe
 
 from tests import tiny
 from tests.tiny_runs import ROOT, entries, flags, kill_at_step, no_scores, read_without_corpus, start_two
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
 from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 ANSWERS = Path(__file__).parent / "training.json"
 STEPS = 20

@@ -18,9 +18,9 @@ from tests.comet_files import REGRESSION, write_comet
 from tests.docs_pages import ROOT, blocks, command_flags, command_lines, flags_of, run_in_shell, write_workspace
 from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 pytestmark = pytest.mark.usefixtures("short_translations")
 

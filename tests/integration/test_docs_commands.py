@@ -17,12 +17,12 @@ from tests.docs_pages import ROOT, SMALL, blocks
 from tests.inline_terms import model_with_inline_terms
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from tests.tiny import tiny_model
-from vanilla_transformer import resources
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion.commands import WRITERS
 from vanilla_transformer.extensions.distillation.distill import distill
 from vanilla_transformer.extensions.serving import server
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils import resources
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 pytestmark = pytest.mark.usefixtures("short_translations")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.docs_pages import ROOT, blocks
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAGE, SECTION = ROOT / "docs" / "alignments.md", "See how a translation came about"
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs_pages import ROOT, blocks
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAGE, SECTION = ROOT / "docs" / "scores.md", "Scores of translations"
 

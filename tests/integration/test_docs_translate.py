@@ -2,7 +2,7 @@
 
 from tests.docs_pages import ROOT, blocks
 from tests.tiny import tiny_model
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 def test_docs_python_about_paragraphs_runs(tiny_tokenizer, tmp_path, monkeypatch, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.docs_pages import ROOT, blocks
 from tests.tiny import tiny_model
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAGE = ROOT / "docs" / "use_from_transformers.md"
 

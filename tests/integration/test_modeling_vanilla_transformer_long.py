@@ -32,8 +32,8 @@ from vanilla_transformer import (
     create_cache,
     modeling_vanilla_transformer_long,
 )
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.reversible import apply_storing_activations
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 VOCABULARY, PAD, EOS = 40, 0, 2
 LAYER_TYPES = ["full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention"]

@@ -9,7 +9,7 @@ import pytest
 from tests.docs_pages import write_parallel_text
 from tests.tiny_runs import TINY
 from vanilla_transformer.cli import COMMANDS, main
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

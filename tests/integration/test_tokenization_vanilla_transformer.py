@@ -34,7 +34,7 @@ from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import _encode_by_backend, encode_sentences
 from vanilla_transformer.tokenization_vanilla_transformer import _MAX_PIECE_LENGTH, _count_pieces, _fit_unigram
-from vanilla_transformer.user_input import limit_of
+from vanilla_transformer.utils.user_input import limit_of
 
 TINY_TEXTS = [
     "A man is sleeping.",

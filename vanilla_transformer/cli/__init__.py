@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from vanilla_transformer.extensions import EXTENSIONS
-from vanilla_transformer.import_utils import hide_own_matters_of_packages, limit_progress_bars, limit_spinning
+from vanilla_transformer.utils.import_utils import hide_own_matters_of_packages, limit_progress_bars, limit_spinning
 
 _LONGEST_MESSAGE = 900  # characters
 # The commands of the core. Each group is a module. Extensions add theirs to these groups, or new groups.
@@ -177,7 +177,7 @@ def _explain_lack(error: Exception) -> str | None:
         return f"The command must have more memory than the system gives it. {hint}."
     if not isinstance(error, RuntimeError):
         return None
-    from vanilla_transformer.device_utils import explain_compiler_error
+    from vanilla_transformer.utils.device_utils import explain_compiler_error
 
     return explain_compiler_error(error)
 
@@ -194,7 +194,7 @@ def _print_version(arguments: Sequence[str]) -> None:
 
 def _unknown_command(name: str) -> str:
     """Return the error message for an unknown command: the nearest known one, and the list."""
-    from vanilla_transformer.user_input import did_you_mean  # which imports PyYAML
+    from vanilla_transformer.utils.user_input import did_you_mean  # which imports PyYAML
 
     return f"There is no command {name!r}.{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}."
 

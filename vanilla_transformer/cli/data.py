@@ -15,9 +15,9 @@ from vanilla_transformer.data.data_arguments import (
     check_data_arguments,
     corpus_specs,
 )
-from vanilla_transformer.file_utils import TOKENIZER_FILES, atomic_folder
 from vanilla_transformer.training.parser import Parser, with_underscores
 from vanilla_transformer.training.recipe import as_flags, read_keys
+from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, atomic_folder
 
 from .flags import (
     ThreadArguments,

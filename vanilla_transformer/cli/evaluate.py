@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.extensions import SCALE_OUT, load
-from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.utils.file_utils import write_text_atomically
 
 from .flags import (
     MODEL,
@@ -126,11 +126,11 @@ class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, T
 
 def evaluate_command(arguments: Sequence[str]) -> None:
     words, options = parse(EvaluateArguments, arguments, _EVALUATE_USAGE, MODEL, _EVALUATE_MAIN)
-    from vanilla_transformer.device_utils import process_state
     from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.evaluation.test_sets import evaluate_test_set
     from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
+    from vanilla_transformer.utils.device_utils import process_state
 
     _check_evaluate(words, options)
     metrics = dict.fromkeys(options.metric or ())
@@ -177,10 +177,10 @@ def _describe_setup(words: Sequence[str], options: EvaluateArguments, arguments:
     """
     from vanilla_transformer import __version__
     from vanilla_transformer.decoding.pretrained import load_config
-    from vanilla_transformer.device_utils import describe_hardware, process_state
     from vanilla_transformer.evaluation.quality_report import Setup
     from vanilla_transformer.publishing.card import training_facts
     from vanilla_transformer.text.translation_warnings import WarningLimits
+    from vanilla_transformer.utils.device_utils import describe_hardware, process_state
 
     name = words[0] if words else None
     shown = name or str(options.hypotheses)
@@ -221,9 +221,9 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         ValueError: the message names the option.
     """
     from vanilla_transformer.decoding.engine.precision import check_precision
-    from vanilla_transformer.device_utils import process_state
     from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
     from vanilla_transformer.publishing.run_records import check_record_name
+    from vanilla_transformer.utils.device_utils import process_state
 
     if options.hypotheses is not None:
         if words:
@@ -291,7 +291,6 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     search = request_settings(options)
     from vanilla_transformer.decoding.engine.precision import check_precision
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-    from vanilla_transformer.device_utils import process_state
     from vanilla_transformer.evaluation.directions import (
         format_scores,
         parse_directions,
@@ -299,6 +298,7 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
         score_directions,
     )
     from vanilla_transformer.text.languages import find_languages
+    from vanilla_transformer.utils.device_utils import process_state
 
     if options.precision is not None:
         check_precision(options.precision)
@@ -379,7 +379,7 @@ def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) 
     from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.evaluation.pair_scores import WINDOW
-    from vanilla_transformer.file_utils import hash_file
+    from vanilla_transformer.utils.file_utils import hash_file
 
     chosen = {name: getattr(options, name) for name in ("json", "max_tokens", "ensemble_weights", "source_language")}
     models = [hash_model(each) for each in (name, *(options.ensemble or []))]

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from vanilla_transformer.decoding.options import DOOR_DEFAULTS, FLAG, TERMS, TranslationOptions, options_of
 from vanilla_transformer.extensions import GLOSSARY, SCALE_OUT, load, require
-from vanilla_transformer.file_utils import check_outputs, refuse_existing_files
-from vanilla_transformer.import_utils import collection_paused, freeze_modules
 from vanilla_transformer.text.protection import names_patterns
 from vanilla_transformer.training.parser import Parser
-from vanilla_transformer.user_input import check_numbers
+from vanilla_transformer.utils.file_utils import check_outputs, refuse_existing_files
+from vanilla_transformer.utils.import_utils import collection_paused, freeze_modules
+from vanilla_transformer.utils.user_input import check_numbers
 
 if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
@@ -108,7 +108,7 @@ def set_threads(threads: int | None) -> None:
     if threads is not None:
         import torch
 
-        from vanilla_transformer.device_utils import check_threads
+        from vanilla_transformer.utils.device_utils import check_threads
 
         torch.set_num_threads(check_threads(threads))
 

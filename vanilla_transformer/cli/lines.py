@@ -12,7 +12,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.file_utils import HEAD_BYTES, not_utf_8_error, open_stdin, refuse_utf_16
+from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, open_stdin, refuse_utf_16
 
 from .flags import split_constraints
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import vanilla_transformer
 from vanilla_transformer.extensions import STRESS_TABLE, load
-from vanilla_transformer.resources import find_facts, resource_folder
+from vanilla_transformer.utils.resources import find_facts, resource_folder
 
 from .flags import (
     MODEL,
@@ -37,8 +37,8 @@ def render_card_command(arguments: Sequence[str]) -> None:
         CardArguments, arguments, "render-card FOLDER --facts FILE.yaml [--flags]", {"FOLDER": "Folder of the model."}
     )
     folder = Path(require_one_model(words))
-    from vanilla_transformer.file_utils import check_outputs
     from vanilla_transformer.publishing.staging import CARD_NAME
+    from vanilla_transformer.utils.file_utils import check_outputs
 
     path = folder / CARD_NAME
     check_outputs([path], filter(None, [options.facts, options.template]))

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.utils.resources import find_recipe
 
 from .flags import parse, register_models, require_no_words
 
@@ -53,7 +53,7 @@ def use_all_cores() -> None:
     """Use all cores if `accelerate launch` started a single CPU process, which it limits to one thread."""
     import torch
 
-    from vanilla_transformer.device_utils import usable_cores
+    from vanilla_transformer.utils.device_utils import usable_cores
 
     launched = "ACCELERATE_MIXED_PRECISION" in os.environ
     if launched and int(os.environ.get("WORLD_SIZE", "1")) == 1 and not torch.accelerator.is_available():

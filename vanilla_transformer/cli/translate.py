@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, load
-from vanilla_transformer.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 
 from .flags import (
     DEFAULT_LANGUAGE,
@@ -99,8 +99,8 @@ def _translate_document(
         ValueError: The format or the splitter is unknown, or the document is malformed or of another language.
     """
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
-    from vanilla_transformer.file_utils import write_text_atomically
     from vanilla_transformer.text.languages import find_direction
+    from vanilla_transformer.utils.file_utils import write_text_atomically
 
     documents = load("documents", DOCUMENTS, "A document")
     splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
@@ -349,7 +349,7 @@ def _write_file(
     options: TranslateArguments,
     settings: Mapping[str, Any],
 ) -> None:
-    from vanilla_transformer.file_utils import write_text_atomically
+    from vanilla_transformer.utils.file_utils import write_text_atomically
 
     if options.input is None or (output.exists() and not output.is_file()):
         write_text_atomically(output, _texts(translate, source, options, settings))
@@ -413,7 +413,7 @@ class ShardTranslator:
 def _origin(text: str, model: str, options: TranslateArguments, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return all that translations depend on."""
     from vanilla_transformer.decoding.pretrained import hash_model
-    from vanilla_transformer.file_utils import hash_file
+    from vanilla_transformer.utils.file_utils import hash_file
 
     names = ["precision", "dtype", "backend", "json", "n_best", "alignments", "tab_constraints"]
     names += ["ensemble_weights", "normalize"]

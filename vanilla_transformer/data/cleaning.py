@@ -14,8 +14,8 @@ import datasets
 import numpy as np
 import pyarrow.compute as pc
 
-from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.extensions import MISALIGNMENT, load
+from vanilla_transformer.utils.device_utils import usable_cores
 
 from .cleaning_rules import (
     REPETITIONS,

@@ -15,7 +15,6 @@ from typing import Any
 
 import regex
 
-from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.damage import has_bad_encoding, has_markup
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.text.scripts import find_scripts
@@ -25,7 +24,8 @@ from vanilla_transformer.text.translation_warnings import (
     length_ratio,
     letter_ratio,
 )
-from vanilla_transformer.user_input import as_list, check_names, did_you_mean
+from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.user_input import as_list, check_names, did_you_mean
 
 from .readers import CorpusSpec, SentencePair
 

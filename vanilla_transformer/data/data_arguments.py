@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from vanilla_transformer.user_input import check_names, load_yaml
+from vanilla_transformer.utils.user_input import check_names, load_yaml
 
 from .cleaning_rules import DROPPED, ON_TOKENS, CleaningRules, read_drop, refuse_former_switches
 from .readers import CorpusSpec

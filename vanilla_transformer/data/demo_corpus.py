@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from vanilla_transformer.file_utils import check_output_dir, write_text_atomically
+from vanilla_transformer.utils.file_utils import check_output_dir, write_text_atomically
 
 from .readers import CorpusSpec, SentencePair, open_corpus, read_pairs
 

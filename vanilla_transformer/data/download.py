@@ -19,7 +19,7 @@ from urllib.error import HTTPError, URLError
 
 from tqdm.auto import tqdm
 
-from vanilla_transformer.file_utils import atomic_folder, hash_file
+from vanilla_transformer.utils.file_utils import atomic_folder, hash_file
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,11 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.extensions import AUGMENTATION, LOW_SCORES, TOKEN_LINKS, load
-from vanilla_transformer.file_utils import atomic_folder, cached_folder, check_output_dir, check_outputs
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.text.translation_warnings import USED_SHARE
+from vanilla_transformer.utils.file_utils import atomic_folder, cached_folder, check_output_dir, check_outputs
 
 from .cached_texts import CachedTexts, load_cached_texts
 from .cleaning import CleaningReport, clean_text

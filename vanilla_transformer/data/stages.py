@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from vanilla_transformer.user_input import check_names
+from vanilla_transformer.utils.user_input import check_names
 
 UNTIL_STEP, UNTIL_EPOCH, UNTIL_SHARE = ENDS = ("until_step", "until_epoch", "until_share")
 _CORPORA = "corpora"

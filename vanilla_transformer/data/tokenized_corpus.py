@@ -15,10 +15,10 @@ import pyarrow as pa
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.device_utils import usable_cores
-from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
+from vanilla_transformer.utils.device_utils import usable_cores
+from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 
 from .batches import IGNORED_LABEL, Batch, BatchShape, round_up
 from .packing import pack_sentences

@@ -5,7 +5,7 @@ Everything is imported at first use: the options of a request, which are declare
 
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer.import_utils import lazy_names
+from vanilla_transformer.utils.import_utils import lazy_names
 
 if TYPE_CHECKING:
     from .engine.engine import Engine

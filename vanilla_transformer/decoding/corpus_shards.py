@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
-from vanilla_transformer.file_utils import hash_file, lock_folder, write_text_atomically
+from vanilla_transformer.utils.file_utils import hash_file, lock_folder, write_text_atomically
 
 logger = logging.get_logger(__name__)
 

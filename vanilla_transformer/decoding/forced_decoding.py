@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
-from vanilla_transformer.device_utils import HostCopy, to_device
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences, encode_sources
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, DirectionTokens, find_languages
+from vanilla_transformer.utils.device_utils import HostCopy, to_device
 
 from .ensemble import members_of, weights_of
 from .pretrained import check_languages

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
-from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.utils.import_utils import requires_extra
 
 from .pretrained import limit_threads
 

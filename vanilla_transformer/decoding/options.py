@@ -26,7 +26,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from vanilla_transformer.extensions import GLOSSARY, load, require
 from vanilla_transformer.text.protection import DEFAULT, PATTERNS, names_patterns
-from vanilla_transformer.user_input import check_numbers
+from vanilla_transformer.utils.user_input import check_numbers
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
 FLAG, JSON, CONFIG = "flag", "json", "config"  # doors besides the call: the command line, HTTP, generation configs

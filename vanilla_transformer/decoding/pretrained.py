@@ -28,10 +28,10 @@ from transformers import (
 )
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
-from vanilla_transformer.device_utils import usable_cores
-from vanilla_transformer.file_utils import hash_file
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.user_input import check_local_model, least_parameters, limit_of
+from vanilla_transformer.utils.device_utils import usable_cores
+from vanilla_transformer.utils.file_utils import hash_file
+from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of
 
 from .ensemble import Ensemble, check_weights
 from .options import OptionError, TranslationOptions

@@ -13,8 +13,8 @@ from vanilla_transformer.decoding.engine.machine_cache import prepare_cache
 from vanilla_transformer.decoding.engine.precision import AUTO, measurable_precisions, save_choice
 from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
-from vanilla_transformer.device_utils import find_compiler, usable_cores
 from vanilla_transformer.extensions import SCALE_OUT, load
+from vanilla_transformer.utils.device_utils import find_compiler, usable_cores
 
 from .speed import MOST_BLEU_LOSS, choose_precision, compare_precisions
 

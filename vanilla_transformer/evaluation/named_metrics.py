@@ -11,7 +11,7 @@ from typing import Any
 from sacrebleu import CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
 
-from vanilla_transformer.device_utils import process_state
+from vanilla_transformer.utils.device_utils import process_state
 
 # Scores sources, hypotheses and references, aligned.
 Metric = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]

@@ -12,11 +12,11 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES
 from vanilla_transformer.decoding.alignments import token_texts
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
-from vanilla_transformer.file_utils import read_json_lines
-from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.utils.file_utils import read_json_lines
+from vanilla_transformer.utils.import_utils import requires_extra
 
 _IN_WORD = regex.compile(r"[\p{L}\p{N}\p{M}\p{Cf}]")
 

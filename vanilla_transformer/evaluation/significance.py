@@ -8,7 +8,7 @@ import sacrebleu
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from vanilla_transformer.resources import METRIC_LABELS
+from vanilla_transformer.utils.resources import METRIC_LABELS
 
 from .scores import check_same_length, corpus_metrics
 

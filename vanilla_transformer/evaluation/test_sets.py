@@ -9,7 +9,7 @@ from vanilla_transformer.data.readers import read_lines, read_text_files
 from vanilla_transformer.decoding.loading import open_pipeline
 from vanilla_transformer.decoding.options import TERMS
 from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-from vanilla_transformer.device_utils import process_state
+from vanilla_transformer.utils.device_utils import process_state
 
 from .named_metrics import OWN_METRICS, load_metric
 from .pair_scores import PairScorer

@@ -15,9 +15,9 @@ from safetensors import safe_open
 from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.pretrained import load_config
-from vanilla_transformer.file_utils import hash_file
-from vanilla_transformer.resources import METRIC_LABELS
-from vanilla_transformer.user_input import load_yaml
+from vanilla_transformer.utils.file_utils import hash_file
+from vanilla_transformer.utils.resources import METRIC_LABELS
+from vanilla_transformer.utils.user_input import load_yaml
 
 from .behavior import CheckFailed, find_task
 from .run_records import CURVE, EVALUATIONS, learning_curve, read_emissions, read_stress_tables, read_validations

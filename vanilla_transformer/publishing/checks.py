@@ -21,8 +21,8 @@ from transformers.utils import GENERATION_CONFIG_NAME
 from transformers.utils import logging as library_logging
 
 from vanilla_transformer.decoding import TranslationPipeline
-from vanilla_transformer.file_utils import hash_file
 from vanilla_transformer.text.languages import TARGET_TAG, find_languages
+from vanilla_transformer.utils.file_utils import hash_file
 
 from . import behavior
 from .behavior import BEHAVIOR_CHECKS, CheckFailed, find_task, run_check

@@ -8,8 +8,8 @@ from typing import Any
 
 import regex
 
-from vanilla_transformer.file_utils import read_json_lines, write_text_atomically
 from vanilla_transformer.text.translation_warnings import WARNINGS
+from vanilla_transformer.utils.file_utils import read_json_lines, write_text_atomically
 
 METRICS, EMISSIONS, CURVE = "metrics.jsonl", "emissions.csv", "learning_curve.png"
 EVALUATIONS, STRESS_TABLES = "evaluations", "stress_tables"  # folders of the records with a name

@@ -25,7 +25,7 @@ from vanilla_transformer.configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
 )
-from vanilla_transformer.file_utils import TOKENIZER_FILES
+from vanilla_transformer.utils.file_utils import TOKENIZER_FILES
 
 from .run_records import CURVE
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from vanilla_transformer.import_utils import requires_extra
-from vanilla_transformer.user_input import find_nearest
+from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.user_input import find_nearest
 
 TARGET_TAG, SOURCE_TAG = ">>{}<<", "<<{}>>"  # the former as in OPUS-MT
 # The entry of `tokenizer_config.json` with the directions that a model was trained on.

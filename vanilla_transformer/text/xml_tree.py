@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.utils.import_utils import requires_extra
 
 DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>\s*")
 LANG = "{http://www.w3.org/XML/1998/namespace}lang"

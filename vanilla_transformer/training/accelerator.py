@@ -15,7 +15,7 @@ from accelerate.utils import DistributedDataParallelKwargs, patch_environment
 from torch.distributed import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from vanilla_transformer.device_utils import multiplies
+from vanilla_transformer.utils.device_utils import multiplies
 
 from .compilation import check_compiler
 from .run_arguments import Recipe

@@ -8,7 +8,13 @@ import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
-from vanilla_transformer.file_utils import HASHES_FILE, check_output_dir, find_damage, has_weights, save_model_folder
+from vanilla_transformer.utils.file_utils import (
+    HASHES_FILE,
+    check_output_dir,
+    find_damage,
+    has_weights,
+    save_model_folder,
+)
 
 from .checkpoint import StateDict, damaged_error, load_model_weights, weight_files
 

@@ -28,7 +28,7 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from vanilla_transformer.file_utils import HASHES_FILE, atomic_folder, find_damage, write_hashes
+from vanilla_transformer.utils.file_utils import HASHES_FILE, atomic_folder, find_damage, write_hashes
 
 from .distributed import broadcast_decision, wait_for_processes
 

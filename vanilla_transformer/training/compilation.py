@@ -12,7 +12,7 @@ import torch
 import torch.fx.experimental._config
 from torch import nn
 
-from vanilla_transformer.device_utils import find_compiler
+from vanilla_transformer.utils.device_utils import find_compiler
 
 from .loss import ModelWithLoss, cross_entropy_in_graph
 from .run_arguments import PADDING
@@ -57,7 +57,7 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
     Raises:
         PermissionError: see [`check_inductor_caches`].
     """
-    from vanilla_transformer.private_folders import check_inductor_caches
+    from vanilla_transformer.utils.private_folders import check_inductor_caches
 
     check_inductor_caches()
     # The graphs of earlier runs of this process would count toward Dynamo's limit for a layer, at which it fails.

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed
-from vanilla_transformer.device_utils import copy_to_device, expand_mask
 from vanilla_transformer.generation_vanilla_transformer import source_mask
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
+from vanilla_transformer.utils.device_utils import copy_to_device, expand_mask
 
 from .loss import fits_in_graph
 

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vanilla_transformer.cuda_graphs import WARM_UPS, Capture, CudaGraphs
 from vanilla_transformer.data.batches import Batch
-from vanilla_transformer.device_utils import copy_to_device
+from vanilla_transformer.utils.cuda_graphs import WARM_UPS, Capture, CudaGraphs
+from vanilla_transformer.utils.device_utils import copy_to_device
 
 from .train_state import TrainState
 from .train_step import add_gradient, update

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import nn
 
-from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.utils.import_utils import requires_extra
 
 from .checkpoint import StateDict
 

@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from vanilla_transformer.data.batches import MicroBatch
-from vanilla_transformer.file_utils import read_json_lines, write_text_atomically
+from vanilla_transformer.utils.file_utils import read_json_lines, write_text_atomically
 
 from .distributed import sum_over_processes
 

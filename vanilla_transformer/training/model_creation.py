@@ -14,9 +14,9 @@ from accelerate.utils import set_seed
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.device_utils import total_memory
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.user_input import least_parameters
+from vanilla_transformer.utils.device_utils import total_memory
+from vanilla_transformer.utils.user_input import least_parameters
 
 from .averaging import load_weights
 from .checkpoint import load_model_weights

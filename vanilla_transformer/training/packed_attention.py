@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch
-from vanilla_transformer.device_utils import additive_mask
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerEncoder,
     VanillaTransformerForConditionalGeneration,
 )
+from vanilla_transformer.utils.device_utils import additive_mask
 
 _WITH_MASKS = ("sdpa", "eager")  # implementations that take a mask for each row
 

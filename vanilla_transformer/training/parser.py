@@ -13,7 +13,7 @@ from functools import partial
 from types import NoneType
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
-from vanilla_transformer.user_input import check_names
+from vanilla_transformer.utils.user_input import check_names
 
 _BOOLEANS = dict.fromkeys(("true", "yes", "on", "t", "y", "1"), True)
 _BOOLEANS |= dict.fromkeys(("false", "no", "off", "f", "n", "0"), False)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from vanilla_transformer.data.cleaning_rules import refuse_former_switches
-from vanilla_transformer.file_utils import decode_text
-from vanilla_transformer.resources import describe_recipes, find_recipe
-from vanilla_transformer.user_input import check_names, load_yaml
+from vanilla_transformer.utils.file_utils import decode_text
+from vanilla_transformer.utils.resources import describe_recipes, find_recipe
+from vanilla_transformer.utils.user_input import check_names, load_yaml
 
 from .parser import Parser, format_table
 from .recipe_checks import check_recipe

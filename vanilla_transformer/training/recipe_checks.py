@@ -13,7 +13,7 @@ from vanilla_transformer.data.data_arguments import (
     validation_specs,
 )
 from vanilla_transformer.data.stages import UNTIL_SHARE
-from vanilla_transformer.user_input import check_numbers
+from vanilla_transformer.utils.user_input import check_numbers
 
 from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, SCHEDULES
 from .run_arguments import (

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from vanilla_transformer.data.data_arguments import DataArguments, changeable, fixed
-from vanilla_transformer.resources import LOWER_IS_BETTER
-from vanilla_transformer.user_input import as_list
+from vanilla_transformer.utils.resources import LOWER_IS_BETTER
+from vanilla_transformer.utils.user_input import as_list
 
 from .lr_scheduler import NOAM, SCHEDULES, Schedule
 

@@ -19,8 +19,8 @@ from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
-from vanilla_transformer.device_utils import describe_hardware
-from vanilla_transformer.file_utils import (
+from vanilla_transformer.utils.device_utils import describe_hardware
+from vanilla_transformer.utils.file_utils import (
     TOKENIZER_FILES,
     atomic_folder,
     check_output_dir,
@@ -33,7 +33,7 @@ from vanilla_transformer.file_utils import (
     temporary_prefix,
     write_text_atomically,
 )
-from vanilla_transformer.resources import LOWER_IS_BETTER
+from vanilla_transformer.utils.resources import LOWER_IS_BETTER
 
 from .checkpoint import (
     CheckpointWriter,

@@ -19,7 +19,7 @@ from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatch
 from vanilla_transformer.data.batches import IGNORED_LABEL
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
-from vanilla_transformer.device_utils import limit_onednn_cache
+from vanilla_transformer.utils.device_utils import limit_onednn_cache
 
 from .loss import cross_entropy
 from .lr_scheduler import noam_lambda

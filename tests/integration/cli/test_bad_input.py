@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.publishable import CARDS, add_card
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAIRS = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 COMMANDS = {

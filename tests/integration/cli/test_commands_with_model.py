@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.forked import run_python
-from vanilla_transformer import device_utils
 from vanilla_transformer.cli import main, train
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils import device_utils
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 

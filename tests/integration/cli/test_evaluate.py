@@ -10,7 +10,7 @@ import sacrebleu
 from tests.forked import TwoProcesses
 from vanilla_transformer.cli import main
 from vanilla_transformer.evaluation.scores import score, score_paper_bleu
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ["A man is sleeping.", "Two dogs.", "", "A man runs across the grass."]
@@ -111,7 +111,7 @@ def test_evaluate_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys
     def fail(*args):
         raise OSError("disk full")
 
-    monkeypatch.setattr("vanilla_transformer.file_utils.os.replace", fail)
+    monkeypatch.setattr("vanilla_transformer.utils.file_utils.os.replace", fail)
     before = sorted(texts.iterdir())
     words = flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")
     assert main(["evaluate", *words, "--overwrite"]) == 2

@@ -7,7 +7,7 @@ import pytest
 
 from tests.tiny import tiny_long_model
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 SENTENCES = ["A man is sleeping.", "", "Two dogs."]
 

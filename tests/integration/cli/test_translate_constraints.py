@@ -6,7 +6,7 @@ import pytest
 
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 BEAMS = ["--num_beams", "3", "--max_new_tokens", "20"]
 

@@ -8,8 +8,8 @@ import textwrap
 import pytest
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.languages import Direction, store_direction
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 @pytest.fixture

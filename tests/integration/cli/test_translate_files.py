@@ -8,7 +8,7 @@ import pytest
 
 from vanilla_transformer.cli import main, translate
 from vanilla_transformer.decoding import corpus_shards
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 LINES = [
     "A man is sleeping.",

@@ -6,7 +6,7 @@ from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import corpus_shards
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 LINES = ["A man.", "", "Two dogs. Two dogs run. A man is sleeping.", "Two dogs.", "A man. Two dogs.", "Dogs."]
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.translation_warnings import WARNINGS
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 LINES = ["A man and 84 or 91 dogs.", "Two dogs."]
 

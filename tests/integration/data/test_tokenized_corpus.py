@@ -22,8 +22,8 @@ from vanilla_transformer.data.tokenized_corpus import (
     open_arrow_files,
 )
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.file_utils import hash_file
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.utils.file_utils import hash_file
 
 PAIRS = [SentencePair("a " * (number % 7), f"b{number}") for number in range(1, 40)]
 

@@ -9,7 +9,7 @@ from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline, pipeline_vanilla_transformer
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 WORDLESS = ["-", "...", "(1)", "***", "♪", "\u200b", "🙂", "12:30", "1 + 2 = 3", "—" * 600, "½ %"]
 WORDS = "A man is sleeping."

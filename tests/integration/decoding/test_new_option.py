@@ -13,7 +13,7 @@ import vanilla_transformer.extensions.serving
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.decoding import options, translation_pipeline
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 MESSAGE = "`politeness` must be an integer of 0 or more, got -1."
 

@@ -15,7 +15,7 @@ from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.options import FLAG, JSON, OptionError, TranslationOptions, options_of
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 PHRASES = "a list of phrases, or a list of phrases for each text"
 # Option → a wrong value, and the words for it.

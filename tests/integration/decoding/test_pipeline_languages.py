@@ -73,7 +73,7 @@ def test_pipeline_of_one_direction_refuses_languages(tiny_tokenizer, tiny_model)
 
 
 def test_pipeline_reranks_by_a_model_of_several_languages(tagged, tmp_path):
-    from vanilla_transformer.file_utils import save_model_folder
+    from vanilla_transformer.utils.file_utils import save_model_folder
 
     model = tiny_model(vocab_size=len(tagged))
     save_model_folder(model, tagged, tmp_path / "both")

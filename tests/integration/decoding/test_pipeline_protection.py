@@ -10,8 +10,8 @@ from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.serving.features import known_options
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.icu_messages import parse_message
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 KEPT = ["https://a.example/x?y=1", "me@mail.example", "{name}", "%s", "12,345.60", "2026-11-25", "🙂"]
 TEXT = "Dogs " + " run ".join(KEPT) + " across."

@@ -22,8 +22,8 @@ from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.engine.precision import save_choice
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "</s>", "Zwei Hunde."]
 

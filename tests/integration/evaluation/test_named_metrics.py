@@ -16,7 +16,7 @@ from vanilla_transformer.evaluation import named_metrics, test_sets
 from vanilla_transformer.evaluation.named_metrics import load_metric
 from vanilla_transformer.evaluation.pair_scores import PairScorer
 from vanilla_transformer.evaluation.test_sets import evaluate_test_set
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 pytestmark = pytest.mark.usefixtures("short_translations")
 

@@ -22,10 +22,10 @@ from tests.tiny_runs import (
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.extensions.conversion.from_transformers import load_converted
 from vanilla_transformer.extensions.conversion.marian import to_marian
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 NO_SIZES = dict.fromkeys(
     ["d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"]

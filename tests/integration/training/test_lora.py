@@ -8,7 +8,7 @@ from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, Seq2SeqT
 
 from tests.sweeps import sample
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAIRS = [{"input_ids": [10 + n, *range(20, 20 + n % 4), 2], "labels": [*range(30, 31 + n % 5), 2]} for n in range(12)]
 TARGETS = [["q_proj", "v_proj"], ["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"], "all-linear"]

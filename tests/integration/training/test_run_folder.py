@@ -7,11 +7,11 @@ from filelock import FileLock
 
 from tests.sweeps import rare
 from tests.tiny_runs import Killed, assert_same_run, entries, flags, kill_at_step, no_scores
-from vanilla_transformer import file_utils
 from vanilla_transformer.training import train_state, trainer
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils import file_utils
 
 RUN = {"max_steps": 4, "save_steps": 2, "eval_steps": 2, "ema_decay": 0.9}
 

@@ -20,13 +20,13 @@ from transformers import (
 from tests.sweeps import rare
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 from vanilla_transformer.decoding.engine import engine_pool
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.lr_scheduler import noam_lambda
 from vanilla_transformer.training.seq2seq_trainer import (
     TokenBudgetTrainingArguments,
     VanillaSeq2SeqTrainer,
     column_lengths,
 )
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 QUIET = {"report_to": [], "disable_tqdm": True, "use_cpu": True, "save_strategy": "no", "logging_steps": 1}
 

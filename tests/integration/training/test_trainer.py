@@ -21,11 +21,12 @@ from tests.tiny_runs import (
     start,
     wait_for_metrics,
 )
-from vanilla_transformer import VanillaTransformerForConditionalGeneration, device_utils
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import StopSignal, TrainingInterrupted
 from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils import device_utils
 
 
 def test_train_learns_and_saves_model_folder(corpus, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from tests.model_variants import build_variant
 from tests.publishable import add_card
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 @pytest.mark.parametrize("layer_type", ["full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention"])

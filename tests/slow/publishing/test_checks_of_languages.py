@@ -4,9 +4,9 @@ import copy
 
 from tests.publishable import add_card
 from tests.tiny import tiny_model
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.text.languages import Direction, add_language_tags
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 def test_check_folder_passes_a_model_with_several_languages(tiny_tokenizer, tmp_path):

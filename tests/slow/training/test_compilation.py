@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from tests.tiny_runs import entries, flags, no_scores
-from vanilla_transformer.device_utils import find_compiler
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils.device_utils import find_compiler
 
 
 @pytest.mark.parametrize("variables", [{"PATH": "/nonexistent"}, {"CXX": "/nonexistent/c++"}])

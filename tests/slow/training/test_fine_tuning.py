@@ -9,9 +9,9 @@ from tests.tiny_runs import entries, no_scores
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.decoding.pretrained import load_seq2seq
 from vanilla_transformer.extensions.conversion.marian import to_marian
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 OPUS_LAYERS = {"encoder_layers": 6, "decoder_layers": 6, "encoder_attention_heads": 8, "decoder_attention_heads": 8}
 OPUS_LAYERS |= {"d_model": 64, "encoder_ffn_dim": 256, "decoder_ffn_dim": 256, "init_std": 0.02}

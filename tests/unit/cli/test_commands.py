@@ -11,9 +11,9 @@ import vanilla_transformer
 from vanilla_transformer.cli import COMMANDS, GROUPS, main, run, train
 from vanilla_transformer.cli.flags import parse, register_models
 from vanilla_transformer.cli.translate import TranslateArguments
-from vanilla_transformer.import_utils import freeze_modules
-from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.recipe import RECIPE_PARTS, SECTIONS, parse_recipe
+from vanilla_transformer.utils.import_utils import freeze_modules
+from vanilla_transformer.utils.resources import find_recipe
 
 ROOT = Path(__file__).parents[3]
 

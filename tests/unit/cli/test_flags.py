@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 import pytest
 import torch
 
-from vanilla_transformer import device_utils
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.evaluate import EvaluateArguments
 from vanilla_transformer.cli.flags import (
@@ -23,6 +22,7 @@ from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.options import FLAG, options_of
 from vanilla_transformer.extensions.serving.commands import ServeArguments
 from vanilla_transformer.training.parser import Parser
+from vanilla_transformer.utils import device_utils
 
 
 def test_request_settings_leave_the_checkpoint_to_decide():

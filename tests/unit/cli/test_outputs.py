@@ -8,7 +8,7 @@ from typing import get_type_hints
 import pytest
 
 from vanilla_transformer.cli import COMMANDS, find_command, flags
-from vanilla_transformer.file_utils import check_output_dir, check_outputs, lock_folder
+from vanilla_transformer.utils.file_utils import check_output_dir, check_outputs, lock_folder
 
 OTHERS = {"output_dir", "model", "name", "tag", "translation", "title", "examples", "sentence", "message", "repo_id"}
 OTHERS |= {"revision", "base_url", "host", "direction", "directions", "pivot", "languages", "source_language"}

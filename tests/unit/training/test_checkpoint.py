@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.averaging import average_checkpoints, average_model_folders, average_state_dicts
 from vanilla_transformer.training.checkpoint import (
     list_checkpoints,
@@ -15,6 +14,7 @@ from vanilla_transformer.training.checkpoint import (
     weight_files,
 )
 from vanilla_transformer.training.run_folder import check_is_writable, prune_checkpoints
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 def test_prune_checkpoints_deletes_oldest_steps(tmp_path):

@@ -8,12 +8,12 @@ import torch
 from accelerate import Accelerator
 
 from tests.train_states import tiny_train_state
-from vanilla_transformer import device_utils
-from vanilla_transformer.file_utils import write_hashes
 from vanilla_transformer.training import run_folder
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.run_folder import prune_after
 from vanilla_transformer.training.train_state import TrainProgress
+from vanilla_transformer.utils import device_utils
+from vanilla_transformer.utils.file_utils import write_hashes
 
 
 def write_checkpoint(output_dir, step):

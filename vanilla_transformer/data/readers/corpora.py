@@ -12,9 +12,9 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.file_utils import cached_folder, hash_file
-from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.utils.file_utils import cached_folder, hash_file
+from vanilla_transformer.utils.import_utils import requires_extra
 
 from .text_files import COMPRESSIONS, open_file
 

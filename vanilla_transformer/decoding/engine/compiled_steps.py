@@ -28,9 +28,9 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-from vanilla_transformer.device_utils import explain_compiler_error, find_compiler, usable_cores
-from vanilla_transformer.file_utils import cached_folder, find_damage
-from vanilla_transformer.private_folders import check_inductor_caches
+from vanilla_transformer.utils.device_utils import explain_compiler_error, find_compiler, usable_cores
+from vanilla_transformer.utils.file_utils import cached_folder, find_damage
+from vanilla_transformer.utils.private_folders import check_inductor_caches
 
 from .machine_cache import (
     cache_root,

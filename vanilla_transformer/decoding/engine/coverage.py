@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.device_utils import fill_rows
+from vanilla_transformer.utils.device_utils import fill_rows
 
 from .search_options import SearchFeature
 from .source_attention import alignment_heads_of, attention_weights, check_cross_attention

@@ -16,7 +16,7 @@ from torch import Tensor
 from vanilla_transformer.decoding.ensemble import members_of, weights_of
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.weight_packing import packed_copy
-from vanilla_transformer.device_utils import HostCopy, limit_onednn_cache, to_device
+from vanilla_transformer.utils.device_utils import HostCopy, limit_onednn_cache, to_device
 
 from .device_profile import profile_of
 from .graphed_steps import steps_for

@@ -13,7 +13,7 @@ import torch
 from transformers.utils import logging
 
 from vanilla_transformer.decoding.options import CONFIG, ENGINE_ONLY, FILTERS, TranslationOptions, options_of
-from vanilla_transformer.device_utils import limit_onednn_cache
+from vanilla_transformer.utils.device_utils import limit_onednn_cache
 
 from .compiled_steps import check_compile
 from .device_profile import usual_slots

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers.utils import logging
 
-from vanilla_transformer.file_utils import write_text_atomically
-from vanilla_transformer.private_folders import create_private_folder, find_unsafe
+from vanilla_transformer.utils.file_utils import write_text_atomically
+from vanilla_transformer.utils.private_folders import create_private_folder, find_unsafe
 
 logger = logging.get_logger(__name__)
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.device_utils import to_device
+from vanilla_transformer.utils.device_utils import to_device
 
 from .search_options import SearchFeature
 from .search_state import Hypothesis

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-from vanilla_transformer.device_utils import multiplies
-from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.utils.device_utils import multiplies
+from vanilla_transformer.utils.import_utils import requires_extra
 
 from .machine_cache import identity_of, load_choice, store_choice, values_of
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.decoding.ensemble import members_of
-from vanilla_transformer.device_utils import expand_mask, to_device, without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel
+from vanilla_transformer.utils.device_utils import expand_mask, to_device, without_cudnn_attention
 
 from .device_profile import profile_of
 from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vanilla_transformer.device_utils import HostCopy
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerAttention
+from vanilla_transformer.utils.device_utils import HostCopy
 
 from .search_state import Hypothesis, SearchState
 from .static_attention import additive, product

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.device_utils import copy_to_device, fill_rows, to_device
+from vanilla_transformer.utils.device_utils import copy_to_device, fill_rows, to_device
 
 from .search_options import SearchFeature
 

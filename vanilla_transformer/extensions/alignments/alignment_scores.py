@@ -12,7 +12,7 @@ from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.decoding.alignments import link_units, linked_words, token_spans
 from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of, check_cross_attention
 from vanilla_transformer.decoding.forced_decoding import check_positions, encode_as_trained
-from vanilla_transformer.file_utils import update_json
+from vanilla_transformer.utils.file_utils import update_json
 
 from .word_alignments import GoldAlignment, align_lexically, grow_diagonally
 

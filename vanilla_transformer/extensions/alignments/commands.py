@@ -16,7 +16,7 @@ from vanilla_transformer.cli.flags import (
     require_one_model,
 )
 from vanilla_transformer.cli.lines import print_texts
-from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.utils.file_utils import write_text_atomically
 
 if TYPE_CHECKING:
     from vanilla_transformer.data.readers import SentencePair, WordPair
@@ -61,7 +61,7 @@ def explain_command(arguments: Sequence[str]) -> None:
     refuse_file_names("--translation", [options.translation], "Write the translation itself.")
     from vanilla_transformer.decoding.loading import check_device
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-    from vanilla_transformer.file_utils import write_text_atomically
+    from vanilla_transformer.utils.file_utils import write_text_atomically
 
     from .explanation import explain, render_page
 

@@ -22,8 +22,8 @@ from vanilla_transformer.data.tokenized_corpus import (
     open_arrow_files,
 )
 from vanilla_transformer.decoding.alignments import Span, token_spans, words_of_tokens
-from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.text.languages import find_languages
+from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 
 from .word_alignments import align_lexically, parse_alignment
 

@@ -14,8 +14,8 @@ from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
 from vanilla_transformer.data.perturbations import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.data.tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
-from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.text.scripts import find_scripts
+from vanilla_transformer.utils.file_utils import cached_folder
 
 from .augmentation import follow_words, insert_inline_terms, insert_placeholders, perturb_pair, replace_by_noise
 from .lexicon import Lexicon, fit_lexicon

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.utils.import_utils import requires_extra
 
 if TYPE_CHECKING:
     from .common import Comparison

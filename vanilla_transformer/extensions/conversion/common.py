@@ -18,7 +18,7 @@ from transformers import MarianTokenizer, PreTrainedModel, PreTrainedTokenizerBa
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.user_input import least_parameters
+from vanilla_transformer.utils.user_input import least_parameters
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 

@@ -21,11 +21,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding.ctranslate2_runtime import CONVERTED_CONFIG
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.file_utils import atomic_folder, check_output_dir_is_empty
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     sinusoidal_positions,
 )
+from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
 
 from .common import (
     BATCH_SIZE,

@@ -12,9 +12,9 @@ from transformers import M2M100ForConditionalGeneration
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.file_utils import check_output_dir_is_empty, save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import set_languages
+from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
 from .common import Comparison, check_supported, compare_models, load_model, reading
 from .fairseq import FIXED_FIELDS, PAD, SHARED_FIELDS, load_fairseq_weights

@@ -17,8 +17,8 @@ from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 
 from vanilla_transformer.decoding.onnx_runtime import DECODER, DECODER_WITH_PAST, ENCODER, OnnxModel
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.file_utils import atomic_folder, check_output_dir_is_empty
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
 
 from .common import (
     SOURCES_WITHOUT_EOS,

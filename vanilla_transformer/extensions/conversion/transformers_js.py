@@ -17,8 +17,8 @@ from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.file_utils import atomic_folder, check_output_dir_is_empty
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
 
 from .common import (
     HEAD_WIDTHS,

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from vanilla_transformer.data.readers import stream_lines
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards, Shard
-from vanilla_transformer.file_utils import hash_file, write_text_atomically
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
+from vanilla_transformer.utils.file_utils import hash_file, write_text_atomically
 
 from .student import one_line
 

@@ -21,8 +21,6 @@ from vanilla_transformer.data.tokenized_corpus import hash_json
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards
 from vanilla_transformer.decoding.engine.precision import check_precision
 from vanilla_transformer.decoding.pretrained import hash_model, load_config, load_seq2seq, load_tokenizer
-from vanilla_transformer.device_utils import process_state
-from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits
 from vanilla_transformer.training.recipe_checks import check_recipe
@@ -30,6 +28,8 @@ from vanilla_transformer.training.run_arguments import Recipe
 from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir, refuse_model_inside
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.training.validation import Evaluator, loss_only
+from vanilla_transformer.utils.device_utils import process_state
+from vanilla_transformer.utils.file_utils import write_text_atomically
 
 from .distillation_arguments import DistillationArguments
 from .student import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from vanilla_transformer.data.data_arguments import AGREEMENT
 from vanilla_transformer.training.recipe import Recipe, parse_recipe_with
-from vanilla_transformer.user_input import as_list
+from vanilla_transformer.utils.user_input import as_list
 
 BEAM, N_BEST, INTERPOLATED = "beam", "n_best", "interpolated"
 DISTILLATION = "distillation"  # the section of these keys in a recipe

@@ -15,7 +15,7 @@ from vanilla_transformer.decoding.engine.precision import precision_of
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.pretrained import ensemble_arguments, hash_model
 from vanilla_transformer.evaluation.scores import score
-from vanilla_transformer.file_utils import atomic_folder, write_text_atomically
+from vanilla_transformer.utils.file_utils import atomic_folder, write_text_atomically
 
 from .teacher import CandidatePair
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import regex
 
-from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.utils.import_utils import requires_extra
 
 from .blocks import Block, Span, SpanBuilder, restore_spaces, unify_line_ends
 from .line_breaks import find_cuts, join_lines

@@ -12,9 +12,9 @@ from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import several_beams
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.decoding.steps import split_on_error
-from vanilla_transformer.file_utils import decode_text, open_stdin
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
+from vanilla_transformer.utils.file_utils import decode_text, open_stdin
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
 from .blocks import BYTE_ORDER_MARK

@@ -16,8 +16,8 @@ from vanilla_transformer.cli.flags import (
     require_one_model,
 )
 from vanilla_transformer.data.data_arguments import corpus_specs
-from vanilla_transformer.file_utils import check_outputs, write_text_atomically
 from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.utils.file_utils import check_outputs, write_text_atomically
 
 
 @dataclass

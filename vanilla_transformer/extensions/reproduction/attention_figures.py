@@ -12,7 +12,7 @@ from vanilla_transformer.decoding.segments import begin_with_languages
 from vanilla_transformer.evaluation.plots import draw_attention, token_labels
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION
-from vanilla_transformer.user_input import check_local_model
+from vanilla_transformer.utils.user_input import check_local_model
 
 
 def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:

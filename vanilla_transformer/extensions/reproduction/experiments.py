@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.evaluation.plots import new_figure, save_figure
-from vanilla_transformer.file_utils import check_output_dir, lock_folder, write_text_atomically
+from vanilla_transformer.utils.file_utils import check_output_dir, lock_folder, write_text_atomically
 
 from . import (
     attention_figures,

@@ -11,12 +11,12 @@ from typing import Any
 
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.evaluation.scores import validation_scores
-from vanilla_transformer.file_utils import decode_text, hash_file
 from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.metrics import read_entries
 from vanilla_transformer.training.recipe import Recipe, parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.user_input import load_yaml
+from vanilla_transformer.utils.file_utils import decode_text, hash_file
+from vanilla_transformer.utils.user_input import load_yaml
 
 _ROWS = Path(__file__).with_suffix(".yaml")
 _FILES = {"train": "train", "validation": "val"}

@@ -31,7 +31,7 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Report
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
-from vanilla_transformer.device_utils import usable_cores
+from vanilla_transformer.utils.device_utils import usable_cores
 
 logger = logging.get_logger(__name__)
 Loading = tuple[tuple[str, Any], ...]  # arguments of `load_pipeline`, by name

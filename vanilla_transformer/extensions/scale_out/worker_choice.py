@@ -10,7 +10,7 @@ import torch
 
 from vanilla_transformer.decoding.engine.precision import AUTO
 from vanilla_transformer.decoding.loading import open_pipeline
-from vanilla_transformer.device_utils import usable_cores
+from vanilla_transformer.utils.device_utils import usable_cores
 
 from .engine_workers import save_workers, threads_of, worker_counts
 

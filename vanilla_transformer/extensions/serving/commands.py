@@ -24,8 +24,8 @@ from vanilla_transformer.cli.flags import (
     require_one_model,
 )
 from vanilla_transformer.extensions import DOCUMENTS, find
-from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
+from vanilla_transformer.utils.import_utils import requires_extra
 
 from .limits import Limits
 

@@ -13,8 +13,8 @@ import regex
 from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 
 from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 
 from .language_detection import Detected, DetectLanguages, choose_language, closest_languages, language_name
 from .limits import Limits, Refusal

@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from vanilla_transformer.resources import DOCUMENT_ENDINGS, fill_page, hash_content, read_part
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WARNINGS
+from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, fill_page, hash_content, read_part
 
 from .language_detection import language_name
 from .models import Models

@@ -29,7 +29,7 @@ from vanilla_transformer.decoding.options import (
     options_of,
 )
 from vanilla_transformer.decoding.options import JSON as BODY
-from vanilla_transformer.user_input import find_nearest
+from vanilla_transformer.utils.user_input import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
 from .limits import LONGEST_REASON, Refusal

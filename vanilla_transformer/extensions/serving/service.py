@@ -24,9 +24,9 @@ from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
 from vanilla_transformer.decoding.options import MBR_SAMPLES, choose_beams
-from vanilla_transformer.file_utils import decode_text
-from vanilla_transformer.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.utils.file_utils import decode_text
+from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 
 from . import libretranslate, schema
 from .features import RETURNED

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.text.column_names import find_named_columns
 from vanilla_transformer.text.inline_terms import Match
 from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.units import count_forms, split_units
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
+from vanilla_transformer.utils.file_utils import decode_text
 
 _TBX = (".tbx", ".xml")
 _SIDES = ("source", "target")

@@ -7,9 +7,9 @@ from pathlib import Path
 from huggingface_hub import SpaceCard, SpaceCardData
 from huggingface_hub.utils import validate_repo_id
 
-from vanilla_transformer.file_utils import atomic_folder, check_output_dir_is_empty
 from vanilla_transformer.publishing.staging import missing_files, stage
-from vanilla_transformer.user_input import check_local_model
+from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
+from vanilla_transformer.utils.user_input import check_local_model
 
 _TEMPLATE = Path(__file__).parent
 

@@ -14,7 +14,7 @@ from vanilla_transformer.extensions.alignments.alignment_scores import (
     rank_alignment_heads,
 )
 from vanilla_transformer.extensions.alignments.word_alignments import grow_diagonally, parse_alignment
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAIRS = [
     SentencePair("A man is sleeping.", "Ein Mann schläft."),

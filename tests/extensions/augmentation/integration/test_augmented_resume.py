@@ -10,10 +10,10 @@ from tests.tiny import TINY_SIZES, tiny_model, tiny_tokenizer
 from tests.tiny_runs import assert_same_run, flags, kill_at_step, no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerTokenizer
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 TOKENS = {"inline_terms": 0.5, "placeholders": 0.5}
 CHANGES = dict.fromkeys(["title_case", "upper_case", "typos", "no_final_period", "doubled_words", "noise_pairs"], 0.3)

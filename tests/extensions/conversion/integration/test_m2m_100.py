@@ -8,7 +8,7 @@ from tests.m2m_100_models import M2M_SENTENCES, build_m2m_tokenizer, build_nllb_
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion.m2m_100 import from_m2m_100, model_from_m2m_100
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 LANGUAGES = {NllbTokenizer: ("eng_Latn", "deu_Latn"), M2M100Tokenizer: ("en", "de")}
 TARGETS = {NllbTokenizer: "deu_Latn", M2M100Tokenizer: "__de__"}

@@ -18,8 +18,8 @@ from vanilla_transformer.extensions.conversion import onnx
 from vanilla_transformer.extensions.conversion.common import greedy_translator
 from vanilla_transformer.extensions.conversion.marian import from_marian, model_from_marian, model_to_marian, to_marian
 from vanilla_transformer.extensions.conversion.onnx import to_onnx
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 @pytest.fixture(scope="module")

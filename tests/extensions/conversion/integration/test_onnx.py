@@ -11,7 +11,7 @@ from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.onnx_runtime import OnnxModel
 from vanilla_transformer.extensions.conversion.onnx import DECODER_WITH_PAST, onnx_greedy_translator
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 def test_onnx_folder_translates_as_pytorch_does(tiny_config, tiny_tokenizer, tmp_path, capsys):

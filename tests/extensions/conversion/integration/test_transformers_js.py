@@ -8,7 +8,7 @@ from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import transformers_js
 from vanilla_transformer.extensions.conversion.transformers_js import write_settings
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 def refusal(folder, capsys):

@@ -12,8 +12,8 @@ from vanilla_transformer.extensions.conversion.common import greedy_translator
 from vanilla_transformer.extensions.conversion.ctranslate2 import to_ctranslate2
 from vanilla_transformer.extensions.conversion.marian import to_marian
 from vanilla_transformer.extensions.conversion.onnx import onnx_greedy_translator, to_onnx
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "Two dogs run."]
 

@@ -24,10 +24,10 @@ from vanilla_transformer.extensions.reproduction.recurrent_model import (
     RecurrentForConditionalGeneration,
 )
 from vanilla_transformer.extensions.reproduction.table3 import count_parameters, read_rows, recipe_of
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.train_state import TrainState
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 pytestmark = pytest.mark.usefixtures("short_translations")
 

@@ -12,7 +12,7 @@ from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.extensions.scale_out.engine_workers import WorkerPipeline, save_workers
 from vanilla_transformer.extensions.scale_out.worker_choice import compare_workers
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(150))]
 
@@ -148,7 +148,9 @@ def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):
 
 
 def test_evaluate_refuses_workers_beside_other_processes(executors, folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("vanilla_transformer.device_utils.process_state", lambda: SimpleNamespace(num_processes=2))
+    monkeypatch.setattr(
+        "vanilla_transformer.utils.device_utils.process_state", lambda: SimpleNamespace(num_processes=2)
+    )
     (tmp_path / "a").write_text("a\n")
     files = ["--source", f"{tmp_path}/a", "--target", f"{tmp_path}/a"]
     assert main(["evaluate", folder, *files, "--workers", "2"]) == 2

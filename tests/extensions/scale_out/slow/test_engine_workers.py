@@ -15,8 +15,8 @@ import torch
 from tests.calibrated_models import calibrated_model
 from tests.waiting import wait_until
 from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
-from vanilla_transformer.device_utils import usable_cores
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.device_utils import usable_cores
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(300))]
 pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")

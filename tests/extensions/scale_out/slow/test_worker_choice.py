@@ -7,11 +7,11 @@ import torch
 from transformers.utils import logging
 
 from tests.tiny_engines import have_compiled_steps
-from vanilla_transformer import device_utils
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
-from vanilla_transformer.device_utils import find_compiler, usable_cores
 from vanilla_transformer.extensions.scale_out import engine_workers, worker_choice
+from vanilla_transformer.utils import device_utils
+from vanilla_transformer.utils.device_utils import find_compiler, usable_cores
 
 TEXTS = ["a b c", "b c d e", "c d"]
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")

@@ -5,7 +5,6 @@ import torch
 from transformers.utils import logging
 
 from tests.tiny import tiny_model
-from vanilla_transformer import device_utils
 from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.extensions.scale_out.engine_workers import (
     check_workers,
@@ -14,6 +13,7 @@ from vanilla_transformer.extensions.scale_out.engine_workers import (
     threads_of,
     worker_counts,
 )
+from vanilla_transformer.utils import device_utils
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from vanilla_transformer.extensions.serving.language_detection import detect_languages
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service
-from vanilla_transformer.resources import hash_content
+from vanilla_transformer.utils.resources import hash_content
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.serving import server
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.languages import Direction, add_language_tags, store_direction
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXT = "A man is sleeping."
 

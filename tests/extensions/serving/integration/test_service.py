@@ -19,7 +19,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import count_tokens_with, create_service
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 def shout(texts, hypotheses):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.tiny import TINY_SENTENCES, tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 SOURCE, TARGET = TINY_SENTENCES[:2], TINY_SENTENCES[2:]
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vanilla_transformer.device_utils import find_compiler
+from vanilla_transformer.utils.device_utils import find_compiler
 
 COMPARISON = """
 import json, sys

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from vanilla_transformer.resources import fill_page
+from vanilla_transformer.utils.resources import fill_page
 
 from .explanation import Attention, Explanation, Node
 

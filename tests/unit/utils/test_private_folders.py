@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from vanilla_transformer import private_folders
-from vanilla_transformer.private_folders import check_inductor_caches, create_private_folder, find_unsafe
+from vanilla_transformer.utils import private_folders
+from vanilla_transformer.utils.private_folders import check_inductor_caches, create_private_folder, find_unsafe
 
 STRANGER = 65534
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no modes")

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from vanilla_transformer.evaluation.plots import plot_learning_curve
-from vanilla_transformer.import_utils import collection_paused, is_command_line, lazy_names, requires_extra
+from vanilla_transformer.utils.import_utils import collection_paused, is_command_line, lazy_names, requires_extra
 
 
 def test_requires_extra_names_the_extra_in_one_line(monkeypatch):

@@ -13,7 +13,7 @@ from vanilla_transformer.decoding.engine.coverage import CoveragePenalty
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.prefill import encode
 from vanilla_transformer.decoding.engine.target_prefix import BiasedPrefix
-from vanilla_transformer.device_utils import HostCopy, to_device
+from vanilla_transformer.utils.device_utils import HostCopy, to_device
 
 EOS = 2
 FEW_STEPS = 2  # from one look at the finished slots to the next: a step takes long on a device without values

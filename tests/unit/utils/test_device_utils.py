@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from tests.tiny import tiny_model
-from vanilla_transformer import Engine, device_utils
+from vanilla_transformer import Engine
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
-from vanilla_transformer.device_utils import multiplies, total_memory, usable_cores
+from vanilla_transformer.utils import device_utils
+from vanilla_transformer.utils.device_utils import multiplies, total_memory, usable_cores
 
 V2 = "0::/box/inner\n"
 V1 = "4:memory:/box\n3:cpu,cpuacct:/box\n0::/box\n"

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from vanilla_transformer.file_utils import (
+from vanilla_transformer.utils.file_utils import (
     HASHES_FILE,
     atomic_folder,
     cached_folder,
@@ -118,7 +118,7 @@ def test_write_text_atomically_keeps_the_old_file_after_an_error(tmp_path, monke
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("vanilla_transformer.file_utils.os.replace", fail)
+    monkeypatch.setattr("vanilla_transformer.utils.file_utils.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write_text_atomically(path, "new")
     assert path.read_text() == "old"
@@ -192,7 +192,7 @@ def test_atomic_folder_moves_weights_last(tmp_path, monkeypatch):
         assert not has_weights(tmp_path)  # no mixture of two models, whenever the process is killed
         moved.append(target.name)
 
-    monkeypatch.setattr("vanilla_transformer.file_utils.os.replace", replace)
+    monkeypatch.setattr("vanilla_transformer.utils.file_utils.os.replace", replace)
     with atomic_folder(tmp_path) as temporary:
         for name in ("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json"):
             (temporary / name).write_text("new")

@@ -55,9 +55,10 @@ def _one_thread():
 
 
 @pytest.fixture(autouse=True)
-def _warnings_of_the_package():
-    """Undo `--quiet` of an earlier test, which hides the warnings."""
+def _warnings_of_packages():
+    """Undo `--quiet` of an earlier test, which hides the warnings, and the verbosity that one has chosen."""
     logging.get_logger("vanilla_transformer").setLevel(0)
+    logging.set_verbosity_warning()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -136,14 +136,15 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
         OSError: a file or dataset is missing or cannot be read.
         ValueError: a corpus has another form than its spec says (with file and line), or cleaning leaves nothing.
     """
-    specs, rules = corpus_specs(data), cleaning_rules(data)
+    specs, validating, forgetting = corpus_specs(data), validation_specs(data), validation_specs(data, forgetting=True)
+    rules = cleaning_rules(data)
     folder = Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
-    validation, test = _read_validation_sets(data), _read_test_pairs(data)
+    validation, test = _read_validation_sets(data, validating), _read_test_pairs(data)
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
         training = load("cleaning", LOW_SCORES, "`score`")(training, specs, [each.score for each in rules], folder)
-    forgetting = [pair for spec in validation_specs(data, forgetting=True) for pair in _read_corpus(spec)]
-    return Texts(data, specs, rules, training, validation, test, forgetting, folder)
+    former = [pair for spec in forgetting for pair in _read_corpus(spec)]
+    return Texts(data, specs, rules, training, validation, test, former, folder)
 
 
 class Augmentation(Protocol):
@@ -230,9 +231,9 @@ def _weights(texts: Texts, counts: Sequence[int], stages: Stages) -> list[list[f
     return [temperature_weights(counts, weights, [spec.direction for spec in specs], temperature)]
 
 
-def _read_validation_sets(data: DataArguments) -> list[ValidationSet]:
+def _read_validation_sets(data: DataArguments, specs: Sequence[CorpusSpec]) -> list[ValidationSet]:
     """Read the section `validation`, the validation files, or the dataset's split `validation`, which must exist."""
-    if specs := validation_specs(data):
+    if specs:
         pairs: dict[Direction, list[SentencePair]] = {}
         for spec in specs:
             pairs.setdefault(spec.direction, []).extend(_read_corpus(spec))

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,7 +48,7 @@ def workplace(tmp_path_factory):
 
 @pytest.mark.parametrize("words", ["--help", "train --help", "score --help_all"])
 def test_help_that_cannot_be_printed_is_an_error(words):
-    command = f"'{sys.executable}' -m vanilla_transformer {words}"
+    command = f"'{Path(sys.executable).with_name('vanilla-transformer')}' {words}"
     for redirection, status, message in ((">&-", 1, CLOSED), (">/dev/full", 1, FULL), ("| true", 0, "")):
         shell = ["bash", "-c", f"set -o pipefail; {command} {redirection}"]
         ended = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, timeout=60)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vanilla_transformer.data.batches import Batch
 from vanilla_transformer.utils.cuda_graphs import WARM_UPS, Capture, CudaGraphs
-from vanilla_transformer.utils.device_utils import copy_to_device
+from vanilla_transformer.utils.device_utils import copy_to_device, first_line
 
 from .train_state import TrainState
 from .train_step import add_gradient, update
@@ -112,7 +112,7 @@ class GraphedFunction:
         try:
             return self._capture(run, lambda: None)
         except Exception as error:  # of the driver or the allocator
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             logger.warning("Capturing a CUDA graph failed, so training steps are not captured: %s.", reason)
             return None
 

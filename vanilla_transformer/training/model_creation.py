@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.utils.device_utils import total_memory
+from vanilla_transformer.utils.device_utils import first_line, total_memory
 from vanilla_transformer.utils.user_input import least_parameters
 
 from .averaging import load_weights
@@ -125,7 +125,7 @@ def _set_attention(model: VanillaTransformerForConditionalGeneration, attention:
     try:
         model.set_attn_implementation(attention)
     except (ImportError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = first_line(error)
         raise ValueError(f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa.") from error
 
 

@@ -13,6 +13,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 from vanilla_transformer.data.batches import Batch, MicroBatch
+from vanilla_transformer.utils.device_utils import first_line
 
 from .compilation import uncompiled
 from .distributed import full_tensor, skip_gradient_sync
@@ -89,7 +90,7 @@ def compile_train_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]])
     try:
         compute_gradient(state, [batch])
     except RuntimeError as error:  # of torch and the compilers; they have no other type in common
-        reason = str(error).strip().splitlines()[0]
+        reason = first_line(error)
         raise ValueError(
             f"`compile` must work on this machine, but fails: {reason} Set `compile` to false."
         ) from error

@@ -119,6 +119,11 @@ def find_compiler() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of the message of a driver or a compiler, which may have many, or the name of its type."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def explain_compiler_error(error: Exception) -> str | None:
     """Return a sentence about an error of inductor if the C++ compiler does not work, or None if it has not failed."""
     text = f"{type(error).__name__}: {error}"

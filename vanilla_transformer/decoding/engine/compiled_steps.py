@@ -28,7 +28,7 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-from vanilla_transformer.utils.device_utils import explain_compiler_error, find_compiler, usable_cores
+from vanilla_transformer.utils.device_utils import explain_compiler_error, find_compiler, first_line, usable_cores
 from vanilla_transformer.utils.file_utils import cached_folder, find_damage
 from vanilla_transformer.utils.private_folders import check_inductor_caches
 
@@ -173,7 +173,7 @@ class CompiledSteps:
         try:
             return CompiledStep(folder, self.step)
         except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             logger.warning_once(f"The compiled step {folder} cannot be loaded, so decoding is not compiled: {reason}.")
             return None
 

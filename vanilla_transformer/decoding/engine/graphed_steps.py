@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from transformers.utils import logging
 
 from vanilla_transformer.utils.cuda_graphs import Capture, CudaGraphs
+from vanilla_transformer.utils.device_utils import first_line
 from vanilla_transformer.utils.private_folders import check_inductor_caches
 
 from .compiled_steps import CompiledSteps, Step, check_compile, find_compiler
@@ -91,7 +92,7 @@ class GraphedSteps:
             step = _compiled(self.step, copies) if self._compile is True and _can_compile() else self.step
             replay = self._capture(partial(step, *arguments), partial(step, *copies))
         except Exception as error:  # of the driver, the allocator or the compiler
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            reason = first_line(error)
             logger.warning_once(f"Capturing a CUDA graph failed, so decoding is not captured: {reason}.")
             return self.step
         return lambda *_: replay()

@@ -142,11 +142,11 @@ class TokenTable:
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def max_links(self, max_tokens: int) -> int:
-        """Return an upper bound of the links of a batch of up to `max_tokens` padded tokens on either side."""
+        """Return an upper bound of the links of a batch of up to `max_tokens` tokens on either side, with padding."""
         if self.links is None:
             return 0
         longest = np.maximum(self.sources.lengths(), self.targets.lengths())
-        return math.ceil(max_tokens * (self.links.lengths() // _LINK_SIZE / longest).max(initial=0.0))
+        return max_tokens * (1 + math.ceil((self.links.lengths() // _LINK_SIZE / longest).max(initial=0.0)))
 
     def pack(self, rows: np.ndarray, places: np.ndarray, shape: BatchShape, pad_token_id: int) -> Batch:
         """
@@ -158,7 +158,8 @@ class TokenTable:
         Returns:
             `input_ids` and `source_positions` of shape `(batch_size, source_length)`, and `labels` and
             `target_positions` of shape `(batch_size, target_length)`. Positions count from 0 in each sentence, and are
-            0 at padding.
+            0 at padding. With links, also `link_places` and `link_weights`, as from [`pad`], with links of weight 0 up
+            to a multiple of the labels: few shapes.
         """
         source_shape, target_shape = (shape.rows, shape.source_length), (shape.rows, shape.target_length)
         input_ids, source_positions, first_sources = pack_sentences(
@@ -171,7 +172,8 @@ class TokenTable:
         arrays |= {"labels": labels, "target_positions": target_positions}
         if self.links is not None:
             first_sources %= shape.source_length
-            arrays |= _place_links(*self.links.read(rows), first_targets, first_sources, shape.source_length)
+            links = _place_links(*self.links.read(rows), first_targets, first_sources, shape.source_length)
+            arrays |= {name: np.pad(array, (0, -len(array) % labels.size)) for name, array in links.items()}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def __reduce__(self) -> tuple[type, tuple[datasets.Dataset]]:

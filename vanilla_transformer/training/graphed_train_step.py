@@ -147,7 +147,6 @@ def find_obstacle(state: TrainState) -> str | None:
         "a gradient scaler": state.accelerator.scaler is not None,
         "batches of many shapes": not state.packing,
         "a loss that is not compiled": state.model_with_loss.loss_in_graph is None,
-        "`train_alignments`": state.model_with_loss.term is not None,
     }
     return next((name for name, applies in obstacles.items() if applies), None)
 

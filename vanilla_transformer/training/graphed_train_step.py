@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vanilla_transformer.data.batches import Batch
 from vanilla_transformer.utils.cuda_graphs import WARM_UPS, Capture, CudaGraphs
-from vanilla_transformer.utils.device_utils import copy_to_device, first_line
+from vanilla_transformer.utils.device_utils import first_line, pin
 
 from .train_state import TrainState
 from .train_step import add_gradient, update
@@ -87,7 +87,7 @@ class GraphedFunction:
             self._forms[shapes] = form
         for name, value in inputs.items():
             if isinstance(value, Tensor):
-                form.inputs[name].copy_(copy_to_device(value, self._device))
+                form.inputs[name].copy_(pin(value, self._device), non_blocking=True)
             else:
                 form.inputs[name].fill_(value)
         if form.runs == WARM_UPS:

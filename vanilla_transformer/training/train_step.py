@@ -105,7 +105,11 @@ def seed_dropout(state: TrainState, index: int) -> None:
     accelerator = state.accelerator
     micro_batch = index * accelerator.num_processes + accelerator.process_index
     sequence = np.random.SeedSequence((state.recipe.optimization.seed, state.step, micro_batch))
-    torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+    seed = int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+    # `torch.manual_seed` also formats a stack for each kind of device that this process does not use.
+    torch.default_generator.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.get_device_module().manual_seed(seed)
 
 
 def _backward(state: TrainState, batch: MicroBatch) -> torch.Tensor:

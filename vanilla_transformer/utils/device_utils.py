@@ -171,9 +171,12 @@ def to_device(integers: Sequence[int] | Sequence[Sequence[int]] | Tensor, device
 
 def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy a tensor from the host. On a GPU, operations on it wait for the copy, and the host does not."""
-    if device.type == "cuda" and not tensor.is_pinned():
-        tensor = tensor.pin_memory()  # the host would wait for a copy of other memory
-    return tensor.to(device, non_blocking=True)
+    return pin(tensor, device).to(device, non_blocking=True)
+
+
+def pin(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor of the host in memory from which a GPU copies while the host continues."""
+    return tensor.pin_memory() if device.type == "cuda" and not tensor.is_pinned() else tensor
 
 
 def fill_rows(tensor: Tensor, rows: Tensor | slice, value: float) -> None:
@@ -277,6 +280,7 @@ __all__ = [
     "find_compiler",
     "limit_onednn_cache",
     "multiplies",
+    "pin",
     "to_device",
 ]
 __all__ += ["usable_cores", "without_cudnn_attention"]

@@ -45,7 +45,7 @@ from benchmarks.gpu_report import (
 )
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts, plan_batches, round_up
-from vanilla_transformer.data.packing import pack_sentences, packed_shape, plan_packed_batches
+from vanilla_transformer.data.packing import pack_pairs, packed_shape, plan_packed_batches
 from vanilla_transformer.training.accelerator import create_accelerator
 from vanilla_transformer.training.compilation import choose_padding
 from vanilla_transformer.training.graphed_train_step import capture_steps
@@ -69,7 +69,7 @@ GOALS = {
     "base": {"tokens_per_second": 700_000, "mfu": 0.27, "ratio": 2.5},
     "big": {"tokens_per_second": 320_000, "mfu": 0.42, "ratio": 2.0},
 }
-PAD = VanillaTransformerConfig().pad_token_id
+PAD: Any = VanillaTransformerConfig().pad_token_id
 
 
 def _fields(d_model: int, heads: int, d_ff: int, layers: int, vocab_size: int) -> dict[str, Any]:
@@ -113,18 +113,13 @@ def packed_batches(tokens: int, vocab_size: int) -> list[MicroBatch]:
     lengths, random = _synthetic_lengths(tokens), np.random.default_rng(1)
     shape = packed_shape(lengths, lengths, tokens)
     plan = plan_packed_batches(lengths, lengths, shape)
-    paddings: dict[str, Any] = {"input_ids": PAD, "labels": IGNORED_LABEL}
     batches = []
     for step in range(min(_DIFFERENT_BATCHES, len(plan))):
         (pairs,), (rows,) = plan[step], plan.rows_of(step)
         assert rows is not None
         count = int(lengths[pairs].sum())
-        arrays = {}
-        for side, name in (("source", "input_ids"), ("target", "labels")):
-            size = shape.rows, getattr(shape, f"{side}_length")
-            ids = random.integers(3, vocab_size, count)
-            packed = pack_sentences(ids, lengths[pairs], rows, size, paddings[name])
-            arrays[name], arrays[f"{side}_positions"], _ = packed
+        source, target = ((random.integers(3, vocab_size, count), lengths[pairs]) for _ in range(2))
+        arrays, _, _ = pack_pairs(source, target, rows, shape, PAD)
         padded = shape.rows * (shape.source_length + shape.target_length)
         tensors = _pinned({name: torch.from_numpy(array) for name, array in arrays.items()})
         batches.append(MicroBatch(tensors, pairs, TokenCounts(count, count, padded), count))

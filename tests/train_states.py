@@ -11,8 +11,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from tests.host_reads import GPU
 from tests.tiny import tiny_model
-from vanilla_transformer.data.batches import MicroBatch, TokenCounts
-from vanilla_transformer.data.packing import pack_sentences
+from vanilla_transformer.data.batches import BatchShape, MicroBatch, TokenCounts
+from vanilla_transformer.data.packing import pack_pairs
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
 
@@ -67,10 +67,8 @@ def packed_micro_batch(lengths: list[list[int]], length: int) -> MicroBatch:
     flat = np.array([each for row in lengths for each in row])
     ids = np.concatenate([[5 + number] * (each - 1) + [EOS] for number, each in enumerate(flat)])
     places = np.repeat(np.arange(len(lengths)), [len(row) for row in lengths])
-    tensors = {}
-    for side, name, padding in (("source", "input_ids", 0), ("target", "labels", -100)):
-        packed, positions, _ = pack_sentences(ids, flat, places, (len(lengths), length), padding)
-        tensors |= {name: torch.from_numpy(packed), f"{side}_positions": torch.from_numpy(positions)}
+    arrays, _, _ = pack_pairs((ids, flat), (ids, flat), places, BatchShape(len(lengths), length, length), 0)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     counts = TokenCounts(len(ids), len(ids), 2 * len(lengths) * length)
     return MicroBatch(tensors, np.arange(len(flat)), counts, len(ids))
 

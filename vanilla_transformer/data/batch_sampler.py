@@ -146,6 +146,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
 
     Attributes:
         pairs (`EncodedPairs`): The pairs of the current epoch.
+        packed_shape (`BatchShape`): The shape of its packed batches; otherwise None.
 
     Raises:
         ValueError: see [`plan_batches`].
@@ -235,7 +236,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
 
     def _describe(self, batch: np.ndarray, places: np.ndarray | None, step_target_tokens: int) -> PlannedBatch:
         source, target = self.pairs.source_lengths[batch], self.pairs.target_lengths[batch]
-        shape = self._packed_shape or BatchShape(
+        shape = self.packed_shape or BatchShape(
             len(batch), *(round_up(int(side.max()), self.pad_to_multiple_of) for side in (source, target))
         )
         padded = shape.rows * (shape.source_length + shape.target_length)
@@ -256,14 +257,14 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         if pairs is not self.pairs:
             self._plans.clear()
         self.pairs = pairs
-        self._packed_shape = self._shape_of(current)
+        self.packed_shape = self._shape_of(current)
         self._left = np.arange(len(self.pairs))
         for part in self._earlier_parts:
             plan = self._plan_part(part, self._shape_of(part))
             left = [batch for step in range(part.done, len(plan)) for batch in plan[step]]
             self._left = np.sort(self._left[np.concatenate(left)]) if left else self._left[:0]
         too_few = len(self._left) < self.batches_per_step and len(parts) > 1
-        self._plan = EMPTY_PLAN if too_few else self._plan_part(current, self._packed_shape)
+        self._plan = EMPTY_PLAN if too_few else self._plan_part(current, self.packed_shape)
 
     def _shape_of(self, part: EpochPart) -> BatchShape | None:
         """Return the shape of the packed batches of a part, the same in a whole epoch."""
@@ -291,7 +292,7 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         """Let a thread plan the next epoch, whose pairs are the same."""
         part, epoch = self._part(), self.epoch + 1
         lengths = self.pairs.source_lengths, self.pairs.target_lengths
-        self._plans[_key(part, epoch)] = _planner.submit(self._plan_lengths, *lengths, self._packed_shape, part, epoch)
+        self._plans[_key(part, epoch)] = _planner.submit(self._plan_lengths, *lengths, self.packed_shape, part, epoch)
 
     def _plan_lengths(
         self, source: np.ndarray, target: np.ndarray, shape: BatchShape | None, part: EpochPart, epoch: int

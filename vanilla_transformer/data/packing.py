@@ -7,7 +7,7 @@ pairs of a row apart, which costs a CPU more than the padding of the batches of 
 
 import numpy as np
 
-from .batches import BatchPlan, BatchShape, Lengths, check_lengths, round_up
+from .batches import IGNORED_LABEL, BatchPlan, BatchShape, Lengths, check_lengths, round_up
 
 # The fewest tokens of a row in packed batches. Pairs fit better into longer rows, but attention takes more time there:
 # at 256 tokens its products are a twelfth of the products of the base model's encoder.
@@ -142,6 +142,47 @@ def pack_sentences(
     return packed, packed_positions, firsts
 
 
+def pack_pairs(
+    source: tuple[np.ndarray, np.ndarray],
+    target: tuple[np.ndarray, np.ndarray],
+    places: np.ndarray,
+    shape: BatchShape,
+    pad_token_id: int,
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """
+    Put pairs one after another into the rows of a batch.
+
+    Args:
+        source, target: Tokens and lengths of a side; see [`pack_sentences`].
+        places (`np.ndarray` of shape `(pairs,)`): The row of each pair, ascending.
+
+    Returns:
+        `input_ids` and `source_positions` of shape `(batch_size, source_length)`, `labels` and `target_positions` of
+        shape `(batch_size, target_length)`, and the index of the first token of each source and of each target.
+        Positions count from 0 in each sentence, and are 0 at padding.
+    """
+    source_shape, target_shape = (shape.rows, shape.source_length), (shape.rows, shape.target_length)
+    input_ids, source_positions, first_sources = pack_sentences(*source, places, source_shape, pad_token_id)
+    labels, target_positions, first_targets = pack_sentences(*target, places, target_shape, IGNORED_LABEL)
+    arrays = {"input_ids": input_ids, "source_positions": source_positions}
+    return arrays | {"labels": labels, "target_positions": target_positions}, first_sources, first_targets
+
+
+def find_rows(source_lengths: Lengths, target_lengths: Lengths, shape: BatchShape) -> np.ndarray:
+    """
+    Return the row of each pair of a packed batch, whose pairs are in the order of their rows.
+
+    A pair begins a row if it does not fit into the one before it, so there are at most as many rows as were planned.
+    """
+    rows: list[int] = []
+    filled, most = np.zeros(2, int), np.array([shape.source_length, shape.target_length])
+    for lengths in zip(source_lengths, target_lengths, strict=True):
+        begins = bool((filled + lengths > most).any())
+        filled = np.array(lengths) if begins else filled + lengths
+        rows.append((rows[-1] if rows else 0) + begins)
+    return np.array(rows, int)
+
+
 _ROUNDING = 1e-9
 
-__all__ = ["pack_sentences", "packed_shape", "plan_packed_batches"]
+__all__ = ["find_rows", "pack_pairs", "pack_sentences", "packed_shape", "plan_packed_batches"]

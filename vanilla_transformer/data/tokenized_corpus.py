@@ -21,7 +21,7 @@ from vanilla_transformer.utils.device_utils import usable_cores
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 
 from .batches import IGNORED_LABEL, Batch, BatchShape, round_up
-from .packing import pack_sentences
+from .packing import pack_pairs
 from .readers import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH, SentencePair, WordPair
 
 # (texts, as_target=False) -> token ids of each text, every one ending with EOS.
@@ -156,24 +156,15 @@ class TokenTable:
             places (`np.ndarray` of shape `(rows,)`): The row of the batch for each row of the table, ascending.
 
         Returns:
-            `input_ids` and `source_positions` of shape `(batch_size, source_length)`, and `labels` and
-            `target_positions` of shape `(batch_size, target_length)`. Positions count from 0 in each sentence, and are
-            0 at padding. With links, also `link_places` and `link_weights`, as from [`pad`], with links of weight 0 up
-            to a multiple of the labels: few shapes.
+            The tensors of [`pack_pairs`] and, with links, `link_places` and `link_weights` as from [`pad`], with links
+            of weight 0 up to a multiple of the labels: few shapes.
         """
-        source_shape, target_shape = (shape.rows, shape.source_length), (shape.rows, shape.target_length)
-        input_ids, source_positions, first_sources = pack_sentences(
-            *self.sources.read(rows), places, source_shape, pad_token_id
-        )
-        labels, target_positions, first_targets = pack_sentences(
-            *self.targets.read(rows), places, target_shape, IGNORED_LABEL
-        )
-        arrays = {"input_ids": input_ids, "source_positions": source_positions}
-        arrays |= {"labels": labels, "target_positions": target_positions}
+        pairs = self.sources.read(rows), self.targets.read(rows)
+        arrays, first_sources, first_targets = pack_pairs(*pairs, places, shape, pad_token_id)
         if self.links is not None:
             first_sources %= shape.source_length
             links = _place_links(*self.links.read(rows), first_targets, first_sources, shape.source_length)
-            arrays |= {name: np.pad(array, (0, -len(array) % labels.size)) for name, array in links.items()}
+            arrays |= {name: np.pad(array, (0, -len(array) % arrays["labels"].size)) for name, array in links.items()}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def __reduce__(self) -> tuple[type, tuple[datasets.Dataset]]:

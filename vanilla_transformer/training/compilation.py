@@ -71,6 +71,8 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
         if layer is not model_with_loss.layer_of_term:
             layer.compile(backend=_BACKEND, fullgraph=True, dynamic=not packing)
     if device.type == "cuda":
+        for stack in (model.get_encoder(), model.get_decoder()):
+            stack.embed_positions.compile(backend=_BACKEND, fullgraph=True, dynamic=not packing)
         model_with_loss.loss_in_graph = torch.compile(
             cross_entropy_in_graph, backend=_BACKEND, fullgraph=True, dynamic=not packing
         )

@@ -59,7 +59,8 @@ class GraphedTrainStep:
 
     def _add_gradient(self, inputs: Mapping[str, Tensor]) -> Tensor:
         batch = {name: tensor for name, tensor in inputs.items() if name != "factor"}
-        return add_gradient(self._state, batch, inputs["factor"])
+        with _added_at_once([each for group in self._groups for each in group["params"]]):
+            return add_gradient(self._state, batch, inputs["factor"])
 
     def _update_at_rates(self, rates: Mapping[str, Tensor]) -> Tensor:
         with _rates_on_device(self._groups, [*rates.values()]):
@@ -125,6 +126,20 @@ class _Form:
     result: Tensor | None = None
     replay: Callable[[], Any] | None = None
     runs: int = 0
+
+
+@contextmanager
+def _added_at_once(parameters: Sequence[Tensor]) -> Iterator[None]:
+    """Add the gradients of the block to the ones before it by one operation, not by one for each parameter."""
+    before = {each: each.grad for each in parameters if each.grad is not None}
+    for each in before:
+        each.grad = None
+    yield
+    added = [(gradient, each.grad) for each, gradient in before.items() if each.grad is not None]
+    if added:
+        torch._foreach_add_(*map(list, zip(*added, strict=True)))
+    for each, gradient in before.items():
+        each.grad = gradient
 
 
 @contextmanager

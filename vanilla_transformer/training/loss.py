@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed, round_up
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.utils.device_utils import without_cudnn_attention
 
 from .packed_attention import packed_decoder_states
 from .run_arguments import DROPOUTS
@@ -122,13 +123,14 @@ class ModelWithLoss(nn.Module):
         mask, input_ids = batch.get("attention_mask"), batch["input_ids"]
         # Without a mask, the model would derive one from `input_ids`.
         embeds = self.model.get_encoder().embed_tokens(input_ids) if mask is None else None
-        outputs = self.model.model(
-            input_ids=input_ids if mask is not None else None,
-            inputs_embeds=embeds,
-            attention_mask=mask,
-            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(batch["labels"]),
-            use_cache=False,
-        )
+        with without_cudnn_attention():  # batches have many shapes
+            outputs = self.model.model(
+                input_ids=input_ids if mask is not None else None,
+                inputs_embeds=embeds,
+                attention_mask=mask,
+                decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(batch["labels"]),
+                use_cache=False,
+            )
         return outputs.last_hidden_state
 
 
@@ -189,8 +191,11 @@ def cross_entropy(
     """
     logits, labels = logits.flatten(end_dim=-2).float(), labels.flatten()  # (N, V), (N,)
     counts = labels != IGNORED_LABEL
-    logsumexp = logits.logsumexp(dim=-1)
-    label_logit = logits.gather(-1, labels.where(counts, 0).unsqueeze(-1)).squeeze(-1)
+    # As inductor fuses it: the sum in one pass with the maximum, and no matrix for the gradient of a gather.
+    highest = logits.detach().amax(dim=-1, keepdim=True)
+    logsumexp = ((logits - highest).exp().sum(dim=-1, keepdim=True).log() + highest).squeeze(-1)
+    is_label = torch.arange(logits.shape[-1], device=logits.device) == labels.unsqueeze(-1)
+    label_logit = logits.where(is_label, 0.0).sum(dim=-1)
     plain = (logsumexp - label_logit).where(counts, 0.0).sum()
     uniform = (logsumexp - logits.mean(dim=-1)).where(counts, 0.0).sum()
     smoothed = (1.0 - smoothing) * plain + smoothing * uniform

@@ -1,33 +1,40 @@
 """Train with transformers' `Trainer`, with the paper's batches and learning rate.
 
 Evaluation, callbacks, reports and resuming are the library's own. `TokenBudgetTrainerMixin` precedes any trainer class
-in the bases; `VanillaSeq2SeqTrainer` combines it with `Seq2SeqTrainer`.
+in the bases; `VanillaSeq2SeqTrainer` combines it with `Seq2SeqTrainer`. On a GPU of CUDA, it packs the batches of this
+package's model and compiles its layers, as the package's own loop does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import datasets
+import numpy as np
 import pyarrow.compute
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainingArguments
 
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
-from vanilla_transformer.data.batches import IGNORED_LABEL
+from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, BatchShape, is_packed
+from vanilla_transformer.data.packing import find_rows, pack_pairs
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import limit_onednn_cache
 
-from .loss import cross_entropy
+from .compilation import compile_regions, should_compile, uncompiled
+from .device_batch import BatchPreparation
+from .loss import ModelWithLoss, cross_entropy
 from .lr_scheduler import noam_lambda
+from .packed_attention import should_pack
 
 
 @dataclass
 class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
-    """The library's arguments with the paper's values (section 5) as defaults, and three more.
+    """The library's arguments with the paper's values (section 5) as defaults, and four more.
 
     The library's AdamW equals the paper's Adam, since `weight_decay` is 0 by default. `per_device_train_batch_size` is
     ignored in favor of `max_tokens`.
@@ -54,6 +61,13 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
     label_smoothing_factor: float = field(default=0.1, metadata={"help": "ε of section 5.4."})
     max_grad_norm: float = field(
         default=0.0, metadata={"help": "Clip gradients to this norm; the paper does not (0)."}
+    )
+    packing: bool | None = field(
+        default=None,
+        metadata={
+            "help": "Put several pairs into each row of a batch, and compile the layers on a GPU. By default in one "
+            "process on a GPU of CUDA, for this package's model and the loss of section 5.4."
+        },
     )
 
     def __post_init__(self) -> None:
@@ -101,8 +115,11 @@ class TokenBudgetTrainerMixin:
     The loss is the mean over all target tokens of a step, whatever batches they are in. Without label smoothing,
     `Trainer` itself takes the mean of the means of batches for models without `num_items_in_batch`, such as Marian's.
 
-    A resumed run continues with the same batches, given the same data, `max_tokens`, seed and number of batches per
-    step (processes × accumulation).
+    A resumed run continues with the same batches, given the same data, `max_tokens`, seed, `packing` and number of
+    batches per step (processes × accumulation).
+
+    Raises:
+        ValueError: `packing` is given, but the model, its loss or the number of processes does not permit it.
     """
 
     # Attributes of the trainer class.
@@ -122,8 +139,47 @@ class TokenBudgetTrainerMixin:
                 "`args` must be `TokenBudgetTrainingArguments`, which have `max_tokens`, got "
                 f"{type(self.args).__name__}."
             )
+        self._packed_model: ModelWithLoss | None = None
+        if self._should_pack():
+            self._packed_model = ModelWithLoss(self.model, self.args.label_smoothing_factor)
+            if should_compile(None, self.model.config, self.args.device):
+                compile_regions(self._packed_model, self.args.device, packing=True)
         if self.compute_loss_func is None:
             self.compute_loss_func = self._mean_loss
+
+    def _should_pack(self) -> bool:
+        choice = self.args.packing
+        obstacles = {
+            "a model of another package": not isinstance(self.model, VanillaTransformerForConditionalGeneration),
+            "`compute_loss_func`": self.compute_loss_func is not None,
+            "several processes or GPUs": self.args.world_size > 1 or self.args.n_gpu > 1,
+            "`torch_compile`": self.args.torch_compile,
+        }
+        obstacle = next((name for name, applies in obstacles.items() if applies), None)
+        if obstacle is None:
+            compiled = should_compile(None, self.model.config, self.args.device)
+            return should_pack(choice, self.model, compiled, self.args.device)
+        if choice:
+            raise ValueError(f"`packing` must be given without {obstacle}. Leave one of them out.")
+        return False
+
+    def compute_loss(
+        self, model: Any, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        """Return the loss of a batch as `Trainer` does; that of a packed one has no outputs."""
+        if not is_packed(inputs):
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[misc]
+        assert self._packed_model is not None and not return_outputs
+        labels = inputs["labels"]
+        with self.accelerator.autocast():  # which Accelerate adds to the model's `forward` alone
+            loss = self._packed_model(inputs)
+        tokens = (labels != IGNORED_LABEL).sum() if num_items_in_batch is None else num_items_in_batch
+        return loss.smoothed / tokens
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate on padded batches, whose many shapes are not compiled."""
+        with uncompiled(self.model):
+            return super().evaluation_loop(*args, **kwargs)  # type: ignore[misc]
 
     def _mean_loss(
         self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
@@ -133,7 +189,7 @@ class TokenBudgetTrainerMixin:
         return cross_entropy(outputs["logits"], labels, self.args.label_smoothing_factor).smoothed / tokens
 
     def get_train_dataloader(self) -> DataLoader:
-        """Return the batches of this process, padded by the trainer's collator.
+        """Return the batches of this process, packed, or padded by the trainer's collator.
 
         Raises:
             ValueError: the data have no length or lack a column, or a pair alone exceeds `max_tokens`.
@@ -141,10 +197,16 @@ class TokenBudgetTrainerMixin:
         # Take columns and workers from the library's loader. Accelerate must not prepare the new one: it would split
         # batches that are already this process's own, into unequal numbers. `Trainer` moves them to the device.
         stock = super().get_train_dataloader()  # type: ignore[misc]
+        sampler, collate = self._create_batch_sampler(), stock.collate_fn
+        if sampler.packed_shape is not None:
+            assert self._packed_model is not None
+            in_graph = self._packed_model.loss_in_graph is not None
+            prepare = BatchPreparation.for_model(self.model, loss_in_graph=in_graph)
+            collate = PackingCollator(sampler.packed_shape, self.model.config.pad_token_id, prepare)
         return _EpochLoader(
             stock.dataset,
-            batch_sampler=self._create_batch_sampler(),
-            collate_fn=stock.collate_fn,
+            batch_sampler=sampler,
+            collate_fn=collate,
             num_workers=stock.num_workers,
             pin_memory=stock.pin_memory,
             worker_init_fn=stock.worker_init_fn,
@@ -162,6 +224,7 @@ class TokenBudgetTrainerMixin:
             self.args.gradient_accumulation_steps,
             self.args.world_size,
             self.args.process_index,
+            packing=self._packed_model is not None,
         )
 
     def create_scheduler(
@@ -188,6 +251,33 @@ class TokenBudgetTrainerMixin:
 
 class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
     """`Seq2SeqTrainer` with the paper's batches and learning rate."""
+
+
+@dataclass(frozen=True)
+class PackingCollator:
+    """Pack rows of a dataset with `input_ids` and `labels`, which are in the order of a packed batch.
+
+    Args:
+        shape: The shape of the batch.
+        pad_token_id: The padding of sources.
+        prepare: Adds the tensors that the loss needs.
+    """
+
+    shape: BatchShape
+    pad_token_id: int
+    prepare: BatchPreparation
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Batch:
+        """Return the tensors of [`pack_pairs`], prepared."""
+        source, target = (_join([row[name] for row in rows]) for name in ("input_ids", "labels"))
+        places = find_rows(source[1], target[1], self.shape)
+        arrays, _, _ = pack_pairs(source, target, places, self.shape, self.pad_token_id)
+        return self.prepare({name: torch.from_numpy(array) for name, array in arrays.items()})
+
+
+def _join(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tokens of sentences, one after another, and the number of tokens of each."""
+    return np.concatenate([*map(np.asarray, sentences)]), np.array([*map(len, sentences)])
 
 
 def encoded_dataset(
@@ -227,6 +317,7 @@ def column_lengths(dataset: Any, column: str) -> Sequence[int]:
 
 
 __all__ = [
+    "PackingCollator",
     "TokenBudgetTrainerMixin",
     "TokenBudgetTrainingArguments",
     "VanillaSeq2SeqTrainer",

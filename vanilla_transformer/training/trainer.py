@@ -19,7 +19,7 @@ from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.stages import Stages
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.utils.device_utils import check_threads, limit_onednn_cache, without_cudnn_attention
+from vanilla_transformer.utils.device_utils import check_threads, limit_onednn_cache
 
 from .accelerator import create_accelerator, report_lost_processes
 from .averaging import average_checkpoints
@@ -78,7 +78,7 @@ def train(
 
 @contextmanager
 def apply_settings(threads: int | None) -> Iterator[None]:
-    """Compute in so many threads and without cuDNN's attention, and report lost processes in one line.
+    """Compute in so many threads, and report lost processes in one line.
 
     Raises:
         ValueError: `threads` is below 1, or above the number of cores.
@@ -86,7 +86,7 @@ def apply_settings(threads: int | None) -> Iterator[None]:
     """
     if threads is not None:
         torch.set_num_threads(check_threads(threads))
-    with report_lost_processes(), without_cudnn_attention():
+    with report_lost_processes():
         yield
 
 

@@ -216,13 +216,20 @@ def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch, r_d
     assert losses[0] == pytest.approx(losses[1], rel=1e-6) and len(graphs) == 3
 
 
-def test_train_keeps_cudnn_attention_off(corpus, tmp_path, monkeypatch):
+@pytest.mark.parametrize("packing", [False, True])
+def test_train_keeps_cudnn_attention_off_for_batches_of_many_shapes(corpus, tmp_path, monkeypatch, packing):
     seen = []
-    monkeypatch.setattr(
-        trainer, "train_step", lambda *step: seen.append(torch.backends.cuda.cudnn_sdp_enabled()) or train_step(*step)
-    )
-    train(parse_recipe(flags(corpus, tmp_path / "run", max_steps=2)), evaluate=no_scores)
-    assert seen == [False, False] and torch.backends.cuda.cudnn_sdp_enabled()
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*given, **options):
+        seen.append((torch.is_grad_enabled(), torch.backends.cuda.cudnn_sdp_enabled()))
+        return attend(*given, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    train(parse_recipe(flags(corpus, tmp_path / "run", max_steps=2, packing=packing)), evaluate=no_scores)
+    assert {enabled for trains, enabled in seen if trains} == {packing}
+    assert {enabled for trains, enabled in seen if not trains} == {False}  # validation
+    assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no modes")

@@ -20,6 +20,7 @@ from transformers import (
 from tests.sweeps import rare
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 from vanilla_transformer.decoding.engine import engine_pool
+from vanilla_transformer.training import seq2seq_trainer
 from vanilla_transformer.training.lr_scheduler import noam_lambda
 from vanilla_transformer.training.seq2seq_trainer import (
     TokenBudgetTrainingArguments,
@@ -90,6 +91,11 @@ def budget_trainer(folder, output, rows, callbacks=None, optimizers=(None, None)
 
 def logged(trainer, name):
     return [entry[name] for entry in trainer.state.log_history if name in entry]
+
+
+def packed_firsts(batch):
+    """Return the first source token of each pair of a packed batch."""
+    return batch["input_ids"][(batch["source_positions"] == 0) & (batch["input_ids"] != 0)]
 
 
 def first_tokens(batches):
@@ -229,6 +235,68 @@ def test_token_budget_trainer_refuses_stream(folder, rows, tmp_path):
     trainer.train_dataset = datasets.Dataset.from_list(rows).to_iterable_dataset()
     with pytest.raises(ValueError, match="need a dataset with a length"):
         trainer.train()
+
+
+# ----------------------------------------------------------------------------------------------------------- packing
+
+
+def test_packed_batches_of_trainer_have_every_pair_once_in_rows_of_one_shape(folder, rows, tmp_path):
+    loader = budget_trainer(folder, tmp_path / "out", rows, packing=True, max_tokens=48).get_train_dataloader()
+    for epoch in (0, 1):
+        loader.set_epoch(epoch)
+        batches = list(loader)
+        assert sorted(torch.cat([*map(packed_firsts, batches)]).tolist()) == [10 + number for number in range(30)]
+        assert len({batch["labels"].shape for batch in batches}) == 1 < len(batches) < 30
+
+
+def test_packed_steps_of_trainer_match_joined_batches(folder, rows, tmp_path):
+    """Compare the gradient of two accumulated batches with that of all their pairs, padded."""
+    options = {"max_steps": 1, "gradient_accumulation_steps": 2, "optim": "sgd", "learning_rate_scale": 10.0}
+    packed = budget_trainer(folder, tmp_path / "out", rows, packing=True, max_tokens=200, **options)
+    loader = packed.get_train_dataloader()
+    firsts = [*map(packed_firsts, loader)]
+    packed.train()
+    model, tokenizer = load(folder)
+    batch = DataCollatorForSeq2Seq(tokenizer)([rows[first - 10] for first in torch.cat(firsts[:2]).tolist()])
+    loss = nn.functional.cross_entropy(
+        model(**batch).logits.flatten(0, 1), batch["labels"].flatten(), label_smoothing=0.1
+    )
+    loss.backward()
+    rate = 10.0 * noam_lambda(d_model=16, warmup_steps=5)(0)
+    assert logged(packed, "loss") == pytest.approx([loss.item()], rel=1e-4)
+    for (name, ours), theirs in zip(packed.model.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs - rate * theirs.grad, atol=1e-5, rtol=1e-4, msg=name)
+
+
+def test_packed_trainer_multiplies_in_bf16_and_evaluates_padded_batches(folder, rows, tmp_path):
+    types = set()
+    options = {"max_steps": 4, "bf16": True, "max_tokens": 48, "predict_with_generate": True}
+    trainer = budget_trainer(folder, tmp_path / "out", rows, packing=True, **options)
+    trainer.model.model.decoder.layers[0].fc1.register_forward_hook(lambda _, __, output: types.add(output.dtype))
+    trainer.train()
+    assert types == {torch.bfloat16}
+    assert trainer.evaluate()["eval_loss"] > 0 and trainer.predict(rows[:2]).predictions.ndim == 2
+
+
+def test_trainer_packs_by_default_on_a_gpu_alone(folder, rows, tmp_path, monkeypatch):
+    assert budget_trainer(folder, tmp_path / "out", rows)._packed_model is None
+    compiled = []
+    monkeypatch.setattr(seq2seq_trainer, "compile_regions", lambda *given, **options: compiled.append(options))
+    on_gpu = seq2seq_trainer.should_pack
+    monkeypatch.setattr(seq2seq_trainer, "should_compile", lambda *_: True)
+    monkeypatch.setattr(seq2seq_trainer, "should_pack", lambda *given: on_gpu(*given[:3], torch.device("cuda")))
+    assert budget_trainer(folder, tmp_path / "out", rows)._packed_model is not None and compiled == [{"packing": True}]
+    assert budget_trainer(folder, tmp_path / "out", rows, packing=False)._packed_model is None and len(compiled) == 1
+
+
+def test_trainer_refuses_packing_with_another_loss_or_attention(folder, rows, tmp_path):
+    model, _ = load(folder)
+    arguments = TokenBudgetTrainingArguments(tmp_path, **QUIET | {"packing": True})
+    with pytest.raises(ValueError, match="`packing` must be given without `compute_loss_func`. Leave one of them out"):
+        VanillaSeq2SeqTrainer(model, arguments, train_dataset=rows, compute_loss_func=lambda *_: None)
+    model.set_attn_implementation("flex_attention")
+    with pytest.raises(ValueError, match="`packing` must be given with softmax attention .* got .*flex_attention"):
+        VanillaSeq2SeqTrainer(model, arguments, train_dataset=rows)
 
 
 # -------------------------------------------------------------------------------------------------------- the schedule

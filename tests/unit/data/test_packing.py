@@ -10,7 +10,7 @@ from tests.sweeps import examples
 from tests.tiny_corpora import LengthsCorpus
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.batches import BatchShape
-from vanilla_transformer.data.packing import packed_shape, plan_packed_batches
+from vanilla_transformer.data.packing import find_rows, packed_shape, plan_packed_batches
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=15, max_size=200)
 
@@ -22,8 +22,11 @@ def check_plan(plan, shape, source, target):
         assert sum(map(len, plan[step]))
         for pairs, rows in zip(plan[step], plan.rows_of(step), strict=True):
             assert (np.diff(rows) >= 0).all() and rows.max(initial=0) < shape.rows
+            found = find_rows(source[pairs], target[pairs], shape)
+            assert (found <= rows).all() and (np.diff(found) >= 0).all()
             for lengths, longest in ((source, shape.source_length), (target, shape.target_length)):
-                assert np.bincount(rows, lengths[pairs]).max(initial=0) <= longest
+                for each in (rows, found):
+                    assert np.bincount(each, lengths[pairs]).max(initial=0) <= longest
     tokens = shape.rows * (shape.source_length + shape.target_length) * plan.steps.size
     return 1 - (source.sum() + target.sum()) / tokens
 

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ("torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest")
 # Seconds of each part; together with the start of this command they are at most 30 minutes.
 # The tests compile the layers for each precision and attention, and each run traces them again.
-PARTS = {"correctness": 270, "decoding": 405, "pipeline": 180, "training": 330, "recipe": 270, "corpus": 300}
+PARTS = {"correctness": 270, "decoding": 405, "pipeline": 180, "training": 240, "recipe": 240, "corpus": 420}
 _ON_TRAINING = ("training", "recipe", "corpus")  # which share their seconds
 # The module of each part but the tests; its arguments are the part, the file of its rows, and its seconds.
 MODULES = {"training": "benchmarks.gpu_training"}

@@ -113,11 +113,6 @@ def first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0]}"[:120] if lines else type(error).__name__
 
 
-def is_out_of_memory(error: BaseException | None) -> bool:
-    """Tell whether an error, or one that it was raised from, is the device's lack of memory."""
-    return error is not None and (isinstance(error, torch.OutOfMemoryError) or is_out_of_memory(error.__cause__))
-
-
 def release_memory() -> None:
     """Return unused memory to the device, so that one measurement does not limit the next one."""
     gc.collect()

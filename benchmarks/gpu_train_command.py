@@ -218,9 +218,9 @@ class RecipeSetting(NamedTuple):
 
 
 RECIPE_GOALS: dict[str, dict[str, Any]] = {
-    FIRST_START: {"at_most": {"compile_seconds": 60}},
+    FIRST_START: {"at_most": {"compile_seconds": 30}},
     TRAINING: {"at_least": {"value": 120}},
-    WHOLE_RUN: {"at_most": {"value": 240}},
+    WHOLE_RUN: {"at_most": {"value": 150}},
     SECOND_START: {"at_most": {"compile_seconds": 10}},
     VALIDATION: {"at_most": {"value": 1}},
 }
@@ -320,7 +320,7 @@ class Corpus(NamedTuple):
 
 
 CORPUS_GOALS: dict[str, dict[str, Any]] = {
-    FIRST_START: {"at_most": {"compile_seconds": 60}},
+    FIRST_START: {"at_most": {"compile_seconds": 30}},
     TRAINING: {"at_least": {"ratio": 0.95, "seconds": 600, "validations": 1, "checkpoints": 1}},
     SECOND_START: {"at_most": {"compile_seconds": 10}},
 }

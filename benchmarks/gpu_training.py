@@ -4,16 +4,17 @@ The part `training` of `bench_gpu`: target tokens a second, MFU, memory and idle
     python -m benchmarks.gpu_training training ROWS
 
 The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the paper) in bf16, as a
-recipe does by default: compiled and captured, with packed batches. Updates have 25,000 tokens on each side, and as
-many as fit. At 25,000 tokens they also train without captured steps, and with padded batches, compiled and not.
-`Seq2SeqTrainer` trains a MarianMTModel of the same size on padded batches, and each row has the ratio to its rate. The
-exit status is 1 if the package's own training failed.
+recipe does by default: compiled and captured, with packed batches. Updates have 25,000 tokens on each side. They also
+train without captured steps, and with padded batches, compiled and not. `VanillaSeq2SeqTrainer` trains the base model
+on packed batches, as it does by default, and on padded ones. `Seq2SeqTrainer` trains a MarianMTModel of the same size
+on padded batches, and each row has the ratio to its rate. The exit status is 1 if the package's own training failed.
 """
 
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import cycle
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -37,7 +38,6 @@ from benchmarks.gpu_report import (
     describe_device,
     describe_utilization,
     first_line,
-    is_out_of_memory,
     judge,
     model_flops_utilization,
     release_memory,
@@ -57,6 +57,7 @@ from vanilla_transformer.utils.cuda_graphs import WARM_UPS
 OURS, PEER = "train_step", "Seq2SeqTrainer with MarianMTModel"
 NOT_CAPTURED = "train_step, not captured"
 PADDED, EAGER = "train_step, padded", "train_step, padded, not compiled"
+TRAINER, PADDED_TRAINER = "VanillaSeq2SeqTrainer", "VanillaSeq2SeqTrainer, padded"
 # The recipe keys in which each system differs from the first.
 _CHANGES: dict[str, dict[str, str]] = {
     OURS: {},
@@ -79,14 +80,13 @@ def _fields(d_model: int, heads: int, d_ff: int, layers: int, vocab_size: int) -
 
 
 class Setting(NamedTuple):
-    """Models to train, tokens of an update on each side, how often it may double, and how long it is measured.
+    """Models to train, tokens of an update on each side, and how long it is measured.
 
     Without `variants`, this package trains in one way only.
     """
 
     models: dict[str, dict[str, Any]]
     tokens: int
-    doublings: int
     least_updates: int
     seconds: float
     variants: bool = True
@@ -94,9 +94,10 @@ class Setting(NamedTuple):
 
 GPU_MODELS = {"base": _fields(512, 8, 2048, 6, 37_000), "big": _fields(1024, 16, 4096, 6, 37_000)}
 TINY_MODELS = {"tiny": _fields(16, 2, 32, 1, 100)}
-TINY_SETTING = Setting(TINY_MODELS, 300, 1, 2, 0.0, variants=False)
-SETTING = Setting(GPU_MODELS, 25_000, 8, 8, 2.0) if ON_GPU else TINY_SETTING
-_DIFFERENT_BATCHES = 8  # which are repeated
+TINY_SETTING = Setting(TINY_MODELS, 300, 2, 0.0, variants=False)
+SETTING = Setting(GPU_MODELS, 25_000, 8, 2.0) if ON_GPU else TINY_SETTING
+_DIFFERENT_BATCHES = 8  # which are repeated, of an epoch of many
+_BATCHES_PER_EPOCH = 128
 _PROFILED = 4  # updates
 
 
@@ -127,8 +128,8 @@ def packed_batches(tokens: int, vocab_size: int) -> list[MicroBatch]:
 
 
 def _synthetic_lengths(tokens: int) -> np.ndarray:
-    """Return the lengths of the sentences of some updates."""
-    longest, sentences = min(150, tokens), 2 * _DIFFERENT_BATCHES * tokens // 25
+    """Return the lengths of the sentences of an epoch."""
+    longest, sentences = min(150, tokens), _BATCHES_PER_EPOCH * tokens // 25
     return np.random.default_rng(0).lognormal(3.1, 0.6, size=sentences).astype(int).clip(4, longest)
 
 
@@ -228,23 +229,6 @@ def covered_time(spans: Sequence[tuple[float, float]]) -> float:
     return busy
 
 
-def largest_update(fields: dict[str, Any], setting: Setting) -> int:
-    """Return the most tokens of an update that fit into memory, by doubling."""
-    fitting = setting.tokens
-    state = create_state(fields)
-    for _ in range(setting.doublings):
-        try:
-            for batch in packed_batches(2 * fitting, fields["vocab_size"])[:2]:
-                train_step(state, [batch])
-            synchronize()
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            break
-        fitting *= 2
-    return fitting
-
-
 def measure_ours(fields: dict[str, Any], tokens: int, system: str, setting: Setting) -> dict[str, Any]:
     state = create_state(fields, **_CHANGES[system])
     vocabulary, unit = fields["vocab_size"], choose_padding({}, state.compiled)
@@ -271,42 +255,92 @@ class _Clock(TrainerCallback):
 
 def measure_peer(fields: dict[str, Any], tokens: int, setting: Setting) -> dict[str, Any]:
     """Return the figures of `Seq2SeqTrainer`, which gets the same batches, already padded."""
-    with tempfile.TemporaryDirectory() as folder:  # which it creates even if it saves nothing
-        return _train_peer(fields, tokens, setting, folder)
-
-
-def _train_peer(fields: dict[str, Any], tokens: int, setting: Setting, folder: str) -> dict[str, Any]:
-    AcceleratorState._reset_state(reset_partial_state=True)
     batches = synthetic_batches(tokens, fields["vocab_size"])
-    updates, clock = len(batches), _Clock(len(batches))
     shared = {"dropout": 0.1, "activation_function": "relu", "scale_embedding": True, "decoder_start_token_id": 1}
     shared |= {"pad_token_id": PAD, "eos_token_id": 2, "forced_eos_token_id": None}
     model = MarianMTModel(MarianConfig(**fields, **shared))
-    arguments = Seq2SeqTrainingArguments(
-        output_dir=folder,
-        per_device_train_batch_size=1,
-        max_steps=updates + max(updates, setting.least_updates),
-        bf16=True,
-        label_smoothing_factor=0.1,
-        optim="adamw_torch_fused",
-        max_grad_norm=0.0,
-        save_strategy="no",
-        logging_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        use_cpu=not ON_GPU,
-    )
-    dataset: Any = [
+    dataset = [
         batch.tensors | {"decoder_input_ids": model.prepare_decoder_input_ids_from_labels(batch.tensors["labels"])}
         for batch in batches
     ]
-    trainer = Seq2SeqTrainer(
-        model, arguments, train_dataset=dataset, data_collator=lambda rows: rows[0], callbacks=[clock]
+    mean = sum(batch.counts.target_tokens for batch in batches) / len(batches)
+    options = {"per_device_train_batch_size": 1, "label_smoothing_factor": 0.1, "max_grad_norm": 0.0}
+    return _time_trainer(
+        Seq2SeqTrainer, Seq2SeqTrainingArguments, model, dataset, lambda rows: rows[0], options, mean, setting
     )
-    trainer.train()
-    measured = arguments.max_steps - updates
-    total = sum(batch.counts.target_tokens for batch in batches) / updates * measured
-    return figures(total / clock.seconds, model) | {"idle": None, "update_tokens": round(total / measured)}
+
+
+def measure_own_trainer(fields: dict[str, Any], tokens: int, packing: bool | None, setting: Setting) -> dict[str, Any]:
+    """Return the figures of `VanillaSeq2SeqTrainer`, which plans and pads or packs its batches itself.
+
+    Raises:
+        ImportError: `datasets` is not installed.
+    """
+    from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
+
+    random, lengths = np.random.default_rng(1), _synthetic_lengths(tokens)
+    bounds = np.cumsum(lengths)[:-1]
+    sides = (np.split(random.integers(3, fields["vocab_size"], lengths.sum()), bounds) for _ in range(2))
+    dataset = [{"input_ids": source, "labels": target} for source, target in zip(*sides, strict=True)]
+    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
+    options: dict[str, Any] = {"max_tokens": tokens, "packing": packing}
+    batches = len(plan_batches(lengths, lengths, tokens))
+    if packing is not False and ON_GPU:
+        batches = len(plan_packed_batches(lengths, lengths, packed_shape(lengths, lengths, tokens)))
+    return _time_trainer(
+        VanillaSeq2SeqTrainer,
+        TokenBudgetTrainingArguments,
+        model,
+        dataset,
+        partial(_pad_rows, model),
+        options,
+        lengths.sum() / batches,
+        setting,
+    )
+
+
+def _pad_rows(model: Any, rows: Sequence[dict[str, np.ndarray]]) -> dict[str, torch.Tensor]:
+    """Return the batch that `DataCollatorForSeq2Seq` makes of rows."""
+    ids, labels = (
+        torch.nn.utils.rnn.pad_sequence([torch.from_numpy(row[name]) for row in rows], True, padding)
+        for name, padding in (("input_ids", PAD), ("labels", IGNORED_LABEL))
+    )
+    batch = {"input_ids": ids, "attention_mask": (ids != PAD).long(), "labels": labels}
+    return batch | {"decoder_input_ids": model.prepare_decoder_input_ids_from_labels(labels)}
+
+
+def _time_trainer(
+    trainer_class: Any,
+    arguments_class: Any,
+    model: Any,
+    dataset: Any,
+    collate: Callable[[Any], Any],
+    options: dict[str, Any],
+    tokens: float,
+    setting: Setting,
+) -> dict[str, Any]:
+    """Return the figures of a `Trainer` after as many updates as there are different batches.
+
+    Args:
+        tokens: Target tokens of an update, in the mean.
+    """
+    AcceleratorState._reset_state(reset_partial_state=True)
+    clock, measured = _Clock(_DIFFERENT_BATCHES), max(_DIFFERENT_BATCHES, setting.least_updates)
+    with tempfile.TemporaryDirectory() as folder:  # which it creates even if it saves nothing
+        arguments = arguments_class(
+            output_dir=folder,
+            max_steps=_DIFFERENT_BATCHES + measured,
+            bf16=True,
+            optim="adamw_torch_fused",
+            save_strategy="no",
+            logging_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=not ON_GPU,
+            **options,
+        )
+        trainer_class(model, arguments, train_dataset=dataset, data_collator=collate, callbacks=[clock]).train()
+    return figures(tokens * measured / clock.seconds, model) | {"idle": None, "update_tokens": round(tokens)}
 
 
 class Cells:
@@ -314,7 +348,6 @@ class Cells:
 
     def __init__(self, rows: Rows, setting: Setting):
         self._rows, self._setting, self.failed = rows, setting, 0
-        self._largest: dict[str, int] = {}
         self._peer_rates: dict[tuple[str, int], int] = {}  # by size and tokens
 
     def run(self) -> None:
@@ -323,21 +356,10 @@ class Cells:
             self._add(PEER, size, tokens)  # first, so that the other rows have their ratios
             self._add(OURS, size, tokens)
         for size in models if self._setting.variants else ():
-            for system in (EAGER, PADDED, NOT_CAPTURED):
+            for system in (NOT_CAPTURED, PADDED, EAGER):
                 self._add(system, size, tokens)
-        for size in models:
-            self._find_largest(size)
-
-    def _find_largest(self, size: str) -> None:
-        release_memory()
-        try:
-            self._largest[size] = largest_update(self._setting.models[size], self._setting)
-        except Exception as error:  # of a kernel, say; the other cells are measured
-            row = {"system": OURS, "size": size, "max_tokens": self._setting.tokens, "error": first_line(error)}
-            self._rows.add(**row)
-            self.failed += 1
-        else:
-            self._add(OURS, size, self._largest[size])
+        for system in (TRAINER, PADDED_TRAINER) if self._setting.variants else ():
+            self._add(system, next(iter(models)), tokens)
 
     def _add(self, system: str, size: str, tokens: int) -> None:
         release_memory()
@@ -348,7 +370,11 @@ class Cells:
                 row |= measure_peer(fields, tokens, self._setting)
                 self._peer_rates[size, tokens] = row["tokens_per_second"]
             else:
-                row |= measure_ours(fields, tokens, system, self._setting)
+                if system in (TRAINER, PADDED_TRAINER):
+                    packing = None if system == TRAINER else False
+                    row |= measure_own_trainer(fields, tokens, packing, self._setting)
+                else:
+                    row |= measure_ours(fields, tokens, system, self._setting)
                 peer = self._peer_rates.get((size, tokens))
                 row["ratio"] = None if peer is None else round(row["tokens_per_second"] / peer, 2)
         except Exception as error:  # of a library, the driver or the allocator: the other cells are measured

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -39,13 +40,18 @@ class GraphedTrainStep:
 
     def __init__(self, state: TrainState, capture: Capture):
         self._state = state
-        self._gradient = GraphedFunction(self._add_gradient, state.accelerator.device, capture)
-        self._update = GraphedFunction(self._update_at_rates, state.accelerator.device, capture)
+        functions = partial(self._add_gradient, True), partial(self._add_gradient, False), self._update_at_rates
+        self._first_gradient, self._further_gradient, self._update = (
+            GraphedFunction(function, state.accelerator.device, capture) for function in functions
+        )
         state.graphs = self
 
-    def add_gradient(self, batch: Batch, factor: float) -> Tensor:
-        """Add a batch on the CPU to the gradient; see [`train_step.add_gradient`]."""
-        return self._gradient({**batch, "factor": factor})
+    def add_gradient(self, batch: Batch, factor: float, first: bool) -> Tensor:
+        """Add a batch on the CPU to the gradient, or replace it by the `first` one of a step.
+
+        See [`train_step.add_gradient`].
+        """
+        return (self._first_gradient if first else self._further_gradient)({**batch, "factor": factor})
 
     def update(self) -> tuple[Tensor, Tensor]:
         """Update the weights; see [`train_step.update`]."""
@@ -57,9 +63,9 @@ class GraphedTrainStep:
     def _groups(self) -> Sequence[dict[str, Any]]:
         return self._state.optimizer.param_groups
 
-    def _add_gradient(self, inputs: Mapping[str, Tensor]) -> Tensor:
+    def _add_gradient(self, first: bool, inputs: Mapping[str, Tensor]) -> Tensor:
         batch = {name: tensor for name, tensor in inputs.items() if name != "factor"}
-        with _added_at_once([each for group in self._groups for each in group["params"]]):
+        with _kept_gradients([each for group in self._groups for each in group["params"]], first):
             return add_gradient(self._state, batch, inputs["factor"])
 
     def _update_at_rates(self, rates: Mapping[str, Tensor]) -> Tensor:
@@ -129,16 +135,25 @@ class _Form:
 
 
 @contextmanager
-def _added_at_once(parameters: Sequence[Tensor]) -> Iterator[None]:
-    """Add the gradients of the block to the ones before it by one operation, not by one for each parameter."""
+def _kept_gradients(parameters: Sequence[Tensor], first: bool) -> Iterator[None]:
+    """Copy the gradients of the block to the ones before it, or add them, by one operation.
+
+    Autograd would add them by one operation for each parameter.
+
+    Args:
+        first: Whether to copy.
+    """
     before = {each: each.grad for each in parameters if each.grad is not None}
     for each in before:
         each.grad = None
     yield
-    added = [(gradient, each.grad) for each, gradient in before.items() if each.grad is not None]
-    if added:
-        torch._foreach_add_(*map(list, zip(*added, strict=True)))
+    pairs = [(gradient, each.grad) for each, gradient in before.items() if each.grad is not None]
+    if pairs:
+        combine: Any = torch._foreach_copy_ if first else torch._foreach_add_
+        combine(*map(list, zip(*pairs, strict=True)))
     for each, gradient in before.items():
+        if first and each.grad is None:
+            gradient.zero_()
         each.grad = gradient
 
 

@@ -191,11 +191,7 @@ def cross_entropy(
     """
     logits, labels = logits.flatten(end_dim=-2).float(), labels.flatten()  # (N, V), (N,)
     counts = labels != IGNORED_LABEL
-    # As inductor fuses it: the sum in one pass with the maximum, and no matrix for the gradient of a gather.
-    highest = logits.detach().amax(dim=-1, keepdim=True)
-    logsumexp = ((logits - highest).exp().sum(dim=-1, keepdim=True).log() + highest).squeeze(-1)
-    is_label = torch.arange(logits.shape[-1], device=logits.device) == labels.unsqueeze(-1)
-    label_logit = logits.where(is_label, 0.0).sum(dim=-1)
+    logsumexp, label_logit = _normalizer_and_label(logits, labels)
     plain = (logsumexp - label_logit).where(counts, 0.0).sum()
     uniform = (logsumexp - logits.mean(dim=-1)).where(counts, 0.0).sum()
     smoothed = (1.0 - smoothing) * plain + smoothing * uniform
@@ -203,6 +199,17 @@ def cross_entropy(
         divergence = symmetric_divergence(logits.unflatten(0, (2, -1)), logsumexp.unflatten(0, (2, -1)))
         smoothed = smoothed + r_drop_weight * divergence.where(counts[: len(divergence)], 0.0).sum()
     return SummedLoss(smoothed, plain.detach())
+
+
+def _normalizer_and_label(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `log Σ exp(logit)` of each token and the logit of its label, `(N,)`; any logit for an ignored label."""
+    if not torch.compiler.is_compiling():
+        return logits.logsumexp(dim=-1), logits.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+    # Inductor fuses these operations into passes over the logits, and makes a matrix for the gradient of a gather.
+    highest = logits.detach().amax(dim=-1, keepdim=True)
+    normalizer = (logits - highest).exp().sum(dim=-1, keepdim=True).log() + highest
+    is_label = torch.arange(logits.shape[-1], device=logits.device) == labels.unsqueeze(-1)
+    return normalizer.squeeze(-1), logits.where(is_label, 0.0).sum(dim=-1)
 
 
 def symmetric_divergence(logits: Tensor, logsumexp: Tensor) -> Tensor:

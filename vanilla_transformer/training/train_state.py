@@ -209,7 +209,8 @@ class TrainState:
             # A scaler sets this attribute as well: with 1, a fused optimizer does nothing.
             self.optimizer.optimizer.found_inf = (~finite).float()
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=self.graphs is None)  # graphs hold the addresses of gradients
+        if self.graphs is None:  # the first captured gradient of a step replaces the one before
+            self.optimizer.zero_grad()
         if self.ema is not None:
             self.ema.update()
 

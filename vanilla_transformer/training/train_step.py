@@ -69,7 +69,7 @@ def compute_gradient(state: TrainState, micro_batches: Sequence[MicroBatch]) -> 
     for index, batch in enumerate(micro_batches):
         seed_dropout(state, index)
         with skip_gradient_sync(state.accelerator, state.wrapped_model, skip=index < len(micro_batches) - 1):
-            losses.append(_backward(state, batch))
+            losses.append(_backward(state, batch, first=index == 0))
     return torch.stack(losses).sum(dim=0)
 
 
@@ -112,14 +112,14 @@ def seed_dropout(state: TrainState, index: int) -> None:
         torch.get_device_module().manual_seed(seed)
 
 
-def _backward(state: TrainState, batch: MicroBatch) -> torch.Tensor:
-    """Add one micro-batch to the gradient. Return its plain and its smoothed loss, summed over tokens."""
+def _backward(state: TrainState, batch: MicroBatch, first: bool) -> torch.Tensor:
+    """Add a micro-batch, maybe the first one of a step, to the gradient. Return its plain and smoothed summed loss."""
     # DDP averages gradients over processes, but a step's target tokens are counted over all processes.
-    factor, is_single = state.accelerator.num_processes / batch.step_target_tokens, len(batch.pairs) == 1
+    factor = state.accelerator.num_processes / batch.step_target_tokens
     with explain_out_of_memory(state, _describe_batch(batch), state.step + 1):
-        if state.graphs is not None and not is_single:
-            return state.graphs.add_gradient(state.batch_preparation(batch.tensors), factor)
-        with uncompiled(state.model_with_loss, when=is_single):
+        if state.graphs is not None:
+            return state.graphs.add_gradient(state.batch_preparation(batch.tensors), factor, first)
+        with uncompiled(state.model_with_loss, when=len(batch.pairs) == 1 and not state.packing):
             return add_gradient(state, state.to_device(batch.tensors), factor)
 
 

@@ -23,7 +23,7 @@ from vanilla_transformer.data.packing import find_rows, pack_pairs
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.utils.device_utils import limit_onednn_cache
+from vanilla_transformer.utils.device_utils import limit_onednn_cache, without_cudnn_attention
 
 from .compilation import compile_regions, should_compile, uncompiled
 from .device_batch import BatchPreparation
@@ -168,7 +168,8 @@ class TokenBudgetTrainerMixin:
     ) -> Any:
         """Return the loss of a batch as `Trainer` does; that of a packed one has no outputs."""
         if not is_packed(inputs):
-            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[misc]
+            with without_cudnn_attention():  # batches have many shapes
+                return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[misc]
         assert self._packed_model is not None and not return_outputs
         labels = inputs["labels"]
         with self.accelerator.autocast():  # which Accelerate adds to the model's `forward` alone

@@ -278,6 +278,19 @@ def test_packed_trainer_multiplies_in_bf16_and_evaluates_padded_batches(folder, 
     assert trainer.evaluate()["eval_loss"] > 0 and trainer.predict(rows[:2]).predictions.ndim == 2
 
 
+@pytest.mark.parametrize("packing", [False, True])
+def test_trainer_keeps_cudnn_attention_off_for_batches_of_many_shapes(folder, rows, tmp_path, monkeypatch, packing):
+    seen, attend = [], nn.functional.scaled_dot_product_attention
+
+    def watched(*given, **options):
+        seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return attend(*given, **options)
+
+    monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", watched)
+    budget_trainer(folder, tmp_path / "out", rows, packing=packing, max_tokens=48, max_steps=2).train()
+    assert {*seen} == {packing}
+
+
 def test_trainer_packs_by_default_on_a_gpu_alone(folder, rows, tmp_path, monkeypatch):
     assert budget_trainer(folder, tmp_path / "out", rows)._packed_model is None
     compiled = []

@@ -46,7 +46,6 @@ CORE_GROUPS = {
     "data": {
         "download-data": "download a public parallel corpus into data/",
         "write-corpus": "write the English-German demo corpus as text files",
-        "clean-corpus": "clean the training text of a recipe and report the dropped pairs",
         "train-tokenizer": "train a joint subword vocabulary on text files",
     },
 }

@@ -69,9 +69,10 @@ EXTENSIONS: Mapping[str, Extension] = {
         doors={AUGMENTATION: "augmentation"},
     ),
     "cleaning": Extension(
-        "Pairs are dropped that a lexical model finds misaligned, or that models give low scores.",
+        "A command cleans text by all rules; a lexical model finds misaligned pairs, and models give low scores.",
         "clean_a_corpus.md",
-        doors={LOW_SCORES: "cleaning.low_scores:drop_low_scores", MISALIGNMENT: "cleaning.misalignment"},
+        {"data": {"clean-corpus": "clean the training text of a recipe and report the dropped pairs"}},
+        {LOW_SCORES: "cleaning.low_scores:drop_low_scores", MISALIGNMENT: "cleaning.misalignment"},
     ),
     "conversion": Extension(
         "Models of other toolkits are converted into models of this package, and back.",

@@ -159,7 +159,16 @@ def test_fp16_scaler_halves_its_scale_and_keeps_the_weights_at_an_overflow(token
 
 
 @needs_gpu
-@pytest.mark.parametrize("changes", [{}, {"ema_decay": 0.9, "max_grad_norm": 0.5}, {"r_drop_weight": 5.0}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"ema_decay": 0.9, "max_grad_norm": 0.5},
+        {"r_drop_weight": 5.0},
+        {"train_alignments": "links", "alignment_layer": 0},
+    ],
+    ids=str,
+)
 def test_captured_steps_train_as_others_do(tmp_path, changes):
     """Both runs are compiled and have learning rates of 32 bits."""
     runs = []
@@ -169,6 +178,9 @@ def test_captured_steps_train_as_others_do(tmp_path, changes):
         accelerator = Accelerator(mixed_precision="bf16")
         state = tiny_train_state(tmp_path, accelerator, packing=True, compile=True, dropout=0.1, **changes)
         batches = [packed_micro_batch([[5, 3 + number % 2], [4, 2, 1]], length=16) for number in range(20)]
+        for batch in batches if "train_alignments" in changes else ():
+            links = {"link_places": torch.tensor([0, 17, 0]), "link_weights": torch.tensor([1.0, 0.5, 0.0])}
+            batch.tensors.update(links)
         compile_train_step(state, [[batches[0]]])
         if captured:
             capture_steps(state)

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import cycle
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -22,11 +21,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from accelerate.state import AcceleratorState
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from transformers import (
+    DataCollatorForSeq2Seq,
     MarianConfig,
     MarianMTModel,
+    PreTrainedTokenizerFast,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
     TrainerCallback,
@@ -283,6 +286,9 @@ def measure_own_trainer(fields: dict[str, Any], tokens: int, packing: bool | Non
     sides = (np.split(random.integers(3, fields["vocab_size"], lengths.sum()), bounds) for _ in range(2))
     dataset = [{"input_ids": source, "labels": target} for source, target in zip(*sides, strict=True)]
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({"<pad>": PAD}, "<pad>")), pad_token="<pad>"
+    )
     options: dict[str, Any] = {"max_tokens": tokens, "packing": packing}
     batches = len(plan_batches(lengths, lengths, tokens))
     if packing is not False and ON_GPU:
@@ -292,21 +298,11 @@ def measure_own_trainer(fields: dict[str, Any], tokens: int, packing: bool | Non
         TokenBudgetTrainingArguments,
         model,
         dataset,
-        partial(_pad_rows, model),
+        DataCollatorForSeq2Seq(tokenizer, model=model),
         options,
         lengths.sum() / batches,
         setting,
     )
-
-
-def _pad_rows(model: Any, rows: Sequence[dict[str, np.ndarray]]) -> dict[str, torch.Tensor]:
-    """Return the batch that `DataCollatorForSeq2Seq` makes of rows."""
-    ids, labels = (
-        torch.nn.utils.rnn.pad_sequence([torch.from_numpy(row[name]) for row in rows], True, padding)
-        for name, padding in (("input_ids", PAD), ("labels", IGNORED_LABEL))
-    )
-    batch = {"input_ids": ids, "attention_mask": (ids != PAD).long(), "labels": labels}
-    return batch | {"decoder_input_ids": model.prepare_decoder_input_ids_from_labels(labels)}
 
 
 def _time_trainer(

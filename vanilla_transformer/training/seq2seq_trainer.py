@@ -15,7 +15,13 @@ import numpy as np
 import pyarrow.compute
 import torch
 from torch.utils.data import DataLoader, IterableDataset
-from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainingArguments
+from transformers import (
+    DataCollatorForSeq2Seq,
+    PreTrainedTokenizerBase,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    TrainingArguments,
+)
 
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, BatchShape, is_packed
@@ -130,6 +136,7 @@ class TokenBudgetTrainerMixin:
     train_dataset: Any
     accelerator: Any
     compute_loss_func: Any
+    data_collator: Any
 
     def __init__(self, *args: Any, **kwargs: Any):
         limit_onednn_cache()
@@ -152,6 +159,8 @@ class TokenBudgetTrainerMixin:
         obstacles = {
             "a model of another package": not isinstance(self.model, VanillaTransformerForConditionalGeneration),
             "`compute_loss_func`": self.compute_loss_func is not None,
+            "a `data_collator` other than `DataCollatorForSeq2Seq`": type(self.data_collator)
+            is not DataCollatorForSeq2Seq,
             "several processes or GPUs": self.args.world_size > 1 or self.args.n_gpu > 1,
             "`torch_compile`": self.args.torch_compile,
         }

@@ -302,14 +302,17 @@ def test_trainer_packs_by_default_on_a_gpu_alone(folder, rows, tmp_path, monkeyp
     assert budget_trainer(folder, tmp_path / "out", rows, packing=False)._packed_model is None and len(compiled) == 1
 
 
-def test_trainer_refuses_packing_with_another_loss_or_attention(folder, rows, tmp_path):
-    model, _ = load(folder)
+def test_trainer_refuses_packing_with_another_loss_collator_or_attention(folder, rows, tmp_path):
+    model, tokenizer = load(folder)
+    collator = DataCollatorForSeq2Seq(tokenizer, model=model)
     arguments = TokenBudgetTrainingArguments(tmp_path, **QUIET | {"packing": True})
     with pytest.raises(ValueError, match="`packing` must be given without `compute_loss_func`. Leave one of them out"):
-        VanillaSeq2SeqTrainer(model, arguments, train_dataset=rows, compute_loss_func=lambda *_: None)
+        VanillaSeq2SeqTrainer(model, arguments, collator, rows, compute_loss_func=lambda *_: None)
+    with pytest.raises(ValueError, match="`packing` must be given without a `data_collator` other than"):
+        VanillaSeq2SeqTrainer(model, arguments, lambda given: given, rows)
     model.set_attn_implementation("flex_attention")
     with pytest.raises(ValueError, match="`packing` must be given with softmax attention .* got .*flex_attention"):
-        VanillaSeq2SeqTrainer(model, arguments, train_dataset=rows)
+        VanillaSeq2SeqTrainer(model, arguments, collator, rows)
 
 
 # -------------------------------------------------------------------------------------------------------- the schedule

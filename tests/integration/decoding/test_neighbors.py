@@ -1,70 +1,86 @@
-"""A sentence has the translation and the scores that it has alone, whatever is translated beside it."""
+"""A sentence has the translation that it has alone, whatever is translated beside it."""
 
 import random
 
 import pytest
 import torch
-from transformers import pipeline
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.sweeps import examples
 from tests.tiny import tiny_model, tiny_tokenizer
+from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
-WORDS = [
-    "a",
-    "man",
-    "two",
-    "dogs",
-    "run",
-    "across",
-    "the",
-    "green",
-    "grass",
-    "sleeps",
-    "woman",
-    "and",
-    "on",
-    "of",
-    "bench",
-]
+EOS = 2
+WORDS = ["a", "man", "two", "dogs", "run", "across", "the", "green", "grass", "sleeps", "woman", "and", "bench"]
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join) | st.sampled_from(["", "?", "a\n\nb c"])
+SOURCES = st.lists(st.integers(5, 39), max_size=24).map(lambda tokens: [*tokens, EOS])
 
 
-@pytest.fixture(scope="module")
-def translate():
-    return pipeline("translation", model=tiny_model(init_std=0.4), tokenizer=tiny_tokenizer())
+@pytest.fixture(scope="module", params=[1, 4])
+def translate(request):
+    model = tiny_model(init_std=0.4)
+    return TranslationPipeline(model, tiny_tokenizer(), compile=False, num_beams=request.param)
 
 
-@pytest.fixture(scope="module")
-def texts():
-    draw = random.Random(0)
-    return [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(600)]
+@pytest.fixture(scope="module", params=[1, 4])
+def engines(request):
+    """Return an engine, and another one that decodes one sentence at once."""
+    model = tiny_model(vocab_size=40, init_std=0.4)
+    return [Engine(model, slots, num_beams=request.param, compile=False) for slots in (6, 1)]
 
 
-@pytest.fixture(scope="module")
-def alone(translate, texts):
-    return translate(texts, batch_size=1, max_new_tokens=8, return_scores=True)
+@examples(50)
+@given(sources=st.lists(SOURCES, min_size=2, max_size=12))
+def test_neighbors_in_the_slots_of_an_engine_change_nothing(engines, sources):
+    together, alone = engines
+    for source, (ours, *_) in zip(sources, together.translate_tokens(sources), strict=True):
+        ((expected, *_),) = alone.translate_tokens([source])
+        assert ours.tokens == expected.tokens
+        assert ours.score == pytest.approx(expected.score, abs=5e-6)
 
 
-@pytest.mark.parametrize("seed", [None, 1, 2])
-def test_neighbors_in_a_batch_change_nothing(translate, texts, alone, seed):
-    order = list(range(len(texts)))
-    if seed is not None:
-        random.Random(seed).shuffle(order)
-    together = translate([texts[place] for place in order], batch_size=32, max_new_tokens=8, return_scores=True)
-    for place, ours in zip(order, together, strict=True):
-        assert ours["translation_text"] == alone[place]["translation_text"]
-        assert ours["score"] == pytest.approx(alone[place]["score"], abs=5e-6)
+@examples(30)
+@given(texts=st.lists(TEXTS, min_size=2, max_size=12), batch_size=st.sampled_from([1, 3, 32]), order=st.randoms())
+def test_neighbors_in_a_call_of_the_pipeline_change_nothing(translate, texts, batch_size, order):
+    expected = {text: translate(text)[0]["translation_text"] for text in texts}
+    order.shuffle(texts)
+    found = translate(texts, batch_size=batch_size)
+    assert [each["translation_text"] for each in found] == [expected[text] for text in texts]
 
 
 @pytest.mark.parametrize("beams", [1, 4])
-def test_scores_of_the_engine_are_what_the_model_computes(translate, texts, beams):
-    sources = encode_sentences(translate.tokenizer, texts[:60])
-    engine = Engine(translate.model, slots=16, compile=False, num_beams=beams, max_new_tokens=8)
-    start = translate.model.config.decoder_start_token_id
+def test_neighbors_change_few_translations_in_bfloat16(beams):
+    draw = random.Random(0)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(50)]
+    options = {"precision": "bfloat16", "compile": False, "num_beams": beams, "max_new_tokens": 8}
+    translate = TranslationPipeline(tiny_model(init_std=0.4), tiny_tokenizer(), **options)
+    pairs = zip([translate(text)[0] for text in texts], translate(texts), strict=True)
+    assert sum(alone != together for alone, together in pairs) <= 1
+
+
+@examples(30)
+@given(sources=st.lists(SOURCES, min_size=2, max_size=8))
+def test_neighbors_change_no_bit_of_what_the_encoder_reads_in_bfloat16(sources):
+    engine = Engine(tiny_model(vocab_size=40, d_model=256, init_std=0.1), precision="bfloat16", compile=False)
+    states = engine.encode(sources, [*map(len, sources)])
+    for source, row in zip(sources, states, strict=True):
+        assert torch.equal(row[: len(source)], engine.encode([source], [len(source)])[0])
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_scores_of_the_engine_are_what_the_model_computes(beams):
+    draw, model = random.Random(0), tiny_model(init_std=0.4)
+    texts = [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(60)]
+    sources = encode_sentences(tiny_tokenizer(), texts)
+    engine = Engine(model, slots=16, compile=False, num_beams=beams, max_new_tokens=8)
+    start = model.config.decoder_start_token_id
     for source, (hypothesis, *_) in zip(sources, engine.translate_tokens(sources, 1), strict=True):
         decoded = torch.tensor([[start, *hypothesis.tokens[:-1]]])
         with torch.no_grad():
-            logits = translate.model(input_ids=torch.tensor([source]), decoder_input_ids=decoded).logits[0]
+            logits = model(input_ids=torch.tensor([source]), decoder_input_ids=decoded).logits[0]
         own = logits.log_softmax(dim=-1)[range(len(hypothesis.tokens)), hypothesis.tokens]
         assert hypothesis.token_log_probabilities == pytest.approx(own.tolist(), abs=5e-6)
         assert hypothesis.log_probability == pytest.approx(own.double().sum().item(), rel=5e-6)

@@ -157,8 +157,11 @@ class SearchOptions:
             raise OptionError("Constraints divide the beams themselves. Leave out `num_beam_groups`.")
 
     def divisor(self, lengths: Tensor) -> Tensor:
-        """Return the divisors of log-probabilities for lengths `(B,)`, as a column `(B, 1)`."""
-        return length_penalty(lengths, self.length_penalty, self.length_penalty_type)[:, None]
+        """Return the divisors of log-probabilities for lengths.
+
+        A power in float32 is rounded by the place of a length among the others.
+        """
+        return length_penalty(lengths.double(), self.length_penalty, self.length_penalty_type).float()
 
 
 def search_options(options: TranslationOptions, features: tuple[SearchFeature, ...] = ()) -> SearchOptions:

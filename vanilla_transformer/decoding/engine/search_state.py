@@ -187,7 +187,7 @@ def read_hypotheses(state: SearchState, slots: Tensor, count: int, options: Sear
     lengths, scores = finished.lengths, finished.scores
     last = (lengths - 1).clamp(min=0)
     tokens = _shifted(written, last, finished.tokens)
-    totals = scores * penalty(last + 1) if finished.model_scores is None else finished.model_scores
+    totals = scores * options.divisor(last + 1) if finished.model_scores is None else finished.model_scores
     token_log_probabilities = _shifted(before, last, totals) - before
     columns = HostCopy(tokens, token_log_probabilities, lengths, scores).wait()
     return [

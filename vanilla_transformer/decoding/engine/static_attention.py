@@ -165,8 +165,10 @@ def zeros_like_heads(attention: Any, slots: int, *sizes: int) -> tuple[Tensor, T
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float) -> Tensor:
     """Return `softmax(Q Kᵀ · scaling + mask) V` with heads joined, `(B, N, D)`."""
-    if query.device.type == "cpu" and (torch.compiler.is_compiling() or query.shape[0] > 1):
-        # Flash attention takes up to four times as long as these products for the few queries of many slots.
+    of_many = query.dtype == torch.float32 and query.shape[0] > 1
+    if query.device.type == "cpu" and (torch.compiler.is_compiling() or of_many):
+        # In float32, flash attention takes up to four times as long as these products for the few queries of many
+        # slots. In bfloat16 it is faster, and they would round otherwise than it does for one slot.
         scores = product(query * scaling, keys.transpose(-1, -2)) + mask
         return join_heads(product(nn.functional.softmax(scores, dim=-1), values))
     attended = nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling)

@@ -144,7 +144,7 @@ class SearchStep(nn.Module):
             finished_ancestors=ancestors,
             finished_tokens=tokens,
             finished_lengths=length[:, None],
-            finished_scores=options.final(scores / self.options.divisor(length), parents),
+            finished_scores=options.final(scores / self.options.divisor(length[:, None]), parents),
         )
         if state.model_scores:
             _store(state.model_scores, state.done[:, None] | ~ends, finished=model_scores)
@@ -196,7 +196,7 @@ class SearchStep(nn.Module):
         finishes = ends & (order < beams)
         if self.options.features:
             finishes = finishes & (scores > UNLIKELY / 2)  # the others have a forbidden token
-        final = options.final(scores / self.options.divisor(length), parents) + ~finishes * UNLIKELY
+        final = options.final(scores / self.options.divisor(length[:, None]), parents) + ~finishes * UNLIKELY
         finished_scores, kept = torch.cat([state.finished_scores, final], dim=1).topk(beams)
         is_finished = torch.cat([state.is_finished, finishes], dim=1).gather(1, kept)
         lengths = torch.cat([state.finished_lengths, length[:, None].expand_as(ends)], dim=1)
@@ -249,7 +249,7 @@ class SearchStep(nn.Module):
         if self.options.early_stopping == "never" and self.options.length_penalty > 0.0:
             now = [each for each in (feature.ends_now(own) for feature, own in features) if each is not None]
             lengths = torch.where(torch.stack(now).any(dim=0), lengths, state.limits) if now else state.limits
-        divisor = self.options.divisor(lengths)
+        divisor = self.options.divisor(lengths[:, None])
         if not features:
             return running.scores[:, :1] / divisor
         final = options.final(running.scores / divisor, running.parents)

@@ -13,12 +13,14 @@ import pytest
 import torch
 
 from tests.calibrated_models import calibrated_model
+from tests.tiny import tiny_model
 from tests.waiting import wait_until
 from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
 from vanilla_transformer.utils.device_utils import usable_cores
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(300))]
+VARIED = [" ".join(["a", "man", "dogs", "run", "green"][n % 5] for n in range(i, i * 3 % 17 + i)) for i in range(150)]
 pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 SECONDS = 60  # until a test gives up
 
@@ -34,6 +36,14 @@ def test_worker_pipeline_translates_as_one_process_does(folder):
         assert translate(TEXTS[:3], num_beams=2) == expected[:3]
         assert len(active_children()) == 2
     assert active_children() == []
+
+
+def test_worker_pipeline_translates_a_text_as_one_process_does_alone(tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model(init_std=0.4), tiny_tokenizer, tmp_path / "model")
+    alone = load_pipeline(folder)
+    with open_pipeline(folder, 2) as translate:
+        for found, text in zip(translate(VARIED), VARIED, strict=True):
+            assert found == alone(text)[0]
 
 
 def test_worker_pipeline_returns_confidence_after_prefixes_as_one_process_does(tiny_tokenizer, tmp_path):

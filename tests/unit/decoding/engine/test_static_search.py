@@ -257,7 +257,7 @@ def test_search_step_ends_no_hypothesis_before_min_new_tokens(options):
 @pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 2.0])
 def test_search_options_divide_by_length_penalty(kind, alpha):
     lengths = torch.tensor([1, 2, 7, 500])
-    expected = [[length_penalty(length, alpha, kind)] for length in lengths.tolist()]
+    expected = [length_penalty(length, alpha, kind) for length in lengths.tolist()]
     torch.testing.assert_close(SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected))
 
 

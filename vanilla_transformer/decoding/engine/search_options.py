@@ -159,9 +159,10 @@ class SearchOptions:
     def divisor(self, lengths: Tensor) -> Tensor:
         """Return the divisors of log-probabilities for lengths.
 
-        A power in float32 is rounded by the place of a length among the others.
+        A power in float32 is rounded by the place of a length among the others. Apple's GPUs have no float64.
         """
-        return length_penalty(lengths.double(), self.length_penalty, self.length_penalty_type).float()
+        dtype = torch.float32 if lengths.device.type == "mps" else torch.float64
+        return length_penalty(lengths.to(dtype), self.length_penalty, self.length_penalty_type).float()
 
 
 def search_options(options: TranslationOptions, features: tuple[SearchFeature, ...] = ()) -> SearchOptions:

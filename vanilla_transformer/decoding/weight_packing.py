@@ -15,7 +15,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _INPUTS = ("q_proj", "k_proj", "v_proj")  # self-attention projects one input three times
-FEW_ROWS = 8  # of float32, which plain products of small weights and a single thread multiply fastest
+MOST_PLAIN_ROWS = 8  # which plain products of small weights, and one thread, multiply fastest
 _SMALL_WEIGHT = 2**18  # numbers
 
 
@@ -51,7 +51,7 @@ class PackedLinear(nn.Linear):
 
     def _is_fast(self, hidden_states: Tensor) -> bool:
         """Tell whether a plain product of these rows is faster than a packed one."""
-        is_small = hidden_states.numel() <= FEW_ROWS * self.in_features and self.weight.numel() <= _SMALL_WEIGHT
+        is_small = hidden_states.numel() <= MOST_PLAIN_ROWS * self.in_features and self.weight.numel() <= _SMALL_WEIGHT
         return is_small and hidden_states.dtype == torch.float32
 
     def packed(self) -> Tensor:
@@ -103,4 +103,4 @@ def _multiplies_bfloat16() -> bool:
     return torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
-__all__ = ["PackedLinear", "inputs_of", "pack", "packed_copy"]
+__all__ = ["MOST_PLAIN_ROWS", "PackedLinear", "inputs_of", "pack", "packed_copy"]

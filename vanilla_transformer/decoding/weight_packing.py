@@ -37,22 +37,21 @@ class PackedLinear(nn.Linear):
         if first.bias is not None:
             self.bias = first.bias if len(linears) == 1 else _join([linear.bias for linear in linears])
         self._packed: Tensor | None = None
+        self._is_small = self.weight.dtype == torch.float32 and self.weight.numel() <= _SMALL_WEIGHT
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_packed": None}  # which cannot be copied or stored
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        if torch.compiler.is_compiling() or self._is_fast(hidden_states):
+        # While it is compiled, the number of rows must not be looked at.
+        if torch.compiler.is_compiling() or (
+            self._is_small and hidden_states.numel() <= MOST_PLAIN_ROWS * self.in_features
+        ):
             return nn.functional.linear(hidden_states, self.weight, self.bias)
         packed = self.packed()
         if not packed.is_mkldnn:
             return nn.functional.linear(hidden_states, packed, self.bias)
         return torch.ops.mkldnn._linear_pointwise(hidden_states, packed, self.bias, "none", [], "")
-
-    def _is_fast(self, hidden_states: Tensor) -> bool:
-        """Tell whether a plain product of these rows is faster than a packed one."""
-        is_small = hidden_states.numel() <= MOST_PLAIN_ROWS * self.in_features and self.weight.numel() <= _SMALL_WEIGHT
-        return is_small and hidden_states.dtype == torch.float32
 
     def packed(self) -> Tensor:
         """Return W in the layout of oneDNN, or as it is if oneDNN does not multiply it."""

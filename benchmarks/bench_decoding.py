@@ -118,7 +118,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def all_systems() -> list[Peer]:
     """Return the compared systems; the first one is the baseline."""
-    engines = [Engine("float32", compiled=False), *map(Engine, measurable_precisions())]
+    at_once = [Engine("float32", compiled=False), Engine("bfloat16", compiled=False)]
+    engines = [*at_once, *map(Engine, measurable_precisions())]
     return [Marian(), *engines, PEERS["CTranslate2"], PEERS["CTranslate2, int8"]]
 
 

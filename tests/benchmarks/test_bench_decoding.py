@@ -10,7 +10,7 @@ import pytest
 from benchmarks import bench_decoding
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-ENGINES = ["engine, not compiled", "engine", "engine, bfloat16"]
+ENGINES = ["engine, not compiled", "engine, bfloat16, not compiled", "engine", "engine, bfloat16"]
 ENGINES += ["engine, int8"] * (find_spec("torchao") is not None)
 SYSTEMS = ["Marian", *ENGINES, "CTranslate2", "CTranslate2, int8"]
 

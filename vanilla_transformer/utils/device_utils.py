@@ -76,6 +76,23 @@ def check_threads(threads: int) -> int:
     return threads
 
 
+@contextmanager
+def at_most_threads(most: int) -> Iterator[None]:
+    """Compute with so many threads at most within the block.
+
+    The number is one of this thread, and of threads that compute for the first time within the block.
+    """
+    threads = torch.get_num_threads()
+    if threads <= most:
+        yield
+        return
+    torch.set_num_threads(most)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def multiplies(precision: str, device: torch.device) -> bool:
     """Return whether a device has instructions that multiply `"bfloat16"` or `"int8"`; it has for other types.
 
@@ -274,6 +291,7 @@ __all__ = [
     "check_threads",
     "HostCopy",
     "additive_mask",
+    "at_most_threads",
     "copy_to_device",
     "deliberate_wait",
     "expand_mask",

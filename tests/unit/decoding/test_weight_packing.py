@@ -46,11 +46,29 @@ def test_packed_linear_joins_layers_of_one_input(bias):
 
 @needs_onednn
 def test_packed_linear_can_be_copied_after_it_has_packed_its_weight():
-    layer, states = PackedLinear(nn.Linear(4, 3)), torch.randn(2, 4)
+    layer, states = PackedLinear(nn.Linear(4, 3)), torch.randn(9, 4)
     with torch.no_grad():
+        layer(states)
         assert torch.equal(copy.deepcopy(layer)(states), layer(states)) and layer.packed().is_mkldnn
 
 
 def test_packed_linear_multiplies_plainly_what_onednn_does_not():
     layer, states = nn.Linear(4, 3).double(), torch.randn(2, 4, dtype=torch.float64)
     assert torch.equal(PackedLinear(layer)(states), layer(states)) and PackedLinear(layer).packed() is layer.weight
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    ("rows", "outputs", "dtype", "is_packed"),
+    [
+        (8, 4, torch.float32, False),
+        (9, 4, torch.float32, True),
+        (1, 2**18, torch.float32, True),
+        (1, 4, torch.bfloat16, True),
+    ],
+)
+def test_few_rows_of_small_weights_in_float32_are_multiplied_plainly(rows, outputs, dtype, is_packed):
+    layer, states = PackedLinear(nn.Linear(2, outputs, dtype=dtype)), torch.randn(rows, 1, 2, dtype=dtype)
+    with torch.no_grad():
+        plain = torch.equal(layer(states), nn.functional.linear(states, layer.weight, layer.bias))
+    assert (layer._packed is not None) == is_packed and (is_packed or plain)

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,14 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-from vanilla_transformer.utils.device_utils import explain_compiler_error, find_compiler, first_line, usable_cores
+from vanilla_transformer.decoding.weight_packing import MOST_PLAIN_ROWS
+from vanilla_transformer.utils.device_utils import (
+    at_most_threads,
+    explain_compiler_error,
+    find_compiler,
+    first_line,
+    usable_cores,
+)
 from vanilla_transformer.utils.file_utils import cached_folder, find_damage
 from vanilla_transformer.utils.private_folders import check_inductor_caches
 
@@ -104,18 +111,15 @@ class CompiledSteps:
                 if is_usable(self._folder(kind)) and _has_compiler() and not _has_failed():
                     threading.Thread(target=self._compile_elsewhere, args=(kind,), daemon=True).start()
 
-    @contextmanager
-    def sharing_cores(self) -> Iterator[None]:
-        """Leave a core to a process that compiles: threads that wait for each other are slow on a shared one."""
-        threads = torch.get_num_threads()
-        if not self._leaves_core:
-            yield
-            return
-        torch.set_num_threads(max(1, threads - 1))  # they may have become fewer meanwhile
-        try:
-            yield
-        finally:
-            torch.set_num_threads(threads)
+    def sharing_cores(self, rows: int) -> AbstractContextManager[None]:
+        """Compute few rows on one thread, and leave a core to a process that compiles.
+
+        Threads that wait for each other are slow on a shared core, and hardly faster with few rows on idle ones.
+        """
+        threads = self._threads
+        if rows <= MOST_PLAIN_ROWS and not self.is_compiled:
+            return at_most_threads(1)
+        return at_most_threads(max(1, threads - 1)) if self._leaves_core else nullcontext()
 
     def find(self, arguments: Any) -> Step:
         """Return the step: a compiled one, if there is one or it is to be made now. Few rows also use that of many."""
@@ -136,10 +140,15 @@ class CompiledSteps:
         return any(form.step is not None for form in self._forms.values())
 
     @cached_property
+    def _threads(self) -> int:
+        """The threads that compute many rows, outside of [`sharing_cores`]."""
+        return torch.get_num_threads()
+
+    @cached_property
     def identity(self) -> str:
         """A hash of all that the compiled forms depend on, with which the names of their folders begin."""
         options = getattr(self.step, "options", None)
-        settings = torch.get_num_threads(), options, str(self.step), os.environ.get("CXX")
+        settings = self._threads, options, str(self.step), os.environ.get("CXX")
         return identity_of(*shape_of(self.step), _read_sources(), *settings)
 
     def _folder(self, kind: str) -> Path:
@@ -180,9 +189,9 @@ class CompiledSteps:
     def _compile_elsewhere(self, kind: str) -> None:
         """Compile a form in another process, of low priority, and use it from then on."""
         with _one_at_a_time:
-            self._leaves_core = torch.get_num_threads() >= usable_cores() > 1
+            self._leaves_core = self._threads >= usable_cores() > 1
             try:
-                error = _run_worker(self.step, self._buffers, self._folder(kind).name, kind)
+                error = _run_worker(self.step, self._buffers, self._threads, self._folder(kind).name, kind)
             except Exception as problem:  # no one waits for this thread
                 error = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
             finally:
@@ -270,13 +279,13 @@ def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, name
             cached_folder(cache_folder(), name, partial(compiler.compile, kind), mode=0o700)
 
 
-def _run_worker(step: nn.Module, buffers: SlotBuffers, name: str, kind: str) -> str | None:
+def _run_worker(step: nn.Module, buffers: SlotBuffers, threads: int, name: str, kind: str) -> str | None:
     """Compile a step in another process, and wait for it. Return None, or the last line of its errors.
 
     The process outlives this one, so that the next one finds the package.
     """
     content = io.BytesIO()
-    torch.save((_without_hooks(step, {}), buffers.example(), buffers.dimensions(), torch.get_num_threads()), content)
+    torch.save((_without_hooks(step, {}), buffers.example(), buffers.dimensions(), threads), content)
     nice = shutil.which("nice")  # also while the worker imports torch
     process = subprocess.Popen(
         [

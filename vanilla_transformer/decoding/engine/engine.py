@@ -299,7 +299,8 @@ class Engine:
     @torch.inference_mode()
     def _advance(self, count: int) -> Iterable[tuple[SearchRequest, list[Hypothesis]]]:
         """Fill free slots, run the steps until the next look, and return the sentences that are done."""
-        with self.steps.sharing_cores():
+        present = len(self._schedule) + self._queue.requests
+        with self.steps.sharing_cores(present * self.options.num_beams):
             self._schedule.fill(self._queue, self._look_every)
             self.steps.run(self._look_every, *self.buffers.arguments)
         self._schedule.steps_run += self._look_every

@@ -61,7 +61,7 @@ class GraphedSteps:
         for _ in range(count):
             step(*arguments)
 
-    def sharing_cores(self) -> AbstractContextManager[None]:
+    def sharing_cores(self, rows: int) -> AbstractContextManager[None]:
         """Return a context without effect: nothing compiles aside."""
         return nullcontext()
 

@@ -220,7 +220,7 @@ def test_engine_decodes_eagerly_without_a_compiler(empty_cache, monkeypatch, cap
 def test_long_stream_compiles_in_the_background_and_switches_over(cache, tmp_path, monkeypatch):
     finished = threading.Event()
 
-    def run_worker(step, buffers, name, kind):
+    def run_worker(*_):
         finished.wait()
         shutil.copytree(cache, tmp_path / "empty" / "compiled_steps")
 

@@ -8,6 +8,7 @@ import torch
 from tests.tiny import tiny_model
 from tests.tiny_engines import engine_of
 from vanilla_transformer import Engine
+from vanilla_transformer.decoding.engine import sources
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
 
@@ -73,3 +74,43 @@ def test_write_packages_compiles_only_the_form_that_is_missing(compilations, kin
     write_packages(torch.nn.Identity(), (), (), NAMES)
     assert compilations == [kind, *(each for each in NAMES if each != kind)]
     assert stored() == {"a": "few_rows", "b": "many_rows"}
+
+
+@pytest.fixture
+def two_threads():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(("sentences", "expected"), [(1, 1), (2, 1), (3, 2)])
+def test_few_rows_run_on_one_thread(two_threads, monkeypatch, sentences, expected):
+    engine = engine_of(4, compile=False, slots=4)
+    threads, prefill, step = [], sources.prefill, engine.steps.step.forward
+    monkeypatch.setattr(sources, "prefill", lambda *args: threads.append(torch.get_num_threads()) or prefill(*args))
+    monkeypatch.setattr(
+        engine.steps.step, "forward", lambda *args: threads.append(torch.get_num_threads()) or step(*args)
+    )
+    engine.translate_tokens([[7, 8, 2]] * sentences)
+    assert threads[:2] == [expected, expected] and torch.get_num_threads() == 2
+
+
+def test_threads_are_restored_after_an_error(two_threads, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("broken")
+
+    engine = engine_of(4, compile=False)
+    monkeypatch.setattr(engine.steps.step, "forward", fail)
+    with pytest.raises(RuntimeError, match="broken"):
+        engine.translate_tokens([[7, 8, 2]])
+    assert torch.get_num_threads() == 2
+
+
+def test_compiled_steps_keep_their_threads(two_threads):
+    steps = engine_of(4, compile=True).steps
+    with steps.sharing_cores(1):
+        assert torch.get_num_threads() == 1  # until there are some
+    steps._forms["many_rows"].step = steps.step
+    with steps.sharing_cores(1):
+        assert torch.get_num_threads() == 2

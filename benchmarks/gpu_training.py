@@ -290,9 +290,10 @@ def measure_own_trainer(fields: dict[str, Any], tokens: int, packing: bool | Non
         tokenizer_object=Tokenizer(WordLevel({"<pad>": PAD}, "<pad>")), pad_token="<pad>"
     )
     options: dict[str, Any] = {"max_tokens": tokens, "packing": packing}
-    batches = len(plan_batches(lengths, lengths, tokens))
     if packing is not False and ON_GPU:
-        batches = len(plan_packed_batches(lengths, lengths, packed_shape(lengths, lengths, tokens)))
+        plan = plan_packed_batches(lengths, lengths, packed_shape(lengths, lengths, tokens))
+    else:
+        plan = plan_batches(lengths, lengths, tokens)
     return _time_trainer(
         VanillaSeq2SeqTrainer,
         TokenBudgetTrainingArguments,
@@ -300,7 +301,7 @@ def measure_own_trainer(fields: dict[str, Any], tokens: int, packing: bool | Non
         dataset,
         DataCollatorForSeq2Seq(tokenizer, model=model),
         options,
-        lengths.sum() / batches,
+        lengths.sum() / len(plan),
         setting,
     )
 

@@ -36,6 +36,18 @@ TINY = TINY_SIZES | {
 }
 
 
+def watch_attention(monkeypatch):
+    """Return a list that gets, for each attention, whether it trains and whether cuDNN's attention is enabled."""
+    seen, attend = [], torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*given, **options):
+        seen.append((torch.is_grad_enabled(), torch.backends.cuda.cudnn_sdp_enabled()))
+        return attend(*given, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    return seen
+
+
 def flags(corpus, output, **changes):
     options = {
         f"{name}_{side}": corpus / f"{name}.{end}"

@@ -81,11 +81,8 @@ def echo(translate, tiny_tokenizer, monkeypatch):
 
 @pytest.fixture
 def two_cores():
-    """Run torch with two threads."""
-    before = torch.get_num_threads()
+    """Run torch with two threads, until the next test."""
     torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 def translation_texts(answers):

@@ -1,23 +1,14 @@
 """Download, write and tokenize parallel text."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from vanilla_transformer.data.data_arguments import (
-    NORMALIZATIONS,
-    TOKENIZER_MODELS,
-)
+from vanilla_transformer.data.data_arguments import NORMALIZATIONS, TOKENIZER_MODELS
 from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, atomic_folder
 
-from .flags import (
-    parse,
-    require_no_words,
-)
-
-logger = logging.getLogger(__name__)
+from .flags import parse, require_no_words
 
 
 @dataclass

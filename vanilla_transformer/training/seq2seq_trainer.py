@@ -146,16 +146,13 @@ class TokenBudgetTrainerMixin:
                 "`args` must be `TokenBudgetTrainingArguments`, which have `max_tokens`, got "
                 f"{type(self.args).__name__}."
             )
-        self._packed_model: ModelWithLoss | None = None
-        if self._should_pack():
-            self._packed_model = ModelWithLoss(self.model, self.args.label_smoothing_factor)
-            if should_compile(None, self.model.config, self.args.device):
-                compile_regions(self._packed_model, self.args.device, packing=True)
+        self._packed_model = self._create_packed_model()
         if self.compute_loss_func is None:
             self.compute_loss_func = self._mean_loss
 
-    def _should_pack(self) -> bool:
-        choice = self.args.packing
+    def _create_packed_model(self) -> ModelWithLoss | None:
+        """Return the model with its loss for packed batches, compiled on a GPU, or None if batches are padded."""
+        choice, device = self.args.packing, self.args.device
         obstacles = {
             "a model of another package": not isinstance(self.model, VanillaTransformerForConditionalGeneration),
             "`compute_loss_func`": self.compute_loss_func is not None,
@@ -165,12 +162,17 @@ class TokenBudgetTrainerMixin:
             "`torch_compile`": self.args.torch_compile,
         }
         obstacle = next((name for name, applies in obstacles.items() if applies), None)
-        if obstacle is None:
-            compiled = should_compile(None, self.model.config, self.args.device)
-            return should_pack(choice, self.model, compiled, self.args.device)
-        if choice:
-            raise ValueError(f"`packing` must be given without {obstacle}. Leave one of them out.")
-        return False
+        if obstacle is not None:
+            if choice:
+                raise ValueError(f"`packing` must be given without {obstacle}. Leave one of them out.")
+            return None
+        compiled = should_compile(None, self.model.config, device)
+        if not should_pack(choice, self.model, compiled, device):
+            return None
+        packed_model = ModelWithLoss(self.model, self.args.label_smoothing_factor)
+        if compiled:
+            compile_regions(packed_model, device, packing=True)
+        return packed_model
 
     def compute_loss(
         self, model: Any, inputs: Batch, return_outputs: bool = False, num_items_in_batch: Any = None
@@ -180,11 +182,9 @@ class TokenBudgetTrainerMixin:
             with without_cudnn_attention():  # batches have many shapes
                 return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[misc]
         assert self._packed_model is not None and not return_outputs
-        labels = inputs["labels"]
         with self.accelerator.autocast():  # which Accelerate adds to the model's `forward` alone
             loss = self._packed_model(inputs)
-        tokens = (labels != IGNORED_LABEL).sum() if num_items_in_batch is None else num_items_in_batch
-        return loss.smoothed / tokens
+        return loss.smoothed / _count_tokens(inputs["labels"], num_items_in_batch)
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate on padded batches, whose many shapes are not compiled."""
@@ -195,8 +195,8 @@ class TokenBudgetTrainerMixin:
         self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
     ) -> torch.Tensor:
         """Return the loss of section 5.4, as a mean over the target tokens of the step, or of the batch alone."""
-        tokens = (labels != IGNORED_LABEL).sum() if num_items_in_batch is None else num_items_in_batch
-        return cross_entropy(outputs["logits"], labels, self.args.label_smoothing_factor).smoothed / tokens
+        loss = cross_entropy(outputs["logits"], labels, self.args.label_smoothing_factor)
+        return loss.smoothed / _count_tokens(labels, num_items_in_batch)
 
     def get_train_dataloader(self) -> DataLoader:
         """Return the batches of this process, packed, or padded by the trainer's collator.
@@ -261,6 +261,11 @@ class TokenBudgetTrainerMixin:
 
 class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
     """`Seq2SeqTrainer` with the paper's batches and learning rate."""
+
+
+def _count_tokens(labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None) -> torch.Tensor | int:
+    """Return the target tokens of a step or, if they are not given, of a batch."""
+    return (labels != IGNORED_LABEL).sum() if num_items_in_batch is None else num_items_in_batch
 
 
 @dataclass(frozen=True)

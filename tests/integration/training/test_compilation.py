@@ -16,7 +16,7 @@ from torch._dynamo.utils import counters
 
 from tests.sweeps import rare
 from tests.tiny import TINY_SIZES
-from tests.tiny_runs import assert_similar_weights, flags, no_scores
+from tests.tiny_runs import assert_similar_weights, flags, no_scores, watch_attention
 from tests.train_states import micro_batches, tiny_train_state
 from vanilla_transformer.training import compilation, loss, train_state, trainer
 from vanilla_transformer.training.loss import cross_entropy_in_graph, projected_cross_entropy
@@ -218,14 +218,7 @@ def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch, r_d
 
 @pytest.mark.parametrize("packing", [False, True])
 def test_train_keeps_cudnn_attention_off_for_batches_of_many_shapes(corpus, tmp_path, monkeypatch, packing):
-    seen = []
-    attend = torch.nn.functional.scaled_dot_product_attention
-
-    def watched(*given, **options):
-        seen.append((torch.is_grad_enabled(), torch.backends.cuda.cudnn_sdp_enabled()))
-        return attend(*given, **options)
-
-    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    seen = watch_attention(monkeypatch)
     train(parse_recipe(flags(corpus, tmp_path / "run", max_steps=2, packing=packing)), evaluate=no_scores)
     assert {enabled for trains, enabled in seen if trains} == {packing}
     assert {enabled for trains, enabled in seen if not trains} == {False}  # validation

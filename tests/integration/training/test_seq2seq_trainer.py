@@ -18,6 +18,7 @@ from transformers import (
 )
 
 from tests.sweeps import rare
+from tests.tiny_runs import watch_attention
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 from vanilla_transformer.decoding.engine import engine_pool
 from vanilla_transformer.training import seq2seq_trainer
@@ -91,6 +92,24 @@ def budget_trainer(folder, output, rows, callbacks=None, optimizers=(None, None)
 
 def logged(trainer, name):
     return [entry[name] for entry in trainer.state.log_history if name in entry]
+
+
+# One step of gradient descent on two accumulated batches.
+ONE_STEP = {"max_steps": 1, "gradient_accumulation_steps": 2, "optim": "sgd", "learning_rate_scale": 10.0}
+
+
+def assert_is_step_of(trainer, pairs, folder):
+    """Compare such a step of a trainer with that of all its pairs in one padded batch."""
+    model, tokenizer = load(folder)
+    batch = DataCollatorForSeq2Seq(tokenizer)(pairs)
+    loss = nn.functional.cross_entropy(
+        model(**batch).logits.flatten(0, 1), batch["labels"].flatten(), label_smoothing=0.1
+    )
+    loss.backward()
+    rate = 10.0 * noam_lambda(d_model=16, warmup_steps=5)(0)
+    assert logged(trainer, "loss") == pytest.approx([loss.item()], rel=1e-4)
+    for (name, ours), theirs in zip(trainer.model.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs - rate * theirs.grad, atol=1e-5, rtol=1e-4, msg=name)
 
 
 def packed_firsts(batch):
@@ -251,21 +270,11 @@ def test_packed_batches_of_trainer_have_every_pair_once_in_rows_of_one_shape(fol
 
 def test_packed_steps_of_trainer_match_joined_batches(folder, rows, tmp_path):
     """Compare the gradient of two accumulated batches with that of all their pairs, padded."""
-    options = {"max_steps": 1, "gradient_accumulation_steps": 2, "optim": "sgd", "learning_rate_scale": 10.0}
-    packed = budget_trainer(folder, tmp_path / "out", rows, packing=True, max_tokens=200, **options)
+    packed = budget_trainer(folder, tmp_path / "out", rows, packing=True, max_tokens=200, **ONE_STEP)
     loader = packed.get_train_dataloader()
     firsts = [*map(packed_firsts, loader)]
     packed.train()
-    model, tokenizer = load(folder)
-    batch = DataCollatorForSeq2Seq(tokenizer)([rows[first - 10] for first in torch.cat(firsts[:2]).tolist()])
-    loss = nn.functional.cross_entropy(
-        model(**batch).logits.flatten(0, 1), batch["labels"].flatten(), label_smoothing=0.1
-    )
-    loss.backward()
-    rate = 10.0 * noam_lambda(d_model=16, warmup_steps=5)(0)
-    assert logged(packed, "loss") == pytest.approx([loss.item()], rel=1e-4)
-    for (name, ours), theirs in zip(packed.model.named_parameters(), model.parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs - rate * theirs.grad, atol=1e-5, rtol=1e-4, msg=name)
+    assert_is_step_of(packed, [rows[first - 10] for first in torch.cat(firsts[:2]).tolist()], folder)
 
 
 def test_packed_trainer_multiplies_in_bf16_and_evaluates_padded_batches(folder, rows, tmp_path):
@@ -280,15 +289,9 @@ def test_packed_trainer_multiplies_in_bf16_and_evaluates_padded_batches(folder, 
 
 @pytest.mark.parametrize("packing", [False, True])
 def test_trainer_keeps_cudnn_attention_off_for_batches_of_many_shapes(folder, rows, tmp_path, monkeypatch, packing):
-    seen, attend = [], nn.functional.scaled_dot_product_attention
-
-    def watched(*given, **options):
-        seen.append(torch.backends.cuda.cudnn_sdp_enabled())
-        return attend(*given, **options)
-
-    monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", watched)
+    seen = watch_attention(monkeypatch)
     budget_trainer(folder, tmp_path / "out", rows, packing=packing, max_tokens=48, max_steps=2).train()
-    assert {*seen} == {packing}
+    assert {enabled for _, enabled in seen} == {packing}
 
 
 def test_trainer_packs_by_default_on_a_gpu_alone(folder, rows, tmp_path, monkeypatch):
@@ -375,19 +378,9 @@ def test_token_budget_trainer_refuses_stock_arguments(folder, rows, tmp_path):
 def test_token_budget_trainer_accumulation_matches_joined_batches(folder, rows, tmp_path):
     """Compare two accumulated batches with both joined by hand."""
     seen = SeenBatches()
-    options = {"max_steps": 1, "gradient_accumulation_steps": 2, "optim": "sgd", "learning_rate_scale": 10.0}
-    trainer = budget_trainer(folder, tmp_path / "out", rows, [seen], **options)
+    trainer = budget_trainer(folder, tmp_path / "out", rows, [seen], **ONE_STEP)
     trainer.train()
-    model, tokenizer = load(folder)
-    batch = DataCollatorForSeq2Seq(tokenizer)([rows[first - 10] for batch in seen.batches for first in batch])
-    loss = nn.functional.cross_entropy(
-        model(**batch).logits.flatten(0, 1), batch["labels"].flatten(), label_smoothing=0.1
-    )
-    loss.backward()
-    rate = 10.0 * noam_lambda(d_model=16, warmup_steps=5)(0)
-    assert logged(trainer, "loss") == pytest.approx([loss.item()], rel=1e-4)
-    for (name, ours), theirs in zip(trainer.model.named_parameters(), model.parameters(), strict=True):
-        torch.testing.assert_close(ours, theirs - rate * theirs.grad, atol=1e-5, rtol=1e-4, msg=name)
+    assert_is_step_of(trainer, [rows[first - 10] for batch in seen.batches for first in batch], folder)
 
 
 @pytest.mark.parametrize("dropout", [0.1, rare(0.0)])

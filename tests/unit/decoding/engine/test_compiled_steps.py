@@ -78,10 +78,7 @@ def test_write_packages_compiles_only_the_form_that_is_missing(compilations, kin
 
 @pytest.fixture
 def two_threads():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(threads)
+    torch.set_num_threads(2)  # until the next test
 
 
 @pytest.mark.parametrize(("sentences", "expected"), [(1, 1), (2, 1), (3, 2)])

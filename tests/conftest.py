@@ -56,8 +56,10 @@ def _one_thread():
 
 @pytest.fixture(autouse=True)
 def _warnings_of_packages():
-    """Undo `--quiet` of an earlier test, which hides the warnings, and the verbosity that one has chosen."""
-    logging.get_logger("vanilla_transformer").setLevel(0)
+    """Undo `--quiet` of an earlier test, the verbosity that one has chosen, and what one was warned of once."""
+    logger = logging.get_logger("vanilla_transformer")
+    logger.setLevel(0)
+    logger.warning_once.__func__.cache_clear()
     logging.set_verbosity_warning()
 
 

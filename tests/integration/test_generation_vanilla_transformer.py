@@ -91,7 +91,6 @@ def transformers_warnings():
     handler = logging.Handler()
     handler.emit = lambda record: texts.append(record.getMessage())
     logger = logging.getLogger("transformers")
-    logging.Logger.warning_once.cache_clear()
     logger.addHandler(handler)
     yield texts
     logger.removeHandler(handler)

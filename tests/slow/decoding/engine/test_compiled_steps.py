@@ -207,7 +207,6 @@ def test_engine_decodes_eagerly_without_a_compiler(empty_cache, monkeypatch, cap
     expected = translate(engine_of(4, compile=False))
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv(name, value)
-    logging.get_logger(compiled_steps.__name__).warning_once.__func__.cache_clear()
     monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
     caplog.clear()
     for _ in range(2):

@@ -98,8 +98,6 @@ def test_graphed_steps_name_unknown_compile():
 @pytest.fixture
 def warnings(caplog):
     """Return the warnings of captured steps, which are logged once in a process."""
-    logger = transformers_logging.get_logger(graphed_steps.__name__)
-    logger.warning_once.__func__.cache_clear()
     transformers_logging.enable_propagation()
     with caplog.at_level(logging.WARNING, logger=graphed_steps.__name__):
         yield lambda: [each.getMessage() for each in caplog.records if each.name == graphed_steps.__name__]

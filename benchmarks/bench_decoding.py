@@ -1,85 +1,112 @@
 """
-Compare decoding with MarianMTModel of transformers and with CTranslate2: the same weights, taking turns.
+Compare decoding with MarianMTModel of transformers and with CTranslate2: the same weights, each in its own process.
 
     python -m benchmarks.bench_decoding
     python -m benchmarks.bench_decoding --folder runs/multi30k_en_de --sentences test_2016_flickr.en --references …de
+    python -m benchmarks.bench_decoding --sizes small --rows one --systems "at once" CTranslate2
 
-The first command translates 32 sentences of 24 words with random weights into exactly 32 words each, greedy and with
-beam 4. The second one translates the first 1,000 lines of a text with a trained model, and then its first lines one at
-a time. Marian translates in batches of 32 in the order of the file; the other systems sort the sentences themselves.
-The engine runs compiled steps. The best of several rounds counts.
+The first command measures models with random weights, which end no sentence themselves: 32 sentences of 24 words into
+exactly 32 words each, a text of 1,000 captions into 14 words each, and its first 40 captions one at a time. The second
+one translates the first 1,000 lines of a text with a trained model, and then the first 40 one at a time; with `--sizes
+small,trained,base`, it measures all that. The third one measures a part.
 
-"Share of products" is the time of the decoder's matrix products alone, measured in the same run, as a share of the
-time of a step: 1 is the limit of this machine.
+All systems are started once for each model. They take turns and are idle in between, and the best of their rounds
+counts: sentences a second or, one at a time, the median of the milliseconds of a sentence. Marian translates in
+batches of 32 in the order of the file; the other systems sort the sentences themselves. The engine runs eager steps
+("at once") or compiled ones, which it compiles before the first round if no run did. Each row is compared with the
+first system, and each one of ours with the better CTranslate2.
 """
 
-import copy
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from statistics import median
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from transformers import AutoTokenizer
 
-from benchmarks.harness import BenchmarkArguments, in_turns, read_arguments, write_report
-from benchmarks.peers import PEERS, Peer, Translate
+from benchmarks import peers
+from benchmarks.harness import (
+    BenchmarkArguments,
+    ask,
+    cell,
+    in_turns,
+    is_worker,
+    progress,
+    read_arguments,
+    table,
+    write_report,
+)
+from benchmarks.peers import Peer, Translate, work_as_named
 from benchmarks.revision_worker import build_model, build_tokenizer, random_texts
 from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
-from vanilla_transformer.decoding.engine.precision import measurable_precisions
-from vanilla_transformer.decoding.weight_packing import PackedLinear
+from vanilla_transformer.decoding.engine.precision import measurable_precisions, resolve_precision
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.extensions.conversion.marian import model_to_marian
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-COMPILE = True
 VOCAB_SIZES = {"tiny": 100, "small": 8000, "base": 32_000}
+TRAINED = "trained"
+SEARCHES = {"greedy": 1, "beam 4": 4}
 SENTENCES, SOURCE_WORDS, TARGET_WORDS = 32, 24, 32
+_CAPTION_WORDS, _CAPTION_TARGET_WORDS = (8, 18), 14
+_BASE_SHARE = 4  # of the captions, one in so many is translated by the base model
 _MOST_TOKENS = 128  # of a translation of a text
 _SINGLE_SENTENCES = 40  # that are translated one at a time
-_ROUNDS_OF_PRODUCTS = 20
+_WARM_UP_CALLS, _WARM_UP = 8, 64  # at most so many calls and sentences, which fill the engine's slots
+_SPEED, _LATENCY, _RATIO = "sentences/s", "ms a sentence", "over the better CTranslate2"
 
 
 class Marian(Peer):
     """The search of transformers, by `MarianMTModel`."""
 
     name = "Marian"
+    worker = "bench_decoding"
 
-    @contextmanager
-    def load(self, folder: Path) -> Iterator[Translate]:
+    def load(self, folder: Path) -> Translate:
         model = model_to_marian(VanillaTransformerForConditionalGeneration.from_pretrained(folder))
-        yield partial(translate_in_file_order, model, AutoTokenizer.from_pretrained(folder))
+        return partial(translate_in_file_order, model, AutoTokenizer.from_pretrained(folder))
 
 
 class Engine(Peer):
     """The pipeline of this package in one precision, with or without compiled steps."""
 
     ours = True
+    worker = "bench_decoding"
 
-    def __init__(self, precision: str, compiled: bool = True):
-        words = ["engine"] + [precision] * (precision != "float32") + ["not compiled"] * (not compiled)
-        self.name, self.precision, self.compiled = ", ".join(words), precision, compiled
+    def __init__(self, precision: str, compiled: bool):
+        self.name = f"engine, {'compiled' if compiled else 'at once'}, {precision}"
+        self.precision, self.compiled = precision, compiled
 
-    @contextmanager
-    def load(self, folder: Path) -> Iterator[Translate]:
+    def load(self, folder: Path) -> Translate:
         model = VanillaTransformerForConditionalGeneration.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        compiled = self.compiled and COMPILE
-        pipe = TranslationPipeline(model, tokenizer, precision=self.precision, compile=compiled)
+        pipe = TranslationPipeline(model, tokenizer, precision=self.precision, compile=self.compiled)
 
         def translate(texts: Sequence[str], beams: int, most: int) -> list[str]:
             search: dict[str, Any] = {"num_beams": beams, "length_penalty": 1.0, "length_penalty_type": "power"}
             answers = pipe(list(texts), max_new_tokens=most, progress_bar=False, early_stopping=False, **search)
             return [answer["translation_text"] for answer in answers]
 
-        yield translate
+        return translate
+
+
+_COMPILED = ["float32", "auto", *(["int8"] if "int8" in measurable_precisions() else [])]
+_SYSTEMS: list[Peer] = [
+    Marian(),  # the baseline
+    *(Engine(precision, compiled=False) for precision in ("float32", "auto")),
+    *(Engine(precision, compiled=True) for precision in _COMPILED),
+    *(peer for peer in peers.PEERS.values() if isinstance(peer, peers.CTranslate2)),
+]
+PEERS: dict[str, Peer] = {system.name: system for system in _SYSTEMS}
 
 
 @dataclass
@@ -88,138 +115,185 @@ class DecodingArguments(BenchmarkArguments):
 
     SHORT: ClassVar[dict[str, Any]] = {"sizes": "small", "rounds": 2, "count": 200}
 
-    sizes: str = field(
-        default="small,base", metadata={"help": f"Sizes of models, separated by commas: {', '.join(VOCAB_SIZES)}."}
+    sizes: str | None = field(
+        default=None,
+        metadata={
+            "help": f"Models, separated by commas: {', '.join(VOCAB_SIZES)} with random weights, or {TRAINED}, that "
+            f"of `folder`. By default small,base, or {TRAINED} if there is a folder."
+        },
     )
-    rounds: int = field(default=5, metadata={"help": "Rounds per system."})
-    folder: str | None = field(
-        default=None, metadata={"help": "Trained model: translate `sentences` instead of random words."}
+    rows: list[str] | None = field(
+        default=None, metadata={"help": "Only rows whose name contains one of these words; by default all."}
     )
+    systems: list[str] | None = field(
+        default=None, metadata={"help": "Only systems whose name contains one of these words; by default all."}
+    )
+    rounds: int = field(default=5, metadata={"help": "Rounds per system; half as many for texts."})
+    folder: str | None = field(default=None, metadata={"help": "Trained model, which translates `sentences`."})
     sentences: str | None = field(default=None, metadata={"help": "Source text to translate."})
     references: str | None = field(default=None, metadata={"help": "Reference translations, for BLEU."})
-    count: int = field(default=1000, metadata={"help": "Number of sentences to translate."})
+    count: int = field(
+        default=1000, metadata={"help": f"Number of sentences of a text; the base model gets 1/{_BASE_SHARE}."}
+    )
     threads: int | None = field(default=None, metadata={"help": "Threads per system; by default all cores."})
+
+
+class Task(NamedTuple):
+    """
+    Texts that all systems translate.
+
+    Attributes:
+        what: Name in tables.
+        most: Tokens of a translation.
+        at_once: Texts of a call.
+        exact: Whether each translation has `most` words.
+    """
+
+    what: str
+    texts: list[str]
+    most: int
+    at_once: int
+    rounds: int
+    exact: bool = True
+    references: list[str] | None = None
+    beams: int = 1
+
+    def request(self, count: int | None = None) -> dict[str, Any]:
+        """Return the request of the first texts, by default of all, to a worker; see [`peers.serve`]."""
+        return {"texts": self.texts[:count], "beams": self.beams, "most": self.most, "at_once": self.at_once}
+
+
+def is_chosen(name: str, words: Sequence[str] | None) -> bool:
+    """Return whether one of the words, if there are any, is in a name."""
+    return any(word in name for word in words or [""])
 
 
 def main(arguments: Sequence[str]) -> None:
     _, options = read_arguments(DecodingArguments, arguments, "bench_decoding")
-    torch.set_num_threads(options.threads or torch.get_num_threads())
-    systems = all_systems()
-    notes = [reason for system in systems if (reason := system.reason_to_leave_out())]
-    systems = [system for system in systems if system.reason_to_leave_out() is None]
-    if "int8" not in measurable_precisions():
+    threads = options.threads or torch.get_num_threads()
+    torch.set_num_threads(threads)
+    systems = [system for system in PEERS.values() if is_chosen(system.name, options.systems)]
+    reasons = {system.name: reason for system in systems if (reason := system.reason_to_leave_out())}
+    systems = [system for system in systems if system.name not in reasons]
+    notes = [f"{threads} threads.", *dict.fromkeys(reasons.values())]
+    if "int8" not in _COMPILED:
         notes.append("The engine has no int8 without torchao: pip install 'vanilla-transformer[int8]'.")
-    if options.folder is not None:
-        rows = translate_text(systems, options)
-    else:
-        rows = [row for size in options.sizes.split(",") for row in translate_random_words(systems, size, options)]
-    write_report("decoding", options, rows, [f"{torch.get_num_threads()} threads.", *dict.fromkeys(notes)])
+    sizes = (options.sizes or ("small,base" if options.folder is None else TRAINED)).split(",")
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as name:
+        for size in sizes:
+            folder = Path(name, size)
+            tasks = trained_tasks(folder, options) if size == TRAINED else random_tasks(size, folder, options)
+            model = VanillaTransformerForConditionalGeneration.from_pretrained(folder)
+            notes.append(f"{size}: auto is {resolve_precision(model, 'auto')}.")
+            tasks = [
+                task._replace(what=what, beams=beams)
+                for task in tasks
+                for search, beams in SEARCHES.items()
+                if is_chosen(what := f"{task.what}, {search}", options.rows)
+            ]
+            for found in measure(systems, folder, tasks, threads) if systems and tasks else ():
+                rows += found
+                progress("\n".join(map(str, found)))
+                write_report("decoding", options, rows, notes, overview(rows), shown=False)
+    if not rows:
+        raise ValueError(f"There must be a row and a system, got --rows {options.rows} --systems {options.systems}.")
+    write_report("decoding", options, rows, notes, [*overview(rows), *table(rows)])
 
 
-def all_systems() -> list[Peer]:
-    """Return the compared systems; the first one is the baseline."""
-    at_once = [Engine("float32", compiled=False), Engine("bfloat16", compiled=False)]
-    engines = [*at_once, *map(Engine, measurable_precisions())]
-    return [Marian(), *engines, PEERS["CTranslate2"], PEERS["CTranslate2, int8"]]
-
-
-def translate_random_words(systems: Sequence[Peer], size: str, options: DecodingArguments) -> list[dict[str, Any]]:
-    """Measure one size with random weights; every system generates the same number of words."""
+def random_tasks(size: str, folder: Path, options: DecodingArguments) -> list[Task]:
+    """Write a model with random weights; every system generates the same number of words."""
     vocab_size = VOCAB_SIZES[size]
     # MarianMTModel has this ε.
     model, tokenizer = build_model(size, vocab_size, layer_norm_eps=1e-5), build_tokenizer(vocab_size)
     with torch.no_grad():
         model.lm_head.bias[model.config.decoder_start_token_id] = -1e4  # which is no word
+    save_model_folder(model, tokenizer, folder)
     torch.manual_seed(1)
     texts = random_texts(SENTENCES, SOURCE_WORDS, SOURCE_WORDS, len(tokenizer))
-    with tempfile.TemporaryDirectory() as name:
-        folder = save_model_folder(model, tokenizer, Path(name, "model"))
-        rows = measure(systems, size, folder, texts, TARGET_WORDS, options.rounds)
-    wrong = {row["system"] for row in rows if row.pop("words") != SENTENCES * TARGET_WORDS}
-    if wrong:
-        raise ValueError(f"Every system must return {TARGET_WORDS} words per sentence, but {wrong} did not.")
-    for row in rows:
-        if row["system"] in ("engine", "engine, bfloat16"):
-            dtype = torch.float32 if row["system"] == "engine" else torch.bfloat16
-            beams = 1 if row["what"].endswith("greedy") else 4
-            products = seconds_of_products(model, SENTENCES * beams, dtype)
-            row["share of products"] = products * TARGET_WORDS * row["sentences/s"] / SENTENCES
-    return rows
+    count = options.count // (_BASE_SHARE if size == "base" else 1)
+    captions = random_texts(count, *_CAPTION_WORDS, len(tokenizer))
+    batch = Task(size, texts, TARGET_WORDS, SENTENCES, options.rounds)
+    return [batch, *text_tasks(size, captions, _CAPTION_TARGET_WORDS, options.rounds)]
 
 
-def translate_text(systems: Sequence[Peer], options: DecodingArguments) -> list[dict[str, Any]]:
-    """Translate text with a trained model, all of it and its first sentences one at a time."""
+def trained_tasks(folder: Path, options: DecodingArguments) -> list[Task]:
+    """Link a trained model and read the text."""
     if options.folder is None or options.sentences is None:
         raise ValueError("Translation of text needs both `--folder FOLDER` and `--sentences FILE`.")
+    folder.symlink_to(Path(options.folder).absolute())
     texts = read_lines(options.sentences)[: options.count]
     references = read_lines(options.references)[: options.count] if options.references else None
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name, "model")
-        folder.symlink_to(Path(options.folder).absolute())
-        rows = measure(systems, "text", folder, texts, _MOST_TOKENS, options.rounds, references)
-        first = texts[:_SINGLE_SENTENCES]
-        rows += measure(systems, "one at a time", folder, first, _MOST_TOKENS, options.rounds, at_once=1)
-    return [{column: value for column, value in row.items() if column != "words"} for row in rows]
+    text, single = text_tasks(TRAINED, texts, _MOST_TOKENS, options.rounds)
+    return [text._replace(exact=False, references=references), single._replace(exact=False)]
+
+
+def text_tasks(model: str, texts: list[str], most: int, rounds: int) -> tuple[Task, Task]:
+    """Return the task of a text as a whole and of its first sentences one at a time."""
+    rounds = max(1, rounds // 2)
+    whole = Task(f"{model}, text", texts, most, len(texts), rounds)
+    return whole, Task(f"{model}, one at a time", texts[:_SINGLE_SENTENCES], most, 1, rounds)
 
 
 def measure(
-    systems: Sequence[Peer],
-    what: str,
-    folder: Path,
-    texts: Sequence[str],
-    most: int,
-    rounds: int,
-    references: Sequence[str] | None = None,
-    at_once: int | None = None,
-) -> list[dict[str, Any]]:
-    """
-    Translate texts by all systems in turns, greedily and with beam 4, and return a row for each system and search.
-
-    Args:
-        most: Tokens of a translation.
-        at_once: Texts of a call; by default all.
-    """
-    step, rows = at_once or len(texts), []
+    systems: Sequence[Peer], folder: Path, tasks: Sequence[Task], threads: int
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows of all systems for each task as soon as it is measured."""
     with ExitStack() as stack:
-        loaded = {system.name: stack.enter_context(system.load(folder)) for system in systems}
-        for search, beams in (("greedy", 1), ("beam 4", 4)):
+        workers = {}
+        for system in systems:
+            workers[system.name] = stack.enter_context(system.start(folder, threads))
+        pool = stack.enter_context(ThreadPoolExecutor(len(systems)))
+        for task in tasks:  # all load and compile at the same time, which takes a core each
+            list(pool.map(partial(ask, request=task.request(1)), workers.values()))
+        for task in tasks:
+            in_turns(workers, task.request(min(_WARM_UP, _WARM_UP_CALLS * task.at_once)), 1)
+            yield compared(systems, task, in_turns(workers, task.request(), task.rounds))
 
-            def translate(call: Translate, beams: int = beams) -> list[str]:
-                starts = range(0, len(texts), step)
-                return [answer for start in starts for answer in call(texts[start : start + step], beams, most)]
 
-            sides: dict[str, Callable[[], Any]] = {name: partial(translate, call) for name, call in loaded.items()}
-            outputs, seconds = in_turns(sides, rounds)
-            rows += [
-                {"what": f"{what}, {search}", **row}
-                for row in compared(systems, len(texts), outputs, {name: min(each) for name, each in seconds.items()})
-            ]
-            for row in rows[-len(systems) :]:
-                times = seconds[row["system"]]
-                row["slowest round, %"] = 100 * (max(times) / min(times) - 1)
-                row["words"] = sum(len(text.split()) for text in outputs[row["system"]])
-                if references is not None:
-                    row["BLEU"] = round(score(outputs[row["system"]], references).bleu, 2)
+def compared(systems: Sequence[Peer], task: Task, answers: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """
+    Return the rows of systems, compared with the first one and ours with the better CTranslate2.
+
+    Raises:
+        ValueError: a system returned another number of words than it must.
+    """
+    outputs = {name: rounds[0]["outputs"] for name, rounds in answers.items()}
+    words = {name: sum(len(text.split()) for text in texts) for name, texts in outputs.items()}
+    wrong = {name for name, number in words.items() if task.exact and number != len(task.texts) * task.most}
+    if wrong:
+        raise ValueError(f"Every system must return {task.most} words per sentence, but {wrong} did not.")
+    seconds = {name: [median(each["seconds"]) / task.at_once for each in rounds] for name, rounds in answers.items()}
+    best = {name: min(each) for name, each in seconds.items()}
+    rival = min((best[system.name] for system in systems if isinstance(system, peers.CTranslate2)), default=None)
+    first, rows = systems[0].name, []
+    for system in systems:
+        name = system.name
+        same = sum(one == other for one, other in zip(outputs[name], outputs[first], strict=True))
+        speed = {_SPEED: 1 / best[name]} if task.at_once > 1 else {_LATENCY: 1000 * best[name]}
+        row = {"what": task.what, "system": name, **speed, f"speedup over {first}": best[first] / best[name]}
+        row[_RATIO] = rival / best[name] if rival is not None and system.ours else None
+        row[f"outputs as {first}'s"] = f"{same} of {len(task.texts)}"
+        row["slowest round, %"] = 100 * (max(seconds[name]) / best[name] - 1)
+        if task.references is not None:
+            row["BLEU"] = round(score(outputs[name], task.references).bleu, 2)
+        rows.append(row)
     return rows
 
 
-def compared(
-    systems: Sequence[Peer], count: int, outputs: Mapping[str, Sequence[str]], best: Mapping[str, float]
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of systems, compared with the first one and ours with CTranslate2 of a like precision."""
-    first = systems[0].name
-    for system in systems:
-        name = system.name
-        exact = isinstance(system, Engine) and system.precision == "float32"
-        rival = best.get("CTranslate2" if exact else "CTranslate2, int8") if system.ours else None
-        same = sum(one == other for one, other in zip(outputs[name], outputs[first], strict=True))
-        yield {
-            "system": name,
-            "sentences/s": count / best[name],
-            f"speedup over {first}": best[first] / best[name],
-            "over CTranslate2": None if rival is None else rival / best[name],
-            f"outputs as {first}'s": f"{same} of {count}",
-        }
+def overview(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a Markdown table for each model: systems, rows and, in brackets, the ratio to the better CTranslate2."""
+    lines, models = [], dict.fromkeys(row["what"].partition(", ")[0] for row in rows)
+    for model in models:
+        cells: dict[str, dict[str, str]] = {}
+        for row in rows:
+            size, _, what = row["what"].partition(", ")
+            if size == model:
+                speed, column = (row[_SPEED], what) if _SPEED in row else (row[_LATENCY], f"{what}, ms")
+                ratio = "" if row[_RATIO] is None else f" ({cell(row[_RATIO])})"
+                cells.setdefault(row["system"], {model: row["system"]})[column] = cell(speed) + ratio
+        lines += [*table([*cells.values()]), ""]
+    return lines
 
 
 def translate_in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], beams: int, most: int) -> list[str]:
@@ -239,27 +313,8 @@ def translate_in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], be
     return answers
 
 
-@torch.inference_mode()
-def seconds_of_products(model: Any, rows: int, dtype: torch.dtype) -> float:
-    """Return the time of the matrix products of one decoder step, for that many hypotheses, all weights in turn."""
-    source = {id(part) for layer in model.get_decoder().layers for part in _source_projections(layer)}
-    layers = [layer for layer in model.get_decoder().modules() if isinstance(layer, torch.nn.Linear)]
-    plain = [copy.deepcopy(layer).to(dtype) for layer in (*layers, model.lm_head) if id(layer) not in source]
-    kinds = [plain] if dtype != torch.float32 else [plain, [PackedLinear(layer) for layer in plain]]
-    inputs = {layer.in_features: torch.randn(rows, layer.in_features).to(dtype) for layer in plain}
-    best = float("inf")
-    for kind in kinds * _ROUNDS_OF_PRODUCTS:
-        started = time.perf_counter()
-        for layer in kind:
-            layer(inputs[layer.in_features])
-        best = min(best, time.perf_counter() - started)
-    return best
-
-
-def _source_projections(layer: Any) -> list[Any]:
-    """Return the products that are computed once for each source."""
-    return [layer.encoder_attn.k_proj, layer.encoder_attn.v_proj]
-
-
 if __name__ == "__main__":
-    sys.exit(run(main))
+    if is_worker():
+        work_as_named("benchmarks.bench_decoding")
+    else:
+        sys.exit(run(main))

@@ -9,13 +9,10 @@ that NEW is slower. Writes `paired_revisions.md` and `.json`.
 """
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -23,11 +20,19 @@ from typing import Any, ClassVar
 
 import torch
 
-from benchmarks.harness import ROOT, BenchmarkArguments, progress, read_arguments, write_report
+from benchmarks.harness import (
+    ROOT,
+    BenchmarkArguments,
+    in_turns,
+    progress,
+    read_arguments,
+    receive,
+    start_worker,
+    write_report,
+)
 from benchmarks.revision_worker import VOCAB_SIZE, build_tokenizer
 from vanilla_transformer.cli import run
 
-_SETTLE_SECONDS = 0.2  # lets the other worker's threads stop waiting for work
 _TEXT_PAIRS = 20_000
 
 
@@ -122,61 +127,24 @@ def write_text(folder: Path) -> None:
 def measure(
     sides: dict[str, tuple[Path, str]], job: dict[str, Any], folder: Path, options: RevisionsArguments
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the rounds of both sides, which take turns."""
-    with ExitStack() as stack:
-        workers = {
-            name: stack.enter_context(worker(*side, job, folder / name, options.threads))
-            for name, side in sides.items()
-        }
-        rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in workers}
-        for number in range(options.rounds):
-            for name in list(workers) if number % 2 == 0 else reversed(list(workers)):
-                time.sleep(_SETTLE_SECONDS)
-                rounds[name].append(_ask(workers[name], job))
-    return rounds
-
-
-@contextmanager
-def worker(
-    root: Path, python: str, job: dict[str, Any], folder: Path, threads: int | None
-) -> Iterator["subprocess.Popen[str]"]:
     """
-    Start the worker of one checkout and yield it once it is ready.
+    Return the rounds of both sides, which take turns.
 
     Raises:
-        RuntimeError: it failed, or it imported the package from another place.
+        RuntimeError: a worker failed, or it imported the package from another place.
     """
-    request = job | ({"folder": str(folder.parent), "name": folder.name} if job["job"] == "train" else {})
-    environment = os.environ | {"PYTHONPATH": str(root), "CUDA_VISIBLE_DEVICES": "", "TOKENIZERS_PARALLELISM": "false"}
-    environment |= {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
-    command = [python, str(ROOT / "benchmarks" / "revision_worker.py"), json.dumps(request)]
-    process = subprocess.Popen(
-        command, env=environment, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    try:
-        imported = Path(_read(process, job)["ready"])
-        if not imported.is_relative_to(root):
-            raise RuntimeError(f"The worker of {root} imported {imported}.")
-        yield process
-    finally:
-        process.stdin.close()
-        process.wait()
-
-
-def _ask(process: "subprocess.Popen[str]", job: dict[str, Any]) -> dict[str, Any]:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-    return _read(process, job)
-
-
-def _read(process: "subprocess.Popen[str]", job: dict[str, Any]) -> dict[str, Any]:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise RuntimeError(f"The worker ended with status {process.wait()}: {json.dumps(job)}")
-    return json.loads(line)
+    with ExitStack() as stack:
+        workers = {}
+        for name, (root, python) in sides.items():
+            request = job | ({"folder": str(folder), "name": name} if job["job"] == "train" else {})
+            environment = {"PYTHONPATH": str(root), "TOKENIZERS_PARALLELISM": "false"}
+            environment |= {} if options.threads is None else {"OMP_NUM_THREADS": str(options.threads)}
+            command = [python, str(ROOT / "benchmarks" / "revision_worker.py"), json.dumps(request)]
+            workers[name] = stack.enter_context(start_worker(command, environment, root))
+            imported = Path(receive(workers[name])["ready"])
+            if not imported.is_relative_to(root):
+                raise RuntimeError(f"The worker of {root} imported {imported}.")
+        return in_turns(workers, None, options.rounds)
 
 
 def ratios(rounds: dict[str, list[dict[str, Any]]], clock: str) -> list[float]:

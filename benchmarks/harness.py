@@ -11,7 +11,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
@@ -21,7 +21,8 @@ from typing import Any, ClassVar, TypeVar
 
 ROOT = Path(__file__).parents[1]
 _INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
-_SETTLE_SECONDS = 0.5  # lets the other system's threads stop waiting for work
+_SETTLE_SECONDS = 0.2  # lets the other worker's threads stop waiting for work
+_WORKER_VARIABLES = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
 
 Row = Mapping[str, Any]
 
@@ -62,17 +63,31 @@ def read_arguments(
     return found, replace(options, **options.SHORT) if options.short else options
 
 
-def write_report(name: str, options: BenchmarkArguments, rows: Sequence[Row], notes: Iterable[str] = ()) -> None:
-    """Write `NAME.md` and `NAME.json` to the output folder, and print the Markdown."""
+def write_report(
+    name: str,
+    options: BenchmarkArguments,
+    rows: Sequence[Row],
+    notes: Iterable[str] = (),
+    lines: Sequence[str] | None = None,
+    shown: bool = True,
+) -> None:
+    """
+    Write `NAME.md` and `NAME.json` to the output folder, and print the Markdown.
+
+    Args:
+        lines: Markdown below the notes; by default, a table of the rows.
+        shown: Whether to print it.
+    """
     about, notes = describe_machine(), [*notes]
-    lines = [f"`python -m {command_line()}`; {about}.", *filter(None, [options.note, *notes]), "", *table(rows)]
-    text = "\n".join(lines) + "\n"
+    head = [f"`python -m {command_line()}`; {about}.", *filter(None, [options.note, *notes]), ""]
+    text = "\n".join([*head, *(table(rows) if lines is None else lines)]) + "\n"
     folder = Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     report = {"machine": about, "options": asdict(options), "notes": notes, "rows": [dict(row) for row in rows]}
     (folder / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    print(text, end="")
+    if shown:
+        print(text, end="")
 
 
 def command_line() -> str:
@@ -106,17 +121,42 @@ def cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "¦")
 
 
-def in_turns(sides: Mapping[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, Any], dict[str, list[float]]]:
-    """Return the output of each system and the seconds of its rounds, in turns after a warm-up round."""
-    outputs = {name: side() for name, side in sides.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
+def in_turns(workers: Mapping[str, "subprocess.Popen[str]"], request: Any, rounds: int) -> dict[str, list[Any]]:
+    """Return each worker's answers to a request, in rounds of changing order (A B, B A, …) under the same load."""
+    answers: dict[str, list[Any]] = {name: [] for name in workers}
+    for number in range(rounds):
+        for name in list(workers)[:: -1 if number % 2 else 1]:
             time.sleep(_SETTLE_SECONDS)
-            started = time.perf_counter()
-            side()
-            seconds[name].append(time.perf_counter() - started)
-    return outputs, seconds
+            answers[name].append(ask(workers[name], request))
+    return answers
+
+
+def start_worker(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path = ROOT
+) -> "subprocess.Popen[str]":
+    """Start a process that answers each line of JSON by another one, and is idle in between."""
+    variables = {**os.environ, **_WORKER_VARIABLES, **environment}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=variables, cwd=folder, stdin=pipe, stdout=pipe, text=True)
+
+
+def ask(worker: "subprocess.Popen[str]", request: Any) -> Any:
+    """Send a worker a request and return its answer."""
+    print(json.dumps(request), file=worker.stdin, flush=True)
+    return receive(worker)
+
+
+def receive(worker: "subprocess.Popen[str]") -> Any:
+    """
+    Wait for the next line of a worker and return what it says.
+
+    Raises:
+        RuntimeError: the worker ended.
+    """
+    line = worker.stdout.readline() if worker.stdout else ""
+    if not line:
+        raise RuntimeError(f"The worker ended with status {worker.wait()}: {worker.args!r}")
+    return json.loads(line)
 
 
 def run_command(command: Sequence[str], name: str, environment: Mapping[str, str], text: str | None = None) -> str:
@@ -148,14 +188,18 @@ def run_worker(
         environment: Variables of the process, on top of this one's.
         python: Interpreter, for workers that run in another toolkit's environment.
     """
-    text = json.dumps(request)
-    variables = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **(environment or {})}
-    command = [str(python), "-m", f"benchmarks.{worker}", "--worker", text]
-    return json.loads(run_command(command, name or text, variables).splitlines()[-1])
+    command = worker_command(worker, request, python)
+    variables = _WORKER_VARIABLES | {**(environment or {})}
+    return json.loads(run_command(command, name or command[-1], variables).splitlines()[-1])
+
+
+def worker_command(worker: str, request: Mapping[str, Any], python: Path | str) -> list[str]:
+    """Return the command of a worker process, whose `is_worker` is true."""
+    return [str(python), "-m", f"benchmarks.{worker}", "--worker", json.dumps(request)]
 
 
 def is_worker() -> bool:
-    """Return whether `run_worker` started this process."""
+    """Return whether this process has the command of a worker."""
     return sys.argv[1:2] == ["--worker"]
 
 

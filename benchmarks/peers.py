@@ -17,16 +17,17 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 from types import ModuleType
 from typing import Any, ClassVar
 
-from benchmarks.harness import ROOT, is_worker, peak_bytes, progress, run_worker
+from benchmarks.harness import ROOT, is_worker, peak_bytes, progress, run_worker, start_worker, worker_command
 
 ENVIRONMENTS = ROOT / ".venv-peers"
 SPECIAL = ["<unk>", "<pad>", "<s>", "</s>"]
@@ -116,68 +117,51 @@ class Peer:
         """Train in this process until the meter stops it."""
         raise NotImplementedError(f"{self.name} does not train.")
 
-    def load(self, folder: Path) -> Any:
-        """Return a context that yields a function `Translate` with the model of a folder."""
+    def start(self, folder: Path, threads: int) -> "subprocess.Popen[str]":
+        """Start the system's own process, which loads the model of a folder and answers requests; see [`serve`]."""
+        command = worker_command(self.worker, {"peer": self.name, "folder": str(folder)}, self.python())
+        return start_worker(command, {"OMP_NUM_THREADS": str(threads)})
+
+    def load(self, folder: Path) -> Translate:
+        """Return a function that translates by the model of a folder, in this process."""
         raise NotImplementedError(f"{self.name} does not load models of this package.")
 
 
 class CTranslate2(Peer):
-    """CTranslate2 with the weights of this package, in its own process with this process's number of threads."""
-
-    toolkit = "ctranslate2"
-    packages: ClassVar[list[str]] = ["ctranslate2==4.8.5"]
+    """CTranslate2 with the weights of this package, whose environment has it for conversion, too."""
 
     def __init__(self, kind: str):
         self.kind = kind
-        self.name = "CTranslate2" if kind == "float32" else f"CTranslate2, {kind}"
+        self.name = f"CTranslate2, {kind}"
 
-    @contextmanager
-    def load(self, folder: Path) -> Iterator[Translate]:
+    def reason_to_leave_out(self) -> str | None:
+        missing = "CTranslate2 is not installed: pip install 'vanilla-transformer[ctranslate2]'."
+        return missing if find_spec("ctranslate2") is None else None
+
+    def start(self, folder: Path, threads: int) -> "subprocess.Popen[str]":
         """Convert the model to `{folder}.{kind}` and start a process with it."""
-        import torch
-        from transformers import AutoTokenizer
-
         from vanilla_transformer.extensions.conversion.ctranslate2 import to_ctranslate2
 
-        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         converted = folder.with_name(f"{folder.name}.{self.kind}")
-        if not converted.exists():
-            to_ctranslate2(folder, converted, ["a"], self.kind)
-        request = {"peer": self.name, "folder": str(converted), "options": {"threads": torch.get_num_threads()}}
-        process = subprocess.Popen(
-            [str(self.python()), "-m", "benchmarks.peers", "--worker", json.dumps(request)],
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdin is not None and process.stdout is not None
-        requests, answers = process.stdin, process.stdout
+        to_ctranslate2(folder, converted, ["a"], self.kind)
+        return super().start(converted, threads)
+
+    def load(self, folder: Path) -> Translate:
+        import ctranslate2
+        from tokenizers import Tokenizer
+
+        translator = ctranslate2.Translator(str(folder), intra_threads=int(os.environ["OMP_NUM_THREADS"]))
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        vocabulary = tokenizer.get_vocab()
 
         def translate(texts: Sequence[str], beams: int, most: int) -> list[str]:
-            sentences = [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(list(texts))["input_ids"]]
+            sentences = [encoding.tokens for encoding in tokenizer.encode_batch(list(texts))]
             options = {"beam_size": beams, "max_decoding_length": most, "length_penalty": 1.0}
-            options |= {"max_batch_size": 128, "disable_unk": True}
-            requests.write(json.dumps({"sentences": sentences, "options": options}) + "\n")
-            requests.flush()
-            ids = [tokenizer.convert_tokens_to_ids(answer) for answer in json.loads(answers.readline())]
-            return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+            results = translator.translate_batch(sentences, max_batch_size=128, disable_unk=True, **options)
+            ids = [[vocabulary[token] for token in result.hypotheses[0]] for result in results]
+            return [text.strip() for text in tokenizer.decode_batch(ids, skip_special_tokens=True)]
 
-        try:
-            yield translate
-        finally:
-            requests.close()
-            process.wait()
-
-    def work(self, folder: Path, options: Mapping[str, Any]) -> None:
-        """Answer each line of standard input, lists of tokens as JSON, by a line with the best hypotheses."""
-        import ctranslate2
-
-        translator = ctranslate2.Translator(str(folder), intra_threads=options["threads"])
-        for line in sys.stdin:
-            request = json.loads(line)
-            results = translator.translate_batch(request["sentences"], **request["options"])
-            print(json.dumps([result.hypotheses[0] for result in results]), flush=True)
+        return translate
 
 
 class Toolkit(Peer):
@@ -461,11 +445,24 @@ def write_subwords(folder: Path, names: Iterable[str]) -> None:
         (subwords / name).write_text(text + "\n", encoding="utf-8")
 
 
+def serve(peer: Peer, folder: str) -> None:
+    """Answer each line of JSON by the translations of its `texts`, and the seconds of each call with `at_once`."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a system prints goes to standard error
+    translate = peer.load(Path(folder))
+    for line in sys.stdin:
+        request = json.loads(line)
+        texts, at_once = request["texts"], request["at_once"]
+        outputs, seconds = [], []
+        for start in range(0, len(texts), at_once):
+            started = time.perf_counter()
+            outputs += translate(texts[start : start + at_once], request["beams"], request["most"])
+            seconds.append(time.perf_counter() - started)
+        print(json.dumps({"outputs": outputs, "seconds": seconds}), file=answers, flush=True)
+
+
 def work(peer: Peer, folder: str, options: dict[str, Any]) -> None:
-    """Be the worker process of a peer: answer requests, or train and print the measurements as JSON."""
-    if isinstance(peer, CTranslate2):
-        peer.work(Path(folder), options)
-        return
+    """Train in the worker process of a peer and print the measurements as JSON."""
     import torch
 
     torch.manual_seed(0)
@@ -479,10 +476,11 @@ def work(peer: Peer, folder: str, options: dict[str, Any]) -> None:
 
 
 def work_as_named(module: str) -> None:
-    """Be the worker process that `run_worker` started with a module, imported by its name, so that classes are one."""
+    """Train or translate as a worker process: a peer of a module, imported by its name, so that classes are one."""
     request = json.loads(sys.argv[2])
     peers: ModuleType = import_module("benchmarks.peers")
-    peers.work(import_module(module).PEERS[request.pop("peer")], **request)
+    be_worker = peers.work if "options" in request else peers.serve
+    be_worker(import_module(module).PEERS[request.pop("peer")], **request)
 
 
 if __name__ == "__main__":

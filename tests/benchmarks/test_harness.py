@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -68,12 +69,28 @@ def test_write_report_names_command_and_machine(tmp_path, capsys, monkeypatch):
     assert report["options"]["rounds"] == 5
 
 
-def test_in_turns_alternates_after_a_warm_up(monkeypatch):
+ECHO = """
+import sys
+for line in sys.stdin:
+    open(sys.argv[2], "a").write(sys.argv[1])
+    print(line, end="", flush=True)
+"""
+
+
+def test_in_turns_alternates_between_idle_processes(monkeypatch, tmp_path):
     monkeypatch.setattr(harness, "_SETTLE_SECONDS", 0.0)
-    called = []
-    outputs, seconds = harness.in_turns({name: lambda name=name: called.append(name) or name for name in "ab"}, 2)
-    assert "".join(called) == "ababab" and outputs == {"a": "a", "b": "b"}
-    assert [len(each) for each in seconds.values()] == [2, 2]
+    with ExitStack() as stack:
+        commands = {name: [sys.executable, "-c", ECHO, name, str(tmp_path / "log")] for name in "ab"}
+        workers = {name: stack.enter_context(harness.start_worker(each, {})) for name, each in commands.items()}
+        assert harness.in_turns(workers, {"x": 1}, 3) == {name: 3 * [{"x": 1}] for name in "ab"}
+    assert (tmp_path / "log").read_text() == "abbaab"
+    assert [worker.returncode for worker in workers.values()] == [0, 0]
+
+
+def test_receive_says_that_a_worker_ended():
+    command = [sys.executable, "-c", "raise SystemExit(3)"]
+    with harness.start_worker(command, {}) as worker, pytest.raises(RuntimeError, match="status 3: .*SystemExit"):
+        harness.receive(worker)
 
 
 def test_peak_bytes_excludes_the_parent_process():

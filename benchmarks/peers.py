@@ -488,5 +488,5 @@ if __name__ == "__main__":
         work_as_named("benchmarks.peers")
     else:
         for peer in PEERS.values():
-            if not sys.argv[1:] or peer.toolkit in sys.argv[1:]:
+            if peer.toolkit and (not sys.argv[1:] or peer.toolkit in sys.argv[1:]):
                 print(peer.python())

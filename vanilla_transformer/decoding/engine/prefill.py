@@ -20,6 +20,7 @@ from .device_profile import profile_of
 from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
+_VECTOR = 16  # keys that attention on a CPU reads at once
 # The rows of a batch, each a tensor in the order of `SlotMemory.prefilled`.
 Prefilled = list[Tensor]
 
@@ -44,13 +45,13 @@ def _pad_batch(
 ) -> tuple[Sequence[Sequence[int]], Sequence[int], int]:
     """Return a batch and the length to which it is to be padded.
 
-    On a GPU, batches have few lengths and numbers of rows: for each shape, libraries choose kernels. On a CPU,
-    attention rounds the keys after the last whole vector of 16 otherwise than in longer batches, which may change the
-    translation in bfloat16. Its products have blocks of 16 rows, so that padding costs little.
+    On a GPU, batches have few lengths and numbers of rows: for each shape, libraries choose kernels. On a CPU, sources
+    in bfloat16 fill vectors, see [`room_for`]. Its products have blocks of as many rows, so that padding costs little.
     """
     length = max(map(len, sources))
     if not profile_of(model.device).pads_prefill:
-        return sources, seen, _fit(model.config, length + -length % 16) if model.dtype == torch.bfloat16 else length
+        filled = length + -length % _VECTOR if model.dtype == torch.bfloat16 else length
+        return sources, seen, _fit(model.config, filled)
     rows, length = padded_shape(model.config, len(sources), length)
     further = rows - len(sources)
     return [*sources, *[[0]] * further], [*seen, *[1] * further], length
@@ -66,10 +67,16 @@ def _fit(config: Any, length: int) -> int:
     return min(length, config.max_position_embeddings) if config.position_embedding_type == "learned" else length
 
 
-def room_for(positions: int) -> int:
-    """Return a number of positions, rounded up to a power of two or three quarters of one, so that few are in use."""
+def room_for(positions: int, dtype: torch.dtype = torch.float32) -> int:
+    """Return a number of positions, rounded up to a power of two or three quarters of one, so that few are in use.
+
+    In bfloat16, they fill vectors. Attention on a CPU rounds the keys after the last whole vector otherwise than among
+    more keys, and the translation of a sentence would depend on its neighbors.
+    """
     power = 1 << (positions - 1).bit_length()
-    return max(_LEAST_ROOM, power * 3 // 4 if positions <= power * 3 // 4 else power)
+    less = power * 3 // 4
+    is_enough = positions <= less and (dtype != torch.bfloat16 or less % _VECTOR == 0)
+    return max(_LEAST_ROOM, less if is_enough else power)
 
 
 def _read(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int], length: int) -> Prefilled:

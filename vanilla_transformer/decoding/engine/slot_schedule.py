@@ -6,6 +6,7 @@ sentence waits aside while shorter ones enter, because all slots compute attenti
 """
 
 from collections import deque
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -75,9 +76,10 @@ class SlotSchedule:
     ):
         self._slots, self._start_token, self._device = slots, start_token, model.device
         profile = profile_of(model.device)
+        self._room_for = partial(room_for, dtype=model.dtype)
         self._keeps_rooms = profile.captures_steps
         self.sizes = [*(few for few in profile.few_slots if few < slots), slots]
-        first = SlotSize(self.sizes[0], room_for(1))
+        first = SlotSize(self.sizes[0], self._room_for(1))
         self.buffers = SlotBuffers(model, options, first, alignment_heads)
         self.steps_run = 0
         self._entries: list[Entry | None] = [None] * self.sizes[0]  # the sentence in each slot
@@ -123,7 +125,8 @@ class SlotSchedule:
 
     def _room(self, steps: int) -> int:
         """Return the room that the sentences in slots need for the next steps."""
-        return room_for(max(entry.positions(self.steps_run + steps) for entry in self._entries if entry is not None))
+        end = self.steps_run + steps
+        return self._room_for(max(entry.positions(end) for entry in self._entries if entry is not None))
 
     def _set_long_ones_aside(self, queue: SourceQueue, steps: int) -> bool:
         """
@@ -135,7 +138,7 @@ class SlotSchedule:
             return False
         end, present = self.steps_run + steps, self.occupied()
         needs = {slot: entry.positions(end) for slot, entry in present.items()}
-        usual = room_for(sorted(needs.values())[len(needs) * 3 // 4])
+        usual = self._room_for(sorted(needs.values())[len(needs) * 3 // 4])
         long = [slot for slot, need in needs.items() if need > 2 * usual and not present[slot].stays]
         self._set_aside(long)
         return bool(long)
@@ -175,7 +178,7 @@ class SlotSchedule:
         """Start the search of sources of one batch in the given slots."""
         lengths, requests = [source.length for source in sources], [source.request for source in sources]
         rooms, size = [*map(_positions, lengths, requests)], self.buffers.size
-        self._resize(SlotSize(size.slots, max(size.room, room_for(max(rooms)))))
+        self._resize(SlotSize(size.slots, max(size.room, self._room_for(max(rooms)))))
         columns = zip(*((each.row, each.length, each.limit) for each in sources), strict=True)
         index, rows, sizes, limits, counts, seeds = to_device(
             [slots, *map(list, columns), [each.hypotheses for each in requests], [each.seed for each in requests]],

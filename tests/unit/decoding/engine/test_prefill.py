@@ -98,7 +98,9 @@ def test_padded_shape_stays_within_learned_positions():
     config = tiny_model(position_embedding_type="learned", max_position_embeddings=20).config
     assert padded_shape(config, 5, 18) == (8, 20)
     assert padded_shape(tiny_model().config, 1, 18) == (1, 24)
-    assert [room_for(length) for length in (1, 16, 17, 24, 25, 33)] == [16, 16, 24, 24, 32, 48]
+    lengths = 1, 16, 17, 24, 25, 33, 49
+    assert [room_for(length) for length in lengths] == [16, 16, 24, 24, 32, 48, 64]
+    assert [room_for(length, torch.bfloat16) for length in lengths] == [16, 16, 32, 32, 32, 48, 64]
 
 
 def test_prefill_keeps_cudnn_attention_off(on_gpu):

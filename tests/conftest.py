@@ -1,4 +1,4 @@
-"""Load the fixtures of all tests, except into the process that hands tests to workers: it would import torch in vain."""
+"""Load the fixtures, but not in the process that hands tests to workers: it would import torch in vain."""
 
 import pytest
 

@@ -40,9 +40,9 @@ def workspace(tmp_path, tiny_tokenizer, monkeypatch):
     """Write the text and the models that the pages name, and shorten the recipes of the package."""
     monkeypatch.chdir(tmp_path)
     write_aligned_corpus(tmp_path, train=60, valid=5, test=5)
-    names = ["mine", "teacher", "reverse", "a", "b", "c", "en-de", "de-en", "en-fr"]
-    for name in names:
-        save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "runs" / name)
+    mine = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "runs" / "mine")
+    for name in ("teacher", "reverse", "a", "b", "c", "en-de", "de-en", "en-fr"):
+        shutil.copytree(mine, tmp_path / "runs" / name)
     marian = tmp_path / "Helsinki-NLP" / "opus-mt-en-de"
     marian.mkdir(parents=True)
     tokenizer = build_marian_tokenizer(tmp_path, MARIAN_SENTENCES * 3)

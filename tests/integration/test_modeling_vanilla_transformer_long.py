@@ -195,7 +195,7 @@ def test_stock_trainer_trains_long_causal_lm(layer_type, tiny_tokenizer, tmp_pat
     fields = {"layer_types": layer_type, "vocab_size": len(tiny_tokenizer), "init_std": None}
     model = tiny_model(VanillaTransformerLongForCausalLM, **fields).train()
     arguments = TrainingArguments(
-        output_dir=str(tmp_path / "out"), max_steps=60, learning_rate=5e-3, per_device_train_batch_size=8,
+        output_dir=str(tmp_path / "out"), max_steps=30, learning_rate=5e-3, per_device_train_batch_size=8,
         logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, seed=1,
     )  # fmt: skip
     rows = [{"input_ids": ids} for ids in tiny_tokenizer(texts)["input_ids"]]

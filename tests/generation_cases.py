@@ -36,7 +36,9 @@ SEARCHES = {
 def model_of(seed=0, **changes):
     torch.manual_seed(seed)
     config = tiny_config(**{"vocab_size": 40, "init_std": 0.3, "decoder_layers": 2} | changes)
-    return VanillaTransformerForConditionalGeneration(config).eval()
+    model = VanillaTransformerForConditionalGeneration(config).eval()
+    model.generation_config.max_new_tokens_beyond_source = 12  # 50 would show no more
+    return model
 
 
 def sources(sentences, length, vocab_size=40, left=False):

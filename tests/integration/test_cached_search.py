@@ -45,7 +45,7 @@ def inputs_of(model):
 
 def search(model, **options):
     model.use_engine = False
-    options = {"max_new_tokens": 9, "min_new_tokens": 9, "do_sample": False, "output_logits": True} | options
+    options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "output_logits": True} | options
     return model.generate(inputs_of(model), return_dict_in_generate=True, **options)
 
 
@@ -98,8 +98,11 @@ OF_OTHER_MODELS = {
 OF_OTHER_MODELS |= {"block_sequence_ids", "cross_attn_head_mask", "head_mask", "pixel_values", "output_router_logits"}
 
 
-@every_model
-@pytest.mark.parametrize("argument", ["invented", "past", "cu_seq_lens_q", "is_causal", *sorted(OF_OTHER_MODELS)])
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [(name, "invented") for name in MODELS]
+    + [("encoder-decoder, sdpa", each) for each in ("past", "cu_seq_lens_q", "is_causal", *sorted(OF_OTHER_MODELS))],
+)
 def test_forward_refuses_arguments_that_it_does_not_use(name, argument):
     model = MODELS[name]()
     ids = {"decoder_input_ids": SOURCE} if model.config.is_encoder_decoder else {}
@@ -132,12 +135,13 @@ def test_forward_takes_each_argument_that_generate_passes(name):
 
     model.forward = recording
     model.forward.__signature__ = inspect.signature(forward)
+    short = {"max_new_tokens": 2, "min_new_tokens": 2}
     for options in ({}, {"num_beams": 2}, {"output_attentions": True, "output_hidden_states": True}):
-        search(model, **options)
-    search(model, attention_mask=torch.ones_like(inputs_of(model)))
+        search(model, **short, **options)
+    search(model, **short, attention_mask=torch.ones_like(inputs_of(model)))
     if model.config.is_encoder_decoder:
         decoder = {"decoder_input_ids": torch.tensor([[1, 7], [1, 8], [1, 9]])}
-        search(model, **decoder, decoder_attention_mask=torch.ones(3, 2, dtype=torch.long))
+        search(model, **short, **decoder, decoder_attention_mask=torch.ones(3, 2, dtype=torch.long))
     del model.forward
     assert seen.keys() <= PASSED_BY_GENERATE
 

@@ -126,8 +126,15 @@ def given(model, name):
     return {name: value}, further
 
 
-@pytest.mark.parametrize("as_config", [False, True], ids=["keyword", "config"])
-@pytest.mark.parametrize("name", CHANGING)
+# One function reads the options of a generation config, so the others get a sample.
+IN_CONFIG = [name for name in CHANGING if name in options_of()] + ["repetition_penalty", "bad_words_ids", "min_length"]
+
+
+@pytest.mark.parametrize(
+    ("name", "as_config"),
+    [*((name, False) for name in CHANGING), *((name, True) for name in IN_CONFIG)],
+    ids=lambda value: {False: "keyword", True: "config"}.get(value, value),
+)
 def test_option_of_the_library_changes_the_answer_as_in_the_library_or_is_refused(model, name, as_config):
     option, further = given(model, name)
     found = answer(model, True, as_config, **further, **option)

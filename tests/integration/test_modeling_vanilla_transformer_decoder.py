@@ -6,7 +6,7 @@ import os
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from transformers import (
@@ -27,6 +27,7 @@ from transformers import (
 )
 
 from tests.forked import run_python
+from tests.sweeps import examples
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerDecoderConfig,
@@ -125,7 +126,7 @@ def test_causal_lm_generates_like_gpt2(gpt2, beams):
     assert torch.equal(copy_gpt2(gpt2).generate(prompt, **decoding), expected)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(50)
 @given(
     seed=st.integers(0, 1000),
     sentences=st.integers(1, 4),

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from transformers import (
@@ -19,6 +19,7 @@ from transformers import (
     pipeline,
 )
 
+from tests.sweeps import examples
 from vanilla_transformer import (
     VanillaTransformerForCausalLM,
     VanillaTransformerForConditionalGeneration,
@@ -75,7 +76,7 @@ def compute_logits(model, ids, **options):
 # --- All layer types -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@examples(75)
 @given(
     seed=st.integers(0, 1000),
     whole=st.booleans(),
@@ -174,8 +175,10 @@ def test_chunk_size_feed_forward_changes_no_gradient(model_class, fields):
     torch.testing.assert_close(*found, atol=1e-11, rtol=1e-10)
 
 
-@every_layer_type
-@pytest.mark.parametrize(("model_class", "auto_class"), CLASSES)
+@pytest.mark.parametrize(
+    ("model_class", "auto_class", "layer_type"),
+    [(*classes, "lsh_attention") for classes in CLASSES] + [(*CLASSES[1], kind) for kind in LAYER_TYPES],
+)
 def test_auto_class_loads_saved_long_model(model_class, auto_class, layer_type, tmp_path):
     model = tiny_model(model_class, layer_types=layer_type)
     model.save_pretrained(tmp_path)
@@ -192,7 +195,7 @@ def test_stock_trainer_trains_long_causal_lm(layer_type, tiny_tokenizer, tmp_pat
     fields = {"layer_types": layer_type, "vocab_size": len(tiny_tokenizer), "init_std": None}
     model = tiny_model(VanillaTransformerLongForCausalLM, **fields).train()
     arguments = TrainingArguments(
-        output_dir=str(tmp_path / "out"), max_steps=60, learning_rate=5e-3, per_device_train_batch_size=8,
+        output_dir=str(tmp_path / "out"), max_steps=30, learning_rate=5e-3, per_device_train_batch_size=8,
         logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, seed=1,
     )  # fmt: skip
     rows = [{"input_ids": ids} for ids in tiny_tokenizer(texts)["input_ids"]]

@@ -79,24 +79,19 @@ METHODS = {
 @pytest.mark.filterwarnings("ignore:.*`past_key_values`:FutureWarning")
 @pytest.mark.parametrize("method", METHODS)
 def test_generate_follows_each_method_of_peft(method):
-    answers = []
-    for seed in (0, 1):
-        base = tiny_model()
-        plain = base.generate(SOURCE, **OPTIONS).tolist()
-        torch.manual_seed(seed)
-        model = get_peft_model(base, METHODS[method]()).eval()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                if parameter.requires_grad:
-                    parameter.normal_(0, 2.0)
-        inputs = {"input_ids": SOURCE, "attention_mask": (SOURCE != 0).long()}
-        if "multitask" in method:
-            inputs["task_ids"] = torch.tensor([0, 1])
-        found, expected = by_engine_and_library(model, base, **inputs)
-        assert found == expected
-        assert found != plain
-        answers.append(found)
-    assert answers[0] != answers[1]
+    base = tiny_model()
+    plain = base.generate(SOURCE, **OPTIONS).tolist()
+    torch.manual_seed(0)
+    model = get_peft_model(base, METHODS[method]()).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.normal_(0, 2.0)
+    inputs = {"input_ids": SOURCE, "attention_mask": (SOURCE != 0).long()}
+    if "multitask" in method:
+        inputs["task_ids"] = torch.tensor([0, 1])
+    found, expected = by_engine_and_library(model, base, **inputs)
+    assert found == expected != plain
 
 
 def test_prefix_tuning_decodes_from_the_prefix_and_the_base_model_is_fast_again(tmp_path):
@@ -298,8 +293,10 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("name", ["model.decoder.embed_tokens.weight", "model.decoder.layers.0.fc1.weight"])
-@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [*(("model.decoder.embed_tokens.weight", edit) for edit in EDITS), ("model.decoder.layers.0.fc1.weight", "row")],
+)
 def test_engine_notices_values_that_are_written_to_the_data_of_a_weight(name, edit):
     model = tiny_model()
     weight = model.get_parameter(name)

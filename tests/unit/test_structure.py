@@ -218,7 +218,7 @@ FEW_PACKAGES |= {"annotated_types", "filelock", "huggingface_hub", "regex", "tqd
 
 
 def test_gpu_tests_need_few_packages():
-    """They run on machines with few packages, without the fixtures of `tests/conftest.py`."""
+    """They run on machines with few packages, without the fixtures of `tests/fixtures.py`."""
     paths = [*(ROOT / "tests" / "gpu").rglob("*.py")]
     assert {"torch", "transformers"} <= packages_needed_by(paths) <= FEW_PACKAGES
 

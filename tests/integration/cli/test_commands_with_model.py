@@ -1,7 +1,6 @@
 """Commands that load or write a model, a tokenizer or a corpus."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,36 +26,6 @@ def texts(tmp_path):
     return tmp_path
 
 
-def test_translate_prints_one_line_per_sentence(folder, capsys):
-    assert main(["translate", folder, "A man is sleeping.", "Two dogs.", "--num_beams", "2"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2
-
-
-def test_translate_reads_standard_input_line_by_line(folder, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", iter(["A man is sleeping.\n", "\n", "Two dogs.\n"]))
-    assert main(["translate", folder]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3 and lines[1] == ""
-
-
-def test_translate_prints_several_translations_of_a_sentence(folder, capsys):
-    assert main(["translate", folder, "Two dogs.", "--num_return_sequences", "3"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 3
-
-
-def test_translate_names_a_missing_model(capsys, tmp_path):
-    assert main(["translate", str(tmp_path / "nowhere"), "A man."]) == 2
-    assert "nowhere" in capsys.readouterr().err
-
-
-def test_evaluate_prints_scores_with_signatures_and_writes_translations(folder, texts, capsys):
-    files = ["--source", f"{texts}/a.en", "--target", f"{texts}/a.de", "--output_file", f"{texts}/out.de"]
-    assert main(["evaluate", folder, *files]) == 0
-    shown = capsys.readouterr().out
-    assert "BLEU" in shown and "tok:13a" in shown and "chrF" in shown
-    assert len((texts / "out.de").read_text().splitlines()) == 2
-
-
 def test_train_tokenizer_does_not_overwrite_a_tokenizer(texts, capsys):
     files = [f"{texts}/a.en", f"{texts}/a.de"]
     words = ["train-tokenizer", *files, "--output_dir", f"{texts}/tok", "--vocab_size", "280"]
@@ -70,13 +39,6 @@ def test_train_tokenizer_trains_the_chosen_model(texts):
     words = ["train-tokenizer", f"{texts}/a.en", "--output_dir", f"{texts}/tok", "--vocab_size", "280"]
     assert main([*words, "--model", "unigram"]) == 0
     assert json.loads((texts / "tok" / "tokenizer.json").read_text())["model"]["type"] == "Unigram"
-
-
-def test_train_tokenizer_refuses_an_empty_file(texts, capsys):
-    (texts / "empty.en").write_text("")
-    assert main(["train-tokenizer", f"{texts}/empty.en", "--output_dir", f"{texts}/tok"]) == 2
-    assert "empty.en is empty" in capsys.readouterr().err
-    assert not (texts / "tok").exists()
 
 
 def test_write_corpus_writes_the_requested_number_of_pairs(tmp_path, capsys):

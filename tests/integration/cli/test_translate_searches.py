@@ -51,14 +51,8 @@ def test_translate_searches_in_groups_with_coverage_and_bias(folder, capsys):
     ("arguments", "text"),
     [
         (["--target_prefix", "A", "--target_prefixes", "B"], "Give --target_prefix (for all sentences) or --target"),
-        (["--prefix_bias", "0.5"], "`prefix_bias` needs target prefixes, which it prefers instead of forcing them."),
-        (["--target_prefix", "A", "--prefix_bias", "2"], "`prefix_bias` must be a number between 0 and 1, got 2.0."),
         (["--target_prefixes", "missing"], "missing"),
-        (["--alternatives", "0"], "`alternatives` must be an integer of 1 or more, got 0."),
         (["--alternatives", "2", "--n_best", "2"], "With --alternatives there is one search for each."),
-        (["--num_beam_groups", "3", "--diversity_penalty", "1"], "that divides `num_beams`, got 3 with"),
-        (["--num_beam_groups", "2"], "`num_beam_groups` over 1 and `diversity_penalty` over 0 need each other"),
-        (["--coverage_penalty", "-1"], "`coverage_penalty` must be a number of 0 or more, got -1.0."),
         (["--target_prefix", "A", "--format", "html"], "--target_prefix is for sentences, but `--format` is html."),
     ],
 )

@@ -70,9 +70,12 @@ UNFIT = [
     ({"alternatives": 2, "num_return_sequences": 2}, "`alternatives` are completed by one search each. Leave `num_"),
     ({"mbr": "chrf", "num_return_sequences": 2}, "With `mbr` there is one translation. Leave out `num_return_sequ"),
     ({"num_beam_groups": 2, "diversity_penalty": 0.0}, "`num_beam_groups` over 1 and `diversity_penalty` over 0"),
+    ({"num_beam_groups": 3, "diversity_penalty": 1.0}, "`num_beam_groups` must be an integer that divides `num_"),
     ({"constraints": [" "]}, "A constraint must have a word, got ' '."),
     ({"constraints": [["a"], ["b"]]}, f"`constraints` must be {PHRASES}, but there are 2 lists for 1 texts."),
     ({"constraints": [["a", 3]]}, "A constraint must be a string, got 3."),
+    ({"constraints": ["a"], "num_beams": 1}, "Constraints need beam search: `num_beams` must be 2 or more"),
+    ({"constraints": ["Hunde"], "num_beams": 2, "max_new_tokens": 2}, "A translation may have 2 tokens, but its con"),
     ({"target_prefix": ["a", "b"]}, "`target_prefix` must be a string, or one for each text, but there are 2 for 1"),
 ]
 

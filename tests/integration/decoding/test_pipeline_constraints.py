@@ -85,23 +85,15 @@ def test_pipeline_refuses_a_stream_with_too_few_constraints(translate):
 @pytest.mark.parametrize(
     "text, options, message",
     [
-        ("a", {"constraints": "Hunde"}, "`constraints` must be a list of phrases, or a list of phrases for each text"),
-        ("a", {"constraints": 3}, "`constraints` must be a list of phrases, or a list of phrases for each text"),
-        ("a", {"constraints": ["a", 3]}, "A constraint must be a string, got 3."),
         (["a", "b"], {"constraints": [["a"], "b"]}, "got 'b' for a text"),
-        ("a", {"constraints": [" "]}, "A constraint must have a word, got ' '."),
         *(
             ("a", {"constraints": [phrase]}, f"single spaces between words, got {phrase!r}. Write 'rote Katze'.")
             for phrase in ("rote  Katze", "rote\tKatze", "rote\nKatze", " rote\xa0Katze ")
         ),
         ("a", {"constraints": ["rote  Katz*"]}, "got 'rote  Katz'. Write 'rote Katz'."),
-        ("a", {"constraints": [["a"], ["b"]]}, "but there are 2 lists for 1 texts"),
-        (["a", "b"], {"constraints": [["a"]]}, "but there are 1 lists for 2 texts"),
         ("a\nb", {"constraints": ["a"]}, "A text with constraints must be one line or sentence, got one of 2."),
         ("", {"constraints": [["a"]]}, "A text with constraints must be one line or sentence, got a blank one."),
-        ("a", {"constraints": ["a"], "num_beams": 1}, "Constraints need beam search: `num_beams` must be 2 or more"),
         ("a", {"constraints": ["a"], "do_sample": True, "num_beams": 1}, "Constraints need beam search: `num_beams`"),
-        ("a", {"constraints": ["Hunde"], "max_new_tokens": 2}, "A translation may have 2 tokens, but its constraints"),
         ("a", {"constraints": ["x" * 300]}, "The constraints of a text may have at most 256 tokens, got 301."),
         ("a", {"force_words_ids": [5]}, "`force_words_ids` must be a list with a list of token ids each, got 5."),
         ("a", {"force_words_ids": [[[5], [6]]]}, "got [[5], [6]]. Alternatives are not supported."),

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.utils.file_utils import save_model_folder
@@ -118,13 +119,18 @@ def test_recurrent_baseline_trains_by_a_recipe(run, corpus, tmp_path):
     assert translate_with(folder).shape[1] > 1
 
 
+def smaller_config(**sizes):
+    sizes |= {"d_model": 128, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 256, "decoder_ffn_dim": 256}
+    return VanillaTransformerConfig(**sizes)
+
+
 def test_train_from_scratch_learns_to_translate_its_sentences(run, corpus, tmp_path):
     pairs = {side: (corpus / f"train.{side}").read_text().splitlines()[:3] for side in ("en", "de")}
     for side, lines in pairs.items():
         (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
-    words = [tmp_path / "en", tmp_path / "de", tmp_path / "out", "--steps", "50", "--vocab_size", "300"]
-    said = run(SCRATCH.name, words, WARMUP_STEPS=200)
-    assert "step 50: " in said
+    words = [tmp_path / "en", tmp_path / "de", tmp_path / "out", "--steps", "120", "--vocab_size", "300"]
+    said = run(SCRATCH.name, words, WARMUP_STEPS=100, VanillaTransformerConfig=smaller_config)
+    assert "step 50: " in said and "step 120: " in said
     assert said.splitlines()[-3:] == [f"{en} → {de}" for en, de in zip(*pairs.values(), strict=True)]
     assert len(SCRATCH.read_text().splitlines()) <= 120
 

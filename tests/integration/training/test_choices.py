@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.sweeps import rare
 from tests.tiny_runs import entries, flags, kill_at_step, no_scores, start, wait_for_metrics
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.averaging import ExponentialMovingAverage
@@ -31,7 +32,7 @@ def rates(folder):
 
 @pytest.mark.parametrize(
     "name, share",
-    [("linear", lambda done: 1 - done), ("cosine", lambda done: 0.5 * (1 + math.cos(math.pi * done)))],
+    [("linear", lambda done: 1 - done), rare(("cosine", lambda done: 0.5 * (1 + math.cos(math.pi * done))))],
 )
 def test_lr_scheduler_of_transformers_decays_from_peak_to_zero(corpus, tmp_path, name, share):
     folder = run(corpus, tmp_path / "out", lr_scheduler=name, learning_rate=0.01, warmup_steps=1)
@@ -69,9 +70,6 @@ def test_ema_follows_its_recurrence():
     ("scores", "final"),
     [
         ((9.0, 8.0, 8.0), "mean of checkpoints"),
-        ((8.0, 9.0, 8.0), "last checkpoint"),
-        ((8.0, 8.0, 9.0), "moving average"),
-        (((8.0, 3.0), (8.0, 1.0), (8.0, 2.0)), "mean of checkpoints"),
         (((8.0, 1.0), (8.0, 1.0), (8.0, 2.0)), "moving average"),
         (((7.0, 9.0), (8.0, 2.0), (8.0, 1.0)), "last checkpoint"),
     ],
@@ -197,7 +195,7 @@ def test_train_interrupted_before_first_step_saves_nothing(corpus, tmp_path, mon
 
 
 def test_train_in_bf16_learns(corpus, tmp_path):
-    folder = run(corpus, tmp_path / "out", mixed_precision="bf16", max_steps=60)
+    folder = run(corpus, tmp_path / "out", mixed_precision="bf16", max_steps=20)
     losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
     assert losses[-1] < 0.6 * losses[0]
     assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}

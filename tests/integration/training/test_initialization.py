@@ -9,6 +9,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 
 from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
+from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm
 from tests.tiny_runs import (
     assert_equal_tensors,
@@ -96,15 +97,7 @@ def test_train_resumes_from_another_model_bit_for_bit(corpus, ours, tmp_path, mo
     assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
 
 
-def test_train_keeps_layers_and_resumes_bit_for_bit(corpus, ours, tmp_path, monkeypatch):
-    options = {"init_encoder_layers": "[0]", "init_decoder_layers": "0", "ema_decay": 0.9}
-    straight = fine_tune(corpus, ours, tmp_path / "straight", **options)
-    again = flags(corpus, tmp_path / "again", **FINE_TUNING | {"init_from": ours} | options)
-    kill_at_step(parse_recipe(again), monkeypatch, 4)
-    assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
-
-
-@pytest.mark.parametrize("vocabulary", ["extend", "replace"])
+@pytest.mark.parametrize("vocabulary", ["extend", rare("replace")])
 def test_train_changes_the_vocabulary_and_resumes_bit_for_bit(corpus, ours, tmp_path, monkeypatch, vocabulary):
     changes = {"init_vocabulary": vocabulary, "vocab_size": 310, "ema_decay": 0.9}
     straight = fine_tune(corpus, ours, tmp_path / "straight", **changes)

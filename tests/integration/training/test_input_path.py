@@ -22,7 +22,7 @@ from vanilla_transformer.training.device_batch import BatchPreparation, batch_to
 from vanilla_transformer.training.train_step import train_step
 
 LENGTHS = [1 + number * 7 % 11 for number in range(40)]
-LOGGING_STEPS = 10
+LOGGING_STEPS = 5
 # Views, and copies of tensors that a worker has built.
 COPIES = {"alias", "as_strided", "clone", "detach", "select", "slice", "split", "view", "_to_copy"}
 

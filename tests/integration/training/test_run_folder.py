@@ -1,11 +1,14 @@
 """Finish, continue, protect and lock the folder of a run."""
 
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 from tests.sweeps import rare
+from tests.tiny import write_tiny_corpus
 from tests.tiny_runs import Killed, assert_same_run, entries, flags, kill_at_step, no_scores
 from vanilla_transformer.training import train_state, trainer
 from vanilla_transformer.training.checkpoint import list_checkpoints
@@ -16,9 +19,28 @@ from vanilla_transformer.utils import file_utils
 RUN = {"max_steps": 4, "save_steps": 2, "eval_steps": 2, "ema_decay": 0.9}
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """Write the corpus and train a run by relative paths, so that copies of both can be resumed."""
+    folder = write_tiny_corpus(tmp_path_factory.mktemp("template"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        train(parse_recipe(flags(Path(), Path("straight"), **RUN)), evaluate=no_scores)
+    return folder
+
+
 @pytest.fixture
-def finished(corpus, tmp_path):
-    return train(parse_recipe(flags(corpus, tmp_path / "straight", **RUN)), evaluate=no_scores)
+def corpus(template, tmp_path, monkeypatch):
+    for path in template.glob("*.[ab]"):
+        shutil.copy(path, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return Path()
+
+
+@pytest.fixture
+def finished(corpus, template, tmp_path):
+    shutil.copytree(template / "straight", tmp_path / "straight")
+    return Path("straight")
 
 
 def kill_at_move(patch, folder, number):
@@ -98,7 +120,7 @@ def test_train_restores_a_tokenizer_of_sentencepiece_and_accepts_it(corpus, fini
     train(recipe, evaluate=no_scores)
     assert (finished / name).read_bytes() == b"\xff"
     for folder in list_checkpoints(finished):
-        file_utils.shutil.rmtree(folder)
+        shutil.rmtree(folder)
     (finished / "tokenizer.json").unlink()
     assert train(recipe, evaluate=no_scores) == finished
 
@@ -106,7 +128,7 @@ def test_train_restores_a_tokenizer_of_sentencepiece_and_accepts_it(corpus, fini
 @pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "tokenizer_config.json"])
 def test_train_names_a_lost_file_that_no_checkpoint_has(corpus, finished, name):
     for folder in list_checkpoints(finished):
-        file_utils.shutil.rmtree(folder)
+        shutil.rmtree(folder)
     (finished / name).unlink()
     with pytest.raises(FileNotFoundError, match=f"lacks {name}, and no checkpoint has it. Copy the folder again"):
         train(parse_recipe(flags(corpus, finished, **RUN)), evaluate=no_scores)
@@ -126,7 +148,7 @@ def test_train_refuses_model_that_it_has_not_written(corpus, tiny_model, tiny_to
 
 def test_train_refuses_to_continue_without_checkpoints(corpus, finished):
     for folder in list_checkpoints(finished):
-        file_utils.shutil.rmtree(folder)
+        shutil.rmtree(folder)
     with pytest.raises(ValueError, match="its checkpoints have been deleted"):
         train(parse_recipe(flags(corpus, finished, **RUN | {"max_steps": 9})))
 
@@ -271,7 +293,7 @@ def test_train_does_not_restart_a_run_whose_checkpoints_are_damaged(corpus, tmp_
 
 def test_train_resumes_in_a_folder_that_has_only_the_checkpoint(corpus, tmp_path, monkeypatch, finished):
     kill_at_step(parse_recipe(flags(corpus, tmp_path / "killed", **RUN)), monkeypatch, 3)
-    file_utils.shutil.copytree(tmp_path / "killed" / "checkpoint-2", tmp_path / "copy" / "checkpoint-2")
+    shutil.copytree(tmp_path / "killed" / "checkpoint-2", tmp_path / "copy" / "checkpoint-2")
     resumed = train(parse_recipe(flags(corpus, tmp_path / "copy", **RUN)), evaluate=no_scores)
     assert list_checkpoints(resumed)[-1].name == "checkpoint-4"
 

@@ -30,7 +30,7 @@ from vanilla_transformer.utils import device_utils
 
 
 def test_train_learns_and_saves_model_folder(corpus, tmp_path):
-    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=60, eval_steps=30))
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=20, eval_steps=10))
     folder = train(recipe, evaluate=no_scores)
     losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
     assert losses[-1] < 0.6 * losses[0]

@@ -84,29 +84,14 @@ def test_search_names_an_option_that_only_the_engine_follows():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ({"num_beams": 0}, "`num_beams` must be an integer of 1 or more, got 0."),
         ({"num_beams": True}, "`num_beams` must be an integer of 1 or more, got True."),
-        ({"return_scores": "yes"}, "`return_scores` must be True or False, got 'yes'."),
-        ({"mbr": "comet"}, "`mbr` must be one of 'chrf', 'bleu', got 'comet'."),
-        ({"mbr": "chrf", "mbr_samples": 1}, "`mbr_samples` must be an integer of 2 or more, got 1."),
-        ({"mbr_samples": 4}, "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'."),
-        ({"length_penalty": float("inf")}, "`length_penalty` must be a finite number, got inf."),
-        ({"length_penalty_type": "x"}, "`length_penalty_type` must be 'power' or 'wu', got 'x'."),
-        ({"no_repeat_ngram_size": -1}, "`no_repeat_ngram_size` must be an integer of 0 or more, got -1."),
-        ({"diversity_penalty": -1}, "`diversity_penalty` must be a number of 0 or more, got -1."),
         ({"prefix_bias": 1.0}, "`prefix_bias` must be a number between 0 and 1, got 1.0."),
         ({"rerank_length_weight": float("nan")}, "`rerank_length_weight` must be a finite number, got nan."),
-        ({"sentence_splitter": 3}, "`sentence_splitter` must be a function or the name of one, got int."),
-        ({"term_mode": "soft"}, "`term_mode` must be given with a `glossary`, got 'soft' without one."),
         ({"alternatives": 2, "seed": 1}, "`alternatives` are completed by one search each. Leave `seed` out."),
-        (
-            {"max_new_tokens_beyond_source": -1},
-            "`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got -1.",
-        ),
     ],
     ids=str,
 )
-def test_resolve_refuses_values_out_of_range(call, message):
+def test_resolve_refuses_values_at_the_bounds(call, message):
     with pytest.raises(OptionError) as error:
         resolve(call)
     assert str(error.value) == message

@@ -68,9 +68,3 @@ def test_splitter_of_follows_the_options():
     assert isinstance(german, AbbreviationSplitter) and german.language == "de"
     assert splitter(True, src_lang="deu_Latn").language == "de" and splitter(True).language == "en"
     assert splitter(True, src_lang="fr", source_language="pt_BR").language == "pt"
-    for wrong, text in [
-        ({"split_sentences": 1}, "must be True or False, got 1"),
-        ({"sentence_splitter": 3}, "got int"),
-    ]:
-        with pytest.raises(ValueError, match=text):
-            TranslationOptions(**wrong)

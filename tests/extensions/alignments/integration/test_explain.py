@@ -48,7 +48,6 @@ def test_explain_refuses_models_without_encoder_and_decoder(model, tiny_tokenize
         ([""], [], "The text must have a word at least, but it is empty."),
         (["A man."], ["--output", "."], "must be a file, but . is a folder."),
         (["A man."], ["--output", "setup.py/page.html"], "setup.py"),
-        (["A man."], ["--num_beams", "0"], "`num_beams` must be an integer of 1 or more, got 0."),
         (["A man."], ["--max_new_tokens", "0"], "`max_new_tokens` must be"),
         (["A man."], ["--device", "toaster"], "`device` must be one that this machine has"),
         (["A man."], ["--translation", " "], "The translation must have a word at least"),

@@ -39,7 +39,7 @@ SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei
 )
 def test_to_ctranslate2_generates_our_greedy_tokens(changes, tiny_config, tiny_tokenizer, tmp_path, monkeypatch):
     for module in ("common", "ctranslate2"):
-        monkeypatch.setattr(f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 128)
+        monkeypatch.setattr(f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 48)
     torch.manual_seed(0)
     config = VanillaTransformerConfig(**tiny_config.to_dict() | changes)
     model = VanillaTransformerForConditionalGeneration(config)

@@ -124,18 +124,11 @@ def test_service_translates_documents_with_terms(translate):
 @pytest.mark.parametrize(
     ("body", "known", "message"),
     [
-        ({"mbr": "ter"}, ENTRIES, "`mbr` must be one of 'chrf', 'bleu', got 'ter'."),
-        ({"mbr": ["chrf"]}, ENTRIES, "`mbr` must be one of"),
-        ({"mbr_samples": 4}, ENTRIES, "`mbr_samples` needs `mbr`"),
         ({"mbr": "chrf", "mbr_samples": 1000}, ENTRIES, "`mbr_samples` may be at most 64, got 1000."),
-        ({"mbr": "chrf", "num_return_sequences": 2}, ENTRIES, "With `mbr` there is one translation."),
         ({"mbr": "chrf", "constraints": ["a"]}, ENTRIES, "Constraints need beam search"),
         ({"mbr": "chrf"}, ["do_sample"], "This service has no model or search for `mbr`. Leave it out."),
         ({"rerank_reverse_weight": 1}, ENTRIES, "`rerank_reverse_weight` needs `rerank_reverse`"),
-        ({"rerank_reverse_weight": "x"}, ENTRIES, "`rerank_reverse_weight` must be a number of 0 or more"),
-        ({"split_sentences": 1}, ENTRIES, "`split_sentences` must be True or False, got 1."),
         ({"split_sentences": True}, ["mbr"], "has no sentence splitter. Leave `split_sentences` out."),
-        ({"glossary": {"man": "Hunde " * 200}}, ENTRIES, "The constraints of a text may have at most 256 tokens"),
         ({"glossary": {"man": "Hunde " * 5}}, ENTRIES, "A translation may have 8 tokens, but its constraints"),
     ],
 )

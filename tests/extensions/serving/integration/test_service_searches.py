@@ -37,23 +37,9 @@ def test_service_returns_alternatives(translate):
 @pytest.mark.parametrize(
     ("body", "known", "message"),
     [
-        ({"target_prefix": 3}, ENTRIES, "`target_prefix` must be a string, or one for each text, got 3."),
-        ({"target_prefix": ["a"]}, ENTRIES, "or one for each text, but there are 1 for 3 texts."),
         ({"target_prefix": ["a", 3, "b"]}, ENTRIES, "`target_prefix` must be a string, or one for each text, got 3."),
         ({"target_prefix": "a"}, ["do_sample"], "has no such search. Leave `target_prefix` out."),
         ({"target_prefix": "Hunde " * 20}, ENTRIES, "A target prefix must be shorter than the 12 tokens of the limit"),
-        ({"alternatives": 2, "num_return_sequences": 2}, ENTRIES, "Leave `num_return_sequences` out."),
-        ({"alternatives": 2, "do_sample": True}, ENTRIES, "Leave `do_sample` out."),
-        ({"alternatives": 0}, ENTRIES, "`alternatives` must be an integer of 1 or more, got 0."),
-        ({"alternatives": 1.5}, ENTRIES, "`alternatives` must be an integer of 1 or more, got 1.5."),
-        (
-            {"num_beam_groups": 3, "diversity_penalty": 1},
-            ENTRIES,
-            "that divides `num_beams`, got 3",
-        ),
-        ({"coverage_penalty": "x"}, ENTRIES, "`coverage_penalty` must be a number of 0 or more, got 'x'."),
-        ({"coverage_penalty": -1}, ENTRIES, "`coverage_penalty` must be a number of 0 or more, got -1."),
-        ({"prefix_bias": 0.5}, ENTRIES, "`prefix_bias` needs target prefixes"),
         ({"target_prefix": "a", "format": "html"}, ENTRIES, "With `format` there is one translation."),
     ],
 )

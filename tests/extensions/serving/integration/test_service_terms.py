@@ -49,12 +49,6 @@ def test_service_constrains_models_without_soft_terms():
         ({"glossary": {}}, ENTRIES, "The glossary must have a term with its translation, but it is empty"),
         ({"glossary": {"a": 1}}, ENTRIES, "must have pairs of a term and its translation"),
         ({"glossary": "terms.tsv"}, ENTRIES, "`glossary` must be an object of terms with their translations"),
-        (
-            {"glossary": TERMS, "term_mode": "firm"},
-            ENTRIES,
-            "`term_mode` must be one of 'soft', 'hard', 'exact'",
-        ),
-        ({"term_mode": "hard"}, ENTRIES, "`term_mode` must be given with a `glossary`"),
     ],
 )
 def test_service_refuses_a_glossary_that_it_cannot_use(translate, body, known, message):

@@ -59,9 +59,7 @@ def test_translate_uses_a_glossary_in_documents(folder, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--term_mode", "soft"], "`term_mode` must be given with a `glossary`, got 'soft' without one."),
         (["--glossary_casefold"], "`glossary_casefold` must be given with `--glossary FILE`"),
-        (["--glossary", "{folder}/terms.tsv", "--term_mode", "firm"], "`term_mode` must be one of 'soft', 'hard'"),
         (["--glossary", "{folder}/none.tsv"], "none.tsv: No such file or directory."),
         (["--glossary", "{folder}/terms.tbx"], "`target_language` must name the target language of"),
         (["--glossary", "{folder}/plain.txt"], "must have a term, a tab and its translation"),

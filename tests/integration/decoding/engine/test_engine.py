@@ -86,7 +86,7 @@ def test_engine_room_follows_the_longest_sentence_in_slots():
     assert rooms == [(0, 16), (1, 64), (2, 16)]
 
 
-@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("beams", [rare(1), 3])
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
 def test_engine_decodes_the_last_sentences_in_few_slots(beams):
     sources = [[7, 8] * length + [EOS] for length in range(1, 21)]
@@ -104,7 +104,7 @@ def short_ones_and(long, number=60):
     return [[7] * (long if position % 16 == 15 else 1) + [EOS] for position in range(number)]
 
 
-@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("beams", [1, rare(3)])
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
 def test_engine_sets_a_few_long_sentences_aside(beams):
     options = {"num_beams": beams, "max_new_tokens_beyond_source": 0, "min_new_tokens": 70}
@@ -336,13 +336,6 @@ def test_translate_stream_refuses_a_second_stream_of_its_thread():
     assert len(engine.translate_tokens(random_sources(1))) == 1
 
 
-def test_translate_tokens_returns_results_in_order_of_sources():
-    engine = engine_of()
-    sources = random_sources(7)
-    expected = [engine.translate_tokens([source])[0] for source in sources]
-    assert tokens_of(engine.translate_tokens(sources)) == tokens_of(expected)
-
-
 def test_engine_translates_empty_lists_and_single_tokens():
     engine = engine_of()
     assert engine.translate_tokens([]) == []
@@ -361,12 +354,7 @@ def test_engine_translates_empty_lists_and_single_tokens():
         ({"slots": 2.0}, "`slots` must be an integer of 1 or more, got 2.0."),
         ({"precision": "int3"}, "`precision` must be one of .*, got 'int3'."),
         ({"compile": "x"}, "`compile` must be True, False or 'auto', got 'x'."),
-        ({"length_penalty_type": "x"}, "`length_penalty_type` must be 'power' or 'wu', got 'x'."),
         ({"num_beams": 0}, "`num_beams` must be an integer of 1 or more, got 0."),
-        (
-            {"max_new_tokens_beyond_source": -1, "max_new_tokens": None},
-            "`max_new_tokens_beyond_source` must be .* -1.",
-        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

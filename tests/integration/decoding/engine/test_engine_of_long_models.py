@@ -27,7 +27,7 @@ def test_engine_runs_long_models_while_room_grows_and_shrinks(build, layer_types
     torch.manual_seed(0)
     model = build(layer_types=layer_types, decoder_layers=2, **SIZES)
     sources = [torch.randint(5, 40, (length,)).tolist() + [EOS] for length in (9, 70, 20, 5)]
-    options = {"num_beams": 3, "max_new_tokens": 20, "min_new_tokens": 10}
+    options = {"num_beams": 3, "max_new_tokens": 10, "min_new_tokens": 5}
     assert_engine_gives_hypotheses_of_library(Case(model, sources, 2, options, 1))
 
 

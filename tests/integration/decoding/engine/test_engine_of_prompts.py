@@ -30,10 +30,10 @@ def test_engine_gives_hypotheses_of_library_for_prompts(first):
 @pytest.mark.parametrize("beams", [rare(1), 3])
 def test_engine_continues_prompts_while_room_grows_and_shrinks(beams):
     torch.manual_seed(0)
-    lengths = [9, 3, 100, 20, 5, 40, 2]
+    lengths = [9, 3, 100, 5, 40, 2]
     prompts = [torch.randint(5, 40, (length,)).tolist() for length in lengths]
-    options = {"num_beams": beams, "max_new_tokens": 40, "min_new_tokens": 20}
-    for slots in (1, 3, 20):
+    options = {"num_beams": beams, "max_new_tokens": 20, "min_new_tokens": 10}
+    for slots in (1, 3):
         assert_engine_gives_hypotheses_of_library(Case(model_of(), prompts, slots, options, 1))
 
 

@@ -97,8 +97,3 @@ def test_engine_begins_with_forced_bos_as_the_library_does(seed):
 def test_engine_refuses_forced_bos_with_prefixes():
     with pytest.raises(ValueError, match="`forced_bos_token_id` needs a model with an encoder, and no"):
         Engine(tiny_model(), max_new_tokens=4, forced_bos_token_id=7, prefixed=True)
-
-
-def test_engine_refuses_prefixes_that_it_is_not_made_for():
-    with pytest.raises(ValueError, match="`prefixes` need an engine that is `prefixed`"):
-        Engine(tiny_model(), max_new_tokens=4, compile=False).translate_tokens([[5, EOS]], prefixes=[[7]])

@@ -59,9 +59,9 @@ def decoded(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
 @pytest.mark.parametrize("random_case", [random_prompt_case, random_long_prompt_case])
-@pytest.mark.parametrize("first", sample(range(0, 60, 20), 0))
+@pytest.mark.parametrize("first", sample(range(0, 60, 10), 0))
 def test_generate_of_prompts_gives_tokens_of_library(decoded, random_case, first):
-    for seed in range(first, first + 20):
+    for seed in range(first, first + 10):
         case, draw = random_case(seed), random.Random(seed)
         sources = [[*source, EOS] for source in case.sources] if draw.random() < 0.2 else case.sources
         pad = draw.choice([PAD, 3, None])
@@ -78,7 +78,7 @@ def test_generate_of_prompts_gives_tokens_of_library(decoded, random_case, first
         # The scores of hypotheses without a possible continuation are equal, and any of them may be returned.
         if scores is None or (scores > IMPOSSIBLE).all():
             assert torch.equal(found, expected.sequences)
-    assert len(decoded) > 5
+    assert len(decoded) > 2
 
 
 def linear_attention_model():

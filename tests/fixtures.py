@@ -1,0 +1,175 @@
+"""Fixtures that all tests share."""
+
+import gc
+from functools import partial
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from huggingface_hub import constants
+from hypothesis import settings
+from matplotlib.figure import Figure
+from transformers.utils import logging
+
+from tests import tiny
+from tests.local_hub import running_hub
+from tests.opennmt_files import write_opennmt_text
+from tests.publishable import add_card
+from tests.tiers import (  # noqa: F401 - hooks and fixtures
+    axe,
+    browser,
+    pytest_collection_modifyitems,
+    pytest_runtest_protocol,
+    run_with_torchao,
+)
+from vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerTokenizer,
+    modeling_vanilla_transformer,
+    paper_generation_config,
+)
+from vanilla_transformer.decoding.engine import compiled_steps
+from vanilla_transformer.utils.file_utils import save_model_folder
+
+# Property tests draw the same examples in every run. `make test-slow` draws new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=50)
+settings.register_profile("random", deadline=None)
+settings.load_profile("repeatable")
+SAVE_PICTURE = Figure.savefig
+torch.set_num_threads(1)  # in fixtures of a session, too, which precede `_one_thread`
+
+
+def pytest_collection_finish():
+    """Exempt the libraries from garbage collection, which ends each run of training and takes 0.3 s with them."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Undo the number of threads of an earlier test. Small models gain nothing from two, and sums differ in bits."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _warnings_of_packages():
+    """Undo `--quiet` of an earlier test, the verbosity that one has chosen, and what one was warned of once."""
+    logger = logging.get_logger("vanilla_transformer")
+    logger.setLevel(0)
+    logger.warning_once.__func__.cache_clear()
+    logging.set_verbosity_warning()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_the_tests(tmp_path_factory):
+    """Keep the caches of the tests, and of the processes that they start, out of the user's home."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_DATASETS_CACHE", str(folder))
+        patch.setenv("VANILLA_TRANSFORMER_CACHE", str(folder / "vanilla_transformer"))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_compilation_in_the_background():
+    """Leave the cores to the tests. An engine compiles its steps after three seconds, in another process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_steps, "EAGER_SECONDS", float("inf"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _blank_pictures():
+    """Write only the first bytes of pictures: drawing takes longer than training a tiny model."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", lambda figure, path, **_: Path(path).write_bytes(b"\x89PNG\r\n\x1a\n"))
+        yield
+
+
+@pytest.fixture
+def real_pictures(monkeypatch):
+    """Draw pictures in this process, too. Forked processes always do."""
+    monkeypatch.setattr(Figure, "savefig", SAVE_PICTURE)
+
+
+@pytest.fixture
+def short_translations(monkeypatch):
+    """Limit the translations of new models, which random weights hardly ever end, to 4 tokens beyond the source."""
+    short = partial(paper_generation_config, max_new_tokens_beyond_source=4)
+    monkeypatch.setattr(modeling_vanilla_transformer, "paper_generation_config", short)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_hub():
+    """Let this process and others refuse to reach the Hub; `tests/hub_client.py` reaches the local one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setattr(constants, "HF_HUB_OFFLINE", True)
+        yield
+
+
+@pytest.fixture
+def tiny_config() -> VanillaTransformerConfig:
+    return tiny.tiny_config()
+
+
+@pytest.fixture
+def tiny_model() -> VanillaTransformerForConditionalGeneration:
+    """Return a model with random weights that decodes as in the paper."""
+    return tiny.tiny_model()
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer() -> VanillaTransformerTokenizer:
+    return tiny.tiny_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def text_folder(tmp_path_factory):
+    """Return a folder with text, a SentencePiece model and its pieces, for files of OpenNMT-py and eole."""
+    return write_opennmt_text(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Write parallel sentences of letters whose translation is in capitals, and return their folder."""
+    return tiny.write_tiny_corpus(tmp_path)
+
+
+@pytest.fixture
+def alignments(corpus):
+    """Write the alignments of the corpus, where each word is translated at its place, and return their file."""
+    texts = (corpus / "train.a").read_text().splitlines()
+    lines = [" ".join(f"{place}-{place}" for place in range(len(text.split()))) for text in texts]
+    (corpus / "train.align").write_text("\n".join(lines) + "\n")
+    return corpus / "train.align"
+
+
+@pytest.fixture(autouse=True)
+def _reset_accelerate():
+    """Reset Accelerate, which keeps the first precision that a process requested."""
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.fixture(autouse=True)
+def _enable_progress_bars():
+    """Show progress bars again, which some commands turn off for the whole process."""
+    yield
+    logging.enable_progress_bar()
+
+
+@pytest.fixture
+def folder(tiny_model, tiny_tokenizer, tmp_path):
+    """Return a complete checkpoint folder: weights, configurations, tokenizer, code and card."""
+    return add_card(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+
+
+@pytest.fixture
+def hub():
+    with running_hub() as hub:
+        yield hub

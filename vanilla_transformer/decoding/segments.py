@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, encode_segments, source_limits, split_lines
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.text.protection import find_protected, merge
+from vanilla_transformer.text.protection import Range, find_protected, merge
 
 from .constraints import check_token_ids, tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
@@ -31,12 +31,13 @@ class Sentence(NamedTuple):
 
     Attributes:
         separator: The white space before the next sentence of the text.
-        tokens: Token ids, which may begin with tokens of languages.
+        tokens: Token ids, which may begin with tokens of languages; a search encodes sentences without them.
         seed: Seed of its samples, if the request has a seed.
         phrases: Token ids of the phrases that its translation must contain.
         prefix: Token ids with which its translation must begin; None if the request has no prefixes.
         annotation: The text with inline terms, if `tokens` are the ids of that.
         is_whole: Whether its text has no other sentence.
+        kept: Places of text that must survive, if patterns do not tell; see [`ProtectedSearch`].
     """
 
     text: str
@@ -47,6 +48,7 @@ class Sentence(NamedTuple):
     prefix: Sequence[int] | None = None
     annotation: AnnotatedText | None = None
     is_whole: bool = False
+    kept: Sequence[Range] | None = None
 
 
 class SentenceReader:

@@ -61,7 +61,7 @@ def test_block_translator_numbers_fields_of_whole_texts(text, expected):
     assert translate(text, protect="default,printf")[0] == expected
 
 
-def test_block_translator_translates_branches_of_messages_and_text_around_what_is_lost():
+def test_block_translator_translates_branches_of_messages_and_text_around_lost_text():
     text = "You have {n, plural, one {# file} other {%d and %s of # files}} now. <u>Two men</u> run."
     expected = "NOW. {n, plural, one {FILE #} other {%d AND %s OF # FILES}} HAVE YOU RUN. <u>MEN TWO</u>"
     translated, read = translate(text)

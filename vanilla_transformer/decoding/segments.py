@@ -17,8 +17,7 @@ from vanilla_transformer.text.protection import Range, find_protected, merge
 from .constraints import check_token_ids, tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
 from .engine.requests import SentenceSeeds
-from .options import PHRASES, PREFIXES, OptionError, TranslationOptions
-from .pretrained import check_languages
+from .options import PHRASES, PREFIXES, OptionError, TranslationOptions, check_languages
 from .sentence_splitter import SentenceSplitter, find_splitter, split_line
 
 Encode = Callable[[list[str], TranslationOptions], list[list[int]]]  # returns the token ids of each text
@@ -122,13 +121,15 @@ class SentenceReader:
 
 def join_cut(segments: Sequence[Segment], protect: bool | str) -> list[Segment]:
     """Return the segments of a text, with those joined that cut text to keep, see [`find_protected`]."""
+    if len(segments) == 1 or not protect:
+        return list(segments)
     text = "".join(each.text + each.separator for each in segments)
     ends = list(accumulate(len(each.text + each.separator) for each in segments))
     own = [
         (end - len(each.text + each.separator), end - len(each.separator))
         for end, each in zip(ends, segments, strict=True)
     ]
-    ranges = merge([*own, *(find_protected(text, protect) if len(segments) > 1 else [])])
+    ranges = merge([*own, *find_protected(text, protect)])
     if len(ranges) == len(segments):
         return list(segments)
     following = [start for start, _ in ranges[1:]] + [len(text)]

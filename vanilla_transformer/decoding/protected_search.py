@@ -7,7 +7,7 @@ Where that fails, too, only the text around them is translated. Sentences withou
 The branches of an ICU message are sentences by themselves.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -106,14 +106,14 @@ class _Protected:
         text, targets = "".join(pieces), dict(zip(order, moved, strict=True))
         if not self._is_whole(text, targets):
             return None
-        shifts = _shifts(self._places, self._kept)
         ends = [found[index] for index in order]
         there = [(end, new - end + lead) for (_, end), (_, new), lead in zip(ends, moved, leads[1:], strict=True)]
-        links = [
-            Link(_shift(start, shifts), _shift(end, shifts), _shift(low, there), _shift(high, there), weight)
-            for start, end, low, high, weight in translation.alignment
-            if not overlaps((start, end), self._places) and not overlaps((low, high), found)
+        apart = [
+            link
+            for link in translation.alignment
+            if not overlaps(link[:2], self._places) and not overlaps(link[2:4], found)
         ]
+        links = _move(apart, _shifts(zip(self._places, self._kept, strict=True)), there)
         links += [Link(*self._kept[index], *targets[index], 1.0) for index in order]
         links.sort(key=lambda link: (link.target_start, link.source_start))
         return translation._replace(text=text, alignment=links)
@@ -194,13 +194,21 @@ def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
     return [text[start:end] for start, end in places]
 
 
-def _shifts(before: Sequence[Range], after: Sequence[Range]) -> list[tuple[int, int]]:
-    return [(old, new - old) for (_, old), (_, new) in zip(before, after, strict=True)]
+def _shifts(moved: Iterable[tuple[Range, Range]]) -> list[tuple[int, int]]:
+    """Return the places from which on a text is shifted, and the offset of each, given ranges that are replaced."""
+    return [(old, new - old) for before, after in moved for old, new in zip(before, after, strict=True)]
 
 
-def _shift(position: int, shifts: Sequence[tuple[int, int]]) -> int:
-    """Return where a position is after replacements, each given by the old position of its end and the offset."""
-    return position + next((offset for end, offset in reversed(shifts) if position >= end), 0)
+def _move(links: Iterable[Link], source: Sequence[tuple[int, int]], target: Sequence[tuple[int, int]]) -> list[Link]:
+    """Return links in texts that are shifted so."""
+
+    def move(position: int, shifts: Sequence[tuple[int, int]]) -> int:
+        return position + next((offset for place, offset in reversed(shifts) if position >= place), 0)
+
+    return [
+        Link(move(start, source), move(end, source), move(low, target), move(high, target), weight)
+        for start, end, low, high, weight in links
+    ]
 
 
 def copy_sentence(text: str) -> Translation:
@@ -217,14 +225,13 @@ def _join_scores(text: str, links: Sequence[Link], found: Sequence[Translation])
     return Translation(text, score, log_probability, values, tokens, links)
 
 
-def _join_message(source: str, message: Message, rows: Iterator[Sequence[Translation]]) -> list[Translation]:
-    """Return the translations of a message, given the ones of its texts. They are aligned as a whole."""
-    found = [*zip(*(next(rows) for _ in message.messages()), strict=True)]
-    texts = [message.render(each.text for each in some) for some in found]
-    return [
-        _join_scores(text, [Link(0, len(source), 0, len(text), 1.0)], some)
-        for text, some in zip(texts, found, strict=True)
-    ]
+def _join_message(message: Message, rows: Iterator[Sequence[Translation]]) -> list[Translation]:
+    """Return the translations of a message, given the ones of its texts. Its links are the ones of its first text."""
+    source, joined = _shifts(message.moved), list[Translation]()
+    for found in zip(*(next(rows) for _ in message.messages()), strict=True):
+        text, moved = message.render(each.text for each in found)
+        joined.append(_join_scores(text, _move(found[0].alignment, source, _shifts(moved)), found))
+    return joined
 
 
 # --- The search -----------------------------------------------------------------------------------------------------
@@ -266,7 +273,7 @@ class ProtectedSearch:
         if branches:
             report(len(sentences) - len(plain))
         return [
-            _join_message(sentence.text, message, of_branches) if message else next(rows)
+            _join_message(message, of_branches) if message else next(rows)
             for sentence, message in zip(sentences, parsed, strict=True)
         ]
 

@@ -105,6 +105,14 @@ def test_protected_search_translates_again_under_constraints():
     assert [list(phrase) for phrase in again.phrases] == [[6], [15], [19], [9]] and len(model.searched) == 1
 
 
+@pytest.mark.parametrize("options", [{"do_sample": True}, {"mbr": "chrf"}])
+def test_protected_search_constrains_no_samples(options):
+    model, text = Model(can_constrain=True), TEXT.replace("🙂 ", "")
+    search = keep_protected(model.decode, Tokenizer())
+    ((found,),) = search([sentence(text)], TranslationOptions(protect=True, **options), lambda done: None)
+    assert found.text == SHOUTED.replace("🙂 ", "") and not model.constrained
+
+
 def test_protected_search_gives_up_constraints_sentence_by_sentence():
     calls = []
 
@@ -168,6 +176,20 @@ def test_protected_search_translates_branches_of_icu_messages_by_themselves():
         "<ph0> file",
         "<ph0> files",
     ]
+
+
+def test_protected_search_links_the_words_and_the_syntax_of_a_message():
+    links = [Link(0, 2, 10, 12, 0.5), Link(9, 12, 0, 3, 0.5)]
+    known = {"it's {0} men": Translation("MEN's {0} IT", alignment=links)}
+    text, expected = "it''s {n, plural, one {a} other {b}} men", "MEN''s {n, plural, one {A} other {B}} IT"
+    search = ProtectedSearch(
+        lambda some, options, report: [[known.get(each.text, Translation(each.text.upper()))] for each in some],
+        options_of(),
+    )
+    ((found,),) = search([sentence(text)], lambda done: None)
+    assert found.text == expected
+    pairs = {(text[start:end], expected[low:high]) for start, end, low, high, _ in found.alignment}
+    assert pairs == {("it", "IT"), ("men", "MEN"), (text[6:-4], expected[7:-3])}
 
 
 @pytest.mark.parametrize("answer", ["{7}", "{0}", "'", "#"])

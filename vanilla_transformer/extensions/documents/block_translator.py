@@ -135,10 +135,15 @@ def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) 
 
 
 def _aligned(sentence: Sentence, found: Translation) -> Translation:
-    """Return a translation with links of its words, also for a message, which is aligned as a whole."""
+    """Return a translation with links of words also in the syntax of a message, which is linked as a whole."""
     if sentence.kept is not None:
         return found
-    return found._replace(alignment=proportional_links(len(sentence.text), found.text))
+    links = [
+        each.shift(start, low)._replace(weight=weight)
+        for start, end, low, high, weight in found.alignment
+        for each in proportional_links(end - start, found.text[low:high])
+    ]
+    return found._replace(alignment=links)
 
 
 def _inside(places: Sequence[Range], low: int, high: int) -> list[Range]:

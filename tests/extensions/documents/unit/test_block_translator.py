@@ -43,6 +43,10 @@ def translate(text, format="html", protect=True, model=MODEL, **given):
         ("1 <b>(2</b>) 3. Two <i>men</i> run.", "1 <b>(2</b>) 3. RUN. <i>MEN</i> TWO"),
         ("{a} (<b>(</b>( {b}. Two <i>men</i> run.", "{a} (<b>(</b>( {b}. RUN. <i>MEN</i> TWO"),
         ("{n, plural, one {# <code>f</code>} other {# files}} left.", None),
+        (
+            "<b>Now</b> {n, plural, one {a} other {b}} <i>files</i>",
+            "<i>FILES</i> {n, plural, one {A} other {B}} <b>NOW</b>",
+        ),
     ],
 )
 def test_block_translator_keeps_markup_at_text_that_survives(text, expected):
@@ -77,20 +81,29 @@ def test_block_translator_translates_branches_of_messages_and_text_around_lost_t
             'Del <bpt id="1">&lt;b&gt;</bpt>{name}<ept id="1">&lt;/b&gt;</ept> <x id="2"/> of %s <g id="3">now</g>',
             '<g id="3">NOW</g> %s <x id="2"/> OF <bpt id="1">&lt;b&gt;</bpt>{name}<ept id="1">&lt;/b&gt;</ept> DEL',
         ),
-        (
-            'You {n, plural, one {# file} other {# <x id="1"/> files}}',
-            '{n, plural, one {FILE #} other {FILES <x id="1"/> #}} YOU',
-        ),
     ],
 )
 def test_block_translator_keeps_codes_of_xliff_beside_fields(text, expected):
     assert translate(text, "xliff")[0] == expected
 
 
+def test_block_translator_keeps_codes_of_xliff_in_branches_of_messages():
+    text = 'You {n, plural, one {# file} other {# <x id="1"/> files}}'
+    expected = 'YOU {n, plural, one {# FILE} other {# <x id="1"/> FILES}}'
+    assert translate(text, "xliff", model=copy_kept(shout))[0] == expected
+
+
 def test_block_translator_masks_fixed_text_and_fields_together():
     model = copy_kept(shout)
     translated, read = translate("Press <kbd>B c</kbd> at {a} now", model=model, masks=["<ph0>", "<ph1>"])
     assert (translated, read) == ("PRESS <kbd>B c</kbd> AT {a} NOW", [["Press <ph0> at <ph1> now"]])
+
+
+def test_block_translator_keeps_a_piece_whose_translation_has_fixed_text_of_another_one():
+    def repeat(texts):
+        return [(f"{text.upper()} B c" if text == "Press" else text.upper(), None) for text in texts]
+
+    assert translate("Press <kbd>B c</kbd> now", model=repeat)[0] == "Press <kbd>B c</kbd> NOW"
 
 
 def test_block_translator_translates_around_fixed_text_whose_markup_would_cross():

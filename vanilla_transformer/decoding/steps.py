@@ -61,7 +61,10 @@ def split_on_error(search: Callable[[Sequence[Any]], Sequence[Any]], items: Sequ
     try:
         return [*search(items)]
     except ValueError:  # one of them has too many phrases, or the engine does not follow an option
-        return [None] if len(items) == 1 else [row for each in items for row in split_on_error(search, [each])]
+        if len(items) < 2:
+            return [None] * len(items)
+        middle = len(items) // 2
+        return [*split_on_error(search, items[:middle]), *split_on_error(search, items[middle:])]
 
 
 __all__ = ["Decode", "Report", "Step", "complete_alternatives", "split_on_error"]

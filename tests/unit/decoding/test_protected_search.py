@@ -113,7 +113,7 @@ def test_protected_search_constrains_no_samples(options):
     assert found.text == SHOUTED.replace("🙂 ", "") and not model.constrained
 
 
-def test_protected_search_gives_up_constraints_sentence_by_sentence():
+def test_protected_search_gives_up_constraints_of_single_sentences():
     calls = []
 
     def decode(sentences, options, report):
@@ -125,10 +125,10 @@ def test_protected_search_gives_up_constraints_sentence_by_sentence():
         return [[Translation(each.text.upper().replace("{A}", "{a}" * bool(constrained)))] * 5 for each in sentences]
 
     options = TranslationOptions(num_beams=2, num_return_sequences=5, protect=True)
-    sentences = [sentence(f"{word} {{a}}") for word in ("good", "bad", "fine")]
+    sentences = [sentence(f"{word} {{a}}") for word in ("good", "bad", "fine", "well")]
     found = keep_protected(decode, Tokenizer())(sentences, options, lambda done: None)
-    assert [row[0].text for row in found] == ["GOOD {a}", "BAD {a}", "FINE {a}"]
-    assert calls == [(3, 5, 5), (1, 5, 5), (1, 5, 5), (1, 5, 5)]
+    assert [row[0].text for row in found] == ["GOOD {a}", "BAD {a}", "FINE {a}", "WELL {a}"]
+    assert calls == [(4, 5, 5), (2, 5, 5), (1, 5, 5), (1, 5, 5), (2, 5, 5)]
     assert [TranslationOptions(num_beams=beams).with_beams().num_beams for beams in (None, 8)] == [4, 8]
 
 

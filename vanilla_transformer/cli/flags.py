@@ -216,7 +216,7 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
         ValueError: A language is missing or unknown; or a target language is given for a model that has only one, and
             for no glossary or document that names it.
     """
-    from vanilla_transformer.decoding.pretrained import check_languages
+    from vanilla_transformer.decoding.options import check_languages
     from vanilla_transformer.text.languages import Direction, find_languages
 
     if find_languages(tokenizer) is None:

@@ -19,7 +19,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, Directio
 from vanilla_transformer.utils.device_utils import HostCopy, to_device
 
 from .ensemble import members_of, weights_of
-from .pretrained import check_languages
+from .options import check_languages
 
 
 @torch.inference_mode()

@@ -25,6 +25,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from vanilla_transformer.extensions import GLOSSARY, load, require
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.protection import DEFAULT, PATTERNS, names_patterns
 from vanilla_transformer.utils.user_input import check_numbers
 
@@ -492,6 +493,23 @@ def check_filters(values: Level) -> None:
         raise OptionError(str(error)) from error
 
 
+def check_languages(tokenizer: Any, direction: Direction) -> None:
+    """Refuse languages that a tokenizer does not know.
+
+    Raises:
+        OptionError: It does not know one, or has no languages.
+    """
+    if direction == NO_DIRECTION:
+        return
+    languages = find_languages(tokenizer)
+    if languages is None:
+        raise OptionError("The model translates from one language to one other. Leave the languages out.")
+    try:
+        languages.resolve(*direction)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+
+
 __all__ = ["CONFIG", "DOOR_DEFAULTS", "ENGINE_ONLY", "FILTERS", "FLAG", "JSON", "PHRASES", "PREFIXES", "RETURNED"]
-__all__ += ["TERMS", "TERM_MODES", "UTILITIES", "OptionError", "TranslationOptions", "check_filters", "explain"]
-__all__ += ["options_of"]
+__all__ += ["TERMS", "TERM_MODES", "UTILITIES", "OptionError", "TranslationOptions", "check_filters"]
+__all__ += ["check_languages", "explain", "options_of"]

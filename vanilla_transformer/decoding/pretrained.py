@@ -28,13 +28,12 @@ from transformers import (
 )
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.utils.device_utils import usable_cores
 from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of
 
 from .ensemble import Ensemble, check_weights
-from .options import OptionError, TranslationOptions
+from .options import TranslationOptions
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Options of a generation config that transformers does not validate.
@@ -190,23 +189,6 @@ def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: 
     entry = next(each for each in ours if theirs.get(each) != ours[each])
     found = f"token {theirs[entry]}" if entry in theirs else "missing"
     raise ValueError(f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}.")
-
-
-def check_languages(tokenizer: Any, direction: Direction) -> None:
-    """Refuse languages that a tokenizer does not know.
-
-    Raises:
-        OptionError: It does not know one, or has no languages.
-    """
-    if direction == NO_DIRECTION:
-        return
-    languages = find_languages(tokenizer)
-    if languages is None:
-        raise OptionError("The model translates from one language to one other. Leave the languages out.")
-    try:
-        languages.resolve(*direction)
-    except ValueError as error:
-        raise OptionError(str(error)) from error
 
 
 def _check_config_file(path: Path) -> None:

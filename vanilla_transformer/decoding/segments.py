@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, encode_segments, source_limits, split_lines
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.text.protection import find_protected, merge
+from vanilla_transformer.text.protection import Range, find_protected, merge
 
 from .constraints import check_token_ids, tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
 from .engine.requests import SentenceSeeds
-from .options import PHRASES, PREFIXES, OptionError, TranslationOptions
-from .pretrained import check_languages
+from .options import PHRASES, PREFIXES, OptionError, TranslationOptions, check_languages
 from .sentence_splitter import SentenceSplitter, find_splitter, split_line
 
 Encode = Callable[[list[str], TranslationOptions], list[list[int]]]  # returns the token ids of each text
@@ -31,12 +30,13 @@ class Sentence(NamedTuple):
 
     Attributes:
         separator: The white space before the next sentence of the text.
-        tokens: Token ids, which may begin with tokens of languages.
+        tokens: Token ids, which may begin with tokens of languages; a search encodes sentences without them.
         seed: Seed of its samples, if the request has a seed.
         phrases: Token ids of the phrases that its translation must contain.
         prefix: Token ids with which its translation must begin; None if the request has no prefixes.
         annotation: The text with inline terms, if `tokens` are the ids of that.
         is_whole: Whether its text has no other sentence.
+        kept: Places of text that must survive, if patterns do not tell; see [`ProtectedSearch`].
     """
 
     text: str
@@ -47,6 +47,7 @@ class Sentence(NamedTuple):
     prefix: Sequence[int] | None = None
     annotation: AnnotatedText | None = None
     is_whole: bool = False
+    kept: Sequence[Range] | None = None
 
 
 class SentenceReader:
@@ -120,13 +121,15 @@ class SentenceReader:
 
 def join_cut(segments: Sequence[Segment], protect: bool | str) -> list[Segment]:
     """Return the segments of a text, with those joined that cut text to keep, see [`find_protected`]."""
+    if len(segments) == 1 or not protect:
+        return list(segments)
     text = "".join(each.text + each.separator for each in segments)
     ends = list(accumulate(len(each.text + each.separator) for each in segments))
     own = [
         (end - len(each.text + each.separator), end - len(each.separator))
         for end, each in zip(ends, segments, strict=True)
     ]
-    ranges = merge([*own, *(find_protected(text, protect) if len(segments) > 1 else [])])
+    ranges = merge([*own, *find_protected(text, protect)])
     if len(ranges) == len(segments):
         return list(segments)
     following = [start for start, _ in ranges[1:]] + [len(text)]

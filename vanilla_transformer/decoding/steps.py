@@ -1,5 +1,5 @@
 """
-The protocol of decoding, and the two steps that belong to no capability.
+The protocol of decoding, and the step that belongs to no capability.
 
 Whatever decodes is a [`Decode`]: an engine, or `generate()` of any model. A step takes a decode and returns one, so
 reranking, terms and the text that must survive are steps around a search, and a new one needs no change of the others:
@@ -56,20 +56,15 @@ def complete_alternatives(decode: Decode, model: Any, tokenizer: Any) -> Decode:
     return decode_alternatives
 
 
-def decode_constrained(
-    decode: Decode, sentences: Sequence[Sentence], options: TranslationOptions
-) -> list[list[Translation] | None]:
-    """Return the translations of sentences with their phrases by beam search, or None where there are none."""
-    options = options.with_beams()
-    return split_on_error(lambda some: decode(some, options, lambda done: None), sentences)
-
-
 def split_on_error(search: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]) -> list[Any]:
     """Return the results of a search, one for each item: None for an item that it refuses, alone or among others."""
     try:
         return [*search(items)]
     except ValueError:  # one of them has too many phrases, or the engine does not follow an option
-        return [None] if len(items) == 1 else [row for each in items for row in split_on_error(search, [each])]
+        if len(items) < 2:
+            return [None] * len(items)
+        middle = len(items) // 2
+        return [*split_on_error(search, items[:middle]), *split_on_error(search, items[middle:])]
 
 
-__all__ = ["Decode", "Report", "Step", "complete_alternatives", "decode_constrained", "split_on_error"]
+__all__ = ["Decode", "Report", "Step", "complete_alternatives", "split_on_error"]

@@ -206,7 +206,6 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if options.protect and options.alternatives is None:
             yield partial(
                 keep_protected,
-                encode=self.encode,
                 tokenizer=self.tokenizer,
                 uses_masks=not self.reranks,
                 can_constrain=not self.reranks and Engine.supports(self.model),
@@ -218,6 +217,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Return the translations of each sentence, by an engine if one is required or faster, or by `generate()`."""
         forced = forced_language(self.tokenizer, Direction(options.src_lang, options.tgt_lang))
         options = options.override(**forced) if forced else options
+        rows = iter(self.encode([each.text for each in sentences if not each.tokens], options))
+        sentences = [each if each.tokens else each._replace(tokens=next(rows)) for each in sentences]
         engine = self._find_engine(sentences, options)
         if engine is None:
             sources = [sentence.tokens for sentence in sentences]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import regex
 
-from .protection import chosen_patterns
+from .protection import Range, chosen_patterns
 
 _CHOICE = regex.compile(r"\{\s*[\w.-]+\s*,\s*(plural|selectordinal|select)\s*,\s*(?:offset:\s*\d+\s*)?")
 _BRANCH = regex.compile(r"\s*(?:=\d+|[\w-]+)\s*\{")
@@ -26,10 +26,15 @@ class Message:
         text: Its text, with `{0}`, `{1}` and so on instead of arguments, quotations and `#`.
         syntax: Their parts: syntax that stays, and branches.
         spaces: The white space before and after the text.
+        moved: Place of each part of the syntax: in `text`, and in the text that was parsed.
     """
 
-    def __init__(self, text: str, syntax: Sequence[Sequence["str | Message"]], is_plural: bool):
+    def __init__(
+        self, text: str, syntax: Sequence[Sequence["str | Message"]], is_plural: bool, places: Sequence[Range]
+    ):
         self.text, self.syntax, self._is_plural = text.strip(), syntax, is_plural
+        shown = (match.span() for match in _STAND_IN.finditer(self.text))
+        self.moved = [*zip(shown, places, strict=True)]
         start, _, end = text.partition(self.text) if self.text else (text, "", "")
         self.spaces = start, end
 
@@ -41,16 +46,19 @@ class Message:
                 if isinstance(part, Message):
                     yield from part.messages()
 
-    def render(self, texts: Iterator[str]) -> str:
-        """Return the message with other texts, in the order of [`messages`]."""
-        own = next(texts)
-        syntax = ["".join(p if isinstance(p, str) else p.render(texts) for p in parts) for parts in self.syntax]
-        if syntax:  # otherwise braces are the model's own
-            pieces = enumerate(_STAND_IN.split(own))
-            own = "".join(syntax[int(piece)] if at % 2 else self._quote(piece) for at, piece in pieces)
-        else:
-            own = self._quote(own)
-        return own.join(self.spaces)
+    def render(self, texts: Iterator[str]) -> tuple[str, list[tuple[Range, Range]]]:
+        """Return the message with other texts, in the order of [`messages`], and where its syntax is.
+
+        Returns: the message; and the place of each part of the syntax in the first text and in the message.
+        """
+        own, text, end, moved = next(texts), self.spaces[0], 0, list[tuple[Range, Range]]()
+        syntax = ["".join(p if isinstance(p, str) else p.render(texts)[0] for p in parts) for parts in self.syntax]
+        for match in _STAND_IN.finditer(own) if syntax else ():  # otherwise braces are the model's own
+            text += self._quote(own[end : match.start()])
+            end, start = match.end(), len(text)
+            text += syntax[int(match[1])]
+            moved.append((match.span(), (start, len(text))))
+        return text + self._quote(own[end:]) + self.spaces[1], moved
 
     def _quote(self, text: str) -> str:
         special = "[{}#]+" if self._is_plural else "[{}]+"
@@ -74,9 +82,9 @@ def parse_message(text: str, protect: bool | str = True) -> Message | None:
 
 def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Message, int]:
     """Return the message at a place, and where it ends: before a closing brace if it is a branch."""
-    shown, syntax = list[str](), list[list[str | Message]]()
+    shown, syntax, places = list[str](), list[list[str | Message]](), list[Range]()
     while at < len(text) and not (depth and text[at] == "}"):
-        parts: list[str | Message] = []
+        start, parts = at, list[str | Message]()
         quoted = _QUOTED.match(text, at)
         if text.startswith("''", at):
             shown, at = [*shown, "'"], at + 2
@@ -94,7 +102,8 @@ def _read_message(text: str, at: int, is_plural: bool, depth: int) -> tuple[Mess
         if parts:
             shown.append(f"{{{len(syntax)}}}")
             syntax.append(parts)
-    return Message("".join(shown), syntax, is_plural), at
+            places.append((start, at))
+    return Message("".join(shown), syntax, is_plural, places), at
 
 
 def _read_argument(text: str, at: int, is_plural: bool, depth: int) -> tuple[list["str | Message"], int]:

@@ -265,13 +265,16 @@ def _right_edge(text: str) -> str:
     return rf"(?!\p{{M}}|{_LETTER})" + (r"(?![.,:/]\d)" if text[-1].isdecimal() else "")
 
 
-def find_others(translation: str, kept: Sequence[Range], protect: bool | str) -> list[Range]:
-    """Return where a translation has masks and text to keep besides the `kept` ones, or longer than these.
+def has_others(translation: str, found: Sequence[Range], kept: Sequence[Range]) -> bool:
+    """Return whether a translation has masks and text to keep besides the `kept` ones, or longer than these.
 
     Numbers are none of them, because models may write words as numbers.
+
+    Args:
+        found: Places where [`find_protected`] finds text to keep.
     """
-    ranges = [*find_protected(translation, protect), *(match.span() for match in _MASK.finditer(translation))]
-    return [each for each in ranges if _is_other(translation, each, kept)]
+    ranges = [*found, *(match.span() for match in _MASK.finditer(translation))]
+    return any(_is_other(translation, each, kept) for each in ranges)
 
 
 def _is_other(text: str, place: Range, kept: Sequence[Range]) -> bool:
@@ -378,5 +381,13 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
 
 
 __all__ = ["DEFAULT", "PATTERNS", "Range", "are_two_words", "arrange", "can_number", "chosen_patterns", "find_masks"]
-__all__ += ["find_others", "find_own_tokens", "find_protected", "locate", "mask", "merge", "names_patterns"]
-__all__ += ["space_gap"]
+__all__ += [
+    "find_own_tokens",
+    "find_protected",
+    "has_others",
+    "locate",
+    "mask",
+    "merge",
+    "names_patterns",
+    "space_gap",
+]

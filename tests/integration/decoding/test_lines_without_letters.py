@@ -62,7 +62,8 @@ def test_scores_are_of_the_lines_with_letters(aligned):
 
 def test_links_join_a_line_without_letters_to_itself(aligned):
     (alone,), (mixed,) = (aligned(text, return_alignments=True) for text in (WORDS, f"(1)\n{WORDS}"))
-    assert mixed["alignment"] == [(0, 3, 0, 3, 1.0), *(link.shift(4, 4) for link in alone["alignment"])]
+    units = [(place, place + 1, place, place + 1, 1.0) for place in range(3)]
+    assert mixed["alignment"] == [*units, *(link.shift(4, 4) for link in alone["alignment"])]
 
 
 def test_constraints_prefixes_and_alternatives_are_of_the_line_with_letters(aligned):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.protected_search import ProtectedSearch
+from vanilla_transformer.decoding.protected_search import keep_protected
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.extensions.documents.block_translator import BlockTranslator
 from vanilla_transformer.extensions.documents.blocks import Block
@@ -70,12 +70,9 @@ def search(text, random, masks, protect=True):
     def translate(sentences):
         return [[Translation(mangle(each.text, random))] for each in sentences]
 
-    ((found,),) = ProtectedSearch(
-        lambda some, options, report: translate(some),
-        TranslationOptions(protect=protect),
-        lambda texts, options: [[1] for _ in texts],
-        Tokenizer(masks),
-    )([Sentence(text, "", [1], is_whole=True)], lambda done: None)
+    search = keep_protected(lambda some, options, report: translate(some), Tokenizer(masks))
+    sentences, options = [Sentence(text, "", [1], is_whole=True)], TranslationOptions(protect=protect)
+    ((found,),) = search(sentences, options, lambda done: None)
     return found.text
 
 

@@ -5,7 +5,7 @@ import pytest
 from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.protected_search import Part, ProtectedSearch
+from vanilla_transformer.decoding.protected_search import ProtectedSearch, keep_protected
 from vanilla_transformer.decoding.segments import Sentence, join_cut
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 from vanilla_transformer.text.icu_messages import parse_message
@@ -16,10 +16,6 @@ TEXT = SHOUTED.replace("MAIL", "Mail").replace(" TO ", " to ").replace(" BY ", "
 
 def options_of(count=1, protect=True):
     return TranslationOptions(num_return_sequences=count, protect=protect)
-
-
-def encode_all(texts, options):
-    return [[1]] * len(texts)
 
 
 class Tokenizer:
@@ -47,10 +43,8 @@ class Model:
         self.searched, self.constrained, self.done = [], [], 0
 
     def translate(self, sentences, uses_masks=True):
-        tokenizer = Tokenizer(self.masks)
-        encode = lambda texts, options: [[len(text)] for text in texts]  # noqa: E731
-        search = ProtectedSearch(self.decode, options_of(self.count), encode, tokenizer, uses_masks)
-        found = search(sentences, self._report)
+        search = keep_protected(self.decode, Tokenizer(self.masks), uses_masks)
+        found = search(sentences, options_of(self.count), self._report)
         assert self.done == len(sentences)
         return [[each.text for each in row] for row in found]
 
@@ -62,7 +56,7 @@ class Model:
             return self._constrain(sentences)
         report(len(sentences))
         self.searched += sentences
-        assert all(each.tokens == [len(each.text)] for each in sentences)
+        assert all(each.tokens in ((), [len(each.text)]) for each in sentences)
         return [[Translation(self._shout(each.text), score=-1.0)] * self.count for each in sentences]
 
     def _shout(self, text):
@@ -111,6 +105,33 @@ def test_protected_search_translates_again_under_constraints():
     assert [list(phrase) for phrase in again.phrases] == [[6], [15], [19], [9]] and len(model.searched) == 1
 
 
+@pytest.mark.parametrize("options", [{"do_sample": True}, {"mbr": "chrf"}])
+def test_protected_search_constrains_no_samples(options):
+    model, text = Model(can_constrain=True), TEXT.replace("🙂 ", "")
+    search = keep_protected(model.decode, Tokenizer())
+    ((found,),) = search([sentence(text)], TranslationOptions(protect=True, **options), lambda done: None)
+    assert found.text == SHOUTED.replace("🙂 ", "") and not model.constrained
+
+
+def test_protected_search_gives_up_constraints_of_single_sentences():
+    calls = []
+
+    def decode(sentences, options, report):
+        constrained = [each.text for each in sentences if each.phrases]
+        if constrained:
+            calls.append((len(constrained), options.num_beams, options.count))
+            if any("bad" in text for text in constrained):
+                raise ValueError("It has too many phrases.")
+        return [[Translation(each.text.upper().replace("{A}", "{a}" * bool(constrained)))] * 5 for each in sentences]
+
+    options = TranslationOptions(num_beams=2, num_return_sequences=5, protect=True)
+    sentences = [sentence(f"{word} {{a}}") for word in ("good", "bad", "fine", "well")]
+    found = keep_protected(decode, Tokenizer())(sentences, options, lambda done: None)
+    assert [row[0].text for row in found] == ["GOOD {a}", "BAD {a}", "FINE {a}", "WELL {a}"]
+    assert calls == [(4, 5, 5), (2, 5, 5), (1, 5, 5), (1, 5, 5), (2, 5, 5)]
+    assert [TranslationOptions(num_beams=beams).with_beams().num_beams for beams in (None, 8)] == [4, 8]
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_protected_search_translates_around_what_no_translation_has(count):
     model = Model(count=count)
@@ -157,11 +178,23 @@ def test_protected_search_translates_branches_of_icu_messages_by_themselves():
     ]
 
 
+def test_protected_search_links_the_words_and_the_syntax_of_a_message():
+    links = [Link(0, 2, 10, 12, 0.5), Link(9, 12, 0, 3, 0.5)]
+    known = {"it's {0} men": Translation("MEN's {0} IT", alignment=links)}
+    text, expected = "it''s {n, plural, one {a} other {b}} men", "MEN''s {n, plural, one {A} other {B}} IT"
+    search = ProtectedSearch(
+        lambda some, options, report: [[known.get(each.text, Translation(each.text.upper()))] for each in some],
+        options_of(),
+    )
+    ((found,),) = search([sentence(text)], lambda done: None)
+    assert found.text == expected
+    pairs = {(text[start:end], expected[low:high]) for start, end, low, high, _ in found.alignment}
+    assert pairs == {("it", "IT"), ("men", "MEN"), (text[6:-4], expected[7:-3])}
+
+
 @pytest.mark.parametrize("answer", ["{7}", "{0}", "'", "#"])
 def test_protected_search_keeps_the_syntax_of_icu_messages_whatever_branches_say(answer):
-    search = ProtectedSearch(
-        lambda some, options, report: [[Translation(answer)] for _ in some], options_of(), encode_all, Tokenizer()
-    )
+    search = ProtectedSearch(lambda some, options, report: [[Translation(answer)] for _ in some], options_of())
     ((found,),) = search([sentence("{n, plural, one {file} other {files}}")], lambda done: None)
     message = parse_message(found.text)
     assert [each.spaces for each in message.messages()] == [("", "")] * 3
@@ -172,9 +205,6 @@ def test_protected_search_links_what_survives_with_itself():
     search = ProtectedSearch(
         lambda some, options, report: [[Translation(each.text.upper(), alignment=[link])] for each in some],
         options_of(),
-        encode_all,
-        Tokenizer(),
-        can_constrain=False,
     )
     ((found,),) = search([sentence("see {a} 🙂 men")], lambda done: None)
     assert found.text == "SEE {a} 🙂 MEN"
@@ -193,8 +223,6 @@ def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
     search = ProtectedSearch(
         lambda some, options, report: [[Translation("{a}MEN", alignment=[link])] for _ in some],
         options_of(),
-        encode_all,
-        Tokenizer(),
     )
     ((found,),) = search([sentence("{a} men")], lambda done: None)
     assert found.text == "{a} MEN" and Link(4, 7, 4, 7, 0.5) in found.alignment
@@ -215,8 +243,10 @@ def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
         ("ab{c} now", [(0, 2), (2, 5)], "{c}ab jetzt", False),
     ],
 )
-def test_part_takes_only_translations_with_its_fields_and_no_others(text, kept, translation, is_right):
-    assert Part(0, text, kept).restore(text, kept, translation, []) == is_right
+def test_protected_search_takes_only_translations_with_their_fields_and_no_others(text, kept, translation, is_right):
+    search = ProtectedSearch(lambda some, options, report: [[Translation(translation)] for _ in some], options_of())
+    ((found,),) = search([Sentence(text, "", [1], kept=kept)], lambda done: None)
+    assert (found.text == translation) == is_right
 
 
 @pytest.mark.parametrize(
@@ -233,9 +263,6 @@ def test_protected_search_numbers_fields_of_whole_texts_in_formats_with_numbers(
     search = ProtectedSearch(
         lambda some, options, report: [[Translation(answers.get(each.text, each.text))] for each in some],
         options_of(protect=protect),
-        encode_all,
-        Tokenizer(),
-        can_constrain=False,
     )
     ((found,),) = search([sentence("%d of %s", is_whole=is_whole)], lambda done: None)
     assert found.text == expected

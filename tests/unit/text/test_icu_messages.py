@@ -8,7 +8,7 @@ from vanilla_transformer.text.icu_messages import parse_message
 
 
 def shout(message):
-    return message.render(iter([each.text.upper() for each in message.messages()]))
+    return message.render(iter([each.text.upper() for each in message.messages()]))[0]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_parse_message_follows_the_choice_of_patterns():
 
 def test_render_quotes_what_would_be_syntax():
     message = parse_message("{n, plural, one {a} other {# b}}")
-    assert message.render(iter(["{0}", "l'{7}", "{0}#'s"])) == "{n, plural, one {l'''{'7'}'} other {#'#'''s}}"
+    assert message.render(iter(["{0}", "l'{7}", "{0}#'s"]))[0] == "{n, plural, one {l'''{'7'}'} other {#'#'''s}}"
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,12 @@ def test_parse_message_takes_linear_time(text):
     started = time.process_time()
     parse_message(text)
     assert time.process_time() - started < 5
+
+
+def test_message_tells_where_its_syntax_is_in_the_source_and_in_a_rendered_text():
+    text = "it''s {name} or {n, plural, one {a} other {b}}!"
+    message = parse_message(text)
+    rendered, moved = message.render(iter(["{1}! l'{0}", "A", "B"]))
+    assert [text[slice(*place)] for _, place in message.moved] == ["{name}", "{n, plural, one {a} other {b}}"]
+    assert [message.text[slice(*place)] for place, _ in message.moved] == ["{0}", "{1}"]
+    assert [rendered[slice(*place)] for _, place in moved] == ["{n, plural, one {A} other {B}}", "{name}"]

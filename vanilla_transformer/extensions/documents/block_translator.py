@@ -1,22 +1,21 @@
-"""
-Translate blocks of text sentence by sentence, with their markup, and keep what must survive.
-
-The steps are the ones of `decoding/protected_search.py`, whose parts of sentences this uses. They differ in what they
-carry: there n-best lists with tokens and scores, here one translation whose links place the markup.
-"""
+"""Translate blocks of text sentence by sentence, with their markup, whose place the links of a translation tell."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import regex
 
 from vanilla_transformer.decoding.alignments import Link
-from vanilla_transformer.decoding.protected_search import Part, join_parts, overlaps, texts_at
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.protected_search import ProtectedSearch, join_pieces, overlaps
+from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
+from vanilla_transformer.decoding.steps import Report
 from vanilla_transformer.text.icu_messages import parse_message
-from vanilla_transformer.text.protection import Range, can_number, find_protected, merge
+from vanilla_transformer.text.protection import Range, find_protected, merge
 
 from .blocks import Block, find_formulas
 from .projection import CrossingSpansError, project, proportional_links
@@ -26,15 +25,8 @@ Answer = tuple[str, Sequence[tuple[int, int, int, int, float]] | None]
 Translate = Callable[[list[str]], Sequence[Answer]]
 # Return a translation of each text that contains the phrases given for it, or None where there is none.
 Constrain = Callable[[list[str], list[list[str]]], Sequence[Answer | None]]
+Search = Callable[[list[Sentence]], Sequence[Sequence[Translation]]]
 _LINE_BREAK = regex.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
-
-
-class _Input(NamedTuple):
-    """A sentence as the model sees it: its text, and where in it the text is that must survive."""
-
-    sentence: Part
-    text: str
-    places: list[Range]
 
 
 @dataclass
@@ -42,11 +34,9 @@ class BlockTranslator:
     """
     Translate blocks.
 
-    The text of a block is split into sentences. All sentences of all blocks are translated by one call of
-    `translate`. URLs, placeholders and so on (see [`find_protected`]) and fixed spans go through the model as masks
-    that it has learned to copy, or as they are if it knows none. If one of them is missing in a translation, the
-    sentence is translated again by `constrain`. If it is still missing, only the text around them is translated, and
-    they are put back in the order of the source.
+    The text of a block is split into sentences. [`ProtectedSearch`] translates all sentences of all blocks, such that
+    URLs, placeholders and so on survive, and fixed spans too. Where the spans of a translation would cross, only the
+    text around what survives is translated.
 
     Args:
         translate: Returns the translation of each text and its alignment, with character offsets. Without one, words
@@ -66,17 +56,25 @@ class BlockTranslator:
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the translated blocks, with every span of the source."""
-        sentences = [list(self._split(block)) for block in blocks]
-        self._translate([sentence for of_block in sentences for sentence in of_block])
-        answers = [_join(block, of_block) for block, of_block in zip(blocks, sentences, strict=True)]
-        crossing = [index for index, answer in enumerate(answers) if answer is None]
-        self._translate_around([sentence for index in crossing for sentence in sentences[index]])
-        for index in crossing:
-            answers[index] = _join(blocks[index], sentences[index])
-        return [answer for answer in answers if answer is not None]
+        constrain = None if self.constrain is None else self._constrain
+        options = TranslationOptions(protect=self.protect)
+        search = ProtectedSearch(self._decode, options, self.masks, constrain=constrain)
+        found = self._translate(blocks, lambda sentences: search(sentences, lambda done: None))
+        crossing = [block for block, answer in zip(blocks, found, strict=True) if answer is None]
+        again = (answer for answer in self._translate(crossing, search.translate_around) if answer is not None)
+        return [next(again) if answer is None else answer for answer in found]
 
-    def _split(self, block: Block) -> Iterator[Part]:
-        """Yield the sentences. None ends in text that is kept; each ends at a break."""
+    def _translate(self, blocks: Sequence[Block], search: Search) -> list[Block | None]:
+        """Return the translated blocks, or None for one whose spans cannot be nested as in the source."""
+        sentences = [list(self._split(block)) for block in blocks]
+        rows = iter(search([sentence for of_block in sentences for _, sentence in of_block]))
+        return [
+            _join(block, [(start, sentence, next(rows)[0]) for start, sentence in of_block])
+            for block, of_block in zip(blocks, sentences, strict=True)
+        ]
+
+    def _split(self, block: Block) -> Iterator[tuple[int, Sentence]]:
+        """Yield the sentences and their starts. None ends in text that is kept; each ends at a break."""
         fixed = [(span.start, span.end) for span in block.walk() if span.fixed and span.end > span.start]
         formulas = find_formulas(block) if self.protect else []
         for low, high in pairwise([0, *sorted(set(_breaks(block))), len(block.text)]):
@@ -85,99 +83,67 @@ class BlockTranslator:
             found = merge([*find_protected(text, self.protect), *its_formulas])
             ranges = merge([*sentence_ranges(text, self.splitter), *own, *found])
             apart = [piece for place in found for piece in _outside(place, own)]
-            may_number = can_number(self.protect) and len(ranges) == 1 and text == block.text
+            is_whole = len(ranges) == 1 and text == block.text
             for start, end in ranges:
                 inside = [(first - start, last - start) for first, last in sorted(own + apart) if start <= first < end]
                 is_plain = not overlaps((start, end), own + its_formulas)
-                message = parse_message(text[start:end], self.protect) if is_plain else None
-                yield Part(low + start, text[start:end], inside, self.protect, may_number, message)
+                is_message = is_plain and parse_message(text[start:end], self.protect)
+                kept = None if is_message else inside
+                yield low + start, Sentence(text[start:end], "", (), is_whole=is_whole, kept=kept)
 
-    def _translate(self, sentences: Sequence[Part]) -> None:
-        """Translate sentences, and each branch of an ICU message by itself."""
-        branches = [
-            [Part(0, each.text, find_protected(each.text, self.protect), self.protect) for each in message.messages()]
-            if (message := sentence.message)
-            else [sentence]
-            for sentence in sentences
-        ]
-        self._translate_sentences([part for parts in branches for part in parts])
-        for sentence, parts in zip(sentences, branches, strict=True):
-            if sentence.message:
-                sentence.translation = sentence.message.render(part.translation for part in parts)
-                sentence.links = proportional_links(len(sentence.text), sentence.translation)
+    def _decode(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        texts = [_on_one_line(each.text) for each in sentences]
+        return [[_read(*row)] for row in _pairs(texts, self.translate(texts))]
 
-    def _translate_sentences(self, sentences: Sequence[Part]) -> None:
-        """Translate sentences. Text that is kept goes through the model."""
-        inputs = []
-        for sentence in sentences:
-            if sentence.is_translatable:
-                inputs.append(_Input(sentence, *sentence.masked(self.masks)))
-            else:
-                sentence.keep()
-        answers = self._call([_on_one_line(each.text) for each in inputs])
-        lost = [
-            each for each, answer in zip(inputs, answers, strict=True) if not each.sentence.restore(*each[1:], *answer)
-        ]
-        self._translate_around([each.sentence for each in self._constrain(lost)])
-
-    def _constrain(self, inputs: list[_Input]) -> list[_Input]:
-        """Translate sentences under the constraint that what must survive appears. Return those without success."""
-        if self.constrain is None or not inputs:
-            return inputs
-        texts = [_on_one_line(each.text) for each in inputs]
-        answers = self.constrain(texts, [texts_at(each.text, each.places) for each in inputs])
-        _check_count(texts, answers)
-        rows = zip(inputs, texts, answers, strict=True)
-        return [
-            each
-            for each, text, answer in rows
-            if answer is None or not each.sentence.restore(*each[1:], *_read(text, answer))
-        ]
-
-    def _translate_around(self, sentences: Sequence[Part]) -> None:
-        """Translate sentences again such that no kept text can be lost: only the pieces between are translated."""
-        pieces = [list(sentence.pieces()) for sentence in sentences]
-        texts = [piece.text for of_sentence in pieces for piece in of_sentence if piece.is_translatable]
-        answers = iter(self._call([_on_one_line(text) for text in texts]))
-        for sentence, of_sentence in zip(sentences, pieces, strict=True):
-            for piece in of_sentence:
-                if piece.is_translatable:
-                    piece.take(*next(answers), sentence.kept_texts)
-                else:
-                    piece.keep()
-            joined = join_parts(sentence.text, of_sentence)
-            sentence.translation, sentence.links, sentence.fixed = joined
-
-    def _call(self, texts: list[str]) -> list[tuple[str, list[Link]]]:
-        if not texts:
-            return []
-        answers = list(self.translate(texts))
-        _check_count(texts, answers)
-        return [_read(text, answer) for text, answer in zip(texts, answers, strict=True)]
+    def _constrain(
+        self, sentences: Sequence[Sentence], phrases: Sequence[Sequence[str]]
+    ) -> list[list[Translation] | None]:
+        assert self.constrain is not None
+        texts = [_on_one_line(each.text) for each in sentences]
+        found = _pairs(texts, self.constrain(texts, [[*own] for own in phrases]))
+        return [None if answer is None else [_read(text, answer)] for text, answer in found]
 
 
-def _check_count(texts: Sequence[str], answers: Sequence[Any]) -> None:
+def _pairs(texts: Sequence[str], answers: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     if len(answers) != len(texts):
         raise ValueError(f"`translate` must return {len(texts)} translations, got {len(answers)}.")
+    return zip(texts, answers, strict=True)
 
 
-def _read(text: str, answer: Answer) -> tuple[str, list[Link]]:
-    """Return a translation on one line, and links: without an alignment, words are in the order of the source."""
+def _read(text: str, answer: Answer) -> Translation:
+    """Return a translation on one line, with links: without an alignment, words are in the order of the source."""
     translation, alignment = answer
-    links = [Link(*link) for link in alignment or ()]
-    return _on_one_line(translation), links or proportional_links(len(text), translation)
+    links = [Link(*link) for link in alignment or ()] or proportional_links(len(text), translation)
+    return Translation(_on_one_line(translation), alignment=links)
 
 
-def _join(block: Block, sentences: Sequence[Part]) -> Block | None:
+def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) -> Block | None:
     """Return the translation of a block, or None if its spans cannot be nested as in the source."""
-    target, links, fixed = join_parts(block.text, sentences)
+    pieces = [(start, sentence.text, _aligned(sentence, found)) for start, sentence, found in sentences]
+    target, links = join_pieces(block.text, pieces)
     if target == block.text:
         return block  # its markup is where it was, also within words
-    fixed += [((at, at), (_place_of(at, block.text, sentences),) * 2) for at in _breaks(block)]
+    kept = {(start + low, start + high) for start, sentence, _ in sentences for low, high in sentence.kept or ()}
+    fixed = [((start, end), (low, high)) for start, end, low, high, _ in links if (start, end) in kept]
+    fixed += [((at, at), (_place_of(at, block.text, pieces),) * 2) for at in _breaks(block)]
     try:
         return Block(target, project(block.spans, block.text, target, links, fixed))
     except CrossingSpansError:
         return None
+
+
+def _aligned(sentence: Sentence, found: Translation) -> Translation:
+    """Return a translation with links of words also in the syntax of a message, which is linked as a whole."""
+    if sentence.kept is not None:
+        return found
+    links = [
+        each.shift(start, low)._replace(weight=weight)
+        for start, end, low, high, weight in found.alignment
+        for each in proportional_links(end - start, found.text[low:high])
+    ]
+    return found._replace(alignment=links)
 
 
 def _inside(places: Sequence[Range], low: int, high: int) -> list[Range]:
@@ -201,10 +167,10 @@ def _breaks(block: Block) -> list[int]:
     return [span.start for span in block.walk() if span.breaks]
 
 
-def _place_of(position: int, source: str, sentences: Sequence[Part]) -> int:
+def _place_of(position: int, source: str, pieces: Sequence[tuple[int, str, Translation]]) -> int:
     """Return where a position of the source between two sentences is in the translation."""
-    before = [sentence for sentence in sentences if sentence.start + len(sentence.text) <= position]
-    return len(join_parts(source[:position], before)[0])
+    before = [(start, text, found) for start, text, found in pieces if start + len(text) <= position]
+    return len(join_pieces(source[:position], before)[0])
 
 
 def _on_one_line(text: str) -> str:

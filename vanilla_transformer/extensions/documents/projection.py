@@ -27,10 +27,11 @@ class CrossingSpansError(Exception):
 def proportional_links(source_length: int, target: str) -> list[Link]:
     """Align each word of a translation with the characters at the same relative position in the source."""
     ratio = source_length / max(1, len(target))
-    return [
-        Link(round(start * ratio), max(round(end * ratio), round(start * ratio) + 1), start, end, 1.0)
-        for start, end in (match.span() for match in _UNIT.finditer(target))
-    ]
+    links = list[Link]()
+    for match in _UNIT.finditer(target):
+        start = min(round(match.start() * ratio), source_length - 1)
+        links.append(Link(start, max(round(match.end() * ratio), start + 1), match.start(), match.end(), 1.0))
+    return links
 
 
 def project(

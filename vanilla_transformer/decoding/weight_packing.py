@@ -16,7 +16,7 @@ from torch.nn.utils.parametrize import is_parametrized
 _Module = TypeVar("_Module", bound=nn.Module)
 _INPUTS = ("q_proj", "k_proj", "v_proj")  # self-attention projects one input three times
 MOST_PLAIN_ROWS = 8  # which plain products of small weights, and one thread, multiply fastest
-_SMALL_WEIGHT = 2**18  # numbers
+SMALL_WEIGHT = 2**18  # numbers
 
 
 class PackedLinear(nn.Linear):
@@ -37,7 +37,7 @@ class PackedLinear(nn.Linear):
         if first.bias is not None:
             self.bias = first.bias if len(linears) == 1 else _join([linear.bias for linear in linears])
         self._packed: Tensor | None = None
-        self._is_small = self.weight.dtype == torch.float32 and self.weight.numel() <= _SMALL_WEIGHT
+        self._is_small = self.weight.dtype == torch.float32 and self.weight.numel() <= SMALL_WEIGHT
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_packed": None}  # which cannot be copied or stored
@@ -102,4 +102,4 @@ def _multiplies_bfloat16() -> bool:
     return torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
-__all__ = ["MOST_PLAIN_ROWS", "PackedLinear", "inputs_of", "pack", "packed_copy"]
+__all__ = ["MOST_PLAIN_ROWS", "SMALL_WEIGHT", "PackedLinear", "inputs_of", "pack", "packed_copy"]

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,16 @@ from .machine_cache import (
     store_choice,
 )
 from .slot_buffers import SlotBuffers
-from .step_package import FEW_ROWS, MANY_ROWS, MOST_FEW_ROWS, CompiledStep, Dimensions, StepCompiler, kinds_of
+from .step_package import (
+    FEW_ROWS,
+    MANY_ROWS,
+    MOST_FEW_ROWS,
+    CompiledStep,
+    Dimensions,
+    StepCompiler,
+    kinds_of,
+    threads_for_few_rows,
+)
 
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
@@ -102,7 +111,7 @@ class CompiledSteps:
         step, start = self.find(arguments), time.perf_counter()
         for _ in range(count):
             step(*arguments)
-        kind = self._kind(arguments)
+        kind = self._kind(_rows(arguments))
         form = self._forms[kind]
         if step is not form.step and self._compile == "auto" and not form.began:
             form.missed_seconds += time.perf_counter() - start
@@ -112,14 +121,12 @@ class CompiledSteps:
                     threading.Thread(target=self._compile_elsewhere, args=(kind,), daemon=True).start()
 
     def sharing_cores(self, rows: int) -> AbstractContextManager[None]:
-        """Compute few rows on one thread, and leave a core to a process that compiles.
-
-        Threads that wait for each other are slow on a shared core, and hardly faster with few rows on idle ones.
-        """
+        """Compute few rows on the threads that are fastest with them, and leave a core to a process that compiles."""
         threads = self._threads
-        if rows <= MOST_PLAIN_ROWS and not self.is_compiled:
-            return at_most_threads(1)
-        return at_most_threads(max(1, threads - 1)) if self._leaves_core else nullcontext()
+        if rows <= MOST_PLAIN_ROWS and (self._kind(rows) == FEW_ROWS or not self.is_compiled):
+            threads = self._threads_for_few_rows
+        most = max(1, self._threads - 1) if self._leaves_core else self._threads
+        return at_most_threads(min(threads, most))
 
     def find(self, arguments: Any) -> Step:
         """Return the step: a compiled one, if there is one or it is to be made now. Few rows also use that of many."""
@@ -128,7 +135,7 @@ class CompiledSteps:
         if self._compile is True:
             for kind in self._forms:
                 self._compiled(kind)
-        return self._compiled(self._kind(arguments)) or self._compiled(MANY_ROWS) or self.step
+        return self._compiled(self._kind(_rows(arguments))) or self._compiled(MANY_ROWS) or self.step
 
     def are_cached(self) -> bool:
         """Tell whether the cache has the compiled forms of this step."""
@@ -145,6 +152,10 @@ class CompiledSteps:
         return torch.get_num_threads()
 
     @cached_property
+    def _threads_for_few_rows(self) -> int:
+        return threads_for_few_rows(self.step, self._threads)
+
+    @cached_property
     def identity(self) -> str:
         """A hash of all that the compiled forms depend on, with which the names of their folders begin."""
         options = getattr(self.step, "options", None)
@@ -158,9 +169,8 @@ class CompiledSteps:
         folder = self._folder(kind)
         return not folder.is_dir() or find_damage(folder) is not None
 
-    def _kind(self, arguments: Any) -> str:
-        is_few = FEW_ROWS in self._forms and arguments[0].last_tokens.numel() <= MOST_FEW_ROWS
-        return FEW_ROWS if is_few else MANY_ROWS
+    def _kind(self, rows: int) -> str:
+        return FEW_ROWS if FEW_ROWS in self._forms and rows <= MOST_FEW_ROWS else MANY_ROWS
 
     def _compiled(self, kind: str) -> Step | None:
         form = self._forms[kind]
@@ -202,6 +212,10 @@ class CompiledSteps:
                 logger.warning_once("Decoding continues with compiled steps, with which later runs begin.")
         else:
             logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
+
+
+def _rows(arguments: Any) -> int:
+    return arguments[0].last_tokens.numel()
 
 
 def check_compile(compile: bool | str) -> None:

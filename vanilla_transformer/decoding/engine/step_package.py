@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from vanilla_transformer.decoding.weight_packing import PackedLinear, pack
+from vanilla_transformer.decoding.weight_packing import SMALL_WEIGHT, PackedLinear, pack
 
 _PACKAGE, _CONSTANTS, _VALUES = "step.pt2", "constants.json", "constants.safetensors"
 _PREFIX = "step."  # of names in a `_FlatStep`
@@ -98,8 +98,10 @@ class StepCompiler:
             values.update(graph.constants)
             return nodes
 
+        threads = torch.get_num_threads()
         settings = {
             **_SETTINGS[kind],
+            "cpp.threads": threads_for_few_rows(step, threads) if kind == FEW_ROWS else threads,
             "freezing": True,
             "always_keep_tensor_constants": True,  # also vectors of up to 8 numbers, which would become code
             "aot_inductor.compile_wrapper_opt_level": "O0",
@@ -133,6 +135,17 @@ def kinds_of(step: nn.Module) -> tuple[str, ...]:
     """
     is_batched = any(getattr(module, "has_batched_products", False) for module in step.modules())
     return (MANY_ROWS,) if is_batched or _is_quantized(step) else (FEW_ROWS, MANY_ROWS)
+
+
+def threads_for_few_rows(step: nn.Module, threads: int) -> int:
+    """Return the number of threads, of so many, that computes a step of few rows fastest.
+
+    Threads wait for each other in each operation, for longer than one of them reads small weights. Two threads are no
+    faster than one with larger weights either, as most virtual processors in pairs share a core.
+    """
+    layers = [layer for decoder in getattr(step, "decoders", ()) for layer in decoder.layers]
+    is_small = all(weight.numel() <= SMALL_WEIGHT for layer in layers for weight in layer.parameters())
+    return 1 if is_small or threads <= 2 else threads
 
 
 def _is_quantized(step: nn.Module) -> bool:
@@ -264,4 +277,4 @@ def _tensors_of(step: nn.Module) -> dict[str, Tensor]:
 
 
 __all__ = ["FEW_ROWS", "MANY_ROWS", "MOST_FEW_ROWS", "CompiledStep", "Dimensions", "StepCompiler", "export_step"]
-__all__ += ["kinds_of", "tracing"]
+__all__ += ["kinds_of", "threads_for_few_rows", "tracing"]

@@ -8,7 +8,7 @@ import torch
 from tests.tiny import tiny_model
 from tests.tiny_engines import engine_of
 from vanilla_transformer import Engine
-from vanilla_transformer.decoding.engine import sources
+from vanilla_transformer.decoding.engine import sources, step_package
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
 
@@ -104,10 +104,19 @@ def test_threads_are_restored_after_an_error(two_threads, monkeypatch):
     assert torch.get_num_threads() == 2
 
 
-def test_compiled_steps_keep_their_threads(two_threads):
+def test_compiled_steps_keep_their_threads_for_many_rows(two_threads):
     steps = engine_of(4, compile=True).steps
-    with steps.sharing_cores(1):
-        assert torch.get_num_threads() == 1  # until there are some
+    for rows in (1, 8):
+        with steps.sharing_cores(rows):
+            assert torch.get_num_threads() == 1  # until there are some
     steps._forms["many_rows"].step = steps.step
-    with steps.sharing_cores(1):
-        assert torch.get_num_threads() == 2
+    for rows, expected in ((1, 1), (4, 1), (8, 2)):
+        with steps.sharing_cores(rows):
+            assert torch.get_num_threads() == expected
+
+
+@pytest.mark.parametrize(("small", "threads", "expected"), [(2**18, 8, 1), (2, 8, 8), (2, 2, 1), (2, 1, 1)])
+def test_few_rows_of_large_weights_use_many_threads(monkeypatch, small, threads, expected):
+    step = engine_of(1, compile=False).steps.step
+    monkeypatch.setattr(step_package, "SMALL_WEIGHT", small)
+    assert step_package.threads_for_few_rows(step, threads) == expected

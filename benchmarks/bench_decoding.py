@@ -61,7 +61,6 @@ _CAPTION_WORDS, _CAPTION_TARGET_WORDS = (8, 18), 14
 _BASE_SHARE = 4  # of the captions, one in so many is translated by the base model
 _MOST_TOKENS = 128  # of a translation of a text
 _SINGLE_SENTENCES = 40  # that are translated one at a time
-_WARM_UP_CALLS, _WARM_UP = 8, 64  # at most so many calls and sentences, which fill the engine's slots
 _SPEED, _LATENCY, _RATIO = "sentences/s", "ms a sentence", "over the better CTranslate2"
 
 
@@ -247,7 +246,6 @@ def measure(
         for task in tasks:  # all load and compile at the same time, which takes a core each
             list(pool.map(partial(ask, request=task.request(1)), workers.values()))
         for task in tasks:
-            in_turns(workers, task.request(min(_WARM_UP, _WARM_UP_CALLS * task.at_once)), 1)
             yield compared(systems, task, in_turns(workers, task.request(), task.rounds))
 
 

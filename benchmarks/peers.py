@@ -455,7 +455,7 @@ def serve(peer: Peer, folder: str) -> None:
         request = json.loads(line)
         texts, at_once = request["texts"], request["at_once"]
         outputs, seconds = [], []
-        # After others' turns, caches are cold, and the system may have taken memory from an idle process.
+        # After others' turns, caches are cold.
         translate(texts[: min(at_once, _WARM_UP)], request["beams"], request["most"])
         for start in range(0, len(texts), at_once):
             started = time.perf_counter()

@@ -72,7 +72,7 @@ class _Protected:
 
     @property
     def shown_texts(self) -> list[str]:
-        """What must survive, as the model sees it."""
+        """The texts that must survive, as the model sees them."""
         return _texts_at(self.shown.text, self._places)
 
     def read(self, row: Sequence[Translation]) -> list[Translation] | None:

@@ -17,7 +17,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerA
 from vanilla_transformer.utils.device_utils import HostCopy
 
 from .search_state import Hypothesis, SearchState
-from .static_attention import additive, product
+from .static_attention import additive, scores_of
 from .static_decoder import AlignmentHeads, SlotMemory, heads_of_layer
 
 CHOOSE = "`vanilla-transformer choose-alignment-head MODEL --source FILE --target FILE` chooses one."
@@ -74,7 +74,7 @@ def read_attention(
 
 def attention_weights(queries: Tensor, keys: Tensor, seen: Tensor, scaling: float) -> Tensor:
     """Return the attention `(B, Q, R)` of queries `(B, Q, K)` to those keys `(B, R, K)` that are seen, `(B, R)`."""
-    scores = product(queries * scaling, keys.transpose(-1, -2))
+    scores = scores_of(queries * scaling, keys)
     return nn.functional.softmax(scores.float() + additive(seen)[:, None], dim=-1)
 
 

@@ -5,8 +5,9 @@ A static form computes one of the model's attentions for one token of each beam.
 as an argument, for its projections and settings, and keeps two kinds of memory:
 
 - its own, of the target. The beams of a slot are positions of one sequence: the key of beam n at step t stays where it
-  was written, every beam scores the keys of all beams, and a mask hides the keys that are not of its hypothesis. So no
-  key or value ever moves or is copied.
+  was written, so no key or value ever moves. Code that is compiled for a CPU reads the keys of each hypothesis where
+  its ancestors wrote them. Otherwise every beam scores the keys of all beams, in one product, and a mask hides the
+  keys that are not of its hypothesis.
 - of the source, the same for all beams: the encoder's output for cross-attention, or the prompt for the
   self-attention of a model without an encoder.
 
@@ -22,6 +23,8 @@ positions, D d_model, H heads, K width of a head, d_k of keys and d_v of values,
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -34,7 +37,8 @@ from vanilla_transformer.lsh_attention import SELF_SCORE, hash_settings, nearest
 _UNSEEN = -1.0e9  # added to the scores of positions that must not be seen
 
 
-class Moment(NamedTuple):
+@dataclass(frozen=True)
+class Moment:
     """
     What all layers share in a step.
 
@@ -43,7 +47,7 @@ class Moment(NamedTuple):
         time: Position of the tokens in the target, `(B,)`.
         done: Slots whose sentences are done, `(B,)`.
         ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
-        past: Mask to add to the scores of what all beams have written, `(B, 1, N, R * N)`.
+        past: Mask to add to the scores of a hypothesis' own keys, `(B, 1, 1, R)`.
         source: Mask to add to the scores of positions of the source, `(B, 1, 1, R)`.
     """
 
@@ -53,6 +57,15 @@ class Moment(NamedTuple):
     ancestors: Tensor
     past: Tensor
     source: Tensor
+
+    @cached_property
+    def past_of_all(self) -> Tensor:
+        """The mask to add to the scores of the keys of all beams, `(B, 1, N, R * N)`; of one beam, `past`."""
+        beams = self.ancestors.shape[1]
+        if beams == 1:
+            return self.past
+        is_own = self.ancestors[..., None] == torch.arange(beams, device=self.ancestors.device)  # (B, N, R, N)
+        return torch.where(is_own, self.past[:, 0, :, :, None], _UNSEEN).flatten(2)[:, None]
 
 
 class KeysAndValues(NamedTuple):
@@ -94,14 +107,18 @@ class StaticSelfAttention(nn.Module):
         query, *key_and_value = split_heads(attention, self.qkv_proj(states), "qkv")  # (B, H, N, K) each
         for memory, entry in zip(own, key_and_value, strict=True):
             memory[moment.slots, :, moment.time] = entry
-        keys, values = own.keys.flatten(2, 3), own.values.flatten(2, 3)  # (B, H, R * N, K)
+        if _is_fused(query):
+            keys, values = (_written_by_ancestors(memory, moment) for memory in own)  # (B, H, N, R, K)
+            past = moment.past
+        else:
+            keys, values = (memory.flatten(2, 3) for memory in own)  # (B, H, R * N, K)
+            past = moment.past_of_all
         if prompt is None:
-            output = attend(query, keys, values, moment.past, attention.scaling)
+            output = attend(query, keys, values, past, attention.scaling)
         else:
             query = query * attention.scaling
-            of_prompt = product(query, prompt.keys.transpose(-1, -2)) + moment.source
-            of_target = product(query, keys.transpose(-1, -2)) + moment.past
-            output = join_heads(mix(of_target, values, of_prompt, prompt.values))
+            of_prompt = scores_of(query, prompt.keys) + moment.source
+            output = join_heads(mix(scores_of(query, keys) + past, values, of_prompt, prompt.values))
         return attention.out_proj(output)
 
 
@@ -163,26 +180,58 @@ def zeros_like_heads(attention: Any, slots: int, *sizes: int) -> tuple[Tensor, T
     return keys, values
 
 
+def _written_by_ancestors(memory: Tensor, moment: Moment) -> Tensor:
+    """Return the own keys or values of each hypothesis, `(B, H, N, R, K)`, from all, `(B, H, R, N, K)`."""
+    if memory.shape[3] == 1:
+        return memory.transpose(2, 3)
+    heads, steps = (torch.arange(size, device=memory.device) for size in memory.shape[1:3])
+    return memory[moment.slots[:, None, None, None], heads[:, None, None], steps, moment.ancestors[:, None]]
+
+
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float) -> Tensor:
     """Return `softmax(Q Kᵀ · scaling + mask) V` with heads joined, `(B, N, D)`."""
-    of_many = query.dtype == torch.float32 and query.shape[0] > 1
-    if query.device.type == "cpu" and (torch.compiler.is_compiling() or of_many):
+    of_many = query.device.type == "cpu" and query.dtype == torch.float32 and query.shape[0] > 1
+    if _is_fused(query) or of_many:
         # In float32, flash attention takes up to four times as long as these products for the few queries of many
         # slots. In bfloat16 it is faster, and they would round otherwise than it does for one slot.
-        scores = product(query * scaling, keys.transpose(-1, -2)) + mask
-        return join_heads(product(nn.functional.softmax(scores, dim=-1), values))
+        scores = scores_of(query * scaling, keys) + mask
+        return join_heads(weighted(nn.functional.softmax(scores, dim=-1), values))
     attended = nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling)
     return join_heads(attended)
 
 
-def product(first: Tensor, second: Tensor) -> Tensor:
-    """Multiply batches of matrices `(…, N, K)` and `(…, K, M)` with few rows N.
+def scores_of(query: Tensor, keys: Tensor) -> Tensor:
+    """Return `Q Kᵀ`, `(…, N, M)`, of queries `(…, N, K)` and keys `(…, M, K)`.
 
-    Compiled for a CPU, it is a sum that is fused with what comes before and after, instead of many calls of BLAS.
+    Fused, keys may also be `(…, N, M, K)`: others for each query.
     """
-    if first.device.type == "cpu" and torch.compiler.is_compiling():
-        return (first[..., None] * second[..., None, :, :]).sum(dim=-2)
-    return first @ second
+    if _is_fused(query):
+        return (query[..., None, :] * _for_each(query, keys)).sum(dim=-1)
+    return query @ keys.transpose(-1, -2)
+
+
+def weighted(weights: Tensor, values: Tensor) -> Tensor:
+    """Return sums of values, `(…, N, K)`, with weights `(…, N, M)`.
+
+    Args:
+        values: `(…, M, K)`, or others for each row of weights, `(…, N, M, K)`.
+    """
+    if _is_fused(weights):
+        return (weights[..., None] * _for_each(weights, values)).sum(dim=-2)
+    return weights @ values if values.dim() == weights.dim() else (weights[..., None, :] @ values)[..., 0, :]
+
+
+def _for_each(rows: Tensor, others: Tensor) -> Tensor:
+    """Return the vectors by which each row `(…, N, ·)` is multiplied, `(…, N, M, K)`, or `(…, 1, M, K)` for all."""
+    return others if others.dim() > rows.dim() else others[..., None, :, :]
+
+
+def _is_fused(states: Tensor) -> bool:
+    """Tell whether products become sums that a compiler for CPUs fuses with what comes before and after.
+
+    They replace a call of BLAS for each head of each slot, which has a few rows.
+    """
+    return states.device.type == "cpu" and torch.compiler.is_compiling()
 
 
 def mix(of_target: Tensor, target: Tensor, of_prompt: Tensor, prompt: Tensor) -> Tensor:
@@ -190,13 +239,13 @@ def mix(of_target: Tensor, target: Tensor, of_prompt: Tensor, prompt: Tensor) ->
     Return the mean of all values, weighted by the softmax of their scores: `(B, H, N, K)`.
 
     Args:
-        of_target, of_prompt: Scores `(B, H, N, R * N)` and `(B, H, N, R)`.
-        target, prompt: Values `(B, H, R * N, K)` and `(B, H, R, K)`.
+        of_target, of_prompt: Scores `(B, H, N, M)` and `(B, H, N, R)`.
+        target, prompt: Values of [`weighted`] with these scores.
     """
     scores = torch.cat([of_prompt, of_target], dim=-1).float()
     probabilities = nn.functional.softmax(scores, dim=-1).to(target.dtype)
     for_prompt, for_target = probabilities.split([of_prompt.shape[-1], of_target.shape[-1]], dim=-1)
-    return product(for_prompt, prompt) + product(for_target, target)
+    return weighted(for_prompt, prompt) + weighted(for_target, target)
 
 
 def join_heads(states: Tensor) -> Tensor:
@@ -247,9 +296,9 @@ class StaticLinearAttention(StaticSelfAttention):
             new = torch.where(is_first, 0.0, new)
         own.sums.copy_(past + new.transpose(1, 2))
         query = _features(query)
-        summed = product(query[:, :, :, None], own.sums.transpose(1, 2))[:, :, :, 0]  # (B, H, N, K + 1)
+        summed = weighted(query, own.sums.transpose(1, 2))  # (B, H, N, K + 1)
         if prompt is not None:
-            summed = summed + product(query, prompt.sums)
+            summed = summed + weighted(query, prompt.sums)
         return attention.out_proj(_divide(summed, states))
 
 
@@ -270,7 +319,7 @@ class StaticLinearCrossAttention(nn.Module):
     def forward(self, attention: Any, states: Tensor, moment: Moment, source: Sums, *_: Any) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`."""
         query = attention.split_heads(attention.q_proj(states), attention.head_dim)  # (B, H, N, K)
-        return attention.out_proj(_divide(product(_features(query), source.sums), states))
+        return attention.out_proj(_divide(weighted(_features(query), source.sums), states))
 
 
 def _no_sums(attention: Any, slots: int, *beams: int) -> Sums:
@@ -349,12 +398,12 @@ class StaticLSHAttention(StaticSelfAttention):
         beams = torch.arange(query.shape[2], device=states.device)
         itself = moment.time[:, None] * len(beams) + beams  # (B, N), its place among the keys
         is_itself = (places == itself[..., None])[:, None]  # (B, 1, N, R * N)
-        scores = torch.where(is_itself, SELF_SCORE, product(query, keys.transpose(-1, -2)).float())
-        scores = scores + moment.past + _if_shared(buckets, own_buckets)
+        scores = torch.where(is_itself, SELF_SCORE, scores_of(query, keys).float())
+        scores = scores + moment.past_of_all + _if_shared(buckets, own_buckets)
         if prompt is None:
             probabilities = scores.softmax(dim=-1).to(values.dtype)
-            return attention.out_proj(join_heads(product(probabilities, values)))
-        of_prompt = product(query, prompt.keys.transpose(-1, -2)).float() + moment.source
+            return attention.out_proj(join_heads(weighted(probabilities, values)))
+        of_prompt = scores_of(query, prompt.keys).float() + moment.source
         of_prompt = of_prompt + _if_shared(buckets, prompt.buckets)
         return attention.out_proj(join_heads(mix(scores, values, of_prompt, prompt.values)))
 

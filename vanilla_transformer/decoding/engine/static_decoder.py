@@ -155,17 +155,14 @@ class StaticDecoder(nn.Module):
             ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
             memory: Updated in place.
         """
-        slots, beams, steps = (torch.arange(size, device=time.device) for size in ancestors.shape)
+        slots, _, steps = (torch.arange(size, device=time.device) for size in ancestors.shape)
         past, source = steps <= time[:, None], steps < memory.source_lengths[:, None]  # (B, R)
         positions = time
         if self.follows_prompt:
             past = past & (steps > 0)  # the memory of the prompt has its last token
             positions = time + memory.source_lengths - 1
-        past = past[:, None, :, None]  # (B, 1, R, 1)
-        if len(beams) > 1:
-            past = past & (ancestors[..., None] == beams)  # (B, N, R, N)
-        masks = (additive(seen).to(memory.positions.dtype) for seen in (past.flatten(2), source[:, None]))
-        moment = Moment(slots, time, done, ancestors, *(mask[:, None] for mask in masks))
+        masks = (additive(seen).to(memory.positions.dtype)[:, None, None] for seen in (past, source))
+        moment = Moment(slots, time, done, ancestors, *masks)
         states = self.embed_tokens(tokens) + memory.positions[positions][:, None]  # (B, N, D)
         states = self._run_layers(states, moment, memory.layers)
         states = states if self.layer_norm is None else self.layer_norm(states)

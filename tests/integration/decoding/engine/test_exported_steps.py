@@ -1,0 +1,63 @@
+"""The program that is compiled gives the tokens of eager steps: without a C++ compiler, as torch exports it."""
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from tests.sweeps import rare
+from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_model
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.step_package import export_step
+
+MODELS = {
+    "softmax": (tiny_model, {}),
+    "softmax after a prompt": (tiny_causal_lm, {}),
+    "linear": (tiny_long_model, {"layer_types": "linear_attention"}),
+    "linear after a prompt": (tiny_long_causal_lm, {"layer_types": "linear_attention"}),
+    "lsh": (tiny_long_model, {"layer_types": "lsh_attention"}),
+    "lsh after a prompt": (tiny_long_causal_lm, {"layer_types": "lsh_attention"}),
+}
+
+
+def engine_of(model, beams):
+    return Engine(model, slots=3, num_beams=beams, max_new_tokens=20, min_new_tokens=5, compile=False)
+
+
+def sources():
+    torch.manual_seed(0)
+    return [torch.randint(5, 40, (length,)).tolist() for length in (9, 40, 1, 20, 5)]  # the room grows and shrinks
+
+
+def export(engine):
+    """Replace the step of an engine by its exported program, which serves any number of slots and positions."""
+    buffers, step = engine.buffers, engine.steps.step
+    program = export_step(step, buffers.example(), buffers.dimensions()).module()
+    engine.steps.step = lambda *arguments: program(pytree.tree_leaves(arguments))
+
+
+@pytest.mark.parametrize("beams", [rare(1), 3])
+@pytest.mark.parametrize("name", MODELS)
+def test_exported_step_gives_tokens_and_scores_of_eager_step(name, beams):
+    build, changes = MODELS[name]
+    model = build(vocab_size=40, init_std=0.4, lm_head_bias=True, **changes)
+    eager, exported = engine_of(model, beams), engine_of(model, beams)
+    export(exported)
+    for expected, found in zip(*(each.translate_tokens(sources(), beams) for each in (eager, exported)), strict=True):
+        assert [each.tokens for each in found] == [each.tokens for each in expected]
+        for one, other in zip(found, expected, strict=True):
+            assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, rel=1e-5, abs=1e-5)
+
+
+def test_exported_step_reads_only_keys_of_own_hypotheses():
+    """Scores of the keys of all beams took twice the time of a whole step with four beams."""
+    engine = engine_of(tiny_model(vocab_size=40), 4)
+    arguments = engine.buffers.example()
+    *_, beams, room = arguments[0].ancestors.shape
+    nodes = [node for node in export_step(engine.steps.step, arguments).graph.nodes if node.op == "call_function"]
+    widths = {
+        each.shape[-1]
+        for node in nodes
+        for each in pytree.tree_leaves(node.meta["val"])
+        if each is not None and each.dim()
+    }
+    assert room in widths and beams * room not in widths

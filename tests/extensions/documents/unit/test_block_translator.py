@@ -114,3 +114,21 @@ def test_block_translator_translates_around_fixed_text_whose_markup_would_cross(
     translated, _ = translate(text, model=cross)
     expected = "<b>A <code>x</code> B <code>y</code></b> <i>C <code>z</code></i>. TWO <u>MEN</u> RUN."
     assert translated == expected
+
+
+@pytest.mark.parametrize(
+    ("found", "model"), [(0, lambda texts: []), (2, lambda texts: [*MODEL(texts), ("more", None)])]
+)
+def test_translator_that_returns_another_number_of_translations_is_refused(found, model):
+    with pytest.raises(ValueError, match=rf"^`translate` must return 1 translations, got {found}\.$"):
+        translate("Two men run.", model=model)
+
+
+def test_constrained_translations_of_another_number_are_refused():
+    def constrain(texts, phrases):
+        return []
+
+    with pytest.raises(ValueError, match=r"^`translate` must return 1 translations, got 0\.$"):
+        translate(
+            "See https://a.example/x now.", model=lambda texts: [("Lost", None) for _ in texts], constrain=constrain
+        )

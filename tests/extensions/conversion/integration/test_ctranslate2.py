@@ -22,6 +22,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import ctranslate2_runtime
 from vanilla_transformer.extensions.conversion.common import greedy_translator
 from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator, to_ctranslate2
+from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei Hunde", "1 2 3 4 5 6 7 8 9 10"]
@@ -152,7 +153,8 @@ def test_ctranslate2_follows_the_limit_closest_to_the_call(converted, tiny_token
     assert 3 < model.generate(**batch, num_beams=1, max_new_tokens_beyond_source=2).shape[1] <= length + 2
 
 
-def test_translate_runs_a_folder_for_ctranslate2_by_its_runtime(converted, capsys):
+def test_translate_runs_a_folder_for_ctranslate2_by_its_runtime(converted, capsys, monkeypatch):
+    monkeypatch.setattr(engine_workers, "usable_cores", lambda: 2)
     texts = ["A man is sleeping.", "Two dogs run."]
     assert main(["translate", str(converted), *texts, "--backend", "ctranslate2", "--quiet"]) == 0
     expected = capsys.readouterr().out

@@ -140,12 +140,11 @@ def kinds_of(step: nn.Module) -> tuple[str, ...]:
 def threads_for_few_rows(step: nn.Module, threads: int) -> int:
     """Return the number of threads, of so many, that computes a step of few rows fastest.
 
-    Threads wait for each other in each operation, for longer than one of them reads small weights. Two threads are no
-    faster than one with larger weights either, as most virtual processors in pairs share a core.
+    Threads wait for each other in each operation, on busy cores for longer than one of them reads small weights.
     """
     layers = [layer for decoder in getattr(step, "decoders", ()) for layer in decoder.layers]
     is_small = all(weight.numel() <= SMALL_WEIGHT for layer in layers for weight in layer.parameters())
-    return 1 if is_small or threads <= 2 else threads
+    return 1 if is_small else threads
 
 
 def _is_quantized(step: nn.Module) -> bool:

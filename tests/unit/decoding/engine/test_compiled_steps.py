@@ -115,7 +115,7 @@ def test_compiled_steps_keep_their_threads_for_many_rows(two_threads):
             assert torch.get_num_threads() == expected
 
 
-@pytest.mark.parametrize(("small", "threads", "expected"), [(2**18, 8, 1), (2, 8, 8), (2, 2, 1), (2, 1, 1)])
+@pytest.mark.parametrize(("small", "threads", "expected"), [(2**18, 8, 1), (2, 8, 8), (2, 2, 2), (2, 1, 1)])
 def test_few_rows_of_large_weights_use_many_threads(monkeypatch, small, threads, expected):
     step = engine_of(1, compile=False).steps.step
     monkeypatch.setattr(step_package, "SMALL_WEIGHT", small)

@@ -155,7 +155,7 @@ class StaticDecoder(nn.Module):
             ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
             memory: Updated in place.
         """
-        slots, _, steps = (torch.arange(size, device=time.device) for size in ancestors.shape)
+        slots, steps = (torch.arange(size, device=time.device) for size in ancestors.shape[::2])
         past, source = steps <= time[:, None], steps < memory.source_lengths[:, None]  # (B, R)
         positions = time
         if self.follows_prompt:

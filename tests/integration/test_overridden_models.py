@@ -308,7 +308,7 @@ def test_engine_notices_values_that_are_written_to_the_data_of_a_weight(name, ed
     assert found == expected
 
 
-@pytest.mark.parametrize("shape", [(300, 16), (5, 7), (1021, 509), (3,), (16382,), (4, 8191), (511, 513)])
+@pytest.mark.parametrize("shape", [(300, 16), (5, 7), (1021, 509), (3,), (4078,), (4, 2039), (511, 513)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_weight_sums_change_with_every_value_and_its_place(shape, dtype):
     generator = torch.Generator().manual_seed(0)

@@ -23,7 +23,7 @@ from .supported_models import SUPPORTED, fits_positions, kind_of, submodules
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
-_STRIDE = 8191
+_STRIDE = 2039
 _FEW_VALUES = 2 * _STRIDE  # of weights whose bits are added up together
 LENGTH_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 
@@ -121,7 +121,7 @@ def weight_sums(weights: Sequence[torch.Tensor]) -> torch.Tensor:
     """
     Return sums over the bits of weights, which change with each value and with its place.
 
-    Versions would not tell: writing to `weight.data` raises none. Each sum is over every 8191st integer: as 8191
+    Versions would not tell: writing to `weight.data` raises none. Each sum is over every 2039th integer: as 2039
     is prime, exchanged values, columns and rows are in other sums. Two cores read 63 M weights in 20 ms.
     """
     flat = [weight.detach().reshape(-1) for weight in weights if type(weight) in (torch.Tensor, torch.nn.Parameter)]

@@ -107,12 +107,7 @@ class StaticSelfAttention(nn.Module):
         query, *key_and_value = split_heads(attention, self.qkv_proj(states), "qkv")  # (B, H, N, K) each
         for memory, entry in zip(own, key_and_value, strict=True):
             memory[moment.slots, :, moment.time] = entry
-        if _is_fused(query):
-            keys, values = (_written_by_ancestors(memory, moment) for memory in own)  # (B, H, N, R, K)
-            past = moment.past
-        else:
-            keys, values = (memory.flatten(2, 3) for memory in own)  # (B, H, R * N, K)
-            past = moment.past_of_all
+        (keys, values), past = _readable(own, moment, _is_fused(query))
         if prompt is None:
             output = attend(query, keys, values, past, attention.scaling)
         else:
@@ -178,6 +173,17 @@ def zeros_like_heads(attention: Any, slots: int, *sizes: int) -> tuple[Tensor, T
     weight, shape = attention.out_proj.weight, (slots, _heads(attention), *sizes)
     keys, values = (weight.new_zeros(*shape, width) for width in (attention.head_dim, attention.value_dim))
     return keys, values
+
+
+def _readable(own: Sequence[Tensor], moment: Moment, fused: bool) -> tuple[list[Tensor], Tensor]:
+    """Return what attention reads of the target's memory, and the mask to add to its scores.
+
+    Fused, it reads the positions of each hypothesis, `(B, H, N, R, ·)`; otherwise the positions of all beams,
+    `(B, H, R * N, ·)`.
+    """
+    if fused:
+        return [_written_by_ancestors(memory, moment) for memory in own], moment.past
+    return [memory.flatten(2, 3) for memory in own], moment.past_of_all
 
 
 def _written_by_ancestors(memory: Tensor, moment: Moment) -> Tensor:
@@ -393,13 +399,12 @@ class StaticLSHAttention(StaticSelfAttention):
         buckets = nearest_buckets(query, self.rotations).transpose(-1, -2).int()  # (B, H, N, C)
         for memory, entry in zip(own, (nn.functional.normalize(query, dim=-1), value, buckets), strict=True):
             memory[moment.slots, :, moment.time] = entry
-        keys, values, own_buckets = (memory.flatten(2, 3) for memory in own)  # (B, H, R * N, ·)
-        places = torch.arange(keys.shape[2], device=states.device)
-        beams = torch.arange(query.shape[2], device=states.device)
-        itself = moment.time[:, None] * len(beams) + beams  # (B, N), its place among the keys
-        is_itself = (places == itself[..., None])[:, None]  # (B, 1, N, R * N)
+        fused = _is_fused(query)
+        (keys, values, own_buckets), past = _readable(own, moment, fused)
+        steps = torch.arange(keys.shape[-2], device=states.device) // (1 if fused else query.shape[2])
+        is_itself = (steps == moment.time[:, None])[:, None, None]  # (B, 1, 1, P), if its beam is not hidden
         scores = torch.where(is_itself, SELF_SCORE, scores_of(query, keys).float())
-        scores = scores + moment.past_of_all + _if_shared(buckets, own_buckets)
+        scores = scores + past + _if_shared(buckets, own_buckets)
         if prompt is None:
             probabilities = scores.softmax(dim=-1).to(values.dtype)
             return attention.out_proj(join_heads(weighted(probabilities, values)))
@@ -414,5 +419,5 @@ def _no_keys(attention: Any, slots: int, *sizes: int) -> HashedKeys:
 
 
 def _if_shared(buckets: Tensor, others: Tensor) -> Tensor:
-    """Return a mask `(B, H, N, P)` to add to scores: of buckets `(B, H, N, C)` with others, `(B, H, P, C)`."""
-    return additive((buckets[:, :, :, None] == others[:, :, None]).any(dim=-1))
+    """Return a mask `(B, H, N, P)` to add to scores: of buckets `(B, H, N, C)` with others, see [`scores_of`]."""
+    return additive((buckets[..., None, :] == _for_each(buckets, others)).any(dim=-1))

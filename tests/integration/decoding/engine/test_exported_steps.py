@@ -48,9 +48,11 @@ def test_exported_step_gives_tokens_and_scores_of_eager_step(name, beams):
             assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, rel=1e-5, abs=1e-5)
 
 
-def test_exported_step_reads_only_keys_of_own_hypotheses():
+@pytest.mark.parametrize("name", ["softmax", "lsh"])
+def test_exported_step_reads_only_keys_of_own_hypotheses(name):
     """Scores of the keys of all beams took twice the time of a whole step with four beams."""
-    engine = engine_of(tiny_model(vocab_size=40), 4)
+    build, changes = MODELS[name]
+    engine = engine_of(build(vocab_size=40, **changes), 4)
     arguments = engine.buffers.example()
     *_, beams, room = arguments[0].ancestors.shape
     nodes = [node for node in export_step(engine.steps.step, arguments).graph.nodes if node.op == "call_function"]

@@ -22,7 +22,9 @@ def run_limited(work: Callable[[], Any], seconds: int, mebibytes: int) -> None:
     if not process:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # ends the process in the middle of a library's loop, too
         signal.alarm(seconds)
-        torch.set_num_threads(1)  # the threads of this process are not in a fork
+        # The threads of this process are not in a fork, which would wait for them.
+        torch.set_num_threads(1)
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
         try:
             work()
         except BaseException:  # of any kind: the parent reports it

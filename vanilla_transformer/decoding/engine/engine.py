@@ -288,7 +288,7 @@ class Engine:
 
     def _finish(self, output: Answers | Samples) -> Iterator[tuple[int, list[Hypothesis]]]:
         while self._queue or len(self._schedule):
-            yield from output.gather(self._advance(output.beams))
+            yield from output.gather(self._advance(output.beams, until_done=True))
 
     @torch.inference_mode()
     def compile_steps(self) -> None:
@@ -297,19 +297,29 @@ class Engine:
             self.steps.find(self.buffers.arguments)
 
     @torch.inference_mode()
-    def _advance(self, count: int) -> Iterable[tuple[SearchRequest, list[Hypothesis]]]:
-        """Fill free slots, run the steps until the next look, and return the sentences that are done."""
+    def _advance(self, count: int, until_done: bool = False) -> Iterable[tuple[SearchRequest, list[Hypothesis]]]:
+        """Fill free slots, run the steps until the next look, and return the sentences that are done.
+
+        Args:
+            until_done: Whether to continue until there is one.
+        """
         present = len(self._schedule) + self._queue.requests
         with self.steps.sharing_cores(present * self.options.num_beams):
-            self._schedule.fill(self._queue, self._look_every)
-            self.steps.run(self._look_every, *self.buffers.arguments)
+            ended = self._look()
+            while until_done and not ended:
+                ended = self._look()
+        return self._take(ended, count) if ended else []
+
+    def _look(self) -> list[int]:
+        """Fill free slots, run the steps until the next look, and return the slots whose sentences are done."""
+        self._schedule.fill(self._queue, self._look_every)
+        self.steps.run(self._look_every, *self.buffers.arguments)
         self._schedule.steps_run += self._look_every
         look = HostCopy(self.buffers.state.done)
         if self._look_every > 1:
             self._queue.read_ahead()  # which launches operations while the steps run
         (done,) = look.wait()
-        ended = [slot for slot in self._schedule.occupied() if done[slot]]
-        return self._take(ended, count) if ended else []
+        return [slot for slot in self._schedule.occupied() if done[slot]]
 
     def _take(self, done: list[int], count: int) -> list[tuple[SearchRequest, list[Hypothesis]]]:
         """Return the requests and hypotheses of slots that are done, and free these slots."""

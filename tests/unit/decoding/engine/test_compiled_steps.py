@@ -1,6 +1,7 @@
 """The identity of compiled steps."""
 
 import copy
+import threading
 
 import pytest
 import torch
@@ -102,6 +103,21 @@ def test_threads_are_restored_after_an_error(two_threads, monkeypatch):
     with pytest.raises(RuntimeError, match="broken"):
         engine.translate_tokens([[7, 8, 2]])
     assert torch.get_num_threads() == 2
+
+
+def test_python_threads_that_begin_beside_few_rows_have_all_threads(two_threads, monkeypatch):
+    engine, found = engine_of(4, compile=False), set()
+    step = engine.steps.step.forward
+
+    def count(*arguments):
+        beside = threading.Thread(target=lambda: found.add(torch.get_num_threads()))
+        beside.start()
+        beside.join()
+        step(*arguments)
+
+    monkeypatch.setattr(engine.steps.step, "forward", count)
+    engine.translate_tokens([[7, 8, 2]])
+    assert found == {2}
 
 
 def test_compiled_steps_keep_their_threads_for_many_rows(two_threads):

@@ -54,6 +54,7 @@ def growth(door: str, precision: str, **limits: str) -> float:
     return max(used[2 * third :]) / max(used[third : 2 * third]) - 1
 
 
+needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
 needs_bfloat16 = pytest.mark.skipif(
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="bfloat16 is not multiplied by oneDNN on this processor"
 )
@@ -66,12 +67,13 @@ CASES = [
 ]
 
 
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
+@needs_onednn
 @pytest.mark.parametrize(("door", "precision"), CASES)
 def test_memory_of_decoding_reaches_a_plateau(door, precision):
     assert growth(door, precision) < 0.03
 
 
-@needs_bfloat16
+@needs_onednn
 def test_memory_of_decoding_grows_with_larger_caches():
-    assert growth("engine", "bfloat16", **dict.fromkeys(VARIABLES, "1024")) > 0.06
+    # In bfloat16, in which sources are padded to a few lengths, it grows less.
+    assert growth("engine", "float32", **dict.fromkeys(VARIABLES, "1024")) > 0.06

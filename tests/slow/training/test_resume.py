@@ -66,11 +66,12 @@ def test_train_resumes_run_of_two_processes_on_one(corpus, tmp_path, straight):
 
 
 def test_train_resumes_with_smaller_batches_in_more_processes(corpus, tmp_path):
+    folder = tmp_path / "run"
     options = RUN | {"gradient_accumulation_steps": 1, "max_tokens": None, "tokens_per_step": 128, "save_steps": 4}
-    finish(start(1, flags(corpus, tmp_path, **options | {"max_steps": 4})))
-    errors = finish(start(2, flags(corpus, tmp_path, **options | {"max_steps": 5})))
+    finish(start(1, flags(corpus, folder, **options | {"max_steps": 4})))
+    errors = finish(start(2, flags(corpus, folder, **options | {"max_steps": 5})))
     assert "Changed since the run began: max_steps was 4 and is 5, max_tokens was 128 and is 64" in errors
-    before, after = (load_progress(folder) for folder in list_checkpoints(tmp_path)[-2:])
+    before, after = map(load_progress, list_checkpoints(folder)[-2:])
     assert [each["recipe"]["max_tokens"] for each in (before, after)] == [128, 64]
     *_, (batches, done, max_tokens, packing) = before["batch_sampler"]["parts"]
     assert (batches, max_tokens, packing) == (1, 128, False)

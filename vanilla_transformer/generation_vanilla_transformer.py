@@ -183,7 +183,7 @@ def check_hooks() -> None:
 
 
 def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """Return the value given closest to the call, or None, which counts as not given throughout `generate()`."""
+    """Return the value given closest to the call, or None, which counts as not given."""
     return next((level[name] for level in levels if level.get(name) is not None), None)
 
 

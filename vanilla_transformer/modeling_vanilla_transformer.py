@@ -760,6 +760,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
 
     def prepare_inputs_for_generation(self, input_ids: Tensor, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Count positions from the mask of a padded prompt here, before static caches turn it into a 4D mask."""
+        kwargs.pop("tokenizer", None)  # of `stop_strings`, which the library passes on
         mask = kwargs.get("decoder_attention_mask")
         if mask is not None and kwargs.get("decoder_position_ids") is None:
             kwargs["decoder_position_ids"] = count_positions(mask, mask.shape[-1], 0, input_ids)

@@ -229,6 +229,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         Raises:
             ValueError: `cache` already holds the whole text.
         """
+        kwargs.pop("tokenizer", None)  # of `stop_strings`, which the library passes on
         past = cache.get_seq_length() if cache is not None else 0
         if is_first_iteration and inputs_embeds is None and 0 < input_ids.shape[1] <= past:
             raise ValueError(

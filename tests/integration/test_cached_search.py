@@ -175,6 +175,12 @@ def test_empty_batches_are_refused_in_one_line(model):
         model().generate(torch.empty(0, 4, dtype=torch.long))
 
 
+@pytest.mark.parametrize("token", [-1, 300])
+def test_tokens_that_the_model_lacks_are_refused_as_by_forward(token, tiny_model):
+    with pytest.raises(ValueError, match=f"`input_ids` must be from 0 to 299, got {token}. Does the tokenizer fit"):
+        tiny_model.generate(torch.tensor([[5, token, 2]]))
+
+
 def test_start_tokens_of_each_sentence_are_followed(tiny_model):
     starts = [1, 7, 9]
     found = tiny_model.generate(SOURCE, decoder_start_token_id=starts, max_new_tokens=4)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import CompileConfig, GenerationConfig, WatermarkingConfig
 
-from tests.tiny import tiny_model
+from tests.tiny import tiny_causal_lm, tiny_model, tiny_tokenizer
 from vanilla_transformer.decoding.options import options_of
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, 2], [10, 11, 2, 0, 0, 0]])
@@ -171,3 +171,29 @@ def test_declared_option_changes_the_answer_of_generate_or_is_refused(model, nam
     value, further = OWN.get(name, ("anything", {}))
     found = answer(model, True, **further, **{name: value})
     assert isinstance(found, type) or found != answer(model, True, **further)
+
+
+@pytest.mark.parametrize("create", [tiny_model, tiny_causal_lm])
+@pytest.mark.parametrize("beams", [1, 4])
+def test_stop_strings_end_a_text_given_its_tokenizer(create, beams):
+    tokenizer = tiny_tokenizer()
+    model = create(vocab_size=len(tokenizer))
+    options = {"num_beams": beams, "max_new_tokens": 8, "eos_token_id": None, "early_stopping": True}
+    plain = model.generate(SOURCE[:1], **options)[0]
+    stop = tokenizer.decode(plain[-6])
+    found = model.generate(SOURCE[:1], **options, stop_strings=stop, tokenizer=tokenizer)[0]
+    assert len(found) < len(plain) and tokenizer.decode(found).endswith(stop)
+
+
+@pytest.mark.parametrize("create", [tiny_model, tiny_causal_lm])
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize(("name", "value"), [("eos_token_id", [*range(1, 12)]), ("no_repeat_ngram_size", 1)])
+def test_none_turns_off_an_option_of_the_config_as_in_the_library(name, value, beams, create):
+    model = create(vocab_size=12)
+    model.generation_config.update(**{name: value}, max_new_tokens=6)
+    answers = []
+    for option in ({}, {name: None}):
+        for model.use_engine in (True, False):
+            answers.append(model.generate(SOURCE[:1, :4], num_beams=beams, early_stopping=True, **option).tolist())
+    with_engine, by_library, found, expected = answers
+    assert found == expected != by_library == with_engine

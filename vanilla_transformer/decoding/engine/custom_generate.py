@@ -63,8 +63,7 @@ def find_prompt_search(model: Any, levels: Sequence[Mapping[str, Any]]) -> dict[
     Args:
         levels: Keyword arguments of the call, options of its generation config and of the model's.
     """
-    call = {name: value for name, value in levels[0].items() if value is not None}
-    levels, ids = [call, *levels[1:]], call.get("input_ids")
+    ids = levels[0].get("input_ids")
     if ids is None or any(closest(levels, name) is not None for name in PaperGenerationMixin.paper_parameters):
         return None
     engine = find_engine(model, levels)
@@ -80,12 +79,14 @@ def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | Non
     """Return an engine for a call, or None if none decodes it. The model keeps its engines."""
     if closest(levels, "do_sample"):
         return None  # the library samples by the generator of torch
+    none = [name for name, value in levels[0].items() if value is None and name not in LENGTH_LIMITS]
+    if any(closest(levels[1:], name) is not None for name in none):
+        return None  # the library turns these options off, whatever a config says
     if not hasattr(model, "engines"):
         model.engines = EnginePool()
     # The limits of the sentences differ, and the engine receives them with the sentences.
-    call = {name: value for name, value in levels[0].items() if name not in _INPUTS.union(LENGTH_LIMITS)} | {
-        "max_new_tokens": 1
-    }
+    left_out = _INPUTS.union(LENGTH_LIMITS, none)
+    call = {name: value for name, value in levels[0].items() if name not in left_out} | {"max_new_tokens": 1}
     if not call.get("synced_gpus"):
         call.pop("synced_gpus", None)
     if any(closest([call, *levels[1:]], name) is not None for name in options_of().keys() - options_of(CONFIG)):

@@ -129,7 +129,7 @@ def encode(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int], le
         return encoder(input_ids=ids, attention_mask=mask)[0]
     prepared = expand_mask(mask, model.config._attn_implementation, model.dtype) if has_padding else None
     # From `input_ids`, the model would derive a mask of padding.
-    return encoder(inputs_embeds=encoder.embed_tokens(ids), attention_mask=prepared)[0]
+    return encoder(inputs_embeds=encoder.embed("input", ids, None), attention_mask=prepared)[0]
 
 
 def pad_tokens(sources: Sequence[Sequence[int]], length: int) -> Tensor:

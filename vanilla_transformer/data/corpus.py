@@ -5,7 +5,7 @@ cannot yield each pair exactly `weight` times per epoch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,38 +38,25 @@ class Overlap:
         return "\n".join([text, *(f"    {source} | {target}" for source, target in self.examples)])
 
 
-class OverlapCounter:
-    """Count which held-out pairs occur in training text that arrives in pieces."""
-
-    def __init__(self, held_out_pairs: Sequence[SentencePair]):
-        self.held_out_pairs = held_out_pairs
-        self.sources = {pair.source for pair in held_out_pairs}
-        self.targets = {pair.target for pair in held_out_pairs}
-        self._pairs = set(held_out_pairs)
-        self._seen_sources: set[str] = set()
-        self._seen_targets: set[str] = set()
-        self._seen_pairs: set[SentencePair] = set()
-
-    def add(self, training_pairs: Iterable[SentencePair]) -> None:
-        """Search more training text for the held-out text."""
-        for pair in training_pairs:
-            if pair.source in self.sources:
-                self._seen_sources.add(pair.source)
-            if pair.target in self.targets:
-                self._seen_targets.add(pair.target)
-            if pair in self._pairs:
-                self._seen_pairs.add(pair)
-
-    def overlap(self) -> Overlap:
-        """Return the overlap with all training text added so far."""
-        known = [pair for pair in self.held_out_pairs if pair.source in self._seen_sources]
-        return Overlap(
-            pairs=len(self.held_out_pairs),
-            sources=len(known),
-            targets=sum(pair.target in self._seen_targets for pair in self.held_out_pairs),
-            both=sum(pair in self._seen_pairs for pair in self.held_out_pairs),
-            examples=[[abbreviate(side) for side in pair] for pair in known[:EXAMPLES]],
+def count_overlap(texts: datasets.Dataset, held_out: Sequence[SentencePair]) -> Overlap:
+    """Count which held-out pairs occur in training text. Arrow finds the rows that share a side with one of them."""
+    sources, targets = (pa.array(sorted({pair[side] for pair in held_out}), pa.string()) for side in (0, 1))
+    found: set[SentencePair] = set()
+    for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):
+        known = pa.compute.or_(
+            pa.compute.is_in(table["source"], value_set=sources), pa.compute.is_in(table["target"], value_set=targets)
         )
+        rows = table.filter(known)
+        found |= set(map(SentencePair, rows["source"].to_pylist(), rows["target"].to_pylist()))
+    seen_sources, seen_targets = ({pair[side] for pair in found} for side in (0, 1))
+    seen = [pair for pair in held_out if pair.source in seen_sources]
+    return Overlap(
+        pairs=len(held_out),
+        sources=len(seen),
+        targets=sum(pair.target in seen_targets for pair in held_out),
+        both=sum(pair in found for pair in held_out),
+        examples=[[abbreviate(side) for side in pair] for pair in seen[:EXAMPLES]],
+    )
 
 
 class Corpus(ABC):
@@ -281,14 +268,3 @@ def drop_by_length(
     if not kept.any():
         raise nothing_left_error(report)
     return pairs if kept.all() else pairs.select(kept)
-
-
-def find_held_out(texts: datasets.Dataset, counter: OverlapCounter) -> Iterator[SentencePair]:
-    """Yield the training pairs that share a side with the counter's held-out text, found by Arrow."""
-    sources, targets = (pa.array(sorted(side), pa.string()) for side in (counter.sources, counter.targets))
-    for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):
-        known = pa.compute.or_(
-            pa.compute.is_in(table["source"], value_set=sources), pa.compute.is_in(table["target"], value_set=targets)
-        )
-        found = table.filter(known)
-        yield from map(SentencePair, found["source"].to_pylist(), found["target"].to_pylist())

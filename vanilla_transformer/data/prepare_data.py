@@ -29,11 +29,10 @@ from .cleaning_rules import CleaningRules
 from .corpus import (
     Corpus,
     Overlap,
-    OverlapCounter,
     TokenizedCorpus,
     corpus_numbers,
+    count_overlap,
     drop_by_length,
-    find_held_out,
     share_weights,
     temperature_weights,
 )
@@ -266,9 +265,8 @@ def _count_overlap(texts: CachedTexts, held_out: Sequence[SentencePair], cache_d
     """Count how much of the held-out text the training text contains, or return the cached count."""
 
     def write(folder: Path) -> None:
-        counter = OverlapCounter(held_out)
-        counter.add(find_held_out(texts.dataset, counter))
-        (folder / _OVERLAP_FILE).write_text(json.dumps(asdict(counter.overlap())), encoding="utf-8")
+        overlap = count_overlap(texts.dataset, held_out)
+        (folder / _OVERLAP_FILE).write_text(json.dumps(asdict(overlap)), encoding="utf-8")
 
     folder = cached_folder(cache_dir, f"overlap-{hash_json(_FORMAT, texts.key, held_out)}", write)
     return Overlap(**json.loads((folder / _OVERLAP_FILE).read_text(encoding="utf-8")))

@@ -25,7 +25,6 @@ from vanilla_transformer.data.cleaning_rules import (
     CleaningRules,
     hash_pair,
 )
-from vanilla_transformer.data.corpus import OverlapCounter
 from vanilla_transformer.data.readers import CorpusRow, CorpusSpec, SentencePair
 
 FILES = CorpusSpec(source="a.en", target="a.de")
@@ -174,23 +173,3 @@ def test_cleaning_report_round_trips_through_json():
 def test_cleaning_report_describes_every_rule():
     assert {*vars(CleaningRules())} - {"drop"} | {*DROPPED} == {*RULES}
     assert CleaningRules(drop=[*DROPPED][::-1]).drop == (*DROPPED,)
-
-
-def test_overlap_counter_counts_sources_targets_and_pairs():
-    training = [SentencePair("a", "A"), SentencePair("b", "x"), SentencePair("y", "C")]
-    held_out = [SentencePair(*pair) for pair in (("a", "A"), ("b", "B"), ("c", "C"), ("d", "D"), ("a", "C"))]
-    counter = OverlapCounter(held_out)
-    counter.add(iter(training))
-    overlap = counter.overlap()
-    assert (overlap.pairs, overlap.sources, overlap.targets, overlap.both) == (5, 3, 3, 1)
-    assert overlap.examples == [["a", "A"], ["b", "B"], ["a", "C"]]
-    assert str(overlap).startswith(
-        "of 5 pairs the training text has 3 sources, 3 targets and 1 whole pairs.\n    a | A"
-    )
-
-
-def test_overlap_counter_accepts_text_in_pieces():
-    counter = OverlapCounter([SentencePair("a", "A"), SentencePair("b", "B")])
-    for pair in (SentencePair("a", "A"), SentencePair("b", "B"), SentencePair("a", "A")):
-        counter.add([pair])
-    assert counter.overlap().both == 2

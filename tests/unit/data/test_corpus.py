@@ -10,10 +10,9 @@ from vanilla_transformer.data.cleaning import CleaningReport
 from vanilla_transformer.data.cleaning_rules import CleaningRules
 from vanilla_transformer.data.corpus import (
     Overlap,
-    OverlapCounter,
     TokenizedCorpus,
+    count_overlap,
     drop_by_length,
-    find_held_out,
     sample_epoch,
 )
 from vanilla_transformer.data.readers import SentencePair
@@ -99,6 +98,12 @@ def test_drop_by_length_refuses_to_drop_everything(texts, pairs):
         drop_by_length(long, texts, [rules] * 2, report)
 
 
-def test_find_held_out_yields_shared_pairs_only(texts):
-    counter = OverlapCounter([SentencePair("a", "x"), SentencePair("y", "C C"), SentencePair("z", "z")])
-    assert list(find_held_out(texts, counter)) == [("a", "A"), ("c", "C C")]
+def test_count_overlap_counts_sources_targets_and_pairs():
+    rows = {"source": ["a", "b", "z", "y", "a"], "target": ["A", "x", "Z", "C", "A"]}
+    held_out = [SentencePair(*pair) for pair in (("a", "A"), ("b", "B"), ("c", "C"), ("d", "D"), ("a", "C"))]
+    overlap = count_overlap(datasets.Dataset.from_dict(rows), held_out)
+    assert (overlap.pairs, overlap.sources, overlap.targets, overlap.both) == (5, 3, 3, 1)
+    assert overlap.examples == [["a", "A"], ["b", "B"], ["a", "C"]]
+    assert str(overlap).startswith(
+        "of 5 pairs the training text has 3 sources, 3 targets and 1 whole pairs.\n    a | A"
+    )

@@ -68,12 +68,16 @@ class Corpus(ABC):
             Columns `source`, `target` and `corpus` (its number in the mix). `texts.select(pairs.rows)` is the text of
             `pairs = epoch(n)` for the most recent call of `epoch`.
         report (`CleaningReport`): The pairs that cleaning dropped.
+        overlaps: Overlap of each held-out set, such as "validation", with the training text.
+        max_source_length (`int`): Tokens of the longest source sentence, for the model's configuration.
         links (`TokenLinks`): The links between the tokens of `texts`, if there are some.
         is_constant (`bool`): Whether all epochs have the same pairs.
     """
 
     texts: datasets.Dataset
     report: CleaningReport
+    overlaps: dict[str, Overlap]
+    max_source_length: int
     links: TokenLinks | None = None
     is_constant: bool = False
 
@@ -84,16 +88,6 @@ class Corpus(ABC):
 
         They depend on its number and on the number of its stage alone, so a resumed run gets the same pairs.
         """
-
-    @property
-    @abstractmethod
-    def overlaps(self) -> dict[str, Overlap]:
-        """Return how much of each held-out set, such as "validation", the training text contains."""
-
-    @property
-    @abstractmethod
-    def max_source_length(self) -> int:
-        """Return the number of tokens of the longest source sentence, for the model's configuration."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results of cleaning and the overlaps as JSON values."""
@@ -115,6 +109,8 @@ class DerivedCorpus(Corpus):
     def __init__(self, plain: Corpus):
         self.plain = plain
         self.report = plain.report
+        self.overlaps = plain.overlaps
+        self.max_source_length = plain.max_source_length
         self.links = plain.links
         self._last: tuple[tuple[int, int], EncodedPairs] | None = None
 
@@ -127,14 +123,6 @@ class DerivedCorpus(Corpus):
     @abstractmethod
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         """Return the pairs of an epoch, given the ones of `plain`, and set `texts`."""
-
-    @property
-    def overlaps(self) -> dict[str, Overlap]:
-        return self.plain.overlaps
-
-    @property
-    def max_source_length(self) -> int:
-        return self.plain.max_source_length
 
 
 class TokenizedCorpus(Corpus):
@@ -161,22 +149,15 @@ class TokenizedCorpus(Corpus):
         self.weights = weights
         self.seed = seed
         self.report = report
+        self.overlaps = overlaps
+        self.max_source_length = int(pairs.source_lengths.max())
         self.is_constant = all(weight == 1 for stage in weights for weight in stage)
-        self._overlaps = overlaps
 
     def epoch(self, number: int, stage: int = 0) -> EncodedPairs:
         weights = self.weights[stage]
         if all(weight == 1 for weight in weights):
             return self.pairs
         return self.pairs.select(sample_epoch(corpus_numbers(self.texts, self.pairs), weights, self.seed, number))
-
-    @property
-    def overlaps(self) -> dict[str, Overlap]:
-        return self._overlaps
-
-    @property
-    def max_source_length(self) -> int:
-        return int(self.pairs.source_lengths.max())
 
 
 def corpus_numbers(texts: datasets.Dataset, pairs: EncodedPairs) -> np.ndarray:

@@ -27,6 +27,7 @@ class TaggedCorpus(DerivedCorpus):
         super().__init__(plain)
         self.tokens = tokens
         self.replaced = replaced
+        self.max_source_length += len(tokens[0].source) - replaced
         self._tagged: tuple[TokenTable, TaggedTable] | None = None
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
@@ -35,10 +36,6 @@ class TaggedCorpus(DerivedCorpus):
             corpora = np.asarray(self.texts.with_format("numpy")["corpus"][:])
             self._tagged = pairs.table, TaggedTable(pairs.table.dataset, corpora, self.tokens, self.replaced)
         return EncodedPairs(self._tagged[1], pairs.rows)
-
-    @property
-    def max_source_length(self) -> int:
-        return self.plain.max_source_length + len(self.tokens[0].source) - self.replaced
 
 
 class TaggedTable(TokenTable):

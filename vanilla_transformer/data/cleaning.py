@@ -70,17 +70,6 @@ def count_lengths(texts: datasets.Dataset, kept: np.ndarray) -> Histograms:
     }
 
 
-def add_histograms(first: Histograms, second: Histograms) -> Histograms:
-    """Return the sums of two histograms; the first one may be empty."""
-    return {
-        name: {
-            label: (np.array(first[name][label]) + counts).tolist() if first else counts
-            for label, counts in labels.items()
-        }
-        for name, labels in second.items()
-    }
-
-
 def move_to_dropped(before: Histograms, after: Histograms) -> Histograms:
     """Return the histograms after a further rule, given the counts of the pairs that were kept before it."""
     return {
@@ -119,10 +108,6 @@ class CleaningReport:
         for warning in warnings:
             logger.warning(warning)
         self.warnings += warnings
-
-    def add_histograms(self, counts: Histograms) -> None:
-        """Add the results of `count_lengths` for more pairs."""
-        self.histograms = add_histograms(self.histograms, counts)
 
     @property
     def kept(self) -> int:
@@ -329,7 +314,7 @@ def _report_broken(texts: datasets.Dataset, broken: np.ndarray, report: Cleaning
             examples = texts[rows[:EXAMPLES].tolist()]
             report.add(name, list(map(SentencePair, examples["source"], examples["target"])), len(rows))
     if len(texts):
-        report.add_histograms(count_lengths(texts, broken == _KEPT))
+        report.histograms = count_lengths(texts, broken == _KEPT)
 
 
 _SAMPLE = 300  # pairs of each corpus, evenly spaced

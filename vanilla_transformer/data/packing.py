@@ -184,5 +184,3 @@ def find_rows(source_lengths: Lengths, target_lengths: Lengths, shape: BatchShap
 
 
 _ROUNDING = 1e-9
-
-__all__ = ["find_rows", "pack_pairs", "pack_sentences", "packed_shape", "plan_packed_batches"]

@@ -118,6 +118,3 @@ def _check_increasing(section: list[dict[str, Any]], ends: list[int], kinds: lis
         rule = f"after its beginning, {unit} {before}, got {unit} {end}"
         last = " (`max_steps`)" if number == len(section) else ""
         raise ValueError(f"Stage {number} must end {rule}{last}. Let the ends of `stages` increase.")
-
-
-__all__ = ["ONE_STAGE", "UNTIL_SHARE", "Stages", "read_stages"]

@@ -96,6 +96,3 @@ def _is_near_start(lengths: np.ndarray, count: int) -> np.ndarray:
     mask = np.zeros(lengths.sum(), dtype=bool)
     mask[((np.cumsum(lengths) - lengths)[:, None] + np.arange(count)).ravel()] = True
     return mask
-
-
-__all__ = ["TaggedCorpus", "TaggedTable"]

@@ -109,6 +109,3 @@ def format_scores(results: Sequence[DirectionScores]) -> str:
         scores, note = result.scores, "zero-shot" if result.is_zero_shot else ""
         lines.append(f"| {result.direction} | {result.sentences:,} | {scores.bleu:.2f} | {scores.chrf:.2f} | {note} |")
     return "\n".join(lines)
-
-
-__all__ = ["DirectionScores", "format_scores", "parse_directions", "read_test_sets", "score_directions"]

@@ -62,6 +62,3 @@ def has_markup(text: str) -> bool:
     return "&" in text and any(
         match[1] is None or f"{match[1]};" in html.entities.html5 for match in _ENTITY.finditer(text)
     )
-
-
-__all__ = ["has_bad_encoding", "has_markup"]

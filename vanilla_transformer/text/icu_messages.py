@@ -138,6 +138,3 @@ def _read_branches(
     if not closing or not parts:
         raise _UnknownSyntaxError
     return [*parts, text[start : closing.end()]], closing.end()
-
-
-__all__ = ["Message", "parse_message"]

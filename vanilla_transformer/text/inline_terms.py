@@ -87,6 +87,3 @@ def annotate(text: str, matches: Sequence[Match], hidden: Collection[int] = ()) 
 def knows_inline_terms(tokenizer: Any) -> bool:
     """Return whether a vocabulary has the tokens of inline terms, so that its model was trained with them."""
     return set(TERM_TOKENS) <= getattr(tokenizer, "get_added_vocab", dict)().keys()
-
-
-__all__ = ["TERM_TOKENS", "AnnotatedText", "Match", "annotate", "knows_inline_terms"]

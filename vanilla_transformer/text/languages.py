@@ -325,15 +325,3 @@ def _known_code(side: str, code: str | None, known: Iterable[str]) -> str | None
     hint = f" Did you mean {nearest!r}?" if nearest else ""
     found = "none" if code is None else repr(code)
     raise ValueError(f"The {side} language must be one of {shown}; got {found}.{hint}")
-
-
-__all__ = ["NO_DIRECTION", "TARGET_TAG", "Direction", "DirectionTokens", "Languages", "add_language_tags"]
-__all__ += ["base_language", "find_code", "find_differences", "find_direction", "find_languages", "find_locale"]
-__all__ += [
-    "is_of_language",
-    "is_same_language",
-    "set_languages",
-    "similar_tags",
-    "store_direction",
-    "trained_directions",
-]

@@ -378,16 +378,3 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
         else:
             merged.append((start, end))
     return merged
-
-
-__all__ = ["DEFAULT", "PATTERNS", "Range", "are_two_words", "arrange", "can_number", "chosen_patterns", "find_masks"]
-__all__ += [
-    "find_own_tokens",
-    "find_protected",
-    "has_others",
-    "locate",
-    "mask",
-    "merge",
-    "names_patterns",
-    "space_gap",
-]

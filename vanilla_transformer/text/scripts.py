@@ -58,6 +58,3 @@ def bleu_tokenizer(references: Iterable[str]) -> str:
 
 def _installed(tokenizer: str) -> str:
     return tokenizer if all(find_spec(module) for module in _MECAB[tokenizer]) else "char"
-
-
-__all__ = ["UNSPACED", "bleu_tokenizer", "count_scripts", "find_scripts"]

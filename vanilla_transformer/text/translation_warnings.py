@@ -179,7 +179,3 @@ def _words(text: str) -> list[str]:
 def _numbers(text: str) -> list[str]:
     """Return the digits of each number, without separators, which differ among languages."""
     return ["".join(str(int(each)) for each in number[0] if each.isdecimal()) for number in _NUMBER.finditer(text)]
-
-
-__all__ = ["WARNINGS", "WarningLimits", "find_warnings", "length_ratio", "measure_limits"]
-__all__ += ["has_other_numbers", "has_other_scripts", "letter_ratio", "most_repeats"]

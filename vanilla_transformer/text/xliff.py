@@ -138,7 +138,3 @@ def _is_open(unit: Any, source: Any, target: Any, definition: Any) -> bool:
         return True
     qualifier = of_unit.get("state-qualifier", "rejected")  # otherwise it names where a suggestion is from
     return state in _UNTRANSLATED and qualifier.startswith("rejected")
-
-
-__all__ = ["CODES", "PLACEHOLDERS", "UNITS", "Status", "XliffSegment", "find_child", "find_definition"]
-__all__ += ["read_segments"]

@@ -70,6 +70,3 @@ def local_name(element: Any) -> str:
 def translate_value(element: Any) -> str | None:
     """Return the value of the attribute `translate` of an element, its own one or of ITS, or None."""
     return next(filter(None, map(element.get, _TRANSLATE)), None)
-
-
-__all__ = ["DECLARATION", "LANG", "iterate_elements", "local_name", "parse_xml", "translate_value"]

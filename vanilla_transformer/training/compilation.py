@@ -109,6 +109,3 @@ def is_compiled(module: nn.Module) -> bool:
 def uncompiled(module: nn.Module, when: bool = True) -> AbstractContextManager[None]:
     """Run a module uncompiled within the block: to decode, and for sizes of 1, which would be other graphs."""
     return torch.compiler.set_stance("force_eager") if when and is_compiled(module) else nullcontext()
-
-
-__all__ = ["check_compiler", "compile_regions", "is_compiled", "should_compile", "uncompiled"]

@@ -85,6 +85,3 @@ def _is_prepared(batch: Batch) -> bool:
 def batch_to_device(batch: Batch, prepare: BatchPreparation, device: torch.device) -> Batch:
     """Copy a batch to the device, without waiting for the device; prepare it first if no worker has done so."""
     return {name: copy_to_device(tensor, device) for name, tensor in prepare(batch).items()}
-
-
-__all__ = ["BatchPreparation", "batch_to_device"]

@@ -191,6 +191,3 @@ def capture_steps(state: TrainState) -> None:
         GraphedTrainStep(state, CudaGraphs(device))
     elif state.accelerator.is_main_process:
         logger.info("Steps are not captured as CUDA graphs, because of %s.", obstacle)
-
-
-__all__ = ["GraphedFunction", "GraphedTrainStep", "capture_steps", "find_obstacle"]

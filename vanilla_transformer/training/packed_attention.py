@@ -72,6 +72,3 @@ def _compute_dtype(model: VanillaTransformerForConditionalGeneration) -> torch.d
     """Return the type of queries and keys, to which attention would convert a mask in each layer."""
     device = model.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else model.dtype
-
-
-__all__ = ["packed_decoder_states", "should_pack"]

@@ -207,6 +207,3 @@ def _or_text(convert: Callable[[str], Any], text: str) -> Any:
         return convert(text)
     except (ValueError, ArgumentTypeError):
         return text
-
-
-__all__ = ["Parser", "format_table", "with_underscores"]

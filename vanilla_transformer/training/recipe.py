@@ -220,15 +220,3 @@ def _add_launcher(values: dict[str, Any]) -> dict[str, Any]:
     from .launcher import add_launcher
 
     return add_launcher(values)
-
-
-__all__ = [
-    "RECIPE_PARTS",
-    "REMOVED",
-    "RENAMED",
-    "SECTIONS",
-    "Recipe",
-    "parse_recipe",
-    "parse_recipe_with",
-    "read_recipe",
-]

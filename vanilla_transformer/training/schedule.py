@@ -185,6 +185,3 @@ def describe_schedule(recipe: Recipe, schedule: Schedule, pace: Pace, before: Ma
         names.remove("max_steps")
     derived = [f"{name} {round(getattr(schedule, name), 4):,}" for name in names]
     return f"{line} Derived: {', '.join(derived)}." if derived else line
-
-
-__all__ = ["Pace", "derive_schedule", "describe_schedule", "measure_seconds_per_step", "plan_schedule"]

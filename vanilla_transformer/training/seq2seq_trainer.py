@@ -329,13 +329,3 @@ def column_lengths(dataset: Any, column: str) -> Sequence[int]:
         raise ValueError(
             f"The training data must have the columns `input_ids` and `labels`, but {column!r} is missing."
         ) from None
-
-
-__all__ = [
-    "PackingCollator",
-    "TokenBudgetTrainerMixin",
-    "TokenBudgetTrainingArguments",
-    "VanillaSeq2SeqTrainer",
-    "column_lengths",
-    "encoded_dataset",
-]

@@ -50,6 +50,3 @@ class CudaGraphs:
     def _replay(self, graph: torch.cuda.CUDAGraph) -> None:
         with torch.cuda.device(self._device):
             graph.replay()
-
-
-__all__ = ["WARM_UPS", "Capture", "CudaGraphs"]

@@ -290,20 +290,3 @@ def without_cudnn_attention() -> Iterator[None]:
         yield
     finally:
         _cudnn_switch.restore()
-
-
-__all__ = [
-    "check_threads",
-    "HostCopy",
-    "additive_mask",
-    "at_most_threads",
-    "copy_to_device",
-    "deliberate_wait",
-    "expand_mask",
-    "find_compiler",
-    "limit_onednn_cache",
-    "multiplies",
-    "pin",
-    "to_device",
-]
-__all__ += ["usable_cores", "without_cudnn_attention"]

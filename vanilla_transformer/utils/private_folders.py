@@ -136,6 +136,3 @@ def _is_of_user_alone(path: Path, group_id: int) -> bool:
         return not hasattr(os, "listxattr") or "system.posix_acl_access" not in os.listxattr(path)
     except OSError:  # file systems without access lists
         return True
-
-
-__all__ = ["check_inductor_caches", "create_private_folder", "find_unsafe"]

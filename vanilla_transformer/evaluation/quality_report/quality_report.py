@@ -360,6 +360,3 @@ def _identify(name: str) -> list[tuple[str, str]]:
         paths = sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
         return [(f"{folder.resolve().name}/{path.name}", hash_file(path)) for path in paths]
     return [(name, getattr(load_config(name), "_commit_hash", None) or "unknown commit")]
-
-
-__all__ = ["ScoredSentence", "Setup", "render_report"]

@@ -35,4 +35,5 @@ def test_docs_commands_and_python_about_confidence_run(_workspace, capsys):
     (block,), names = blocks(PAGE, "python", SECTION), {}
     exec(block, names)
     assert names["answer"]["confidence"] == pytest.approx(translation["confidence"])
+    assert 0 <= translation["confidence"] <= 1
     assert names["answer"]["warnings"] == translation["warnings"]

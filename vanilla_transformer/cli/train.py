@@ -196,7 +196,7 @@ def _print_demo_scores(folder: Path, corpus: Path) -> float:
     print(f"\n{_DEMO_SHOWN} of them by the chrF of their translations, at equal distances from the best to the worst:")
     chrf = sentence_chrf(translations, [pair.target for pair in test])
     for rank, number in choose_ranks(chrf, _DEMO_SHOWN):
-        print(f"  rank {rank}, chrF {100 * chrf[number]:.0f}: {test[number].source}")
+        print(f"  rank {rank}, chrF {chrf[number]:.0f}: {test[number].source}")
         print(f"    model:     {translations[number]}\n    reference: {test[number].target}")
     return scores.bleu
 

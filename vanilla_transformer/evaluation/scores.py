@@ -303,6 +303,6 @@ def corpus_bleu(counts: np.ndarray) -> float:
 
 
 def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
-    """Return the chrF of each translation, from 0 to 1."""
+    """Return the chrF of each translation, from 0 to 100."""
     metric, pairs = sacrebleu.CHRF(), zip(translations, references, strict=True)
-    return [metric.sentence_score(translation, [reference]).score / 100 for translation, reference in pairs]
+    return [metric.sentence_score(translation, [reference]).score for translation, reference in pairs]

@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import sacrebleu
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from vanilla_transformer.utils.resources import METRIC_LABELS
 
-from .scores import check_same_length, corpus_metrics
+from .scores import check_same_length, corpus_metrics, sentence_chrf
 
 Scoring = Callable[[Sequence[str]], Mapping[str, Metric]]  # returns metrics by name, for references
 
@@ -169,19 +168,11 @@ def build_report(
     return Report(len(references), samples, estimates, comparisons, metrics or {})
 
 
-def sentence_scores(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """Return the chrF of each sentence."""
-    metric = sacrebleu.CHRF()
-    return [
-        metric.sentence_score(text, [reference]).score for text, reference in zip(hypotheses, references, strict=True)
-    ]
-
-
 def worst_translations(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], count: int = 3
 ) -> list[dict[str, Any]]:
     """Return the translations with the lowest chrF, worst first: `source`, `translation`, `reference` and `chrf`."""
-    scores = sentence_scores(hypotheses, references)
+    scores = sentence_chrf(hypotheses, references)
     rows: list[dict[str, Any]] = [
         {"source": source, "translation": text, "reference": reference, "chrf": round(score, 2)}
         for source, text, reference, score in zip(sources, hypotheses, references, scores, strict=True)

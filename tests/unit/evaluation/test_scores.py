@@ -3,7 +3,7 @@
 import pytest
 import sacrebleu
 
-from vanilla_transformer.evaluation.scores import corpus_metrics, score, translate_and_score
+from vanilla_transformer.evaluation.scores import corpus_metrics, score, sentence_chrf, translate_and_score
 
 HYPOTHESES = ["Ein Mann schläft auf dem Sofa.", "Zwei Hunde laufen schnell."]
 REFERENCES = ["Ein Mann schläft auf einem Sofa.", "Zwei Hunde rennen schnell."]
@@ -21,6 +21,10 @@ def test_score_has_sacrebleu_signatures():
     assert "case:mixed" in scores.bleu_signature and "tok:13a" in scores.bleu_signature
     assert f"version:{sacrebleu.__version__}" in scores.bleu_signature
     assert "nc:6" in scores.chrf_signature
+
+
+def test_sentence_chrf_is_a_percentage():
+    assert sentence_chrf(["Ein Mann schläft.", "xyz"], ["Ein Mann schläft.", "abc"]) == pytest.approx([100.0, 0.0])
 
 
 LINES = {

@@ -20,7 +20,8 @@ import sacrebleu
 from jinja2 import Environment, StrictUndefined
 
 from vanilla_transformer.decoding.pretrained import load_config
-from vanilla_transformer.evaluation.significance import Estimate, Report, SystemComparison, sentence_scores
+from vanilla_transformer.evaluation.scores import sentence_chrf
+from vanilla_transformer.evaluation.significance import Estimate, Report, SystemComparison
 from vanilla_transformer.evaluation.test_sets import Evaluation
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 from vanilla_transformer.text.units import split_units, split_words
@@ -163,10 +164,10 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
 def score_sentences(evaluation: Evaluation, limits: WarningLimits) -> list[ScoredSentence]:
     """Return all sentences that have a reference. Without sources, they have no warnings."""
     sides = evaluation.hypotheses, evaluation.references
-    scores = sentence_scores(*sides)
+    scores = sentence_chrf(*sides)
     sources = evaluation.sources or [""] * len(scores)
     others: Sequence[str | None] = evaluation.baseline or [None] * len(scores)
-    before = scores if evaluation.baseline is None else sentence_scores(evaluation.baseline, evaluation.references)
+    before = scores if evaluation.baseline is None else sentence_chrf(evaluation.baseline, evaluation.references)
     return [
         ScoredSentence(
             source,

@@ -67,7 +67,7 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair], **languages: str) -
     log_probabilities = [[token["log_probability"] for token in answer["tokens"]] for answer in answers]
     links = [answer.get("alignment", []) for answer in answers]
     features = [measure_features(*row) for row in zip(sources, texts, log_probabilities, links, strict=True)]
-    scores = sentence_chrf(texts, targets)
+    scores = [score / 100 for score in sentence_chrf(texts, targets)]
     agreement = measure_agreement(cross_validate(features, scores), scores)
     return CalibratedModel(fit_calibration(features, scores), measure_limits(sources, targets), agreement)
 

@@ -114,7 +114,8 @@ def measure_stress(
         if text.name == "plain":
             plain = found.texts
             if is_calibrated:
-                groups = group_means(found.confidences, sentence_chrf(plain, targets), _GROUPS)
+                shares = [chrf / 100 for chrf in sentence_chrf(plain, targets)]
+                groups = group_means(found.confidences, shares, _GROUPS)
         elif text.rows is not None:
             before = score([plain[row] for row in text.rows], [pairs[row].target for row in text.rows])
         rows.append(_build_row(text, found, limits, before))

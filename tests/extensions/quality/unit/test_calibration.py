@@ -17,7 +17,6 @@ from vanilla_transformer.extensions.quality.calibration import (
     cross_validate,
     fit_calibration,
     measure_agreement,
-    sentence_chrf,
     spearman_correlation,
 )
 
@@ -98,10 +97,6 @@ def test_calibrate_looks_for_the_extra_before_it_translates(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     with pytest.raises(OSError, match=r"vanilla-transformer\[evaluation\]"):
         calibrate(None, [SentencePair("a", "b")] * 100)
-
-
-def test_sentence_chrf_is_a_share():
-    assert sentence_chrf(["Ein Mann schläft.", "xyz"], ["Ein Mann schläft.", "abc"]) == pytest.approx([1.0, 0.0])
 
 
 def test_measure_features_counts_words_with_a_link():

@@ -64,6 +64,7 @@ def test_measure_stress_shows_the_confidence_of_calibrated_models():
     assert -1 <= plain.correlation <= 1 and len(table.groups) == 5
     assert table.groups == sorted(table.groups, key=lambda group: group[0])
     assert sum(group[0] for group in table.groups) / 5 == pytest.approx(plain.confidence)
+    assert sum(group[1] for group in table.groups) / 5 == pytest.approx(plain.chrf / 100, abs=0.05)
 
 
 def test_measure_stress_leaves_out_changes_without_pairs():

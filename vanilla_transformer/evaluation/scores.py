@@ -93,7 +93,8 @@ class _MosesTokens(BaseTokenizer):
     """The Moses tokenizer with sacreBLEU's tokenizer interface: text to tokens separated by spaces."""
 
     def __init__(self, language: str, compounds: bool):
-        sacremoses = _sacremoses()
+        with requires_extra("evaluation", "The paper's BLEU"):
+            import sacremoses
         languages = sorted({*sacremoses.corpus.NonbreakingPrefixes().available_langs.values()} - _NOT_PORTED)
         if language not in languages:
             raise ValueError(f"The Moses tokenizer supports the languages {', '.join(languages)}; got {language!r}.")
@@ -116,12 +117,6 @@ def split_compounds(tokens: str) -> str:
     keep that, so that scores are comparable.
     """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokens)
-
-
-def _sacremoses() -> Any:
-    with requires_extra("evaluation", "The paper's BLEU"):
-        import sacremoses
-    return sacremoses
 
 
 class Scores(NamedTuple):

@@ -99,6 +99,15 @@ def test_calibrate_looks_for_the_extra_before_it_translates(monkeypatch):
         calibrate(None, [SentencePair("a", "b")] * 100)
 
 
+def test_calibrate_fits_to_scores_from_0_to_1():
+    def translate(sources, **options):
+        return [{"translation_text": each, "tokens": [{"log_probability": -1 / len(each)}]} for each in sources]
+
+    translate.model = SimpleNamespace(config=SimpleNamespace())
+    pairs = [SentencePair("a" * size, "a" * (size if size % 2 else 2 * size)) for size in range(1, 101)]
+    assert 0.9 < max(calibrate(translate, pairs).calibration.confidences) <= 1
+
+
 def test_measure_features_counts_words_with_a_link():
     links = [Link(0, 3, 0, 3, 1.0), Link(4, 7, 4, 8, 0.5), Link(7, 8, 8, 9, 0.9)]
     features = measure_features("Two men. 漢字", "Zwei Männer. 漢字 also", [-0.5, -1.5], links)

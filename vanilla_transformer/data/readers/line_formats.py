@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from vanilla_transformer.text.column_names import find_named_columns
 
 from .corpora import ROWS_PER_BATCH, CorpusRow, CorpusSpec, OpenCorpus, SentencePair, open_corpus
-from .text_files import decode_lines, has_invalid_unicode, invalid_unicode_error, read_file_lines, read_lines
+from .text_files import decode_lines, has_invalid_unicode, invalid_unicode_error, read_file_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,13 +39,11 @@ def read_text_files(source_file: str | Path, target_file: str | Path) -> list[Se
         ValueError: a file is empty or not UTF-8 (with the line), the numbers of lines differ, or a line is blank on
             one side only (with the line).
     """
-    sources, targets = read_lines(source_file), read_lines(target_file)
-    if len(sources) != len(targets):
-        raise _different_line_counts(source_file, len(sources), target_file, len(targets))
-    for number, (source, target) in enumerate(zip(sources, targets, strict=True), start=1):
+    pairs = list(stream_text_files(source_file, target_file))
+    for number, (source, target) in enumerate(pairs, start=1):
         if bool(source) != bool(target):
             raise blank_side_error(number, source_file if not source else target_file)
-    return [SentencePair(source, target) for source, target in zip(sources, targets, strict=True) if source]
+    return [pair for pair in pairs if pair.source]
 
 
 def blank_side_error(number: int, location: str | Path, way_out: str = "") -> ValueError:
@@ -92,15 +90,9 @@ def pair_lines(sources: Iterator[str], targets: Iterator[str], names: Sequence[s
         if source is None or target is None:
             rest = 1 + sum(1 for _ in chain(sources, targets))
             counts = [number, number + rest] if source is None else [number + rest, number]
-            raise _different_line_counts(names[0], counts[0], names[1], counts[1])
+            found = " and ".join(f"{count} in {name}" for count, name in zip(counts, names, strict=True))
+            raise ValueError(f"Both sides must have the same number of lines, got {found}.")
         yield SentencePair(source.strip(), target.strip())
-
-
-def _different_line_counts(source_file: Any, sources: int, target_file: Any, targets: int) -> ValueError:
-    return ValueError(
-        f"Both sides must have the same number of lines, got {sources} in {source_file} and {targets} in "
-        f"{target_file}."
-    )
 
 
 def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:

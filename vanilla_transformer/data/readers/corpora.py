@@ -176,10 +176,14 @@ def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
 
     Raises:
         OSError: a file or dataset is missing or cannot be read.
-        ValueError: the dataset has no such split.
+        ValueError: the dataset has no such split; the message lists the existing ones.
     """
     if spec.dataset is not None and not spec.is_downloaded:
-        yield OpenCorpus(spec, [], load_split(spec))
+        splits = load_splits(spec.dataset)
+        if spec.split not in splits:
+            found = ", ".join(map(repr, splits))
+            raise ValueError(f"The dataset {spec.dataset} must have a split {spec.split!r}, it has {found}.")
+        yield OpenCorpus(spec, [], splits[spec.split])
         return
     paths = [_download(spec)] if spec.is_downloaded else spec.files
     with ExitStack() as stack:
@@ -226,23 +230,6 @@ def load_splits(name: str) -> dict[str, Any]:
         ) from None
     # A dataset can also be saved without the name of a split.
     return {"train": found} if isinstance(found, datasets.Dataset) else found
-
-
-def load_split(spec: CorpusSpec) -> Any:
-    """
-    Load the split of a dataset that a corpus names.
-
-    Raises:
-        ValueError: there is no such split; the message lists the existing ones.
-        OSError: the dataset cannot be found or read.
-    """
-    assert spec.dataset is not None
-    found = load_splits(spec.dataset)
-    if spec.split not in found:
-        raise ValueError(
-            f"The dataset {spec.dataset} must have a split {spec.split!r}, it has {', '.join(map(repr, found))}."
-        )
-    return found[spec.split]
 
 
 # Rows that are read, cleaned, written or searched at a time.

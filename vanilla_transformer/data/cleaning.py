@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow.compute as pc
 
 from vanilla_transformer.extensions import MISALIGNMENT, load
-from vanilla_transformer.utils.device_utils import usable_cores
 
 from .cleaning_rules import (
     REPETITIONS,
@@ -30,7 +29,6 @@ from .cleaning_rules import (
     rank_case,
 )
 from .readers import (
-    MIN_ROWS_PER_PROCESS,
     ROWS_PER_BATCH,
     CorpusRow,
     CorpusSpec,
@@ -40,6 +38,7 @@ from .readers import (
     has_invalid_unicode,
     invalid_unicode_error,
 )
+from .tokenized_corpus import choose_num_proc
 
 logger = logging.getLogger(__name__)
 
@@ -263,14 +262,8 @@ def _find_misaligned(
             rule = f"Misaligned pairs are not looked for: that needs {misalignment.LEAST_PAIRS:,} pairs"
             report.warn([f"{rule} of one direction, got {len(rows):,}."])
             continue
-        misaligned = misalignment.find_misaligned(texts.select(rows), _processes(num_proc, len(rows)))
+        misaligned = misalignment.find_misaligned(texts.select(rows), choose_num_proc(len(rows), num_proc))
         broken[rows[misaligned]] = _NAMES.index("misaligned")
-
-
-def _processes(num_proc: int | None, rows: int) -> int | None:
-    """Return a number of processes for `datasets`, by default all cores if there are many rows."""
-    processes = num_proc or min(usable_cores(), rows // MIN_ROWS_PER_PROCESS)
-    return processes if processes > 1 else None
 
 
 def _map(texts: datasets.Dataset, function: Any, num_proc: int | None) -> datasets.Dataset:
@@ -284,7 +277,7 @@ def _map(texts: datasets.Dataset, function: Any, num_proc: int | None) -> datase
         batched=True,
         remove_columns=texts.column_names,
         features=datasets.Features(features),
-        num_proc=_processes(num_proc, len(texts)),
+        num_proc=choose_num_proc(len(texts), num_proc),
         writer_batch_size=ROWS_PER_BATCH,
         keep_in_memory=True,
         load_from_cache_file=False,

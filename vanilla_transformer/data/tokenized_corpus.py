@@ -260,14 +260,13 @@ def map_texts(
     with_indices: bool = False,
 ) -> datasets.Dataset:
     """Tokenize as `encode_texts` does, by a function of batches of columns and, optionally, of row indices."""
-    processes = num_proc or min(usable_cores(), len(texts) // MIN_ROWS_PER_PROCESS)
     return texts.map(
         encode_batch,
         with_indices=with_indices,
         batched=True,
         remove_columns=texts.column_names,
         features=datasets.Features(_FEATURES),
-        num_proc=processes if processes > 1 else None,
+        num_proc=choose_num_proc(len(texts), num_proc),
         writer_batch_size=ROWS_PER_BATCH,
         keep_in_memory=file is None,
         cache_file_name=None if file is None else str(file),
@@ -275,6 +274,12 @@ def map_texts(
         new_fingerprint=hash_json(str(file)),  # without it `datasets` would hash the function and its tokenizer
         desc="Tokenizing",
     )
+
+
+def choose_num_proc(rows: int, wanted: int | None = None) -> int | None:
+    """Return a number of processes for `datasets`, by default all cores if there are many rows."""
+    processes = wanted or min(usable_cores(), rows // MIN_ROWS_PER_PROCESS)
+    return processes if processes > 1 else None
 
 
 def _encode_batch(batch: dict[str, list[str]], encode: Encode) -> dict[str, list[list[int]]]:

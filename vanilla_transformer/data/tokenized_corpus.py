@@ -68,9 +68,6 @@ class EncodedPairs(Sequence[EncodedPair]):
     def __init__(self, table: "TokenTable", rows: np.ndarray | None = None):
         self.table = table
         self.rows = np.arange(len(table)) if rows is None else rows
-        self._count_tokens()
-
-    def _count_tokens(self) -> None:
         self.source_lengths = self.table.sources.lengths()[self.rows]
         self.target_lengths = self.table.targets.lengths()[self.rows]
 
@@ -90,14 +87,6 @@ class EncodedPairs(Sequence[EncodedPair]):
     def select(self, indices: np.ndarray) -> "EncodedPairs":
         """Select pairs by their indices or by a boolean mask."""
         return EncodedPairs(self.table, self.rows[indices])
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The lengths follow from the table.
-        return {"table": self.table, "rows": self.rows}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._count_tokens()
 
 
 class TokenTable:

@@ -22,7 +22,7 @@ from vanilla_transformer.extensions import LOSS_TERM, load
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .averaging import ExponentialMovingAverage, load_weights
-from .checkpoint import ResumeState, StateDict, list_checkpoints
+from .checkpoint import ResumeState, list_checkpoints
 from .compilation import compile_regions, should_compile
 from .device_batch import BatchPreparation, batch_to_device
 from .distributed import full_tensor, shard_like, shard_model
@@ -298,13 +298,10 @@ class TrainState:
         load_weights(model, weights)
         return model
 
-    def gather_ema(self) -> StateDict:
-        """Return the EMA as full tensors on the CPU; empty without one. All processes must call it together."""
-        return {} if self.ema is None else {name: full_tensor(t).cpu() for name, t in self.ema.state_dict().items()}
-
     def load_ema(self, model: VanillaTransformerForConditionalGeneration) -> None:
         """Load the EMA into a model from [`gather_model`]. All processes must call this together."""
-        average = self.gather_ema()
+        assert self.ema is not None
+        average = {name: full_tensor(tensor).cpu() for name, tensor in self.ema.state_dict().items()}
         load_weights(model, average if self._adapters is None else self._adapters.merge(average).state_dict())
 
     def resume_state(self) -> ResumeState:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import sacrebleu
@@ -17,8 +17,6 @@ from vanilla_transformer.utils.device_utils import process_state
 from vanilla_transformer.utils.import_utils import requires_extra
 
 from .named_metrics import OWN_METRICS, SACRE_METRICS, Metric, load_metric
-
-Item = TypeVar("Item")
 
 
 def translate_on_all_processes(
@@ -48,16 +46,11 @@ def translate_on_all_processes(
         progress_bar=progress_bar if state.is_main_process else False,
         **generate_kwargs,
     )
+    translations = [""] * len(sentences)
     # `gather_object` concatenates the lists of all processes, so each one passes a list of its share.
-    return interleave(gather_object([[answer["translation_text"] for answer in answers]]))
-
-
-def interleave(shares: Sequence[Sequence[Item]]) -> list[Item]:
-    """Merge n shares; share k has the items k, k + n, k + 2n, …"""
-    items: list[Any] = [None] * sum(len(share) for share in shares)
-    for index, share in enumerate(shares):
-        items[index :: len(shares)] = share
-    return items
+    for index, share in enumerate(gather_object([[answer["translation_text"] for answer in answers]])):
+        translations[index :: state.num_processes] = share
+    return translations
 
 
 _COMPOUND = re.compile(r"(\S)-(\S)")

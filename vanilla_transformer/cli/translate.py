@@ -535,11 +535,11 @@ def compile_command(arguments: Sequence[str]) -> None:
         raise ValueError("`--slots` is gone: compiled steps serve any number of sentences.")
     words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]", MODEL)
     name = require_one_model(words)
+    workers = parse_workers(options.workers)
     pairs, sentences = _check_compile(options)
     from vanilla_transformer.evaluation.compile_model import compile_model
 
     show = partial(print, flush=True)
-    workers = parse_workers(options.workers)
     compile_model(name, options.precision, workers, options.num_beams, pairs, sentences, report=show)
 
 
@@ -549,7 +549,6 @@ def _check_compile(options: CompileArguments) -> tuple[list[tuple[str, str]], li
     from vanilla_transformer.decoding.engine.precision import AUTO, check_precision
 
     check_precision(options.precision)
-    parse_workers(options.workers)
     TranslationOptions(num_beams=options.num_beams)  # checks it
     needed = {"source", "target"} if options.precision == AUTO else {"source"} if options.workers == AUTO else set()
     given = {name for name in ("source", "target") if getattr(options, name) is not None}

@@ -182,7 +182,11 @@ def _explain_lack(error: Exception) -> str | None:
 
 
 def _print_usage(arguments: Sequence[str]) -> None:
-    sys.stdout.write(_usage())
+    width = max(map(len, COMMANDS))
+    lines = ["usage: vanilla-transformer COMMAND [--help | --help_all] ...", "       vanilla-transformer --version"]
+    for title, commands in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in commands.items())]
+    sys.stdout.write("\n".join([*lines, ""]))
 
 
 def _print_version(arguments: Sequence[str]) -> None:
@@ -213,11 +217,3 @@ def _on_one_line(error: Exception) -> str:
         text = f"{error.filename}: {error.strerror}."
     text = " ".join(filter(None, map(str.strip, text.splitlines())))
     return text if len(text) <= _LONGEST_MESSAGE else textwrap.shorten(text, _LONGEST_MESSAGE, placeholder=" …")
-
-
-def _usage() -> str:
-    width = max(map(len, COMMANDS))
-    lines = ["usage: vanilla-transformer COMMAND [--help | --help_all] ...", "       vanilla-transformer --version"]
-    for title, commands in GROUPS.items():
-        lines += ["", f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in commands.items())]
-    return "\n".join([*lines, ""])

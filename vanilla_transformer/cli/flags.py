@@ -5,8 +5,8 @@ The options of a request are declared in `decoding.options`; here they become fl
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import Field, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
@@ -317,9 +317,10 @@ class ModelArguments(FurtherModelArguments, ThreadArguments):
     workers: str = field(default="1", metadata={"help": WORKERS_HELP})
 
 
-@contextmanager
-def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Iterator["TranslationPipeline"]:
-    """Yield the pipeline of a model as the flags say.
+def open_model(
+    name: str, options: ModelArguments, num_beams: int | None
+) -> AbstractContextManager["TranslationPipeline"]:
+    """Return a context of the pipeline of a model as the flags say.
 
     Raises:
         ValueError: a flag has an invalid value, or does not fit another one or the machine.
@@ -329,8 +330,7 @@ def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Ite
     from vanilla_transformer.decoding.loading import open_pipeline
 
     loading = {name: getattr(options, name) for name in ("backend", "device", "dtype")}
-    with open_pipeline(name, workers, options.precision, num_beams, **loading, **further_models(options)) as translate:
-        yield translate
+    return open_pipeline(name, workers, options.precision, num_beams, **loading, **further_models(options))
 
 
 @dataclass

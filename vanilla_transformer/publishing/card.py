@@ -196,7 +196,9 @@ def training_facts(run: str | Path) -> dict[str, Any]:
 
 
 def _mistakes(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    return [_escape_cells(mistake) for evaluation in evaluations for mistake in evaluation.get("worst", [])]
+    """Return the worst translations of all test sets, escaped for a table."""
+    worst = (mistake for evaluation in evaluations for mistake in evaluation.get("worst", []))
+    return [{name: _escape_cell(str(each[name])) for name in ("source", "translation", "reference")} for each in worst]
 
 
 def portable_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -362,10 +364,6 @@ def _quote(text: str) -> str:
 def _escape_cell(text: str) -> str:
     """Escape bars, which end a table cell even within code, and replace line breaks, which end the row."""
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def _escape_cells(mistake: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _escape_cell(str(mistake[name])) for name in ("source", "translation", "reference")}
 
 
 def _count_parameters(folder: Path) -> int:

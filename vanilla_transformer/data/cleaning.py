@@ -155,11 +155,6 @@ def is_empty(pair: SentencePair) -> bool:
     return not (pair.source and pair.target)
 
 
-def is_identical(pair: SentencePair) -> bool:
-    """Return whether the translation equals the source."""
-    return pair.source == pair.target
-
-
 _WAY_OUT = ", or leave such pairs out by `drop: [{}]`"
 
 
@@ -205,7 +200,7 @@ def _broken_rule(pair: SentencePair, rules: CleaningRules, score: float | None) 
         return "empty"
     if rules.min_score is not None and score is not None and score < rules.min_score:
         return "min_score"
-    return "identical" if "identical" in rules.drop and is_identical(pair) else None
+    return "identical" if "identical" in rules.drop and pair.source == pair.target else None
 
 
 _NAMES = list(RULES)

@@ -146,10 +146,11 @@ def special_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | Non
 
 _FIRST_SYMBOL = 0xF0000  # of two planes of Unicode for private use: one character for each entry of the vocabulary
 _MOST_ENTRIES = 2**17
+_LEAST_FREQUENCY = 2  # of a pair of entries to be merged
 
 
 def extend_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], vocab_size: int, min_frequency: int = 2
+    tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], vocab_size: int
 ) -> VanillaTransformerTokenizer:
     """
     Return a tokenizer with the same entries and further ones, which merge pairs of them that are frequent in `texts`.
@@ -160,7 +161,6 @@ def extend_tokenizer(
     Args:
         texts: Sentences, read twice.
         vocab_size: Entries of the new vocabulary. There are fewer if the text has fewer pairs.
-        min_frequency: Rarer pairs are not merged.
 
     Raises:
         ValueError: the tokenizer is not BPE of this package, or has as many entries already.
@@ -177,7 +177,7 @@ def extend_tokenizer(
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     entries, merges = state["model"]["vocab"], state["model"]["merges"]
     words = _Words(tokenizer)
-    for first, second in _learn_merges(words, list(texts), vocab_size - len(tokenizer), min_frequency):
+    for first, second in _learn_merges(words, list(texts), vocab_size - len(tokenizer)):
         merges.append([first, second])
         entries.setdefault(first + second, len(entries))
     return tokenizer_from_state(state, tokenizer)
@@ -222,7 +222,7 @@ class _Words:
         return self._written[word]
 
 
-def _learn_merges(words: _Words, texts: list[str], count: int, min_frequency: int) -> list[tuple[str, str]]:
+def _learn_merges(words: _Words, texts: list[str], count: int) -> list[tuple[str, str]]:
     """Return `count` further merges of entries, the most frequent first."""
     for _ in words.write(texts):  # fills the alphabet
         pass
@@ -230,7 +230,7 @@ def _learn_merges(words: _Words, texts: list[str], count: int, min_frequency: in
     learned.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     size = len(words.alphabet) + count
     learned.train_from_iterator(
-        words.write(texts), trainers.BpeTrainer(vocab_size=size, min_frequency=min_frequency, show_progress=False)
+        words.write(texts), trainers.BpeTrainer(vocab_size=size, min_frequency=_LEAST_FREQUENCY, show_progress=False)
     )
     return [
         (words.read(first), words.read(second)) for first, second in json.loads(learned.to_str())["model"]["merges"]

@@ -129,7 +129,7 @@ MAIN_KEYS = [
 RECIPE = {"RECIPE": "Name of a recipe below, or a YAML file. Its keys are these flags, which override them."}
 
 
-def parse_recipe(arguments: Sequence[str], program: str | None = None, main: Sequence[str] = MAIN_KEYS) -> Recipe:
+def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:
     """Parse `[recipe] [--flag value …]`, and resolve it with the settings of the launcher.
 
     The recipe is a YAML file or the name of a packaged one, such as `small`. Flags override it. The launcher, such as
@@ -141,7 +141,7 @@ def parse_recipe(arguments: Sequence[str], program: str | None = None, main: Seq
             cannot work together, or not with the launcher's.
         OSError: the recipe cannot be read.
     """
-    return parse_recipe_with({}, arguments, program, main)[0]
+    return parse_recipe_with({}, arguments, program, MAIN_KEYS)[0]
 
 
 def parse_recipe_with(

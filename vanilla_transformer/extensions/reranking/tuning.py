@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import sacrebleu
 
 from vanilla_transformer.decoding.answers import Translation
-from vanilla_transformer.evaluation.scores import corpus_bleu, count_ngrams
+from vanilla_transformer.evaluation.scores import check_same_length
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.text.scripts import bleu_tokenizer
 
 from .reranking import Features, Reranker
 
@@ -79,3 +81,25 @@ def choose_weights(
     grid = [(float(one), float(other)) for one in _REVERSE_WEIGHTS for other in _LENGTH_WEIGHTS]
     best = max(sorted(grid, key=lambda pair: (pair[0], abs(pair[1]))), key=bleu_of)
     return TunedWeights(*best, bleu_of(best), corpus_bleu(counts[:, 0].sum(axis=0)))
+
+
+_ORDERS = 4
+
+
+def count_ngrams(hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+    """Return the counts of each sentence, `(sentences, 10)`: matches and n-grams of 4 orders, and both lengths.
+
+    Raises:
+        ValueError: there are no sentences, or the numbers of hypotheses and references differ.
+    """
+    check_same_length(hypotheses, references)
+    metric = sacrebleu.BLEU(effective_order=True, tokenize=bleu_tokenizer(references))
+    scores = (metric.sentence_score(*pair) for pair in zip(hypotheses, ([each] for each in references), strict=True))
+    return np.array([[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in scores])
+
+
+def corpus_bleu(counts: np.ndarray) -> float:
+    """Return sacreBLEU's corpus BLEU for the sum of such counts, `(10,)`."""
+    total = [int(each) for each in counts]
+    matches, ngrams, (length, reference_length) = total[:_ORDERS], total[_ORDERS : 2 * _ORDERS], total[2 * _ORDERS :]
+    return sacrebleu.BLEU.compute_bleu(matches, ngrams, length, reference_length, smooth_method="exp").score

@@ -3,7 +3,7 @@
 import pytest
 import sacrebleu
 
-from vanilla_transformer.evaluation.scores import corpus_bleu, count_ngrams
+from vanilla_transformer.extensions.reranking.tuning import corpus_bleu, count_ngrams
 
 REFERENCES = [f"Der Mann mit der Nummer {number} liest heute ein altes Buch." for number in range(9)]
 

@@ -69,14 +69,6 @@ def count_lengths(texts: datasets.Dataset, kept: np.ndarray) -> Histograms:
     }
 
 
-def move_to_dropped(before: Histograms, after: Histograms) -> Histograms:
-    """Return the histograms after a further rule, given the counts of the pairs that were kept before it."""
-    return {
-        name: {"kept": labels["kept"], "dropped": (np.array(before[name]["dropped"]) + labels["dropped"]).tolist()}
-        for name, labels in after.items()
-    }
-
-
 EXAMPLES = 3
 _EXAMPLE_CHARACTERS = 100
 
@@ -349,20 +341,6 @@ def _check_languages(spec: CorpusSpec, sample: Sequence[SentencePair]) -> str | 
             name = ("source", "target")[side]
             mistake = f"has a {name} in another language than {code} in {_share(others, sample)}"
             return _describe(spec, f"{mistake}. Check it, or set `drop: [other_languages]`", others)
-    return None
-
-
-def why_languages_are_unknown(specs: Sequence[CorpusSpec]) -> str | None:
-    """Return why `other_languages` cannot be found in all corpora, or None if it can."""
-    try:
-        load_identifier()
-    except OSError as error:
-        return str(error)
-    for spec in specs:
-        for side, language in zip(("source", "target"), spec.direction, strict=True):
-            if language_code(language) is None:
-                found = "is not given" if language is None else f"{language} has no code that py3langid knows"
-                return f"`{side}_language` of {spec.name} {found}."
     return None
 
 

@@ -5,7 +5,6 @@ Cleaned text and token ids are cached by content, so a second run starts at once
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
@@ -18,10 +17,10 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.extensions import AUGMENTATION, LOW_SCORES, TOKEN_LINKS, load
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
+from vanilla_transformer.text.languages import Direction, find_languages
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.text.translation_warnings import USED_SHARE
-from vanilla_transformer.utils.file_utils import atomic_folder, cached_folder, check_output_dir, check_outputs
+from vanilla_transformer.utils.file_utils import cached_folder
 
 from .cached_texts import CachedTexts, load_cached_texts
 from .cleaning import CleaningReport, clean_text
@@ -275,46 +274,6 @@ def _count_overlap(texts: CachedTexts, held_out: Sequence[SentencePair], cache_d
 REPORT_FILE = "corpus.json"
 
 
-def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
-    """
-    Write two parallel text files for each direction, and the report on cleaning as `corpus.json`, all or nothing.
-
-    Returns:
-        The text files, such as `train.en-de.en` and `train.en-de.de`; without languages `train.source` and
-        `train.target`, and within one language `train.en-en.source` and `train.en-en.target`.
-
-    Raises:
-        OSError: the folder cannot be written, or has files of others.
-    """
-    directions = [spec.direction for spec in texts.specs]
-    names = {name for direction in directions for name in _text_file_names(direction)}
-    check_outputs([Path(folder) / name for name in names], text_files(texts.specs))
-    check_output_dir(folder, own=[REPORT_FILE, *names])
-    with atomic_folder(folder) as aside:
-        with ExitStack() as stack:
-            files = {name: stack.enter_context((aside / name).open("w", encoding="utf-8")) for name in names}
-            for corpus, pair in _numbered_pairs(texts.training):
-                for name, text in zip(_text_file_names(directions[corpus]), pair, strict=True):
-                    files[name].write(" ".join(text.splitlines()) + "\n")
-        report = {"cleaning": texts.training.report.to_dict()}
-        (aside / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return sorted(Path(folder) / name for name in names)
-
-
 def text_files(specs: Sequence[CorpusSpec]) -> list[str]:
     """Return the names of the files of corpora."""
     return [name for spec in specs for name in (spec.source, spec.target, spec.file) if name is not None]
-
-
-def _text_file_names(direction: Direction) -> tuple[str, str]:
-    if direction == NO_DIRECTION:
-        return "train.source", "train.target"
-    if direction.source == direction.target:
-        return f"train.{direction}.source", f"train.{direction}.target"
-    return f"train.{direction}.{direction.source}", f"train.{direction}.{direction.target}"
-
-
-def _numbered_pairs(texts: CachedTexts) -> Iterator[tuple[int, SentencePair]]:
-    for table in texts.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
-        columns = (table[name].to_pylist() for name in ("corpus", "source", "target"))
-        yield from ((corpus, SentencePair(source, target)) for corpus, source, target in zip(*columns, strict=True))

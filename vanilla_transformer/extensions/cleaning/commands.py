@@ -71,8 +71,9 @@ def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:
     check_data_arguments(data)
     register_models()
     set_threads(threads)
-    from vanilla_transformer.data.cleaning import why_languages_are_unknown
-    from vanilla_transformer.data.prepare_data import load_texts, write_corpus_files
+    from vanilla_transformer.data.prepare_data import load_texts
+
+    from .corpus_files import why_languages_are_unknown, write_corpus_files
 
     show_progress()
     if check_languages:

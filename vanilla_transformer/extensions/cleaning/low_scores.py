@@ -13,8 +13,8 @@ from vanilla_transformer.data.cached_texts import CachedTexts, load_folder, writ
 from vanilla_transformer.data.cleaning import (
     EXAMPLES,
     CleaningReport,
+    Histograms,
     count_lengths,
-    move_to_dropped,
     nothing_left_error,
 )
 from vanilla_transformer.data.cleaning_rules import ScoreRule
@@ -86,6 +86,14 @@ def _write_kept(folder: Path, texts: CachedTexts, kept: np.ndarray) -> None:
     if not kept.any():
         raise nothing_left_error(report)
     write_texts(folder, texts.dataset, kept, report)
+
+
+def move_to_dropped(before: Histograms, after: Histograms) -> Histograms:
+    """Return the histograms after a further rule, given the counts of the pairs that were kept before it."""
+    return {
+        name: {"kept": labels["kept"], "dropped": (np.array(before[name]["dropped"]) + labels["dropped"]).tolist()}
+        for name, labels in after.items()
+    }
 
 
 def corpus_scores(models: Sequence[str], pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:

@@ -1,0 +1,67 @@
+"""Text files of a cleaned corpus, and the languages by which it may be cleaned."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from vanilla_transformer.data.cached_texts import CachedTexts
+from vanilla_transformer.data.cleaning_rules import language_code, load_identifier
+from vanilla_transformer.data.prepare_data import REPORT_FILE, Texts, text_files
+from vanilla_transformer.data.readers import ROWS_PER_BATCH, CorpusSpec, SentencePair
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
+from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir, check_outputs
+
+
+def why_languages_are_unknown(specs: Sequence[CorpusSpec]) -> str | None:
+    """Return why `other_languages` cannot be found in all corpora, or None if it can."""
+    try:
+        load_identifier()
+    except OSError as error:
+        return str(error)
+    for spec in specs:
+        for side, language in zip(("source", "target"), spec.direction, strict=True):
+            if language_code(language) is None:
+                found = "is not given" if language is None else f"{language} has no code that py3langid knows"
+                return f"`{side}_language` of {spec.name} {found}."
+    return None
+
+
+def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
+    """
+    Write two parallel text files for each direction, and the report on cleaning as `corpus.json`, all or nothing.
+
+    Returns:
+        The text files, such as `train.en-de.en` and `train.en-de.de`; without languages `train.source` and
+        `train.target`, and within one language `train.en-en.source` and `train.en-en.target`.
+
+    Raises:
+        OSError: the folder cannot be written, or has files of others.
+    """
+    directions = [spec.direction for spec in texts.specs]
+    names = {name for direction in directions for name in _text_file_names(direction)}
+    check_outputs([Path(folder) / name for name in names], text_files(texts.specs))
+    check_output_dir(folder, own=[REPORT_FILE, *names])
+    with atomic_folder(folder) as aside:
+        with ExitStack() as stack:
+            files = {name: stack.enter_context((aside / name).open("w", encoding="utf-8")) for name in names}
+            for corpus, pair in _numbered_pairs(texts.training):
+                for name, text in zip(_text_file_names(directions[corpus]), pair, strict=True):
+                    files[name].write(" ".join(text.splitlines()) + "\n")
+        report = {"cleaning": texts.training.report.to_dict()}
+        (aside / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return sorted(Path(folder) / name for name in names)
+
+
+def _text_file_names(direction: Direction) -> tuple[str, str]:
+    if direction == NO_DIRECTION:
+        return "train.source", "train.target"
+    if direction.source == direction.target:
+        return f"train.{direction}.source", f"train.{direction}.target"
+    return f"train.{direction}.{direction.source}", f"train.{direction}.{direction.target}"
+
+
+def _numbered_pairs(texts: CachedTexts) -> Iterator[tuple[int, SentencePair]]:
+    for table in texts.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
+        columns = (table[name].to_pylist() for name in ("corpus", "source", "target"))
+        yield from ((corpus, SentencePair(source, target)) for corpus, source, target in zip(*columns, strict=True))

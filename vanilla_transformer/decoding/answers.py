@@ -162,6 +162,3 @@ def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer of the pipeline with its translation as `text`, as the command line and HTTP show it."""
     entries = dict(answer)
     return {"text": entries.pop("translation_text"), **entries}
-
-
-__all__ = ["Translation", "build_answer", "needs_alignments", "rename_text", "to_translations"]

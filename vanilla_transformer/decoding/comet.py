@@ -258,6 +258,3 @@ def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any
     if not isinstance(name, str) or not name:
         raise ValueError(f"`pretrained_model` in {path} must name a model, got {name!r}.")
     return options
-
-
-__all__ = ["Comet", "LayerMix", "sparsemax"]

@@ -94,6 +94,3 @@ def _aligned_share(source: str, links: Sequence[Sequence[float]]) -> float:
 
 def _words(text: str) -> list[Span]:
     return [(start, end) for start, end in split_units(text) if any(map(str.isalnum, text[start:end]))]
-
-
-__all__ = ["ALIGNED_SHARE", "COMMAND", "Calibration", "measure_features"]

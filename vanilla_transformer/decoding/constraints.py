@@ -106,7 +106,3 @@ def _find(tokenizer: Any, size: int) -> Sequence[int]:
     texts = tokenizer.batch_decode([[*before, token] for token in tokens])
     start = len(tokenizer.decode(before))
     return [token for token, text in zip(tokens, texts, strict=True) if _IN_WORD.match(text, start)]
-
-
-__all__ = ["check_token_ids", "ends_in_word", "room_for_phrases", "tokenize_constraint", "tokenize_phrase"]
-__all__ += ["word_continuations"]

@@ -325,6 +325,3 @@ def _read_object(path: Path, kinds: Mapping[str, type]) -> dict[str, Any] | None
     if not isinstance(content, dict) or not all(isinstance(content.get(name), kind) for name, kind in kinds.items()):
         return None
     return content
-
-
-__all__ = ["SHARD_LINES", "CorpusShards", "Shard", "number_shards", "progress_bar", "split_shards", "write_shards"]

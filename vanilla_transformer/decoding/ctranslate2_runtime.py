@@ -172,6 +172,3 @@ def _sampling_options(options: GenerationConfig) -> dict[str, Any]:
 
 def _first_given(*values: Any) -> Any:
     return next(value for value in values if value is not None)
-
-
-__all__ = ["CONVERTED_CONFIG", "CTranslate2Model", "load_ctranslate2", "read_converted_config"]

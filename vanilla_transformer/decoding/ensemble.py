@@ -126,6 +126,3 @@ def _shared_config(models: Sequence[Any]) -> Any:
         config.position_embedding_type = "learned"
         config.max_position_embeddings = min(each.max_position_embeddings for each in learned)
     return config
-
-
-__all__ = ["Ensemble", "check_weights", "log_mean_probabilities", "members_of", "weights_of"]

@@ -90,6 +90,3 @@ class OnnxModel(PaperGenerationMixin, PreTrainedModel):
         if cache is None or cache.get_seq_length() == 0:
             return self._graphs[DECODER](**inputs, decoder_input_ids=decoder_input_ids)
         return self._graphs[DECODER_WITH_PAST](**inputs, decoder_input_ids=decoder_input_ids, cache=cache)
-
-
-__all__ = ["DECODER", "DECODER_WITH_PAST", "ENCODER", "OnnxModel", "load_onnx"]

@@ -508,8 +508,3 @@ def check_languages(tokenizer: Any, direction: Direction) -> None:
         languages.resolve(*direction)
     except ValueError as error:
         raise OptionError(str(error)) from error
-
-
-__all__ = ["CONFIG", "DOOR_DEFAULTS", "ENGINE_ONLY", "FILTERS", "FLAG", "JSON", "PHRASES", "PREFIXES", "RETURNED"]
-__all__ += ["TERMS", "TERM_MODES", "UTILITIES", "OptionError", "TranslationOptions", "check_filters"]
-__all__ += ["check_languages", "explain", "options_of"]

@@ -372,6 +372,3 @@ def _tokenize(tokenizer: Any, texts: Sequence[str]) -> Phrases:
         return [tokenize_constraint(tokenizer, text) for text in texts]
     except ConstraintError:
         return []
-
-
-__all__ = ["ProtectedSearch", "copy_sentence", "join_pieces", "keep_protected", "overlaps"]

@@ -285,7 +285,3 @@ class TextPrefixes:
             found = self._tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
             raise ConstraintError(f"A target prefix must be in the model's vocabulary, but {prefix!r} gives {found}.")
         return list(tokens)
-
-
-__all__ = ["Encode", "Sentence", "SentenceReader", "begin_with_languages", "forced_language"]
-__all__ += ["splitter_of"]

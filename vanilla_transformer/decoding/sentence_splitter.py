@@ -98,7 +98,3 @@ def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, in
 
 
 _WRONG = "`sentence_splitter` must return all sentences of the text in order and unchanged; the mistake is near {!r}."
-
-
-__all__ = ["AbbreviationSplitter", "SentenceSplitter", "find_splitter", "sentence_ranges"]
-__all__ += ["split_line", "split_simply"]

@@ -65,6 +65,3 @@ def split_on_error(search: Callable[[Sequence[Any]], Sequence[Any]], items: Sequ
             return [None] * len(items)
         middle = len(items) // 2
         return [*split_on_error(search, items[:middle]), *split_on_error(search, items[middle:])]
-
-
-__all__ = ["Decode", "Report", "Step", "complete_alternatives", "split_on_error"]

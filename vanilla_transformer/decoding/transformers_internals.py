@@ -41,6 +41,3 @@ def restore_translation_task() -> None:
         return found
 
     registry.check_task = check_translation_task
-
-
-__all__ = ["restore_translation_task"]

@@ -307,6 +307,3 @@ def follow(progress: Callable[[int, int], object] | None, report: Report, total:
         progress(done, total)
 
     return report_both
-
-
-__all__ = ["TranslationPipeline", "TranslationCall"]

@@ -100,6 +100,3 @@ def _can_pack(weight: Tensor) -> bool:
 
 def _multiplies_bfloat16() -> bool:
     return torch.ops.mkldnn._is_mkldnn_bf16_supported()
-
-
-__all__ = ["MOST_PLAIN_ROWS", "SMALL_WEIGHT", "PackedLinear", "inputs_of", "pack", "packed_copy"]

@@ -338,6 +338,3 @@ def _read_sources() -> str:
     root = Path(__file__).parents[2]
     folders = root, root / "decoding" / "engine"
     return "".join(path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.glob("*.py")))
-
-
-__all__ = ["CompiledSteps", "cache_folder", "check_compile", "write_packages"]

@@ -100,6 +100,3 @@ def coverage_heads(model: Any) -> AlignmentHeads:
         return alignment_heads_of(model)
     layer = max(0, model.config.decoder_layers - 2)
     return [(layer, head) for head in range(model.config.decoder_attention_heads)]
-
-
-__all__ = ["CoverageMemory", "CoveragePenalty", "coverage_heads", "coverage_of"]

@@ -188,6 +188,3 @@ def _append(prompts: torch.Tensor, found: Sequence[Sequence[Hypothesis]], pad: i
     rows = [torch.tensor(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses]
     tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad).to(prompts.device)
     return torch.cat([prompts.repeat_interleave(len(found[0]), dim=0), tokens], dim=1)
-
-
-__all__ = ["continue_by_engine", "find_engine", "find_prompt_search", "find_search", "search_by_engine"]

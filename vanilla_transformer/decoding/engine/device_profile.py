@@ -84,6 +84,3 @@ def usual_slots(beams: int, device: torch.device) -> int:
     while slots > least and free < _MEMORY_OF_ALL_SLOTS:
         slots, free = slots // 2, free * 2
     return slots
-
-
-__all__ = ["CPU", "GPU", "PROFILES", "DeviceProfile", "free_memory", "profile_of", "spare_memory", "usual_slots"]

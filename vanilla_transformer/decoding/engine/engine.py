@@ -358,6 +358,3 @@ def _in_order(name: str, values: Iterable[Any], order: Sequence[int]) -> list[An
     if len(values) != len(order):
         raise ValueError(f"There must be a {name} for each of {len(order)} sources, got {len(values)}.")
     return [values[index] for index in order]
-
-
-__all__ = ["Engine", "Hypothesis"]

@@ -171,6 +171,3 @@ def engine_options(options: TranslationOptions) -> dict[str, Any]:
     unused |= set() if options.do_sample else {*FILTERS}
     names = [name for name in options_of(CONFIG) if name not in unused]
     return {name: getattr(options, name) for name in names} | {"num_beams": options.num_beams or 1}
-
-
-__all__ = ["LENGTH_LIMITS", "EnginePool", "engine_options", "find_problem"]

@@ -119,6 +119,3 @@ def _can_compile() -> bool:
         logger.warning_once(f"Decoding is captured but not compiled. {error}")
         return False
     return True
-
-
-__all__ = ["GraphedSteps", "steps_for"]

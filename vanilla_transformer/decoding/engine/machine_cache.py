@@ -145,16 +145,3 @@ def forget_choice(kind: str, identity: str) -> None:
 
 def _file_of(kind: str, identity: str) -> Path:
     return cache_root() / "choices" / kind / f"{identity}.json"
-
-
-__all__ = [
-    "cache_root",
-    "forget_choice",
-    "identity_of",
-    "is_usable",
-    "load_choice",
-    "prepare_cache",
-    "shape_of",
-    "store_choice",
-]
-__all__ += ["values_of"]

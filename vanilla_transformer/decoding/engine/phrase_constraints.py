@@ -304,8 +304,3 @@ def check_complete(hypotheses: Sequence[Hypothesis]) -> None:
     if complete < len(hypotheses):
         hint = "Raise the limit of the length, or lower `num_return_sequences`."
         raise ConstraintError(f"Only {complete} of {len(hypotheses)} translations can contain the constraints. {hint}")
-
-
-__all__ = ["NO_CONTINUATIONS", "ConstraintError", "PhraseConstraints", "PhraseTokens", "Phrases"]
-__all__ += ["Progress", "WholeWords", "WordContinuations", "check_complete", "check_phrases"]
-__all__ += ["continuation_penalties", "phrase_rows"]

@@ -100,7 +100,3 @@ def resolve_precision(model: Any, precision: str) -> str:
 def save_choice(model: nn.Module, precision: str, reason: str) -> None:
     """Store the precision that `"auto"` means for this model on this machine, and a sentence that says why."""
     store_choice("precision", identity_of(*values_of(model)), precision, reason)
-
-
-__all__ = ["AUTO", "INT8", "PRECISIONS", "cast", "check_precision", "measurable_precisions", "precision_of"]
-__all__ += ["resolve_precision", "round_to_int8", "save_choice", "warn_if_emulated"]

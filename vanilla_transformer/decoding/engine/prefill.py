@@ -138,6 +138,3 @@ def pad_tokens(sources: Sequence[Sequence[int]], length: int) -> Tensor:
     ids = torch.zeros(is_token.shape, dtype=torch.long)
     ids[is_token] = torch.tensor([*chain.from_iterable(sources)])
     return ids
-
-
-__all__ = ["Prefilled", "encode", "encode_batch", "pad_tokens", "padded_shape", "prefill", "read_states", "room_for"]

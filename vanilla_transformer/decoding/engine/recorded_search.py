@@ -116,6 +116,3 @@ class _Recorder(SearchFeature):
             step.append(RecordedHypothesis(hypothesis, score, state_of, score / divisor))
         self.steps.append(step)
         self._running = kept
-
-
-__all__ = ["RecordedHypothesis", "RecordedSearch", "record_search"]

@@ -152,7 +152,3 @@ def _hash(content: str) -> int:
     """Return a seed that depends on a text in a random way."""
     digest = blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") & LARGEST_SEED
-
-
-__all__ = ["Answers", "SearchRequest", "Samples", "Seeds", "SentenceSeeds", "check_seed"]
-__all__ += ["share_seed"]

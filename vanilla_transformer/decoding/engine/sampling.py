@@ -138,6 +138,3 @@ def sample(logits: Tensor, seeds: Tensor, times: Tensor) -> Tensor:
         seeds, times, _OF_TOKENS, tokens
     )
     return tokens.gather(1, scores.argmax(dim=-1, keepdim=True))[:, 0]
-
-
-__all__ = ["LARGEST_SEED", "SamplingOptions", "gumbel_noise", "hash_bits", "random_bits", "sample"]

@@ -207,6 +207,3 @@ def read_hypotheses(state: SearchState, slots: Tensor, count: int, options: Sear
 def _shifted(values: Tensor, last: Tensor, last_values: Tensor) -> Tensor:
     """Move values `(slots, count, R)` one position to the front, and put `last_values` at the positions `last`."""
     return torch.roll(values, -1, dims=2).scatter(2, last[:, :, None], last_values[:, :, None])
-
-
-__all__ = ["Hypothesis", "SearchState", "read_hypotheses"]

@@ -168,6 +168,3 @@ def _copy_rows(source: Tensor, rows: Any, target: Tensor, places: Any) -> None:
     """Copy rows of a tensor to the given places of another one, as far as their other sizes go."""
     common = tuple(slice(min(sizes)) for sizes in zip(source.shape[1:], target.shape[1:], strict=True))
     target[(places, *common)] = source[(rows, *common)]
-
-
-__all__ = ["SlotBuffers", "SlotSize"]

@@ -203,6 +203,3 @@ class SlotSchedule:
 def _positions(source_length: int, request: SearchRequest) -> int:
     """Return the positions for which a slot needs room from the start."""
     return max(source_length, len(request.prefix))
-
-
-__all__ = ["Entry", "SlotSchedule"]

@@ -92,13 +92,3 @@ def _is_head(pair: Any, sizes: tuple[int, int]) -> bool:
         and [type(value) for value in pair] == [int, int]
         and all(0 <= value < size for value, size in zip(pair, sizes, strict=True))
     )
-
-
-__all__ = [
-    "CHOOSE",
-    "alignment_heads_of",
-    "attention_weights",
-    "check_cross_attention",
-    "read_attention",
-    "with_attention",
-]

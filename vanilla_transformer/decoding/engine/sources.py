@@ -175,6 +175,3 @@ class SourceQueue:
         batch = prefill(self._model, read, [*map(len, seen)])
         lengths = [(len(tokens), self._rules.limit(len(kept))) for tokens, kept in zip(read, seen, strict=True)]
         self.add_batch(batch, [(requests, *each) for (requests, _), each in zip(sentences, lengths, strict=True)])
-
-
-__all__ = ["PrefilledSource", "SourceQueue", "SourceRules"]

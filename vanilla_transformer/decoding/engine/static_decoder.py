@@ -264,7 +264,3 @@ def joined_linears(decoder: Any) -> list[Any]:
     """Return the layers of a decoder's modules whose weights [`StaticDecoder`] joins."""
     attentions = [layer.self_attn for layer in decoder.layers]
     return [linear for each in attentions for linear in SELF_ATTENTIONS[type(each)].inputs_of(each)]
-
-
-__all__ = ["AlignmentHeads", "LayerMemory", "SlotMemory", "StaticDecoder", "has_static_form", "heads_of_layer"]
-__all__ += ["joined_linears"]

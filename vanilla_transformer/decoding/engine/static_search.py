@@ -269,6 +269,3 @@ def _store(state: SearchState | ModelScores, unless: Tensor, **values: Tensor) -
 
 def _one_of(tokens: Tensor, choices: Tensor) -> Tensor:
     return (tokens[..., None] == choices).any(dim=-1)
-
-
-__all__ = ["SearchStep"]

@@ -273,7 +273,3 @@ def _read_constants(folder: Path, step: nn.Module, constants: dict[str, dict[str
 def _tensors_of(step: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers of a step by name."""
     return {**dict(step.named_parameters(remove_duplicate=False)), **dict(step.named_buffers(remove_duplicate=False))}
-
-
-__all__ = ["FEW_ROWS", "MANY_ROWS", "MOST_FEW_ROWS", "CompiledStep", "Dimensions", "StepCompiler", "export_step"]
-__all__ += ["kinds_of", "threads_for_few_rows", "tracing"]

@@ -122,6 +122,3 @@ def kind_of(model: Any) -> str:
     if model.training:
         details.append("in training mode")
     return " ".join([type(model).__name__, *details])
-
-
-__all__ = ["SUPPORTED", "can_encode", "fits_positions", "is_supported", "kind_of", "submodules"]

@@ -106,6 +106,3 @@ class BiasedPrefix(SearchFeature):
     def _token(state: Any, memory: BiasedPrefixMemory) -> Tensor:
         """Return the next token of the prefix of each slot, `(B, 1)`."""
         return memory.prefix.tokens.gather(1, state.time[:, None])
-
-
-__all__ = ["BiasedPrefix", "BiasedPrefixMemory", "ForcedBos", "PrefixMemory", "TargetPrefix"]

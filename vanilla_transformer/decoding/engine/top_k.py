@@ -93,7 +93,3 @@ def pick(values: Tensor, beams: Tensor) -> Tensor:
     """Return `values` of shape `(B, beams, …)` at the given beams, `(B, k)`."""
     sentences = torch.arange(values.shape[0], device=values.device)[:, None]
     return values[sentences, beams]
-
-
-__all__ = ["UNLIKELY", "Candidates", "argmax", "block_log_sums", "log_sums", "pick", "tokens_of_blocks"]
-__all__ += ["top_continuations"]

@@ -114,6 +114,3 @@ def _project(linear: nn.Module, states: Tensor, rows: slice) -> Tensor:
     if not isinstance(linear, nn.Linear):
         return linear(states)[..., rows]
     return nn.functional.linear(states, linear.weight[rows], None if linear.bias is None else linear.bias[rows])
-
-
-__all__ = ["GuidedAlignment", "alignment_loss", "create_guided_alignment", "recorded_inputs"]

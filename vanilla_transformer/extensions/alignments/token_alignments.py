@@ -130,6 +130,3 @@ def align_tokens(
             yield from ((token, each, len(linked) * len(tokens[source])) for each in tokens[source])
         if token == target_eos or (its_words and not linked):
             yield token, source_eos, 1
-
-
-__all__ = ["align_tokens", "load_alignments"]

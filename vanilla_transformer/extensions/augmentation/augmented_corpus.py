@@ -181,6 +181,3 @@ def _load_lexicon(texts: datasets.Dataset, key: str, cache_dir: Path) -> Lexicon
 
     folder = cached_folder(cache_dir, f"lexicon-{hash_json(_FORMAT, key, _LEXICON_PAIRS)}", write)
     return json.loads((folder / _LEXICON_FILE).read_text(encoding="utf-8"))
-
-
-__all__ = ["AugmentedCorpus", "find_augmentations"]

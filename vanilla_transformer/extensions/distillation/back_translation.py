@@ -121,6 +121,3 @@ def _as_line(suffix: str, source: str, target: str) -> str:
     if suffix == TSV:
         return f"{one_line(source)}\t{one_line(target)}\n"
     return json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"
-
-
-__all__ = ["BackTranslations", "back_translate", "check_output"]

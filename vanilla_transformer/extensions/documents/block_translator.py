@@ -175,6 +175,3 @@ def _place_of(position: int, source: str, pieces: Sequence[tuple[int, str, Trans
 
 def _on_one_line(text: str) -> str:
     return _LINE_BREAK.sub(" ", text)
-
-
-__all__ = ["BlockTranslator", "Constrain", "Translate"]

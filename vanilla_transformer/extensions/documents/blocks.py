@@ -220,6 +220,3 @@ def unify_line_ends(text: str) -> tuple[str, str, str]:
     mark = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK)
     line_end = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
     return mark, line_end, text.removeprefix(mark).replace("\r\n", "\n")
-
-
-__all__ = ["BYTE_ORDER_MARK", "Block", "Span", "SpanBuilder", "find_formulas", "unify_line_ends", "restore_spaces"]

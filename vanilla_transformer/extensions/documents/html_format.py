@@ -223,6 +223,3 @@ def _innermost(opened: Sequence[Token], names: Collection[str] = _INLINE | _FIXE
 
 def _last_of(name: str, opened: Sequence[Token], least: int) -> int | None:
     return next((at for at in reversed(range(least, len(opened))) if opened[at].name == name), None)
-
-
-__all__ = ["HtmlDocument"]

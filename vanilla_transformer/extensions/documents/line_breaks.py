@@ -85,6 +85,3 @@ def wrap(text: str, width: int, first: str = "", further: str = "") -> list[str]
         pieces.append(piece if len(pieces) > 1 else piece.lstrip())
         columns += count_columns(pieces[-1])
     return [*lines, "".join(pieces)]
-
-
-__all__ = ["count_columns", "ends_sentence", "find_cuts", "is_full", "join_lines", "wrap"]

@@ -40,6 +40,3 @@ def _tag(code: str) -> str:
     if locale is None:
         return code.replace("_", "-")
     return "-".join(part for part in (locale.language, locale.script) if part)
-
-
-__all__ = ["PageLanguages"]

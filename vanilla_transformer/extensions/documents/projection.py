@@ -239,6 +239,3 @@ def _best_run(gains: Sequence[float], core: Range | None) -> Range | None:
         if total > best:
             best, found = total, (begin, unit + 1)
     return found
-
-
-__all__ = ["CrossingSpansError", "project", "proportional_links"]

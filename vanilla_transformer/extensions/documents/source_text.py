@@ -324,6 +324,3 @@ def _quote(value: str, quote: str) -> str:
     if quote or _UNQUOTED.fullmatch(value):
         return f"{quote}{value}{quote}"
     return f'"{value.replace(chr(34), "&quot;")}"'
-
-
-__all__ = ["Attribute", "Edit", "Place", "SourceDocument", "Token", "read_html", "read_xml", "unescape_xml"]

@@ -164,6 +164,3 @@ def _wrap(text: str, count: int) -> str:
             left = iter(words)
             return "\n".join(" ".join(islice(left, len(line.split()))) for line in lines)
     return text
-
-
-__all__ = ["SrtDocument"]

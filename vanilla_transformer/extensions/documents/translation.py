@@ -164,7 +164,3 @@ def translator_by(
     options |= {"protect": False}
     translate, constrain = translate_by(pipeline, **options), constrain_by(pipeline, **options)
     return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain, protect)
-
-
-__all__ = ["FORMATS", "DocumentTranslator", "constrain_by", "parse_document", "read_document", "translate_by"]
-__all__ += ["translate_document", "translate_documents", "translator_by"]

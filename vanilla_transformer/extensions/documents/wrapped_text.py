@@ -104,6 +104,3 @@ def _can_be_one(before: _Line, line: _Line) -> bool:
     if before.is_alone or line.is_alone or line.mark or line.indent.count(">") != before.indent.count(">"):
         return False
     return bool(before.mark) or len(line.indent) <= len(before.indent)
-
-
-__all__ = ["WrappedText"]

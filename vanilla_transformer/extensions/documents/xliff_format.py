@@ -241,6 +241,3 @@ def _directions(root: Any, is_new: bool) -> list[Direction]:
     if is_new:
         return [Direction(root.get("srcLang"), root.get("trgLang"))]
     return [Direction(each.get("source-language"), each.get("target-language")) for each in root.iter("{*}file")]
-
-
-__all__ = ["XliffDocument"]

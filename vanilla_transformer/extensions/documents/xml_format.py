@@ -195,6 +195,3 @@ class XmlDocument(MarkupDocument):
             code = None if attribute is None else self._languages.translated(attribute.value, is_page)
             if attribute is not None and code is not None:
                 self.replace(attribute, code)
-
-
-__all__ = ["MarkupDocument", "XmlDocument"]

@@ -460,6 +460,3 @@ _CHECKS = (
     _check_quotes,
     _check_pairs,
 )
-
-
-__all__ = ["Finding", "LanguageReport", "Side", "check_language"]

@@ -182,6 +182,3 @@ def _signed(value: float | None) -> str:
 
 def _fixed(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
-
-
-__all__ = ["StressRow", "StressTable", "StressText", "format_header", "format_row", "measure_stress", "stress_texts"]

@@ -179,5 +179,3 @@ class RecurrentForConditionalGeneration(VanillaTransformerForConditionalGenerati
 
 AutoConfig.register(RecurrentConfig.model_type, RecurrentConfig, exist_ok=True)
 AutoModelForSeq2SeqLM.register(RecurrentConfig, RecurrentForConditionalGeneration, exist_ok=True)
-
-__all__ = ["RecurrentCache", "RecurrentConfig", "RecurrentForConditionalGeneration", "RecurrentModel"]

@@ -81,6 +81,3 @@ def expected_utilities(texts: Sequence[str], log_weights: Sequence[float], utili
     np.add.at(weights, [places[text] for text in texts], each / each.sum())
     expected = pairwise_utilities(different, utility) @ weights
     return expected[[places[text] for text in texts]]
-
-
-__all__ = ["choose", "choose_by_risk", "expected_utilities", "risk_candidates"]

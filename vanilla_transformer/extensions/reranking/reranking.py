@@ -178,6 +178,3 @@ def combine(features: Features, weights: tuple[float, float]) -> float:
     """Return the score of a candidate, given λ_reverse and λ_length."""
     reverse, length = weights
     return features.log_probability + reverse * features.reverse_log_probability + length * features.length
-
-
-__all__ = ["RERANKERS", "Features", "QualityReranker", "Reranker", "combine", "rerank", "rerank_candidates", "steps"]

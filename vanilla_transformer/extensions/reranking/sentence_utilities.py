@@ -61,6 +61,3 @@ def _matches(counters: Sequence[Counter]) -> tuple[np.ndarray, np.ndarray]:
     for row, counter in enumerate(counters):
         counts[row, [columns[ngram] for ngram in counter]] = list(counter.values())
     return np.stack([np.minimum(row, counts).sum(axis=1) for row in counts]), counts.sum(axis=1)
-
-
-__all__ = ["pairwise_bleu", "pairwise_chrf", "pairwise_utilities"]

@@ -234,7 +234,3 @@ def _translate_chunk(
 @lru_cache(maxsize=1)
 def _load(name: str, precision: str | None, loading: Loading = ()) -> TranslationPipeline:
     return load_pipeline(name, precision=precision, device="cpu", **dict(loading))
-
-
-__all__ = ["WorkerPipeline", "check_workers", "open_workers", "resolve_workers", "save_workers", "threads_of"]
-__all__ += ["worker_counts"]

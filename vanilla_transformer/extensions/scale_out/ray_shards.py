@@ -129,6 +129,3 @@ def _schema() -> Any:
     return pyarrow.schema(
         [("number", pyarrow.int64()), ("start", pyarrow.int64()), ("lines", pyarrow.list_(pyarrow.string()))]
     )
-
-
-__all__ = ["count_workers", "map_shards"]

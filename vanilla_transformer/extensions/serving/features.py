@@ -87,7 +87,3 @@ def find_term_mode(mode: str | None, known: Sequence[str]) -> str:
     if mode != SOFT and "glossary" not in known:
         raise OptionError(f"The model of this service has {_LACKING['glossary']}. Leave `glossary` out.")
     return mode
-
-
-__all__ = ["ENGINE_OPTIONS", "LANGUAGES", "RERANKING", "RETURNED", "RISK", "SAMPLING", "SEARCHES", "SOFT_TERMS"]
-__all__ += ["check_known", "find_term_mode", "known_options", "supported_options", "tokenizer_options"]

@@ -182,6 +182,3 @@ def _decode_part(part: Any) -> Any:
         part.filename = _decode_part(part.filename)
         return part
     return part.encode("latin-1").decode(errors="surrogateescape")
-
-
-__all__ = ["STATUS_OF_A_CLIENT_THAT_LEFT", "BodyLimit", "FormRoute", "JsonRoute", "unless_disconnected"]

@@ -421,6 +421,3 @@ class Models:
         if len(states) > 1:
             content["models"] = states
         return content, 200 if status == "ok" else 503
-
-
-__all__ = ["Choice", "LoadedModel", "ModelLoader", "Models", "PivotModels", "ServedModel"]

@@ -81,6 +81,3 @@ class CountRequests:
             await send(message)
 
         await self._app(scope, receive, send_and_count)
-
-
-__all__ = ["CountRequests", "Metrics"]

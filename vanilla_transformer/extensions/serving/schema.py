@@ -492,17 +492,3 @@ METRICS: dict[str, Any] = {
         **_refusals(401),
     },
 }
-
-__all__ = ["DETECT", "DOWNLOAD_FILE", "ENTRIES", "EVENTS", "FORM", "HEALTH", "JSON", "LANGUAGE_LIST", "METRICS"]
-__all__ += [
-    "MODEL",
-    "MULTIPART",
-    "SETTINGS",
-    "QUESTIONS",
-    "REQUESTS",
-    "TRANSLATE",
-    "TRANSLATE_FILE",
-    "ResolvedRequest",
-    "TranslationRequest",
-]
-__all__ += ["explain_refusal", "parse_json"]

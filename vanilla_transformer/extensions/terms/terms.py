@@ -109,6 +109,3 @@ def _check_spelling(matches: set[Match], tokenizer: Any) -> None:
         if marks or unknown in ids:
             problem = f"has the mark {marks[0]}" if marks else "has characters that the model's vocabulary lacks"
             raise OptionError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")
-
-
-__all__ = ["lacking_terms", "steps", "term_mode", "use_terms"]

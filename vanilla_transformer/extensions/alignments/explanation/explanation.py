@@ -200,6 +200,3 @@ def _steps(tokenizer: Any, search: RecordedSearch) -> list[list[Node]]:
 
 def _text(tokenizer: Any, tokens: Sequence[int]) -> str:
     return tokenizer.decode(tokens, skip_special_tokens=True).strip()
-
-
-__all__ = ["Attention", "Explanation", "Node", "TokenChoice", "explain"]

@@ -168,6 +168,8 @@ class TranslationPipeline(Pipeline):
 
     def _forward(self, input_tensors: dict[str, torch.Tensor], **generate_kwargs: Any) -> torch.Tensor:
         """Generate token ids of shape `(batch_size * num_return_sequences, target_length)`."""
+        if "stop_strings" in generate_kwargs:
+            generate_kwargs = {"tokenizer": self.tokenizer} | generate_kwargs
         outputs = self.model.generate(**input_tensors, **generate_kwargs)
         return getattr(outputs, "sequences", outputs)
 

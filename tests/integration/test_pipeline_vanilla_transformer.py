@@ -214,6 +214,13 @@ def test_pipeline_returns_list_for_sequence(echo, translate, name):
     assert translation_texts(answers) == TEXTS
 
 
+def test_pipeline_gives_generate_its_tokenizer_for_stop_strings(translate):
+    options = {"num_beams": 1, "max_new_tokens": 8}
+    (plain,) = translate("a b c", **options)
+    (found,) = translate("a b c", **options, stop_strings=plain["translation_text"][-1])
+    assert len(found["translation_text"]) < len(plain["translation_text"])
+
+
 def test_pipeline_returns_list_of_one_for_string(echo, translate):
     assert translate("A man") == [{"translation_text": "A man"}]
     assert translate([]) == []

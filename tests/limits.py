@@ -24,7 +24,7 @@ def run_limited(work: Callable[[], Any], seconds: int, mebibytes: int) -> None:
         signal.alarm(seconds)
         # The threads of this process are not in a fork, which would wait for them.
         torch.set_num_threads(1)
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        os.environ |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}  # CTranslate2 reads the second
         try:
             work()
         except BaseException:  # of any kind: the parent reports it

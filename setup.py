@@ -24,7 +24,7 @@ RAY = ["ray[data]>=2.40"]
 DOCUMENTS = ["lxml>=5.3", "markdown-it-py>=3", "mdit-py-plugins>=0.4.1", "srt>=3.5"]
 DOCUMENTS += [*BABEL, "sentencex>=1.0.11"]
 OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *DOCUMENTS, *CLEANING, *CORPORA]
-TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
+TESTS = ["pytest>=8", "pytest-xdist>=3.8", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
 TESTS += ["html5lib>=1.1", "jsonschema>=4.20", "openapi-spec-validator>=0.7.1"]
 TESTS += ["libretranslatepy>=2.1.4"]  # a client of the service
 TESTS += ["gradio>=6"]  # of the Space

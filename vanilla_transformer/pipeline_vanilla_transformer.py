@@ -38,7 +38,8 @@ _SENTENCE_GAP = regex.compile(
     rf"(?!{_END}|[」』”’）])",
     regex.V1,
 )
-_GRAPHEME = regex.compile(r"\X")
+# Where a sentence may be cut: between letters as they are read, between letters with their marks, and anywhere.
+_PIECES = [regex.compile(pattern) for pattern in (r"\X", r"(?s:.)\p{M}*+", r"(?s:.)")]
 
 
 class Segment(NamedTuple):
@@ -361,17 +362,18 @@ def split_sentences(line: Segment) -> Iterator[Segment]:
 def _cut(sentence: Segment, longest: int) -> Iterator[Segment]:
     """Cut a sentence into parts of about equal length, at white space near their ends if there is some.
 
-    A letter keeps its marks, unless the sentence is only one letter with marks.
+    A letter keeps its marks, unless the sentence is only one letter with marks. So do the letters of a conjunct.
     """
     text, start = sentence.text, 0
-    borders = [match.start() for match in _GRAPHEME.finditer(text)]
-    borders = borders if len(borders) > 1 else [*range(len(text))]
+    every = ([match.start() for match in pieces.finditer(text)] for pieces in _PIECES)
+    borders = next((each for each in every if len(each) > 1), [0])
     count = min(-(-len(sentence.tokens) // longest), len(text))
     for number in range(1, count):
         place, reach = number * len(text) // count, len(text) // count // 4
-        place = borders[bisect_right(borders, place) - 1]
-        if place <= start:  # white space was longer than a part
+        border = max(bisect_right(borders, place) - 1, bisect_right(borders, start))
+        if place <= start or border == len(borders):  # white space or a letter was longer than a part
             continue
+        place = borders[border]
         space = _SPACE.search(text, max(start, place - reach), place + reach)
         place = space.start() if space else place
         part = text[start:place].rstrip()

@@ -47,6 +47,17 @@ def test_long_sentences_are_cut_between_letters(script, data, longest):
     assert all(len(each.tokens) <= longest or len(regex.findall(r"\X", each.text)) == 1 for each in segments)
 
 
+@pytest.mark.parametrize(
+    ("text", "longest", "expected"), [("का।", 8, ["का", "।"]), ("क्क्काका।", 9, ["क्", "क्", "का", "का।"])]
+)
+def test_long_letters_are_cut_off_and_conjuncts_between_their_letters(text, longest, expected):
+    def encode(parts):
+        return [[*range(len(part.encode()))] for part in parts]
+
+    (segments,) = encode_segments([[Segment(text, "")]], encode, longest, longest)
+    assert [each.text for each in segments] == expected
+
+
 def test_a_letter_with_too_many_marks_is_cut():
     def encode(parts):
         return [[*range(len(part))] for part in parts]

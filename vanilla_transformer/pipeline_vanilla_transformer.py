@@ -362,7 +362,7 @@ def split_sentences(line: Segment) -> Iterator[Segment]:
 def _cut(sentence: Segment, longest: int) -> Iterator[Segment]:
     """Cut a sentence into parts of about equal length, at white space near their ends if there is some.
 
-    A letter keeps its marks, unless the sentence is only one letter with marks. So do the letters of a conjunct.
+    A letter keeps its marks, and a conjunct its letters, unless the sentence is only one of them.
     """
     text, start = sentence.text, 0
     every = ([match.start() for match in pieces.finditer(text)] for pieces in _PIECES)

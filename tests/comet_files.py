@@ -1,7 +1,7 @@
 """Tiny COMET models, whose weights are values of a formula, in the files that COMET writes.
 
 This module needs nothing of this package, so that it also runs where unbabel-comet 2.2.7 is installed. The scores in
-`tests/unit/decoding/comet_2_2_7.json` are of that package, for each of `VARIANTS` and for `SAMPLES`:
+`tests/extensions/quality/unit/comet_2_2_7.json` are of that package, for each of `VARIANTS` and for `SAMPLES`:
 
     folder = write_comet(folder, options)
     comet.load_from_checkpoint(str(folder / "checkpoints" / "model.ckpt")).predict(SAMPLES, gpus=0).scores

@@ -39,6 +39,8 @@ NEEDING = {
     "alignments": [["train", "--train_alignments", "agreement"]],
     "augmentation": [["train", "--augment", "{typos: 0.1}"]],
     "cleaning": [["train", "--score", "{forward: a, backward: b, keep: 0.5}"]],
+    "conversion": [["translate", "--backend", "onnx"]],
+    "quality": [["train", "--best_metric", "comet"], ["translate", "--rerank_quality", "run"]],
     "scale_out": [
         ["translate", "--workers", "2"],
         ["translate", "--workers", "auto"],

@@ -22,7 +22,7 @@ assert config in AutoModel._model_mapping and config in AutoModelForSeq2SeqLM._m
 assert config in TOKENIZER_MAPPING
 assert "translation" in PIPELINE_REGISTRY.supported_tasks
 from vanilla_transformer import PaperGenerationMixin, TranslationPipeline
-assert PaperGenerationMixin.fast_search and TranslationPipeline.backends
+assert PaperGenerationMixin.fast_search and TranslationPipeline.steps
 """
 
 

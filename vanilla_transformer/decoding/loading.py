@@ -7,11 +7,9 @@ from typing import Any
 
 import torch
 
-from vanilla_transformer.extensions import SCALE_OUT, load
+from vanilla_transformer.extensions import RUNTIMES, SCALE_OUT, find, load
 
-from .ctranslate2_runtime import CONVERTED_CONFIG
 from .engine.precision import check_precision
-from .onnx_runtime import ENCODER
 from .pretrained import load_seq2seq, load_tokenizer
 from .translation_pipeline import TranslationPipeline
 
@@ -82,8 +80,8 @@ def open_pipeline(
 
 def find_backend(name: str | Path) -> str | None:
     """Return the runtime for which a folder was converted, or None for PyTorch."""
-    files = {"ctranslate2": CONVERTED_CONFIG, "onnx": f"{ENCODER}.onnx"}
-    return next((backend for backend, file in files.items() if (Path(name) / file).is_file()), None)
+    runtimes = find(RUNTIMES) or {}
+    return next((backend for backend, runtime in runtimes.items() if (Path(name) / runtime.file).is_file()), None)
 
 
 def check_device(device: str) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.extensions import DECODING_STEPS, RERANKERS, load, require
+from vanilla_transformer.extensions import DECODING_STEPS, RERANKERS, RUNTIMES, load, require
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
 from vanilla_transformer.text.languages import Direction
@@ -18,10 +18,8 @@ from vanilla_transformer.tokenization_vanilla_transformer import with_normalizat
 
 from .answers import Translation, build_answer, needs_alignments, to_translations
 from .constraints import room_for_phrases, word_continuations
-from .ctranslate2_runtime import load_ctranslate2
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
-from .onnx_runtime import load_onnx
 from .options import EXTENSION_OF, OptionError, TranslationOptions
 from .pretrained import load_ensemble
 from .protected_search import copy_sentence, keep_protected
@@ -110,8 +108,6 @@ class TranslationPipeline(CarriedTranslationPipeline):
     """
 
     tokenizer: Any
-    # Each takes (folder, tokenizer, device) and returns (model, tokenizer).
-    backends: dict[str, Callable[..., tuple[Any, Any]]] = {"ctranslate2": load_ctranslate2, "onnx": load_onnx}
 
     def __init__(
         self,
@@ -140,10 +136,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 if value is not None:
                     hint = f"but `backend` is {backend!r}. Leave one of them out."
                     raise ValueError(f"`{name}` is for models that PyTorch decodes, {hint}")
-            if backend not in self.backends:
-                known = ", ".join(["None", *map(repr, self.backends)])
+            runtimes = load("conversion", RUNTIMES, f"`backend={backend!r}`")
+            if backend not in runtimes:
+                known = ", ".join(["None", *map(repr, runtimes)])
                 raise ValueError(f"`backend` must be one of {known}, got {backend!r}.")
-            model, tokenizer = self.backends[backend](model, tokenizer, kwargs.get("device"))
+            model, tokenizer = runtimes[backend].load(model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         super().__init__(model, tokenizer, **kwargs)
         if normalize:

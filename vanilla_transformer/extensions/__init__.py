@@ -22,6 +22,8 @@ LOSS_TERM = "a term of the loss"  # returns the `LossTerm` of a recipe, given th
 DECODING_STEPS = "decoding steps"  # yields steps around a search, given its pipeline and the options of a request
 GLOSSARY = "glossary"  # reads terms and their translations
 SCALE_OUT = "scale out"  # translates by several processes or machines
+QUALITY_MODEL = "model of quality"  # scores translations by a model of people's judgments, `Comet`
+RUNTIMES = "runtimes"  # a `Runtime` for each toolkit that runs converted folders
 RERANKERS = "rerankers"  # classes of models that order n-best lists, by the argument of the pipeline for each
 
 
@@ -75,10 +77,10 @@ EXTENSIONS: Mapping[str, Extension] = {
         {LOW_SCORES: "cleaning.low_scores:drop_low_scores", MISALIGNMENT: "cleaning.misalignment"},
     ),
     "conversion": Extension(
-        "Models of other toolkits are converted into models of this package, and back.",
+        "Models of other toolkits are converted into models of this package, and back, and their runtimes run them.",
         "convert.md",
         {"convert": {"convert": "convert models from and to the formats of other toolkits"}},
-        {INITIAL_MODEL: "conversion.from_transformers:load_converted"},
+        {INITIAL_MODEL: "conversion.from_transformers:load_converted", RUNTIMES: "conversion.runtimes:RUNTIMES"},
     ),
     "distillation": Extension(
         "A small model learns from the translations of a large one, and from translations of real target text.",
@@ -94,7 +96,8 @@ EXTENSIONS: Mapping[str, Extension] = {
         doors={DOCUMENTS: "documents"},
     ),
     "quality": Extension(
-        "Confidence is calibrated, a stress table shows what weakens a model, and text is examined before training.",
+        "COMET scores translations, confidence is calibrated, a stress table shows what weakens a model, and text is "
+        "examined before training.",
         "scores.md",
         {
             "evaluate": {
@@ -104,7 +107,7 @@ EXTENSIONS: Mapping[str, Extension] = {
                 "check-language": "examine the text of a language pair before training, and say what mends its faults"
             },
         },
-        {STRESS_TABLE: "quality.stress"},
+        {STRESS_TABLE: "quality.stress", QUALITY_MODEL: "quality.comet:Comet"},
     ),
     "reproduction": Extension(
         "The experiments of the paper run by one command each.",

@@ -19,7 +19,6 @@ from ctranslate2.converters.transformers import (
 from ctranslate2.specs import TransformerSpec
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from vanilla_transformer.decoding.ctranslate2_runtime import CONVERTED_CONFIG
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
@@ -42,6 +41,7 @@ from .common import (
     load_model,
     require_same,
 )
+from .ctranslate2_runtime import CONVERTED_CONFIG
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")
 # CTranslate2 stores positional encodings in a table, so sinusoids need a last position.

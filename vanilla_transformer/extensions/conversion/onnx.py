@@ -15,7 +15,6 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 
-from vanilla_transformer.decoding.onnx_runtime import DECODER, DECODER_WITH_PAST, ENCODER, OnnxModel
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
@@ -30,6 +29,7 @@ from .common import (
     load_model,
     require_same,
 )
+from .onnx_runtime import DECODER, DECODER_WITH_PAST, ENCODER, OnnxModel
 
 
 def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vanilla_transformer.decoding.answers import Translation
-from vanilla_transformer.decoding.comet import Comet
 from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
 from vanilla_transformer.decoding.options import RERANKING, OptionError, TranslationOptions
 from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report, Step
+from vanilla_transformer.extensions import QUALITY_MODEL
+from vanilla_transformer.extensions import load as load_door
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
 from .minimum_bayes_risk import choose_by_risk
@@ -146,12 +147,12 @@ class QualityReranker:
     Order candidates by the quality that a model predicts.
 
     Args:
-        model: A model that needs no references.
+        model: A model of quality that needs no references.
     """
 
     argument, options = "rerank_quality", ()
 
-    def __init__(self, model: Comet):
+    def __init__(self, model: Any):
         self.model = model
 
     @classmethod
@@ -159,9 +160,10 @@ class QualityReranker:
         """Load the model of a folder or of a name on the Hub.
 
         Raises:
-            OSError, ValueError: As [`Comet.load`] raises them.
+            OSError, ValueError: As the model of quality raises them.
         """
-        return cls(Comet.load(name, without_references=True).to(device))
+        model = load_door("quality", QUALITY_MODEL, f"`{cls.argument}`").load(name, without_references=True)
+        return cls(model.to(device))
 
     def score(
         self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], options: TranslationOptions

@@ -10,7 +10,7 @@ from tests.comet_files import UNIFIED, write_comet
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.cleaning import LENGTH_EDGES
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.decoding.comet import Comet
+from vanilla_transformer.extensions.quality.comet import Comet
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding import ctranslate2_runtime
+from vanilla_transformer.extensions.conversion import ctranslate2_runtime
 from vanilla_transformer.extensions.conversion.common import greedy_translator
 from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator, to_ctranslate2
 from vanilla_transformer.extensions.scale_out import engine_workers

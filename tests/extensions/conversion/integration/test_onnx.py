@@ -9,8 +9,8 @@ import torch
 from tests.onnx_parity import assert_graphs_translate_alike
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.onnx_runtime import OnnxModel
 from vanilla_transformer.extensions.conversion.onnx import DECODER_WITH_PAST, onnx_greedy_translator
+from vanilla_transformer.extensions.conversion.onnx_runtime import OnnxModel
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 

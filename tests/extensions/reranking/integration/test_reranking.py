@@ -7,8 +7,8 @@ from tests.comet_files import REGRESSION, UNIFIED, write_comet
 from tests.sweeps import rare
 from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.comet import Comet
 from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.extensions.quality.comet import Comet
 from vanilla_transformer.extensions.reranking.reranking import Features, combine
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 

@@ -11,10 +11,10 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 from transformers import XLMRobertaConfig, XLMRobertaModel
 
 from tests.comet_files import ENCODER, REGRESSION, SAMPLES, UNIFIED, VARIANTS, formula, write_comet
-from vanilla_transformer.decoding import comet
-from vanilla_transformer.decoding.comet import Comet, sparsemax
 from vanilla_transformer.decoding.pretrained import hash_model, load_tokenizer
 from vanilla_transformer.extensions.cleaning import low_scores
+from vanilla_transformer.extensions.quality import comet
+from vanilla_transformer.extensions.quality.comet import Comet, sparsemax
 from vanilla_transformer.text.languages import NO_DIRECTION
 
 EXPECTED = json.loads((Path(__file__).parent / "comet_2_2_7.json").read_text())

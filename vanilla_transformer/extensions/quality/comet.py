@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from transformers import AutoModel
 from transformers.utils import logging
 
-from .forced_decoding import plan_scoring_batches
-from .pickled_checkpoint import load_pickled_checkpoint
-from .pretrained import COMET_FILES, limit_threads, load_config, load_tokenizer
+from vanilla_transformer.decoding.forced_decoding import plan_scoring_batches
+from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
+from vanilla_transformer.decoding.pretrained import COMET_FILES, limit_threads, load_config, load_tokenizer
 
 HPARAMS, CHECKPOINT = COMET_FILES
 REGRESSION, UNIFIED = "regression_metric", "unified_metric"

@@ -7,10 +7,9 @@ import torch
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.decoding.pretrained import limit_threads
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.utils.import_utils import requires_extra
-
-from .pretrained import limit_threads
 
 ENCODER, DECODER, DECODER_WITH_PAST = (
     "encoder_model",

@@ -10,9 +10,8 @@ from torch import nn
 from transformers import AutoTokenizer, GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.decoding.pretrained import limit_threads
 from vanilla_transformer.generation_vanilla_transformer import closest_margin, length_penalty
-
-from .pretrained import limit_threads
 
 # The file, in a folder for CTranslate2, with the configuration of the converted model.
 CONVERTED_CONFIG = "vanilla_transformer_config.json"

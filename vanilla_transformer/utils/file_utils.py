@@ -347,9 +347,8 @@ _BYTE_ORDER_MARKS = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-# Zeros in UTF-16, in the units of two bytes: spaces, line ends and letters up to U+00FF have one. What may be UTF-8 as
-# well is Latin or Cyrillic, which have spaces.
-_LEAST_ZEROS, _LEAST_ZEROS_IF_UTF_8 = 0.01, 0.1
+# Zeros in UTF-16, in the units of two bytes: spaces, line ends and letters up to U+00FF have one.
+_LEAST_ZEROS = 0.01
 _ZEROS_RATIO = 5  # how many times as many zeros are on one side as on the other
 
 
@@ -362,12 +361,14 @@ def refuse_utf_16(head: bytes, name: str | Path) -> None:
         ValueError: It is in this encoding; the message names it.
     """
     found = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
-    may_be_utf_8, units = _is_utf_8(head), len(head) / 2
-    least = units * (_LEAST_ZEROS_IF_UTF_8 if may_be_utf_8 else _LEAST_ZEROS)
-    zeros = head[1::2].count(0), head[::2].count(0)
-    for encoding, line_end, here, there in (("UTF-16LE", b"\n\0", *zeros), ("UTF-16BE", b"\0\n", *zeros[::-1])):
-        has_its_lines = not may_be_utf_8 or head.count(line_end) == head.count(b"\n")
-        if has_its_lines and here > max(least, _ZEROS_RATIO * there):
+    may_be_utf_8 = _is_utf_8(head)
+    low, high = head[::2], head[1::2]
+    for encoding, line_end, upper, lower in (("UTF-16LE", b"\n\0", high, low), ("UTF-16BE", b"\0\n", low, high)):
+        here, there = upper.count(0), lower.count(0)
+        # What may be UTF-8 as well is of scripts up to U+1FFF. Bytes of UTF-8 below 0x20 are rare.
+        is_script = sum(byte < 0x20 for byte in upper) > len(upper) / 2
+        has_its_lines = not may_be_utf_8 or (is_script and head.count(line_end) == head.count(b"\n"))
+        if has_its_lines and here > max(_LEAST_ZEROS * len(upper), _ZEROS_RATIO * there):
             found = found or encoding
     if found is not None:
         hint = f"Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."

@@ -38,7 +38,9 @@ def test_decode_text_names_utf_16(text, encoding):
 
 
 @pytest.mark.parametrize("text", [*_WIDE, "It is a\0b, and no more.\n", "", "one\0two\n" * 500 + "\0\0\0"])
-def test_refuse_utf_16_lets_utf_8_pass(text):
+@pytest.mark.parametrize("start", ["", "Hello\0\n", "\0Hi.\n", "One\0\n\0two\n"])
+def test_refuse_utf_16_lets_utf_8_pass(text, start):
+    text = start + text
     refuse_utf_16(text.encode(), "a.en")
     assert decode_text(b"\xef\xbb\xbf" + text.encode(), "a.en") == text
 

@@ -90,8 +90,8 @@ def file_source(path: str | Path, batch_size: int) -> Source:
     """
     from vanilla_transformer.data.readers import stream_lines
 
-    total = sum(1 for _ in stream_lines(path))  # finds damage before an hour of work
-    return Source(_split_blocks(stream_lines(path), batch_size), total)
+    total = sum(1 for _ in stream_lines(path, may_be_blank=True))  # finds damage before an hour of work
+    return Source(_split_blocks(stream_lines(path, may_be_blank=True), batch_size), total)
 
 
 def shard_lines(batch_size: int) -> int:

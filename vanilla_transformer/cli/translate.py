@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, load
-from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
 
 from .flags import (
     DEFAULT_LANGUAGE,
@@ -200,7 +200,7 @@ def translate_command(arguments: Sequence[str]) -> None:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words
     is_silent = bool(options.format) or options.quiet
-    options.format = options.format or DOCUMENT_ENDINGS.get(Path(options.input or "").suffix.lower(), "text")
+    options.format = options.format or _find_format(options.input or "")
     if options.join_lines != "no":
         if options.format != "text":
             raise ValueError(f"--join_lines is for plain text, but `--format` is {options.format}. Leave one out.")
@@ -229,6 +229,21 @@ def translate_command(arguments: Sequence[str]) -> None:
             _write_file(Path(options.output), translate, model, source, options, settings)
         else:
             print_texts(_texts(translate, source, options, settings))
+
+
+def _find_format(name: str) -> str:
+    """Return the format of a file by the ending of its name, before that of a compression.
+
+    Raises:
+        ValueError: No reader knows the format.
+    """
+    from vanilla_transformer.data.readers.corpora import file_format
+
+    ending = file_format(name).lower()
+    if ending in OTHER_ENDINGS:
+        rule = f"The name of a file must end with {', '.join(DOCUMENT_ENDINGS)} or, for lines of text, no known format"
+        raise ValueError(f"{rule}, got {name}. Convert it, or say by --format how to read it, such as --format text.")
+    return DOCUMENT_ENDINGS.get(ending, "text")
 
 
 def _read_document(options: TranslateArguments) -> tuple[str, str]:
@@ -385,7 +400,7 @@ def _write_shards(
 
     assert options.input is not None
     origin = _origin(options.input, model, options, settings)
-    lines = stream_lines(options.input)
+    lines = stream_lines(options.input, may_be_blank=True)
     write_shards(output, lines, total, origin, shard_lines(options.batch_size), options.resume, work)
 
 

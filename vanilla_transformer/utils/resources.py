@@ -108,3 +108,8 @@ DOCUMENT_ENDINGS = {
     ".sdlxliff": "xliff",
     ".mqxliff": "xliff",
 }
+# Endings of formats that no reader knows, whose syntax would be translated as text.
+OTHER_ENDINGS = frozenset(
+    ".vtt .ass .ssa .ttml .json .jsonl .yaml .yml .toml .ini .csv .po .pot .tmx .strings .properties .resx "
+    ".tex .rst .adoc .ipynb .rtf .docx .pptx .xlsx .odt .epub .pdf".split()
+)

@@ -19,10 +19,13 @@ def page(tmp_path):
     return path
 
 
-def test_translate_writes_a_document(tiny_model, tiny_tokenizer, tmp_path, page, capsys):
+@pytest.mark.parametrize("name", ["page.html", "page.HTML.gz"])
+def test_translate_writes_a_document(tiny_model, tiny_tokenizer, tmp_path, page, capsys, name):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     output = tmp_path / "new" / "page.html"
-    flags = ["--format", "html", "--input", str(page), "--max_new_tokens", "5"]
+    if name.endswith(".gz"):
+        (tmp_path / name).write_bytes(gzip.compress(page.read_bytes()))
+    flags = ["--input", str(tmp_path / name), "--max_new_tokens", "5"]
     assert main(["translate", str(folder), *flags, "--output", str(output)]) == 0
     written = output.read_text()
     assert written.startswith("<p>") and written.endswith("</p><!-- c -->")
@@ -75,12 +78,14 @@ def test_translate_no_protect_leaves_the_text_of_a_document_to_the_model(
 
 def test_translate_reads_and_writes_files_of_text(tiny_model, tiny_tokenizer, tmp_path, capsys):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
-    (tmp_path / "in.txt").write_text("A man.\n\nTwo dogs.\n")
     flags = ["--input", str(tmp_path / "in.txt"), "--max_new_tokens", "5"]
-    assert main(["translate", str(folder), *flags]) == 0
-    printed = capsys.readouterr().out
-    assert main(["translate", str(folder), *flags, "--output", str(tmp_path / "out.txt")]) == 0
-    assert (tmp_path / "out.txt").read_text() == printed and printed.count("\n") == 3
+    for text in ("A man.\n\nTwo dogs.\n", "\n \n\n"):
+        (tmp_path / "in.txt").write_text(text)
+        assert main(["translate", str(folder), *flags]) == 0
+        printed = capsys.readouterr().out
+        assert main(["translate", str(folder), *flags, "--overwrite", "--output", str(tmp_path / "out.txt")]) == 0
+        assert (tmp_path / "out.txt").read_text() == printed and printed.count("\n") == 3
+        assert bool(printed.strip()) == bool(text.strip())
 
 
 @pytest.mark.parametrize(
@@ -90,6 +95,8 @@ def test_translate_reads_and_writes_files_of_text(tiny_model, tiny_tokenizer, tm
         (["--format", "html", "--input", "{missing}"], "No such file"),
         (["--format", "html", "--input", "{latin}"], "must be UTF-8, but line 1 has the byte"),
         (["--input", "{latin}"], "must be UTF-8"),
+        (["--input", "a.vtt"], "must end with .txt, .html, .htm, "),
+        (["--input", "a.JSON.gz"], "got a.JSON.gz. Convert it, or say by --format how to read it"),
         (["--format", "xml", "--input", "{page}", "--json"], "there is one translation"),
         (["--format", "xml", "--input", "{page}", "--do_sample"], "there is one translation"),
         (["A sentence.", "--input", "{page}"], "Give sentences or a file"),

@@ -24,16 +24,19 @@ LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills t
 _MOST_BLANK_LINES = 10_000  # before the first line with text
 
 
-def stream_lines(path: str | Path) -> Iterator[str]:
+def stream_lines(path: str | Path, may_be_blank: bool = False) -> Iterator[str]:
     """
     Yield the lines of a UTF-8 text file, without their ends. Only line feeds end a line, as for `wc -l`.
+
+    Args:
+        may_be_blank: Whether lines without text suffice.
 
     Raises:
         OSError: there is no such file.
         ValueError: it is empty, corrupt or not UTF-8 (with the line).
     """
-    with open_file(Path(path)) as file:
-        for number, line in enumerate(read_file_lines(file), start=1):
+    with open_file(Path(path)) as file, decompress(file) as lines:
+        for number, line in enumerate(decode_lines(lines, file.name, may_be_blank), start=1):
             if has_invalid_unicode(line):
                 raise invalid_unicode_error(number, path, line)
             yield line.removesuffix("\r")
@@ -89,12 +92,13 @@ def read_file_lines(file: BufferedReader) -> Iterator[str]:
         yield from decode_lines(lines, file.name)
 
 
-def decode_lines(file: Any, name: str) -> Iterator[str]:
+def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[str]:
     """Yield lines without their line feeds; bytes that are not UTF-8 become lone surrogates.
 
     Args:
         file: An open binary file, which can be peeked into.
         name: Name of the file, for messages.
+        may_be_blank: Whether lines without text suffice.
 
     Raises:
         ValueError: it is UTF-16, there is no line with text, or a line has more than `LONGEST_LINE` bytes, which are
@@ -106,7 +110,7 @@ def decode_lines(file: Any, name: str) -> Iterator[str]:
     for line in lines:
         leading.append(line)
         size += len(line)
-        if line.strip():
+        if may_be_blank or line.strip():
             break
         if size > LONGEST_LINE or len(leading) > _MOST_BLANK_LINES:
             raise ValueError(f"{name} must begin with text, but its first {len(leading):,} lines are blank.")

@@ -106,7 +106,7 @@ class PaperGenerationMixin(GenerationMixin):
         check_parameters(penalty_type, margin, closest(levels, "num_beams"))
         kwargs = {name: value for name, value in kwargs.items() if name not in self.paper_parameters}
         ids = inputs if inputs is not None else kwargs.get("input_ids")
-        check_rows(ids)
+        check_rows(ids, kwargs.get("attention_mask"))
         kwargs |= _source_arguments(self.config, ids, kwargs)
         criteria, changes = StoppingCriteriaList(stopping_criteria or []), dict[str, Any]()
         if margin is not None:
@@ -194,9 +194,14 @@ def closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
     return level.get("max_new_tokens_beyond_source") if level.get("max_new_tokens") is None else None
 
 
-def check_rows(ids: torch.Tensor | None) -> None:
-    if ids is not None and (ids.dim() != 2 or len(ids) == 0):
+def check_rows(ids: torch.Tensor | None, mask: torch.Tensor | None = None) -> None:
+    if ids is None:
+        return
+    if ids.dim() != 2 or ids.numel() == 0:
         raise ValueError(f"`input_ids` must have at least one row of tokens, got the shape {tuple(ids.shape)}.")
+    if mask is not None and mask.dim() == 2 and mask.shape != ids.shape:
+        rule = f"`attention_mask` must have the shape of `input_ids`, {tuple(ids.shape)}"
+        raise ValueError(f"{rule}, got {tuple(mask.shape)}.")
 
 
 def check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:

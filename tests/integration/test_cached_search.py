@@ -169,10 +169,17 @@ def test_constraints_are_refused_in_one_line(option, beams, tiny_model):
     assert "\n" not in str(raised.value) and "constrain" in str(raised.value).lower()
 
 
+@pytest.mark.parametrize("shape", [(0, 4), (2, 0)])
 @pytest.mark.parametrize("model", [tiny_model, tiny_causal_lm])
-def test_empty_batches_are_refused_in_one_line(model):
+def test_empty_batches_are_refused_in_one_line(model, shape):
     with pytest.raises(ValueError, match="must have at least one row of tokens, got the shape"):
-        model().generate(torch.empty(0, 4, dtype=torch.long))
+        model().generate(torch.empty(shape, dtype=torch.long))
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (3, 9), (1, 6)])
+def test_masks_of_another_shape_are_refused_in_one_line(shape, tiny_model):
+    with pytest.raises(ValueError, match=r"`attention_mask` must have the shape of `input_ids`, \(3, 6\), got \("):
+        tiny_model.generate(SOURCE, attention_mask=torch.ones(shape, dtype=torch.long))
 
 
 @pytest.mark.parametrize("token", [-1, 300])

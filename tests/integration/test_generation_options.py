@@ -19,7 +19,7 @@ CHANGING = {
     "min_length": (9, {"eos_token_id": [2, *range(60)]}),
     "min_new_tokens": (8, {"eos_token_id": [2, *range(60)]}),
     "early_stopping": (True, {"eos_token_id": [2, *range(3, 60)], "length_penalty": 5.0}),
-    "max_time": (1e-9, {}),
+    "max_time": (0.0, {}),
     "stop_strings": (["a"], {}),
     "do_sample": (True, GREEDY),
     "num_beams": (2, {"return_dict_in_generate": True, "output_scores": True}),

@@ -452,6 +452,7 @@ _NEUTRAL = {
     "cache_implementation": "dynamic",
     "encoder_repetition_penalty": 1,
     "guidance_scale": 1,
+    "max_time": None,  # 0 ends after the first token
     "repetition_penalty": 1,
     "typical_p": 1,
 }

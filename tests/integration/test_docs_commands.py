@@ -118,6 +118,8 @@ def test_docs_many_languages_commands_run(workspace, monkeypatch, capsys):
             (data / f"{name}.{end}").write_text("".join(lines if name == "train" else lines[:1]))
     assert run("many_languages", monkeypatch) == 4
     assert "fr-de" in capsys.readouterr().out
+    for block in blocks(ROOT / "docs" / "many_languages.md", "python"):
+        exec(block, {})
 
 
 def test_docs_serve_commands_load_their_models(workspace, monkeypatch, capsys):

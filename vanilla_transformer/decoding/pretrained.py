@@ -144,7 +144,10 @@ def load_tokenizer(name: str | Path) -> Any:
     except Exception as error:  # the tokenizers library raises no other type
         damage = _find_tokenizer_damage(Path(name))
         if damage is None and isinstance(error, ValueError | OSError):
-            raise
+            if not Path(name).is_dir() or (Path(name) / _TOKENIZER_FILE).exists():
+                raise
+            rule = f"The model folder {name} must have a tokenizer, such as {_TOKENIZER_FILE}, but none loads from it"
+            raise FileNotFoundError(f"{rule}. Save it there by `tokenizer.save_pretrained`.") from error
         damage = damage or f"{_TOKENIZER_FILES[1]} has an entry of a wrong type, or a file is missing"
         raise OSError(f"The tokenizer of {name} is damaged: {damage}. {_AGAIN}") from error
 

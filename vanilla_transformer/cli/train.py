@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
@@ -37,7 +38,8 @@ def train_command(arguments: Sequence[str]) -> None:
     if PartialState().is_main_process:
         draw_pictures(_draw_learning_curve, folder)
         draw_pictures(draw_corpus_lengths, folder)
-        print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")
+        command = shlex.join(["vanilla-transformer", "translate", str(folder), "A sentence."])
+        print(f"The model is in {folder}. Translate with: {command}")
 
 
 def show_progress() -> None:

@@ -38,8 +38,10 @@ def test_evaluate_and_train_take_comet(comet, corpus, tmp_path, monkeypatch, cap
     assert main(["evaluate", *words[:-1], "comet:nowhere/at all", "--bootstrap_samples", "10"]) == 2
     assert "error: There is no folder nowhere/at all, and the Hub gives no such model" in capsys.readouterr().err
     options = {"best_metric": f"comet:{comet}", "max_steps": 4, "eval_steps": 2}
-    assert main(["train", *flags(corpus, tmp_path / "run", **options)]) == 0
+    folder = tmp_path / "a run"
+    assert main(["train", *flags(corpus, folder, **options)]) == 0
     printed = capsys.readouterr().out
-    assert "The learning curve is in " in printed and f"The model is in {tmp_path / 'run'}." in printed
-    found = [entry[f"comet:{comet}"] for entry in entries(tmp_path / "run") if f"comet:{comet}" in entry]
+    assert "The learning curve is in " in printed and f"The model is in {folder}." in printed
+    assert printed.endswith(f"vanilla-transformer translate '{folder}' 'A sentence.'\n")
+    found = [entry[f"comet:{comet}"] for entry in entries(folder) if f"comet:{comet}" in entry]
     assert len(found) >= 2 and all(math.isfinite(value) for value in found)

@@ -109,7 +109,9 @@ DOCUMENT_ENDINGS = {
     ".mqxliff": "xliff",
 }
 # Endings of formats that no reader knows, whose syntax would be translated as text.
-OTHER_ENDINGS = frozenset(
-    ".vtt .ass .ssa .ttml .json .jsonl .yaml .yml .toml .ini .csv .po .pot .tmx .strings .properties .resx "
-    ".tex .rst .adoc .ipynb .rtf .docx .pptx .xlsx .odt .epub .pdf".split()
-)
+OTHER_ENDINGS = {
+    *(".vtt", ".ass", ".ssa", ".ttml"),
+    *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".csv"),
+    *(".po", ".pot", ".tmx", ".strings", ".properties", ".resx"),
+    *(".tex", ".rst", ".adoc", ".ipynb", ".rtf", ".docx", ".pptx", ".xlsx", ".odt", ".epub", ".pdf"),
+}

@@ -210,6 +210,8 @@ def create_service_of(
             raise Refusal(422, str(error)[:LONGEST_REASON]) from error
         question = question.model_copy(update={"q": text, "format": format})
         translated = (await translator.answer_question(request, question, client))["translatedText"]
+        if format == "text":  # without the white space around it
+            translated = text.replace(text.strip(), translated, 1)
         path = files.add(name_translation(name, target), translated.encode(), client)
         return JSONResponse({"translatedFileUrl": f"{_address(request)}/download_file/{quote(path)}"})
 

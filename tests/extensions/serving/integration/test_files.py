@@ -22,7 +22,7 @@ FILES = {
     "page.XML": "<doc><p>Two dogs.</p></doc>",
     "notes.md": "# Two dogs\n\nA *man*.\n",
     "film.srt": "1\n00:00:01,000 --> 00:00:02,000\nTwo dogs.\n",
-    "text.txt": "Two dogs.\n\nA man.\n",
+    "text.txt": "Two dogs.\n\nA man.",
     "units.xlf": '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" datatype="x" '
     'source-language="en" target-language="de"><body><trans-unit id="1"><source>Two dogs.</source></trans-unit>'
     "</body></file></xliff>",
@@ -90,6 +90,13 @@ def test_a_request_joins_the_lines_of_wrapped_text(client):
 def test_a_file_may_begin_with_a_byte_order_mark(client):
     plain, marked = (download(client, send(client, "a.txt", mark + b"Two dogs.")) for mark in (b"", b"\xef\xbb\xbf"))
     assert plain.content == marked.content
+
+
+@pytest.mark.parametrize("start, end", [("", "\n"), ("\r\n \r\n", "\r\n\r\n")])
+def test_a_file_keeps_blank_lines_at_its_ends(start, end, client):
+    plain, spaced = (download(client, send(client, "a.txt", text)).text for text in ("A man", f"{start}A man{end}"))
+    assert spaced == f"{start}{plain}{end}"
+    assert download(client, send(client, "a.txt", start + end)).text == start + end
 
 
 # Name and content of a file, other entries → words of the answer with status 400.

@@ -81,7 +81,7 @@ class Glossary:
         for term in self.terms:
             for side, text in zip(_SIDES, term[:2], strict=True):
                 if not split_units(text):
-                    raise ValueError(f"Each {side} of {name} must have a word, got {text!r}{_at(term)}.")
+                    raise ValueError(f"{name} must have a word in each {side}, got {text!r}{_at(term)}.")
             folded = casefold or term.source == term.source.lower()
             known = (self._folded if folded else self._exact).setdefault(_key(term.source, folded), term)
             if known.target != term.target:

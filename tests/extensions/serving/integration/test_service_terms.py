@@ -46,6 +46,7 @@ def test_service_constrains_models_without_soft_terms():
         ),
         ({"glossary": TERMS}, ["do_sample"], "has no beam search with constraints"),
         ({"glossary": TERMS, "do_sample": True}, ENTRIES, "in the mode exact needs beam search"),
+        ({"glossary": {"": "x"}}, ENTRIES, "The glossary must have a word in each source, got ''"),
         ({"glossary": {}}, ENTRIES, "The glossary must have a term with its translation, but it is empty"),
         ({"glossary": {"a": 1}}, ENTRIES, "must have pairs of a term and its translation"),
         ({"glossary": "terms.tsv"}, ENTRIES, "`glossary` must be an object of terms with their translations"),

@@ -343,6 +343,11 @@ def _check_strings(texts: Iterable[Any]) -> Iterator[str]:
         if not isinstance(text, str):
             found = f"{type(text).__name__} ({text!r})"
             raise ValueError(f"Text to translate must be a string, got {found} at position {position}.")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            found = f"the lone surrogate {text[error.start]!a}"
+            raise ValueError(f"Text to translate must be Unicode, got {found} at position {position}.") from None
         yield text
 
 

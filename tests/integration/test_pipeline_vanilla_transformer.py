@@ -253,6 +253,8 @@ def test_pipeline_rejects_non_string_with_position(translate):
         translate(["A", 3])
     with pytest.raises(ValueError, match=r"got list .* at position 0"):
         translate([["A"]])
+    with pytest.raises(ValueError, match=r"must be Unicode, got the lone surrogate '\\udce9' at position 1"):
+        translate(["A", "caf\udce9"])
 
 
 def test_pipeline_reports_position_in_whole_stream(echo, translate):

@@ -142,6 +142,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 raise ValueError(f"`backend` must be one of {known}, got {backend!r}.")
             model, tokenizer = runtimes[backend].load(model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
+        elif isinstance(model, str | Path):
+            found = (
+                f"got the folder or name {str(model)!r}. Call `load_pipeline` of vanilla_transformer.decoding.loading"
+            )
+            raise ValueError(f"Without `backend`, `model` must be a model, {found}.")
         super().__init__(model, tokenizer, **kwargs)
         if normalize:
             self.tokenizer = with_normalization(self.tokenizer)

@@ -194,6 +194,7 @@ def test_ctranslate2_model_ranks_hypotheses_by_the_requested_length_penalty(conv
     ("call", "kind", "message"),
     [
         (lambda folder: TranslationPipeline(folder, backend="tensorrt"), ValueError, "got 'tensorrt'"),
+        (lambda folder: TranslationPipeline(str(folder)), ValueError, "must be a model, got the folder or name '"),
         (lambda folder: TranslationPipeline(folder.parent, backend="ctranslate2"), OSError, "convert` wrote"),
         (lambda folder: TranslationPipeline(folder, backend="ctranslate2")("a", top_h=1), ValueError, "'top_h'"),
     ],

@@ -214,7 +214,7 @@ def find_broken(
     enabled = [each.enabled() for each in pair_rules]
     broken = np.full(len(texts), _KEPT, np.int8)
     misaligned = any("misaligned" in each.rules.drop for each in pair_rules)
-    if repetitions or any(enabled) or misaligned:
+    if len(texts) and (repetitions or any(enabled) or misaligned):  # no text has no columns
         results = _map(texts, partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions), num_proc)
         broken = results.data.column("rule").to_numpy().copy()
         corpora = texts.data.column("corpus").to_numpy()

@@ -67,6 +67,11 @@ def test_train_names_an_invalid_value(refusal, flag, value, text, monkeypatch):
     assert_matches(text, refusal(**{flag: value}))
 
 
+def test_train_refuses_text_without_a_pair_to_train_on(refusal, tmp_path):
+    line = refusal(train_target=tmp_path / "a.en", drop="identical,markup")
+    assert_matches("Cleaning must leave some pairs of the training text, got none. 0 of 12 pairs kept", line)
+
+
 def assert_matches(text, line):
     assert re.search(text, line), line
 

@@ -238,6 +238,7 @@ def create_service_of(
         endings = list(DOCUMENT_ENDINGS) if check_document is not None else []
         return JSONResponse(libretranslate.frontend_settings(limits, bool(api_keys), models.directions, endings))
 
+    @service.head("/health", include_in_schema=False)  # of monitors
     @service.get("/health", **schema.HEALTH)
     async def health() -> Response:
         return JSONResponse(*models.health())

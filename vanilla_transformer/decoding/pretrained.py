@@ -29,7 +29,7 @@ from transformers import (
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.utils.device_utils import usable_cores
-from vanilla_transformer.utils.file_utils import hash_file
+from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file
 from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of
 
 from .ensemble import Ensemble, check_weights
@@ -144,7 +144,7 @@ def load_tokenizer(name: str | Path) -> Any:
     except Exception as error:  # the tokenizers library raises no other type
         damage = _find_tokenizer_damage(Path(name))
         if damage is None and isinstance(error, ValueError | OSError):
-            if not Path(name).is_dir() or (Path(name) / _TOKENIZER_FILE).exists():
+            if not Path(name).is_dir() or any((Path(name) / each).exists() for each in TOKENIZER_FILES):
                 raise
             rule = f"The model folder {name} must have a tokenizer, such as {_TOKENIZER_FILE}, but none loads from it"
             raise FileNotFoundError(f"{rule}. Save it there by `tokenizer.save_pretrained`.") from error

@@ -1,6 +1,7 @@
 """Atomic writes, and hashes that show damage: a reader sees the old or the new content, never part of it."""
 
 import codecs
+import errno
 import hashlib
 import json
 import logging
@@ -27,6 +28,7 @@ TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt", "sentencepiece.
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transformers names them
 _MODEL_FILES = (*_WEIGHTS, "config.json", "generation_config.json", "tokenizer_config.json")
 _LOCK = ".lock"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # such errors name no file
 
 
 @contextmanager
@@ -59,6 +61,10 @@ def atomic_folder(folder: str | Path, mode: int = 0o777) -> Iterator[Path]:
             os.replace(temporary, folder)
     except SafetensorError as error:
         raise OSError(f"Cannot write the weights to {folder}: {error}") from error
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        raise OSError(f"Cannot write {folder}: {os.strerror(error.errno)}. Make room there.") from error
     except Exception as error:
         if type(error) is Exception and "os error" in str(error):  # the tokenizers library raises no other type
             raise OSError(f"Cannot write the tokenizer to {folder}: {error}.") from error

@@ -7,9 +7,12 @@ import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import pyarrow
 import pytest
 
+from tests.tiny import tiny_tokenizer
 from vanilla_transformer.utils.file_utils import (
     HASHES_FILE,
     atomic_folder,
@@ -258,10 +261,19 @@ def test_cached_folder_replaces_file_of_its_name(tmp_path):
     assert (cached_folder(tmp_path, "entry", write_entry) / "a").read_text() == "first text"
 
 
-def test_atomic_folder_explains_a_full_disk_to_which_tokenizers_writes(tmp_path, tiny_tokenizer):
-    words = "Cannot write the tokenizer to .*: No space left on device"
+@pytest.mark.parametrize(
+    ("write", "what"),
+    [
+        (lambda path: tiny_tokenizer().backend_tokenizer.save(path), "the tokenizer to "),
+        (lambda path: Path(path).write_text("text"), ""),
+        (lambda path: pyarrow.OSFile(path, "w").write(b"text"), ""),
+    ],
+    ids=["tokenizers", "text", "arrow"],
+)
+def test_atomic_folder_names_the_folder_on_a_full_disk(write, what, tmp_path):
+    words = f"Cannot write {what}{tmp_path / 'model'}: No space left on device"
     with pytest.raises(OSError, match=words), atomic_folder(tmp_path / "model"):
-        tiny_tokenizer.backend_tokenizer.save("/dev/full")
+        write("/dev/full")
     assert not [*tmp_path.iterdir()]
 
 

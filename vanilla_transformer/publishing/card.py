@@ -153,7 +153,7 @@ def render_card(
         return ModelCard.from_template(
             _card_data(facts, results, version, task, emissions),
             template_path=str(template),
-            **{**facts, "limits": facts["limits"].strip()},
+            **{**facts, "limits": facts["limits"].strip(), "data": [_escape_cells(each) for each in facts["data"]]},
             quoted_example=_quote(facts["example"]),
             version=version,
             location=location or folder.resolve().name,
@@ -168,7 +168,7 @@ def render_card(
             emissions=emissions,
             decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
             warning=_warning(results),
-            results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
+            results=[{**row, **_escape_cells({name: row[name] for name in ("text", "signature")})} for row in results],
             mistakes=_mistakes(evaluations) if facts.get("quote_test_text", True) else [],
             stress_tables=read_stress_tables(run),
             learning_curve=learning_curve(validations),
@@ -198,7 +198,7 @@ def training_facts(run: str | Path) -> dict[str, Any]:
 def _mistakes(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     """Return the worst translations of all test sets, escaped for a table."""
     worst = (mistake for evaluation in evaluations for mistake in evaluation.get("worst", []))
-    return [{name: _escape_cell(str(each[name])) for name in ("source", "translation", "reference")} for each in worst]
+    return [_escape_cells({name: each[name] for name in ("source", "translation", "reference")}) for each in worst]
 
 
 def portable_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -361,9 +361,9 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _escape_cell(text: str) -> str:
+def _escape_cells(row: Mapping[str, Any]) -> dict[str, str]:
     """Escape bars, which end a table cell even within code, and replace line breaks, which end the row."""
-    return " ".join(text.split()).replace("|", "\\|")
+    return {name: " ".join(str(text).split()).replace("|", "\\|") for name, text in row.items()}
 
 
 def _count_parameters(folder: Path) -> int:

@@ -145,8 +145,13 @@ def test_render_card_shows_the_records_of_evaluate(folder, tmp_path, capsys):
     chrf = recorded["scores"]["chrf"]
     assert f"| two sentences | chrF | {round(chrf['score'], 2)} | {round(chrf['margin'], 2)} |" in card.text
     assert "Two dogs" not in card.text, "the facts forbid quotes"
-    quoting = render_card(folder, read_facts(CARDS / "demo.yaml"), CARDS / "template.md", version="1")
-    assert r"| Two dogs \| run. |" in quoting.text, "a bar must not end the cell"
+    entry = {"step": 1, "minutes": 1, "validation_loss": 1, "bleu": 36, "bleu_signature": "x"}
+    (folder / "metrics.jsonl").write_text(json.dumps(entry) + "\n")
+    facts = {"data": [{"name": "ours | theirs", "license": "mit"}], "validation_text": "held | out"}
+    facts = read_facts(CARDS / "demo.yaml") | facts
+    quoting = render_card(folder, facts, CARDS / "template.md", version="1")
+    for cell in (r"| Two dogs \| run. |", r"| ours \| theirs |", r"| held \| out |"):
+        assert cell in quoting.text, "a bar must not end the cell"
 
 
 def test_read_facts_needs_a_truth_value_for_quotes(tmp_path):

@@ -98,7 +98,7 @@ def test_clean_text_without_rules_drops_blank_lines_only():
         (("", "b"), "Line 2 of a.en is blank, .* by `drop: \\[empty\\]`"),
         (("a", ""), "Line 2 of a.de is blank"),
         (("a", "\udce4"), "a.de must be UTF-8, but line 2 has the byte 0xe4 .* by `drop: \\[invalid_unicode\\]`"),
-        (("\ud83d", "b"), "a.en must be UTF-8, but line 2 has U\\+D83D"),
+        (("\ud83d", "b"), "Line 2 of a.en must be valid Unicode, .* U\\+D83D. Mend or delete it, or leave such pairs"),
     ],
 )
 def test_clean_text_names_the_line_of_an_invalid_pair(pair, message):

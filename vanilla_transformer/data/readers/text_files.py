@@ -158,6 +158,8 @@ def invalid_unicode_error(number: int, location: str | Path, text: str, way_out:
         way_out: What to do otherwise than to mend the text.
     """
     code_point = ord(_SURROGATE.findall(text)[0])
-    is_byte = 0xDC80 <= code_point <= 0xDCFF
-    found = f"the byte 0x{code_point - 0xDC00:02x}" if is_byte else f"U+{code_point:04X}"
-    return not_utf_8_error(location, number, found, way_out)
+    if 0xDC80 <= code_point <= 0xDCFF:
+        return not_utf_8_error(location, number, f"the byte 0x{code_point - 0xDC00:02x}", way_out)
+    # In UTF-8, written as an escape sequence of JSON.
+    rule = f"Line {number} of {location} must be valid Unicode, but it has half of a character, U+{code_point:04X}"
+    return ValueError(f"{rule}. Mend or delete it{way_out}.")

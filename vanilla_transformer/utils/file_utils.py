@@ -370,11 +370,11 @@ def refuse_utf_16(head: bytes, name: str | Path) -> None:
     may_be_utf_8 = _is_utf_8(head)
     low, high = head[::2], head[1::2]
     for encoding, line_end, upper, lower in (("UTF-16LE", b"\n\0", high, low), ("UTF-16BE", b"\0\n", low, high)):
-        here, there = upper.count(0), lower.count(0)
+        if upper.count(0) <= max(_LEAST_ZEROS * len(upper), _ZEROS_RATIO * lower.count(0)):
+            continue
         # What may be UTF-8 as well is of scripts up to U+1FFF. Bytes of UTF-8 below 0x20 are rare.
         is_script = sum(byte < 0x20 for byte in upper) > len(upper) / 2
-        has_its_lines = not may_be_utf_8 or (is_script and head.count(line_end) == head.count(b"\n"))
-        if has_its_lines and here > max(_LEAST_ZEROS * len(upper), _ZEROS_RATIO * there):
+        if not may_be_utf_8 or (is_script and head.count(line_end) == head.count(b"\n")):
             found = found or encoding
     if found is not None:
         hint = f"Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."

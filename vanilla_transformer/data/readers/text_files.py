@@ -35,8 +35,8 @@ def stream_lines(path: str | Path, may_be_blank: bool = False) -> Iterator[str]:
         OSError: there is no such file.
         ValueError: it is empty, corrupt or not UTF-8 (with the line).
     """
-    with open_file(Path(path)) as file, decompress(file) as lines:
-        for number, line in enumerate(decode_lines(lines, file.name, may_be_blank), start=1):
+    with open_file(Path(path)) as file:
+        for number, line in enumerate(read_file_lines(file, may_be_blank), start=1):
             if has_invalid_unicode(line):
                 raise invalid_unicode_error(number, path, line)
             yield line.removesuffix("\r")
@@ -86,10 +86,10 @@ def decompress(file: BufferedReader) -> Iterator[Any]:
         raise ValueError(f"Cannot read {path}: the {path.suffix} file is truncated or corrupt ({error}).") from error
 
 
-def read_file_lines(file: BufferedReader) -> Iterator[str]:
+def read_file_lines(file: BufferedReader, may_be_blank: bool = False) -> Iterator[str]:
     """Yield the lines of a file, decompressed as its name requires, as [`decode_lines`] does."""
     with decompress(file) as lines:
-        yield from decode_lines(lines, file.name)
+        yield from decode_lines(lines, file.name, may_be_blank)
 
 
 def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[str]:

@@ -70,7 +70,7 @@ setup(
         "accelerate>=1.7",
         "tokenizers>=0.22",
         "datasets>=4.0",
-        "filelock>=3.12",
+        "filelock>=3.30",
         "pyarrow>=15",
         "pydantic>=2.12",
         "evaluate>=0.4",

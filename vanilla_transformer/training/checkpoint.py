@@ -77,9 +77,7 @@ def save_checkpoint(
             tensors of `state` are written.
         weights: A copy of the model's weights, which training does not change. Without it, they are the model's own.
     """
-    if folder.exists():
-        delete_folder(folder)
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, replace=True) as temporary:
         model.save_pretrained(temporary, state_dict=weights)
         tokenizer.save_pretrained(temporary)
         if shards is not None:

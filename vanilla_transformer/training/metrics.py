@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from vanilla_transformer.data.batches import MicroBatch
-from vanilla_transformer.utils.file_utils import read_json_lines, write_text_atomically
+from vanilla_transformer.utils.file_utils import read_json_lines, sync, write_text_atomically
 
 from .distributed import sum_over_processes
 
@@ -211,6 +211,7 @@ def append_entry(folder: Path, entry: dict[str, Any]) -> None:
     """Append a line to the metrics of a run."""
     with (folder / METRICS_FILE).open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
+    sync(folder / METRICS_FILE)
 
 
 def read_entries(folder: Path) -> list[dict[str, Any]]:

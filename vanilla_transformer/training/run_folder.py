@@ -30,7 +30,6 @@ from vanilla_transformer.utils.file_utils import (
     lock_folder,
     refuse_dangling_link,
     save_model_folder,
-    temporary_prefix,
     write_text_atomically,
 )
 from vanilla_transformer.utils.resources import LOWER_IS_BETTER
@@ -284,11 +283,8 @@ class RunFolder:
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
             self._write_json(_MACHINE, describe_machine(state.accelerator))  # first: from now on it is a run's folder
-            of_average = f"{temporary_prefix(self.path / EMA)}*"
-            of_model = f"{temporary_prefix(self.path)}*"
-            for leftovers in (".checkpoint-*", f".{_BEST}*", of_model, of_average, f"{EMA}/{of_average}"):
-                for leftover in self.path.glob(leftovers):
-                    shutil.rmtree(leftover, ignore_errors=True)
+            for leftover in (*self.path.glob(".checkpoint-*"), *self.path.glob(f".{_BEST}*")):
+                shutil.rmtree(leftover, ignore_errors=True)
             if self.checkpoint is None:  # the folder must hold no mixture with a run that this one replaces
                 delete_weights(self.path)
                 shutil.rmtree(self.path / EMA, ignore_errors=True)

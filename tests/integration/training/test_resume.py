@@ -86,7 +86,7 @@ def test_train_killed_while_checkpoint_is_written_resumes_from_the_one_before(co
     assert process.returncode == -signal.SIGKILL
     folder = tmp_path / "killed"
     assert find_latest_checkpoint(folder).name == list_checkpoints(folder)[-1].name == "checkpoint-4"
-    (unfinished,) = folder.glob(".checkpoint-5.tmp-*")
+    (unfinished,) = folder.glob(".checkpoint-5.tmp-*/new/checkpoint-5")
     assert (unfinished / "optimizer.safetensors").exists() and not (unfinished / "sha256.json").exists()
     train(parse_recipe(killed), evaluate=no_scores)
     assert_same_run(train(parse_recipe(straight), evaluate=no_scores), folder)

@@ -1,18 +1,26 @@
-"""Atomic folders and files."""
+"""Atomic and durable folders and files."""
 
+import errno
 import json
 import os
 import re
+import shutil
 import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pyarrow
 import pytest
+import torch
 
-from tests.tiny import tiny_tokenizer
+from tests.tiny import tiny_model, tiny_tokenizer
+from vanilla_transformer.decoding.corpus_shards import CorpusShards
+from vanilla_transformer.training.checkpoint import ResumeState, save_checkpoint
+from vanilla_transformer.training.metrics import append_entry
 from vanilla_transformer.utils.file_utils import (
     HASHES_FILE,
     atomic_folder,
@@ -21,6 +29,7 @@ from vanilla_transformer.utils.file_utils import (
     decode_text,
     find_damage,
     has_weights,
+    recover_folders,
     refuse_utf_16,
     save_model_folder,
     update_json,
@@ -183,25 +192,153 @@ def test_atomic_folder_needs_nothing_beside_existing_folder(tmp_path):
     folder = tmp_path / "mounted"
     folder.mkdir()
     with atomic_folder(folder) as temporary:  # the parent may be read-only or another file system
-        assert temporary.parent == folder
+        assert temporary.is_relative_to(folder)
         (temporary / "notes").write_text("new")
     assert [path.name for path in folder.iterdir()] == ["notes"]
 
 
-def test_atomic_folder_moves_weights_last(tmp_path, monkeypatch):
-    (tmp_path / "config.json").write_text("old")
-    (tmp_path / "model.safetensors").write_text("old")
-    moved = []
+OLD = {"config.json": "old", "model.safetensors": "old", "tokenizer.json": "old"}
+SHARDS = {f"model-0000{number}-of-00002.safetensors": "new" for number in (1, 2)}
+NEW = {"config.json": "new", "generation_config.json": "new", **SHARDS, "model.safetensors.index.json": "new"}
+NEW |= {"tokenizer.json": "new"}
 
-    def replace(source, target):
-        assert not has_weights(tmp_path)  # no mixture of two models, whenever the process is killed
-        moved.append(target.name)
 
-    monkeypatch.setattr("vanilla_transformer.utils.file_utils.os.replace", replace)
-    with atomic_folder(tmp_path) as temporary:
-        for name in ("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json"):
-            (temporary / name).write_text("new")
-    assert moved == ["config.json", "model-00001-of-00002.safetensors", "tokenizer.json", "model.safetensors"]
+def write_model(folder, files):
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+
+def read_model(folder):
+    return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
+
+
+class Killed(BaseException):
+    """The process has been killed."""
+
+
+def fail_at(patch, operation, number, fault):
+    """Make a call of `os.replace`, `os.fsync` or `os.mkdir` fail. Return a list of the calls."""
+    calls = []
+
+    def failing(*args, of, original, **options):
+        if of == operation:
+            calls.append(args)
+        if fault == "kill" and len(calls) >= number:
+            raise Killed
+        if of == operation and (len(calls) == number or (len(calls) > number and fault == "from then on")):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return original(*args, **options)
+
+    for name, original in (("replace", os.replace), ("fsync", os.fstat), ("mkdir", os.mkdir)):
+        patch.setattr(os, name, partial(failing, of=name, original=original))
+    if fault == "kill":
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    return calls
+
+
+@pytest.mark.parametrize("old, new", [(OLD, NEW), (NEW | dict.fromkeys(NEW, "old"), OLD | dict.fromkeys(OLD, "new"))])
+@pytest.mark.parametrize("operation", ["replace", "fsync", "mkdir"])
+@pytest.mark.parametrize("fault", ["once", "from then on", "kill"])
+def test_atomic_folder_keeps_a_whole_model_whatever_fails(tmp_path, monkeypatch, old, new, operation, fault):
+    """Each operation fails in turn, on a full disk or as the process is killed, while a model replaces another one."""
+    whole = [files | {"notes": "mine"} for files in (old, new)]
+    for number in range(1, 50):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        write_model(folder, whole[0])
+        with monkeypatch.context() as patch, suppress(OSError, Killed):
+            calls = fail_at(patch, operation, number, fault)
+            with atomic_folder(folder) as temporary:
+                write_model(temporary, new)
+        if len(calls) < number:
+            break
+        assert read_model(folder) in whole or not has_weights(folder)
+        assert fault != "once" or (read_model(folder) in whole and not [*folder.glob(".*")])
+        for lock in folder.glob(".*"):
+            os.utime(lock, (0, 0))
+        recover_folders(folder)
+        assert read_model(folder) in whole and not [*folder.glob(".*")]
+    assert 3 < number < 50 and read_model(folder) == whole[1]
+
+
+class Operations:
+    """Assert that files are synced before they get a name, and their folder before what they replace is deleted."""
+
+    def __init__(self, patch, folder):
+        self.folder, self.named, self.synced, self.left = folder, 0, {}, set()
+        self.before = {path.stat().st_ino for path in folder.rglob("*")}
+        for owner, name in ((os, "replace"), (os, "fsync"), (os, "unlink"), (shutil, "rmtree")):
+            patch.setattr(owner, name, partial(getattr(self, name), getattr(owner, name)))
+
+    def fsync(self, original, descriptor):
+        found = os.fstat(descriptor)
+        self.synced[found.st_ino] = found.st_mtime_ns
+        self.left -= {path for path in self.left if path.stat().st_ino == found.st_ino}
+        original(descriptor)
+
+    def replace(self, original, path, target):
+        if ".tmp-" not in str(target):
+            for file in (Path(path), *Path(path).rglob("*")):
+                found = file.stat()
+                assert found.st_ino in self.before or self.synced.get(found.st_ino) == found.st_mtime_ns, file
+            self.left.add(Path(target).parent)
+            self.named += 1
+        original(path, target)
+
+    def unlink(self, original, path, **options):
+        assert options or not os.path.exists(path) or not self.left, path
+        original(path, **options)
+
+    def rmtree(self, original, path, **options):
+        assert not self.left, path
+        original(path, **options)
+
+
+def replace_json(folder):
+    write_text_atomically(folder / "new" / "a.json", "{}")
+    update_json(folder / "new" / "a.json", {"a": 1})
+
+
+def replace_model(folder):
+    save_model_folder(tiny_model(), tiny_tokenizer(), folder / "new" / "model")
+    save_model_folder(tiny_model(), tiny_tokenizer(), folder / "new" / "model")
+
+
+def replace_cache_entry(folder):
+    (cached_folder(folder, "entry", write_entry) / "a").write_text("damage")
+    cached_folder(folder, "entry", write_entry)
+
+
+def replace_checkpoint(folder):
+    for _ in range(2):
+        state = ResumeState({}, [], {"weight": torch.ones(2)}, {})
+        save_checkpoint(tiny_model(), tiny_tokenizer(), state, folder / "run" / "checkpoint-1")
+
+
+def complete_shards(folder):
+    shards = CorpusShards(folder / "out.partial", {}, shard_lines=2)
+    with shards.held(resume=False):
+        shards.complete(["one", "two", "three"], lambda shard: shard.lines)
+        write_text_atomically(folder / "out", shards.results(3))
+        shards.delete()
+
+
+@pytest.mark.parametrize(
+    "write, names",
+    [(replace_json, 2), (replace_model, 10), (replace_cache_entry, 2), (replace_checkpoint, 2), (complete_shards, 6)],
+)
+def test_outputs_are_on_disk_before_what_they_replace_is_deleted(tmp_path, monkeypatch, write, names):
+    with monkeypatch.context() as patch:
+        operations = Operations(patch, tmp_path)
+        write(tmp_path)
+    assert operations.named >= names and not operations.left
+
+
+def test_append_entry_is_on_disk(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    append_entry(tmp_path, {"step": 1})
+    assert synced == [(tmp_path / "metrics.jsonl").stat().st_size]
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])

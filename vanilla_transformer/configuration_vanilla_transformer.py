@@ -225,7 +225,7 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         module = Path(__file__).with_name(PIPELINE.split(".")[0] + ".py")
         if not module.exists():  # loaded as remote code, without the pipeline
             module = Path(HF_MODULES_CACHE, get_cached_module_file(self.name_or_path, module.name))
-        shutil.copy(module, save_directory)
+        shutil.copyfile(module, Path(save_directory, module.name))  # without its mode, which not every disk has
 
     def validate_architecture(self) -> None:
         super().validate_architecture()

@@ -92,7 +92,7 @@ def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[Cl
                 sources, targets = zip(*batch, strict=True)
                 numbers = pa.array(np.full(len(batch), number, dtype=np.int32))
                 file.write_batch(pa.record_batch([pa.array(sources), pa.array(targets), numbers], schema=_SCHEMA))
-    texts = datasets.Dataset.from_file(str(path))
+    texts = open_arrow_files(folder)
     report.warn(find_language_mistakes(texts, [corpus.spec for corpus in corpora]))
     pair_rules = [
         PairRules.for_corpus(corpus.spec, each, _pairs_of(texts, number))
@@ -103,7 +103,7 @@ def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[Cl
         raise nothing_left_error(report)
     if broken.any():
         path = path.replace(folder / "all_rows")
-        write_texts(folder, datasets.Dataset.from_file(str(path)), ~broken, report)
+        write_texts(folder, texts, ~broken, report)
         path.unlink()
     else:
         _write_report(folder, report)

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.utils.device_utils import usable_cores
-from vanilla_transformer.utils.file_utils import cached_folder, hash_file
+from vanilla_transformer.utils.file_utils import cached_folder, hash_file, mapping
 
 from .batches import IGNORED_LABEL, Batch, BatchShape, round_up
 from .packing import pack_pairs
@@ -293,9 +293,10 @@ def encode_texts_cached(
 
 def open_arrow_files(folder: Path) -> datasets.Dataset:
     """Open the Arrow files of a folder, sorted by name, as one memory-mapped dataset."""
-    return datasets.concatenate_datasets(
-        [datasets.Dataset.from_file(str(path)) for path in sorted(folder.glob("*.arrow"))]
-    )
+    with mapping(folder):
+        return datasets.concatenate_datasets(
+            [datasets.Dataset.from_file(str(path)) for path in sorted(folder.glob("*.arrow"))]
+        )
 
 
 def hash_json(*values: Any) -> str:

@@ -29,7 +29,7 @@ from transformers import (
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.utils.device_utils import usable_cores
-from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file
+from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, mapping, recover_folders
 from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of
 
 from .ensemble import Ensemble, check_weights
@@ -60,6 +60,7 @@ def load_config(name: str | Path) -> PreTrainedConfig:
     """
     check_local_model(name)  # without a network, the Hub library would try for half a minute
     if Path(name).is_dir():
+        recover_folders(Path(name))
         _check_config_file(Path(name) / CONFIG_NAME)
     try:
         if not Path(name).is_dir():
@@ -111,7 +112,7 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     _check_generation_config(name)
     limit_threads()
     try:
-        with _without_loading_report():
+        with _without_loading_report(), mapping(name):
             model, found = model_class.from_pretrained(
                 name, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
             )

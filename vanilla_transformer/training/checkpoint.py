@@ -28,7 +28,7 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from vanilla_transformer.utils.file_utils import HASHES_FILE, atomic_folder, find_damage, write_hashes
+from vanilla_transformer.utils.file_utils import HASHES_FILE, atomic_folder, find_damage, mapping, write_hashes
 
 from .distributed import broadcast_decision, wait_for_processes
 
@@ -119,9 +119,9 @@ def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
         dcp.load(tensors, checkpoint_id=folder / SHARDS)
         optimizer, ema, adapters = tensors["optimizer"], tensors["ema"], {}
     else:
-        optimizer = load_file(folder / "optimizer.safetensors")
+        optimizer = _load_tensors(folder / "optimizer.safetensors")
         ema, adapters = (
-            load_file(folder / name) if (folder / name).exists() else {}
+            _load_tensors(folder / name) if (folder / name).exists() else {}
             for name in ("ema.safetensors", "adapters.safetensors")
         )
     return ResumeState(record["progress"], record["param_groups"], optimizer, ema if like.ema else {}, adapters)
@@ -138,7 +138,12 @@ def load_model_weights(folder: str | Path) -> StateDict:
     Raises:
         FileNotFoundError: there are no weights, or one of their files is missing.
     """
-    return {name: tensor for path in weight_files(folder) for name, tensor in load_file(path).items()}
+    return {name: tensor for path in weight_files(folder) for name, tensor in _load_tensors(path).items()}
+
+
+def _load_tensors(path: Path) -> StateDict:
+    with mapping(path):
+        return load_file(path)
 
 
 def weight_files(folder: str | Path) -> list[Path]:

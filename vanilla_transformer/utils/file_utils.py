@@ -49,9 +49,10 @@ _NEW, _WHOLE, _OLD, _REPLACED = "new", "whole", "old", "replaced"
 def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) -> Iterator[Path]:
     """Yield a temporary folder and move its files into `folder` if the block succeeds.
 
-    Files of the same name are replaced, and a model by another one; other files in `folder` stay. All follow the umask. They are on the disk before any is moved, and what they replace is deleted last. If the
-    block or a move fails, `folder` is as it was. A process that is killed leaves the old files or the new ones or,
-    between two moves, a folder without weights: [`recover_folders`] then moves the rest.
+    Files of the same name are replaced, and a model by another one. Other files in `folder` stay. All follow the
+    umask. They are on the disk before any is moved, and what they replace is deleted last. If the block or a move
+    fails, `folder` is as it was. A process that is killed leaves the old files or the new ones or, between two moves,
+    a folder without weights: [`recover_folders`] then moves the rest.
 
     Args:
         mode: Who may use a new folder and its files, as far as the umask permits it.
@@ -130,8 +131,6 @@ def recover_folders(parent: Path, name: str | None = None) -> None:
     Args:
         name: The name of the folder that they wrote; by default any.
     """
-    from filelock import Timeout
-
     pattern = f".{'*' if name is None else glob.escape(name)}.tmp-{'[0-9a-f]' * 16}"
     for aside in filter(Path.is_dir, parent.glob(pattern)):
         try:
@@ -142,7 +141,7 @@ def recover_folders(parent: Path, name: str | None = None) -> None:
                 if (aside / _WHOLE).exists():
                     _move_in(aside)
                 shutil.rmtree(aside, ignore_errors=True)
-        except Timeout:  # its writer lives
+        except TimeoutError:  # its writer lives
             continue
         except OSError as error:
             logger.warning("%s is left of an interrupted command, and cannot be removed: %s.", aside, error)
@@ -167,7 +166,7 @@ def sync(path: Path) -> None:
 
 
 def _sync_files(folder: Path) -> None:
-    """Sync all files of a folder together, which takes a fifth of the time of one after the other, then its folders."""
+    """Sync all files of a folder together, in a fifth of the time of one after the other, then its folders."""
     paths = [folder, *folder.rglob("*")]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(sync, filter(Path.is_file, paths)))
@@ -309,14 +308,12 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
         ValueError: another process holds it.
         OSError: it cannot be written.
     """
-    from filelock import Timeout  # which imports asyncio
-
     folder = Path(folder)
     was_empty = folder.is_dir() and not any(folder.iterdir())
     _create_folder(folder)
     try:
         lock = _acquire(folder / _LOCK, wait=False)
-    except Timeout:
+    except TimeoutError:
         found = f"Only one run may use {folder} at a time, but {_holder(folder / _LOCK)} is"
         raise ValueError(f"{found}. Wait for it, stop it, or choose another output.") from None
     try:
@@ -339,7 +336,7 @@ def _lock(path: Path, wait: bool = True) -> Iterator[None]:
     """Hold a lock in the block. A crash releases it.
 
     Raises:
-        filelock.Timeout: another process holds it, and `wait` is False.
+        TimeoutError: another process holds it, and `wait` is False.
     """
     lock = _acquire(path, wait)
     try:
@@ -349,7 +346,7 @@ def _lock(path: Path, wait: bool = True) -> Iterator[None]:
 
 
 def _acquire(path: Path, wait: bool) -> "BaseFileLock":
-    from filelock import FileLock, SoftFileLock, Timeout  # which imports asyncio
+    from filelock import FileLock, SoftFileLock  # which imports asyncio
 
     lock: BaseFileLock = FileLock(path, on_acquired=_sign)
     is_silent = True
@@ -357,9 +354,9 @@ def _acquire(path: Path, wait: bool) -> "BaseFileLock":
         try:
             lock.acquire(timeout=_PATIENCE if wait else 0)
             return lock
-        except Timeout:
+        except TimeoutError:
             if isinstance(lock, SoftFileLock) and _is_abandoned(Path(lock.lock_file)):
-                lock.break_lock()
+                Path(lock.lock_file).unlink(missing_ok=True)
             elif not wait:
                 raise
             elif is_silent:
@@ -477,6 +474,18 @@ def _replace_text(path: Path, pieces: Iterable[str], mode: int = 0o666) -> None:
             sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def mapping(path: str | Path) -> Iterator[None]:
+    """Name a file that the block maps into memory, if its file system cannot do that. Libraries do not name it."""
+    try:
+        yield
+    except OSError as error:
+        if os.strerror(errno.ENODEV) not in str(error):
+            raise
+        rule = f"{path} must be on a disk that can map files into memory, but its disk cannot"
+        raise OSError(f"{rule} ({error}). Copy it to another disk.") from error
 
 
 def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:

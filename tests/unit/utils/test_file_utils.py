@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import platform
 import re
 import shutil
 import stat
@@ -16,10 +17,12 @@ from pathlib import Path
 import pyarrow
 import pytest
 import torch
+from transformers import AutoModelForSeq2SeqLM
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.decoding.corpus_shards import CorpusShards
-from vanilla_transformer.training.checkpoint import ResumeState, save_checkpoint
+from vanilla_transformer.decoding.pretrained import load_pretrained
+from vanilla_transformer.training.checkpoint import ResumeState, load_model_weights, save_checkpoint
 from vanilla_transformer.training.metrics import append_entry
 from vanilla_transformer.utils.file_utils import (
     HASHES_FILE,
@@ -29,6 +32,7 @@ from vanilla_transformer.utils.file_utils import (
     decode_text,
     find_damage,
     has_weights,
+    lock_folder,
     recover_folders,
     refuse_utf_16,
     save_model_folder,
@@ -341,6 +345,14 @@ def test_append_entry_is_on_disk(tmp_path, monkeypatch):
     assert synced == [(tmp_path / "metrics.jsonl").stat().st_size]
 
 
+def test_atomic_folder_removes_what_a_killed_process_has_left(tmp_path):
+    """And not what a process that lives is writing."""
+    left = tmp_path / ".[model].tmp-12ab12ab12ab12ab"
+    write_text_atomically(left / ".lock", "")
+    with atomic_folder(tmp_path / "[model]") as written, atomic_folder(tmp_path / "[model]"):
+        assert written.exists() and not left.exists()
+
+
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
 def test_save_model_folder_follows_umask(tiny_model, tiny_tokenizer, tmp_path, umask):
     previous = os.umask(umask)
@@ -421,3 +433,64 @@ def test_check_output_dir_is_empty_refuses_files_and_nonempty_folders(tmp_path):
     for path, found in ((tmp_path, "is not empty"), (tmp_path / "file", "is a file")):
         with pytest.raises(FileExistsError, match=f"must be a new or an empty folder, but {path} {found}"):
             check_output_dir_is_empty(path)
+
+
+def test_check_output_dir_is_empty_removes_what_a_killed_process_has_left(tmp_path):
+    write_text_atomically(tmp_path / "[model]" / ".[model].tmp-12ab12ab12ab12ab" / ".lock", "")
+    check_output_dir_is_empty(tmp_path / "[model]")
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK])
+def test_locks_hold_on_file_system_without_flock(tmp_path, monkeypatch, reason):
+    """Files of locks that were copied from another file system, and of processes that were killed, are free."""
+
+    def flock(*_):
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    for path in (tmp_path / "run" / ".lock", tmp_path / "entry.lock"):
+        write_text_atomically(path, f"{os.getpid()}\n{platform.node()}\n")
+        os.utime(write_text_atomically(f"{path}.pid", ""), (0, 0))
+    with lock_folder(tmp_path / "run"):
+        message = f"Only one run may use {tmp_path}/run at a time, but process {os.getpid()} on "
+        with pytest.raises(ValueError, match=message), lock_folder(tmp_path / "run"):
+            pass
+    write_text_atomically(tmp_path / "run" / ".lock.pid", f"{2**22 + 1}\n{platform.node()}\n")
+    with lock_folder(tmp_path / "run"):
+        pass
+    assert cached_folder(tmp_path, "entry", write_entry).is_dir() and not [*tmp_path.rglob("*.pid")]
+
+
+def test_cached_folder_says_for_whom_it_waits(tmp_path, caplog):
+    def write(folder):
+        threads.submit(cached_folder, tmp_path, "entry", write_entry)
+        while not caplog.messages:
+            time.sleep(0.1)
+        write_entry(folder)
+
+    with ThreadPoolExecutor(1) as threads:
+        cached_folder(tmp_path, "entry", write)
+    holder = f"process {os.getpid()} on {platform.node()}"
+    assert caplog.messages == [f"Waiting for {tmp_path / 'entry.lock'}, which {holder} holds."]
+
+
+def test_atomic_folder_needs_no_modes(tmp_path, monkeypatch):
+    def chmod(*_, **__):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    for name in ("chmod", "fchmod"):
+        monkeypatch.setattr(os, name, chmod)
+    save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path / "model")
+    assert has_weights(tmp_path / "model")
+
+
+@pytest.mark.parametrize("load", [load_model_weights, partial(load_pretrained, AutoModelForSeq2SeqLM)])
+def test_loading_names_the_file_that_cannot_be_mapped(tmp_path, monkeypatch, load):
+    def fail(*_, **__):
+        raise OSError("No such device (os error 19)")
+
+    save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path / "model")
+    monkeypatch.setattr("safetensors.torch.safe_open", fail)
+    monkeypatch.setattr("transformers.modeling_utils.safe_open", fail)
+    with pytest.raises(OSError, match=f"{tmp_path}/model.* must be on a disk that can map files into memory"):
+        load(tmp_path / "model")

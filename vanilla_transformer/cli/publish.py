@@ -38,7 +38,7 @@ def render_card_command(arguments: Sequence[str]) -> None:
     )
     folder = Path(require_one_model(words))
     from vanilla_transformer.publishing.staging import CARD_NAME
-    from vanilla_transformer.utils.file_utils import check_outputs
+    from vanilla_transformer.utils.file_utils import check_outputs, write_text_atomically
 
     path = folder / CARD_NAME
     check_outputs([path], filter(None, [options.facts, options.template]))
@@ -46,7 +46,7 @@ def render_card_command(arguments: Sequence[str]) -> None:
         rule = "The card must be a new file, or one that this package wrote"
         raise FileExistsError(f"{rule}, but {path} is another. Move or delete it.")
     card = _card_renderer(folder, options.repo_id, options.facts, options.template)(folder)
-    card.save(path)
+    write_text_atomically(path, str(card))
     print(f"The card is in {path}.")
 
 

@@ -73,10 +73,6 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
 
     Args:
         base_url: A mirror with the same `.gz` files, `https://...` or `file://...`, instead of the original source.
-
-    Raises:
-        ValueError: there is no corpus of this name, or a downloaded file is damaged.
-        OSError: a file cannot be downloaded or written, or the folder has another file of this name.
     """
     if name not in CORPORA:
         raise ValueError(f"There is no corpus {name!r}. Known corpora: {', '.join(CORPORA)}.")
@@ -100,13 +96,7 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
 
 
 def fetch_file(url: str, path: Path) -> None:
-    """
-    Download a file to disk, with a progress bar. If the connection breaks, the rest is requested.
-
-    Raises:
-        OSError: the server cannot be reached or refuses, or several attempts in a row brought nothing; the text gives
-            the reason only.
-    """
+    """Download a file to disk, with a progress bar. If the connection breaks, the rest is requested."""
     failures = 0
     bar = {"desc": url.rpartition("/")[2], "unit": "B", "unit_scale": True, "delay": 1}
     with path.open("wb") as file, tqdm(**bar, disable=None) as progress:

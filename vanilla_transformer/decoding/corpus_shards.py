@@ -73,13 +73,7 @@ class CorpusShards:
 
     @contextmanager
     def held(self, resume: bool) -> Iterator[None]:
-        """
-        Hold the folder for this process and open it. In the end it is deleted if no shard is finished.
-
-        Raises:
-            ValueError: Another process holds it, or as [`open`] raises it.
-            OSError: The folder cannot be read or written.
-        """
+        """Hold the folder for this process and open it. In the end it is deleted if no shard is finished."""
         with lock_folder(self.folder):
             self.open(resume)
             try:
@@ -89,14 +83,7 @@ class CorpusShards:
                     self.delete()
 
     def open(self, resume: bool) -> None:
-        """
-        Create the folder, or read how many lines are finished in it.
-
-        Raises:
-            ValueError: There are finished shards and `resume` is False, they have another origin, or the folder has
-                files of others.
-            OSError: The folder cannot be read or written.
-        """
+        """Create the folder, or read how many lines are finished in it."""
         if self.folder.is_dir() and (self.folder / _MANIFEST).exists():
             manifest = self._read_manifest()
             self.finished_lines = sum(record["lines"] for record in self._records().values())
@@ -128,9 +115,6 @@ class CorpusShards:
             work: Returns the result of each line of a shard.
             total: The number of lines, if it is known.
             desc: The title of the progress bar.
-
-        Raises:
-            ValueError: A finished shard was made from other lines, or a shard has more or fewer results than lines.
         """
         with logging.tqdm(total=total, initial=self.finished_lines, unit="line", desc=desc, disable=None) as bar:
             for shard in self.unfinished(lines):
@@ -138,12 +122,7 @@ class CorpusShards:
                 bar.update(len(shard.lines))
 
     def unfinished(self, lines: Iterable[str]) -> Iterator[Shard]:
-        """
-        Yield the shards of a corpus that have no result yet.
-
-        Raises:
-            ValueError: A finished shard was made from other lines.
-        """
+        """Yield the shards of a corpus that have no result yet."""
         for shard in split_shards(lines, self.shard_lines):
             record = self._read_record(self._place(shard.number, "json"))
             if record is None:
@@ -157,13 +136,7 @@ class CorpusShards:
                 yield shard
 
     def write(self, shard: Shard, results: Sequence[str]) -> None:
-        """
-        Store the result of each line of a shard, a text of one or several lines without the last line feed.
-
-        Raises:
-            ValueError: There are more or fewer results than lines. Nothing is written.
-            OSError: The files cannot be written.
-        """
+        """Store the result of each line of a shard, a text of one or several lines without the last line feed."""
         if len(results) != len(shard.lines):
             raise ValueError(f"{_describe(shard)} must have one result each, got {len(results):,}.")
         path = write_text_atomically(self._place(shard.number, "txt"), (f"{result}\n" for result in results))
@@ -177,9 +150,6 @@ class CorpusShards:
 
         Args:
             total: The number of lines of the corpus.
-
-        Raises:
-            ValueError: A shard is missing or damaged.
         """
         for number, start in enumerate(range(0, total, self.shard_lines)):
             record = self._read_record(self._place(number, "json"))
@@ -262,10 +232,6 @@ def write_shards(
         origin, shard_lines: See [`CorpusShards`].
         resume: Continue a run that was killed.
         work: Yields shards with their results, given those without, and how many lines are finished.
-
-    Raises:
-        ValueError, OSError: As [`CorpusShards.open`] and [`CorpusShards.unfinished`] raise them.
-        KeyboardInterrupt: Ctrl-C; the message says how to continue.
     """
     shards = CorpusShards.beside(output, origin, shard_lines)
     with shards.held(resume):

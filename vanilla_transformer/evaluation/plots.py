@@ -15,7 +15,7 @@ from vanilla_transformer.decoding.segments import begin_with_languages, forced_l
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.file_utils import read_json_lines
+from vanilla_transformer.utils.file_utils import atomic_file, read_json_lines
 from vanilla_transformer.utils.import_utils import requires_extra
 
 _IN_WORD = regex.compile(r"[\p{L}\p{N}\p{M}\p{Cf}]")
@@ -70,8 +70,10 @@ def _points(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[float], 
 
 def save_figure(figure: Any, image_file: str | Path) -> Path:
     """Write a figure to a file, and return its path."""
-    figure.savefig(image_file, dpi=120)
-    return Path(image_file)
+    path = Path(image_file)
+    with atomic_file(path) as file:
+        figure.savefig(file, dpi=120, format=path.suffix[1:] or None)
+    return path
 
 
 @torch.no_grad()

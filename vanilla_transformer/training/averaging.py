@@ -26,9 +26,6 @@ def average_state_dicts(state_dicts: Iterable[StateDict], weights: Iterable[floa
 
     Args:
         weights: A positive number for each set of parameters; by default all count the same.
-
-    Raises:
-        ValueError: there is nothing to average, or names or shapes differ.
     """
     total: StateDict = {}
     types: dict[str, torch.dtype] = {}
@@ -54,11 +51,7 @@ def _check_same_parameters(first: StateDict, other: StateDict) -> None:
 
 
 def load_weights(model: PreTrainedModel, weights: StateDict) -> None:
-    """Load the weights of a safetensors file, which holds tied weights once.
-
-    Raises:
-        ValueError: the weights belong to another model.
-    """
+    """Load the weights of a safetensors file, which holds tied weights once."""
     missing, unexpected = model.load_state_dict(weights, strict=False)
     # Tied weights share one tensor in the model, so that the one copy sets them all.
     foreign = set(missing) - model.all_tied_weights_keys.keys() | set(unexpected)
@@ -73,9 +66,6 @@ def average_checkpoints(
 
     Args:
         weights: See [`average_state_dicts`].
-
-    Raises:
-        ValueError: the weights belong to another model, or a checkpoint is damaged.
     """
     for folder in folders:
         damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
@@ -91,11 +81,6 @@ def average_model_folders(
 
     Args:
         weights: A positive number for each folder; by default all count the same.
-
-    Raises:
-        OSError: a folder holds no model, or an incomplete one, or `output_dir` has files of others.
-        ValueError: the models differ in their parameters or vocabularies, `output_dir` already holds a model, or the
-            weights do not fit.
     """
     from vanilla_transformer.decoding.ensemble import check_weights
     from vanilla_transformer.decoding.pretrained import check_same_vocabulary, load_pretrained, load_tokenizer

@@ -64,11 +64,7 @@ def describe_hardware(device: torch.device, processes: int = 1) -> str:
 
 
 def check_threads(threads: int) -> int:
-    """Return a number of threads that may compute.
-
-    Raises:
-        ValueError: It is below 1, or above the number of cores that this process may use.
-    """
+    """Return a number of threads that may compute."""
     cores = usable_cores()
     if not 1 <= threads <= cores:
         rule = f"from 1 to {cores}, the number of cores that this process may use"

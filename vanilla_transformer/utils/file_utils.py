@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from safetensors import SafetensorError
 
@@ -43,6 +43,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # such errors name no file
 _UNSUPPORTED = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOLCK)  # by a file system
 # Folders in a temporary folder: incomplete, complete, what is being replaced, and all of that.
 _NEW, _WHOLE, _OLD, _REPLACED = "new", "whole", "old", "replaced"
+_TEMPORARY = f".{{}}.tmp-{'[0-9a-f]' * 16}"  # pattern of the names of temporary files and folders
 
 
 @contextmanager
@@ -57,9 +58,6 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
     Args:
         mode: Who may use a new folder and its files, as far as the umask permits it.
         replace: Replace the folder as a whole.
-
-    Raises:
-        OSError: a file cannot be written, for example because the disk is full.
     """
     folder = Path(folder)
     refuse_dangling_link(folder)
@@ -131,10 +129,10 @@ def recover_folders(parent: Path, name: str | None = None) -> None:
     Args:
         name: The name of the folder that they wrote; by default any.
     """
-    pattern = f".{'*' if name is None else glob.escape(name)}.tmp-{'[0-9a-f]' * 16}"
-    for aside in filter(Path.is_dir, parent.glob(pattern)):
+    for aside in filter(Path.is_dir, parent.glob(_TEMPORARY.format("*" if name is None else glob.escape(name)))):
         try:
-            if not (aside / _LOCK).exists() and time.time() - aside.stat().st_mtime < _MOMENT:
+            is_new = not (aside / _LOCK).exists() and time.time() - aside.stat().st_mtime < _MOMENT
+            if is_new or any(map(Path.is_symlink, (aside, *aside.iterdir()))):  # which only another program makes
                 continue
             with _lock(aside / _LOCK, wait=False):
                 logger.info("Removing the unfinished %s.", aside)
@@ -153,16 +151,15 @@ def _temporary_name(path: Path) -> str:
 
 def sync(path: Path) -> None:
     """Wait until the content of a file, or the names in a folder, are on the disk, if the file system can tell."""
-    if os.name == "nt" and path.is_dir():  # which Windows cannot open
-        return
-    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _UNSUPPORTED:
-            raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        os.close(descriptor)
+    with suppress(PermissionError):  # Windows opens no folders, and a user none that only others may list
+        descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise OSError(error.errno, error.strerror, str(path)) from error
+        finally:
+            os.close(descriptor)
 
 
 def _sync_files(folder: Path) -> None:
@@ -193,33 +190,20 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def read_json_lines(path: Path) -> list[Any]:
-    """Return the values of a file with JSON in each line, without a truncated last line.
-
-    Raises:
-        OSError: there is no such file.
-    """
+    """Return the values of a file with JSON in each line, without a truncated last line."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def refuse_dangling_link(folder: Path) -> None:
-    """Refuse a link to a folder that does not exist.
-
-    Raises:
-        FileNotFoundError: it is one.
-    """
+    """Refuse a link to a folder that does not exist."""
     if folder.is_symlink() and not folder.exists():
         found = f"{folder} is a link to {os.readlink(folder)}, which does not exist"
         raise FileNotFoundError(f"The output must be a folder, but {found}. Create that folder, or choose another.")
 
 
 def check_output_dir_is_empty(output_dir: str | Path) -> None:
-    """Check that `output_dir` does not exist or is an empty folder.
-
-    Raises:
-        FileNotFoundError: it is a link to a folder that does not exist.
-        FileExistsError: it is a file, or a folder that is not empty.
-    """
+    """Check that `output_dir` does not exist or is an empty folder."""
     output_dir = Path(output_dir)
     refuse_dangling_link(output_dir)
     recover_folders(output_dir, output_dir.absolute().name)
@@ -236,10 +220,6 @@ def check_output_dir(output_dir: str | Path, own: Sequence[str] = (), replaced: 
     Args:
         own: Names of files that only this command writes together: where all are, the folder is its own.
         replaced: Patterns of the folders that the command would replace.
-
-    Raises:
-        FileExistsError: it is a file, or has files of others.
-        FileNotFoundError: it is a link to a folder that does not exist.
     """
     folder = Path(output_dir)
     refuse_dangling_link(folder)
@@ -259,9 +239,6 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
 
     Args:
         inputs: Files and folders, of which some need not exist; or numbers of open files.
-
-    Raises:
-        ValueError: the message names both.
     """
     written: list[Path] = []
     given = [each for each in inputs if os.path.exists(each)]
@@ -279,11 +256,7 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
 
 
 def refuse_existing_files(outputs: Iterable[str | Path]) -> None:
-    """Refuse to replace a file that holds something. Devices and pipes are written to.
-
-    Raises:
-        FileExistsError: the message names it.
-    """
+    """Refuse to replace a file that holds something. Devices and pipes are written to."""
     for path in map(Path, outputs):
         if path.is_file() and path.stat().st_size:
             rule = "The output must be a new file"
@@ -303,10 +276,6 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
     """Hold a folder for this process, and create it if it is missing. A crash releases it.
 
     In the end it is deleted if it is empty and was not when the process took it.
-
-    Raises:
-        ValueError: another process holds it.
-        OSError: it cannot be written.
     """
     folder = Path(folder)
     was_empty = folder.is_dir() and not any(folder.iterdir())
@@ -319,6 +288,8 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
     try:
         for parent in (folder, *filter(Path.is_dir, folder.iterdir())):
             recover_folders(parent)
+        for leftover in filter(Path.is_file, folder.glob(_TEMPORARY.format("*"))):  # its writer is dead
+            leftover.unlink()
         yield
     finally:
         is_unused = not was_empty and {path.name for path in folder.glob("*")} <= {_LOCK, _MARKER}
@@ -333,11 +304,7 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
 
 @contextmanager
 def _lock(path: Path, wait: bool = True) -> Iterator[None]:
-    """Hold a lock in the block. A crash releases it.
-
-    Raises:
-        TimeoutError: another process holds it, and `wait` is False.
-    """
+    """Hold a lock in the block. A crash releases it."""
     lock = _acquire(path, wait)
     try:
         yield
@@ -387,8 +354,8 @@ def _holder(path: Path) -> str:
 def _is_abandoned(marker: Path) -> bool:
     """Return whether the process that created a marker has been killed before it wrote its number."""
     with suppress(OSError):
-        found = marker.stat()
-        return found.st_size == 0 and time.time() - found.st_mtime > _MOMENT
+        status = marker.stat()
+        return status.st_size == 0 and time.time() - status.st_mtime > _MOMENT
     return False
 
 
@@ -447,28 +414,31 @@ def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int
     Args:
         text: The content, in one piece or in several, which need not fit into memory together.
         mode: Who may use the file, as far as the umask permits it.
-
-    Raises:
-        OSError: the file cannot be written; `path` has its old content.
     """
     path = Path(path)
-    _create_folder(path.parent)
     pieces = [text] if isinstance(text, str) else text
-    if path.exists() and not path.is_file():
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(pieces)
-    else:
-        _replace_text(path.resolve(), pieces, mode)
+    is_replaced = path.is_file() or not path.exists()
+    with atomic_file(path.resolve(), mode) if is_replaced else open(path, "wb") as file:
+        file.writelines(piece.encode() for piece in pieces)
     return path
 
 
-def _replace_text(path: Path, pieces: Iterable[str], mode: int = 0o666) -> None:
+@contextmanager
+def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """Yield a temporary file beside `path`, and rename it to `path` if the block succeeds. It is on the disk before.
+
+    Missing parent folders are created.
+
+    Args:
+        mode: See [`write_text_atomically`].
+    """
+    _create_folder(path.parent)
     temporary = path.with_name(_temporary_name(path))
     try:
         with _naming(path):
             # "x" follows no link and opens no file that exists.
-            with open(temporary, "x", encoding="utf-8", newline="\n", opener=partial(os.open, mode=mode)) as file:
-                file.writelines(pieces)
+            with open(temporary, "xb", opener=partial(os.open, mode=mode)) as file:
+                yield file
             sync(temporary)
             os.replace(temporary, path)
             sync(path.parent)
@@ -489,33 +459,21 @@ def mapping(path: str | Path) -> Iterator[None]:
 
 
 def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
-    """Set entries of the JSON object in a file, and keep the others. A link, as in the Hub's cache, becomes a file.
-
-    Raises:
-        OSError: there is no such file, or it cannot be written.
-        ValueError: it is not JSON.
-    """
+    """Set entries of the JSON object in a file, and keep the others. A link, as in the Hub's cache, becomes a file."""
     content = json.loads(Path(path).read_text(encoding="utf-8")) | entries
-    _replace_text(Path(path), [json.dumps(content, indent=2, sort_keys=True) + "\n"])
+    with atomic_file(Path(path)) as file:
+        file.write((json.dumps(content, indent=2, sort_keys=True) + "\n").encode())
 
 
 def open_stdin() -> TextIO:
-    """Return standard input.
-
-    Raises:
-        OSError: It is closed.
-    """
+    """Return standard input."""
     if sys.stdin is None:
         raise OSError("Standard input must be open, but it is closed. Give a file by --input.")
     return sys.stdin
 
 
 def decode_text(content: bytes, name: str) -> str:
-    """Decode UTF-8, with or without a byte order mark.
-
-    Raises:
-        ValueError: It is not UTF-8; the message gives `name` and the line, or the encoding if it is UTF-16.
-    """
+    """Decode UTF-8, with or without a byte order mark."""
     refuse_utf_16(content[:HEAD_BYTES], name)
     try:
         return content.decode("utf-8-sig")
@@ -551,9 +509,6 @@ def refuse_utf_16(head: bytes, name: str | Path) -> None:
     """Refuse UTF-16 and UTF-32, given the first bytes of a text.
 
     Without a byte order mark, UTF-16 shows by its zeros, which are all at even or all at odd places.
-
-    Raises:
-        ValueError: It is in this encoding; the message names it.
     """
     found = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
     may_be_utf_8 = _is_utf_8(head)
@@ -614,9 +569,6 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
 
     Args:
         mode: See [`atomic_folder`].
-
-    Raises:
-        OSError: `cache_dir` cannot be written.
     """
     folder = Path(cache_dir) / name
     if folder.is_dir() and find_damage(folder) is None:
@@ -627,7 +579,7 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
         raise OSError(
             f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. Choose another."
         ) from error
-    with _lock(folder.with_name(f"{name}{_LOCK}")):
+    with _lock(Path(f"{folder}{_LOCK}")):
         if folder.exists():
             damage = find_damage(folder) if folder.is_dir() else "it is a file"
             if damage is None:  # written while this process waited

@@ -119,9 +119,6 @@ def requires_extra(extra: str, feature: str) -> Iterator[None]:
     Args:
         extra: An extra of this package, such as `"onnx"`.
         feature: The subject of the message, such as `"The ONNX export"`.
-
-    Raises:
-        OSError: a package of the extra is not installed.
     """
     try:
         yield

@@ -48,9 +48,6 @@ def create_private_folder(folder: Path, own: Path | None = None) -> str | None:
 
     Returns:
         See [`find_unsafe`].
-
-    Raises:
-        OSError: It cannot be created.
     """
     unsafe = find_unsafe(folder, own)
     if unsafe is not None:
@@ -61,12 +58,7 @@ def create_private_folder(folder: Path, own: Path | None = None) -> str | None:
 
 
 def check_inductor_caches() -> None:
-    """Create the folders in which inductor keeps code and finds it again, and check them.
-
-    Raises:
-        PermissionError: Another user could change one.
-        OSError: `TMPDIR` is no folder, or cannot be written. Python would take another one, and compilers would fail.
-    """
+    """Create the folders in which inductor keeps code and finds it again, and check them."""
     temporary = os.environ.get("TMPDIR")
     if temporary and not (os.path.isdir(temporary) and os.access(temporary, os.W_OK)):
         raise OSError(

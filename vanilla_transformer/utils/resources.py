@@ -21,11 +21,7 @@ def resource_folder(name: str) -> Path:
 
 
 def find_recipe(name_or_path: str) -> Path:
-    """Return the path of a recipe given by the name of a packaged one, such as "small", or by its path.
-
-    Raises:
-        ValueError: it is not a path, and no packaged recipe has this name.
-    """
+    """Return the path of a recipe given by the name of a packaged one, such as "small", or by its path."""
     return _find(name_or_path, "recipes", "recipe")
 
 
@@ -39,11 +35,7 @@ def describe_recipes() -> dict[str, str]:
 
 
 def find_facts(name_or_path: str) -> Path:
-    """Return the path of a file of facts given by the name of a packaged one, such as "wmt14_en_de", or by its path.
-
-    Raises:
-        ValueError: it is not a path, and no packaged file of facts has this name.
-    """
+    """Return the path of a file of facts by the name of a packaged one, such as "wmt14_en_de", or by its path."""
     return _find(name_or_path, "model_card", "file of facts")
 
 

@@ -435,6 +435,18 @@ def test_check_output_dir_is_empty_refuses_files_and_nonempty_folders(tmp_path):
             check_output_dir_is_empty(path)
 
 
+def test_lock_folder_removes_what_a_killed_process_has_left(tmp_path):
+    """And nothing to which a link leads, which another program has made."""
+    write_text_atomically(tmp_path / "of others" / "notes", "mine")
+    write_text_atomically(tmp_path / "run" / ".notes.tmp-12ab12ab12ab12ab", "half")
+    write_text_atomically(tmp_path / "run" / ".run.tmp-12ab12ab12ab12ab" / ".lock", "")
+    (tmp_path / "run" / ".run.tmp-12ab12ab12ab12ab" / "whole").symlink_to(tmp_path / "of others")
+    write_text_atomically(tmp_path / "run" / "ema" / ".ema.tmp-12ab12ab12ab12ab" / ".lock", "")
+    with lock_folder(tmp_path / "run"):
+        assert {path.name for path in (tmp_path / "run").iterdir()} == {".lock", ".run.tmp-12ab12ab12ab12ab", "ema"}
+    assert (tmp_path / "of others" / "notes").exists() and not [*(tmp_path / "run" / "ema").iterdir()]
+
+
 def test_check_output_dir_is_empty_removes_what_a_killed_process_has_left(tmp_path):
     write_text_atomically(tmp_path / "[model]" / ".[model].tmp-12ab12ab12ab12ab" / ".lock", "")
     check_output_dir_is_empty(tmp_path / "[model]")

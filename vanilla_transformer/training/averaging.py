@@ -62,11 +62,7 @@ def load_weights(model: PreTrainedModel, weights: StateDict) -> None:
 def average_checkpoints(
     model: PreTrainedModel, folders: Sequence[Path], weights: Iterable[float] = repeat(1.0)
 ) -> None:
-    """Load the mean of the parameters in `folders` into `model`.
-
-    Args:
-        weights: See [`average_state_dicts`].
-    """
+    """Load the mean of the parameters in `folders` into `model`."""
     for folder in folders:
         damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
         if damage is not None:

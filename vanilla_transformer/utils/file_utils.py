@@ -428,9 +428,6 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Yield a temporary file beside `path`, and rename it to `path` if the block succeeds. It is on the disk before.
 
     Missing parent folders are created.
-
-    Args:
-        mode: See [`write_text_atomically`].
     """
     _create_folder(path.parent)
     temporary = path.with_name(_temporary_name(path))

@@ -108,7 +108,8 @@ def _move_in(aside: Path) -> None:
         new = sorted((path.name for path in (aside / _WHOLE).iterdir()), key=lambda name: (name in _WEIGHTS, name))
         if not (aside / _REPLACED).exists():
             (aside / _OLD).mkdir(exist_ok=True)
-            other = [*_weight_paths(folder), *(folder / name for name in (*_MODEL_FILES, *TOKENIZER_FILES))]
+            names = (*_MODEL_FILES, *TOKENIZER_FILES, HASHES_FILE)
+            other = [*_weight_paths(folder), *(folder / name for name in names)]
             other = [] if {*new}.isdisjoint(_WEIGHTS) else other  # or it would be a mixture of two models
             for path in dict.fromkeys([*other, *(folder / name for name in new)]):
                 if os.path.lexists(path):

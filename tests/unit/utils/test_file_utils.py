@@ -201,7 +201,7 @@ def test_atomic_folder_needs_nothing_beside_existing_folder(tmp_path):
     assert [path.name for path in folder.iterdir()] == ["notes"]
 
 
-OLD = {"config.json": "old", "model.safetensors": "old", "tokenizer.json": "old"}
+OLD = {"config.json": "old", "model.safetensors": "old", HASHES_FILE: "old", "tokenizer.json": "old"}
 SHARDS = {f"model-0000{number}-of-00002.safetensors": "new" for number in (1, 2)}
 NEW = {"config.json": "new", "generation_config.json": "new", **SHARDS, "model.safetensors.index.json": "new"}
 NEW |= {"tokenizer.json": "new"}

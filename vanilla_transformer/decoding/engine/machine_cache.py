@@ -21,11 +21,7 @@ logger = logging.get_logger(__name__)
 
 
 def cache_root() -> Path:
-    """Return the folder of compiled steps and of measurements on this machine.
-
-    Raises:
-        ValueError: The environment names the home folder of an unknown user.
-    """
+    """Return the folder of compiled steps and of measurements on this machine."""
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
     try:
         return Path(root).expanduser().absolute()
@@ -48,12 +44,7 @@ def is_usable(path: Path) -> bool:
 
 
 def prepare_cache(folder: Path) -> None:
-    """Create a folder of the cache for the running user alone.
-
-    Raises:
-        PermissionError: Another user could change its files.
-        OSError: It cannot be created.
-    """
+    """Create a folder of the cache for the running user alone."""
     unsafe = create_private_folder(folder, own=cache_root())
     if unsafe is not None:
         raise PermissionError(_refuse(unsafe))
@@ -128,11 +119,7 @@ def load_choice(kind: str, identity: str) -> tuple[Any, str] | None:
 
 
 def store_choice(kind: str, identity: str, value: Any, reason: str) -> None:
-    """Store a value and the reason for it; see [`load_choice`].
-
-    Raises:
-        OSError: See [`prepare_cache`], or the file cannot be written.
-    """
+    """Store a value and the reason for it; see [`load_choice`]."""
     path = _file_of(kind, identity)
     prepare_cache(path.parent)
     write_text_atomically(path, json.dumps({kind: value, "reason": reason}) + "\n", mode=0o600)

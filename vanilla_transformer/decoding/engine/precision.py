@@ -44,7 +44,7 @@ def precision_of(model: Any) -> str | None:
 
 
 def cast(model: _Model, precision: str) -> _Model:
-    """Return the model with weights of a precision, as `resolve_precision` names it: a copy if they have another one."""
+    """Return the model with weights of a precision, as `resolve_precision` names it: a copy if they have another."""
     check_precision(precision)
     dtype = PRECISIONS[precision]
     if all(weight.dtype == dtype for weight in model.parameters()):

@@ -4,7 +4,7 @@ import pytest
 
 
 def close_to(values, relative=1e-5):
-    """Return what is equal to scores or log-probabilities, or one, up to a share of their size.
+    """Return a value that equals scores or log-probabilities up to a share of their size.
 
     Below 1, the share is of 1: log-probabilities are differences of logits, which are hardly smaller.
     """

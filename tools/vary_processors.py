@@ -32,7 +32,7 @@ THREADS = [1, 2, 4]
 
 
 class Setting(NamedTuple):
-    """What a process sees of the processor."""
+    """The instructions and threads that a process uses."""
 
     aten: str
     onednn: str | None

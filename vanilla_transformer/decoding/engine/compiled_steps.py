@@ -195,7 +195,7 @@ class CompiledSteps:
             return None
 
     def _compile_elsewhere(self, kind: str) -> None:
-        """Compile a form in another process, of low priority, once those of other engines have ended.
+        """Compile a form in another process, of low priority, unless one compiles for another engine.
 
         No thread waits for it: one that returns from torch's code after the end of the interpreter aborts the process.
         """

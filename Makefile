@@ -25,10 +25,10 @@ INSTALL_NEWEST := $(BIN)/uv pip install --quiet --python $(NEWEST)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 # In parallel tests, waiting threads sleep instead of spinning, since other processes need the cores. A program that has
 # the cores to itself takes up to twice as long so.
-test test-unit test-slow test-benchmarks test-oldest test-newest: export OMP_WAIT_POLICY ?= passive
+test test-unit test-slow test-benchmarks test-oldest test-newest test-processors: export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test tests test-unit test-slow test-benchmarks test-oldest test-newest check style docs benchmark gpu dist clean
+.PHONY: help demo test tests test-unit test-slow test-benchmarks test-oldest test-newest test-processors check style docs benchmark gpu dist clean
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -82,6 +82,9 @@ test-newest: $(READY_DEV) ## Models, search, pipeline, trainers and tokenizer wi
 	$(BIN)/uv pip list --python $(NEWEST)/bin/python | grep -E "^($(subst $(SPACE),|,$(LIBRARIES))|torch) "
 	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) $(NEWEST_TESTS)
 	$(NEWEST)/bin/python -m pytest tests/slow/test_common_model_tests.py
+
+test-processors: $(READY_DEV) ## The numeric tests as other processors and numbers of threads compute them (about an hour)
+	$(BIN)/python tools/vary_processors.py
 
 check: $(READY_DEV) ## Check style, types, prose and spelling without changing a file
 	$(BIN)/ruff check .

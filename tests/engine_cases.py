@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from tests.rounding import close_to
 from vanilla_transformer import (
     PaperGenerationMixin,
     VanillaTransformerConfig,
@@ -129,8 +130,8 @@ def assert_engine_gives_hypotheses_of_library(case: Case) -> None:
         assert len(ours) == len(expected)
         for our, their in zip(ours, expected, strict=True):
             # Hypotheses whose scores are equal but for rounding may come in any order; greedy search has no scores.
-            tie = their.score < IMPOSSIBLE or our.score == pytest.approx(their.score, rel=5e-6)
+            tie = their.score < IMPOSSIBLE or our.score == close_to(their.score)
             assert our.tokens == their.tokens or tie
         if case.options["num_beams"] > 1:
             scores = [[each.score for each in hypotheses] for hypotheses in (ours, expected)]
-            assert scores[0] == pytest.approx(scores[1], rel=1e-5, abs=1e-5)
+            assert scores[0] == close_to(scores[1])

@@ -1,6 +1,7 @@
 """Fixtures that all tests share."""
 
 import gc
+import os
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +40,8 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
 SAVE_PICTURE = Figure.savefig
-torch.set_num_threads(1)  # in fixtures of a session, too, which precede `_one_thread`
+THREADS = int(os.environ.get("TEST_THREADS", "1"))  # which `make test-processors` varies
+torch.set_num_threads(THREADS)  # in fixtures of a session, too, which precede `_same_threads`
 
 
 def pytest_collection_finish():
@@ -49,9 +51,9 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True)
-def _one_thread():
+def _same_threads():
     """Undo the number of threads of an earlier test. Small models gain nothing from two, and sums differ in bits."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(THREADS)
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """Engines of tiny models, for tests of compiled steps in this process and in others."""
 
+import io
 from contextlib import contextmanager
 from functools import partial
 
@@ -30,6 +31,23 @@ def eager_steps_for_compiled_ones():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(custom_generate, "EnginePool", partial(EnginePool, compile=False))
         yield
+
+
+class EndedWorker:
+    """A process that has compiled a step, or failed to."""
+
+    def __init__(self, *_, returncode=0, errors=b""):
+        self.returncode, self.stderr = returncode, io.BytesIO(errors)
+
+    def poll(self):
+        return self.returncode
+
+
+def compile_aside(engine):
+    """Let another process compile all forms of an engine's step, and use those that are done."""
+    for kind in engine.steps._forms:
+        engine.steps._compile_elsewhere(kind)
+        engine.steps._compiled(kind)
 
 
 def have_compiled_steps(name, precision=None):

@@ -3,10 +3,12 @@
 import pytest
 import torch
 from tokenizers import ByteLevelBPETokenizer
-from transformers import AutoTokenizer, GPT2Tokenizer, pipeline
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GPT2Tokenizer, pipeline
 
 from tests.tiny import tiny_decoder_config
+from tests.tiny_runs import entries
 from vanilla_transformer import VanillaTransformerForCausalLM
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
@@ -38,10 +40,14 @@ def test_translation_model_learns_with_gpt2_tokenizer(tokenizer_folder, tmp_path
     }
     options = {"train_source": tmp_path / "train.en", "train_target": tmp_path / "train.de", "d_model": 32} | sides
     options |= {"tokenizer": tokenizer_folder, "output_dir": tmp_path / "run", "dropout": 0, "label_smoothing": 0}
-    options |= {"max_tokens": 300, "max_steps": 150, "warmup_steps": 30}
-    train(parse_recipe([word for name, value in options.items() for word in (f"--{name}", str(value))]))
-    answers = pipeline("translation", model=str(tmp_path / "run"))(SOURCES)
-    assert [each["translation_text"] for each in answers] == TARGETS
+    options |= {"max_tokens": 300, "max_steps": 150, "warmup_steps": 30, "logging_steps": 10}
+    folder = train(parse_recipe([word for name, value in options.items() for word in (f"--{name}", str(value))]))
+    losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
+    assert losses[-1] < 0.1 * losses[0]
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    texts = [model.generate(torch.tensor(encode_sentences(tokenizer, [source])))[0] for source in SOURCES]
+    answers = pipeline("translation", model=str(folder))(SOURCES)
+    assert [each["translation_text"] for each in answers] == tokenizer.batch_decode(texts, skip_special_tokens=True)
 
 
 def test_causal_lm_continues_raw_text_prompts_alike_alone_and_padded(tokenizer_folder):

@@ -1,6 +1,7 @@
 """An engine decodes models that override nothing, and notices every change of their weights."""
 
 import logging
+from functools import partial
 
 import pytest
 import torch
@@ -23,6 +24,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from tests.tiny import tiny_causal_lm, tiny_model
+from tests.tiny_engines import EndedWorker, compile_aside
 from vanilla_transformer import (
     TranslationPipeline,
     VanillaTransformerForCausalLM,
@@ -341,14 +343,13 @@ def test_hooks_of_the_library_do_not_stop_compiling_aside(monkeypatch, caplog):
     written = {}
 
     class Process:
-        pid, returncode = None, 0
+        pid = None
 
-        def __init__(self, command, **options):
-            written["command"] = command
+        def __init__(self, command, stdin, **options):
+            written["content"] = stdin.read()
 
-        def communicate(self, content):
-            written["content"] = content
-            return None, b""
+        def poll(self):
+            return 0
 
     monkeypatch.setattr(compiled_steps.subprocess, "Popen", Process)
     monkeypatch.delattr(compiled_steps.os, "sched_setaffinity", raising=False)
@@ -366,25 +367,32 @@ def test_the_switch_to_compiled_steps_is_one_line_and_known_to_the_pipeline(tiny
     (engine,) = translate._engines._engines.values()
     said = []
     monkeypatch.setattr(compiled_steps.logger, "warning_once", lambda text: text in said or said.append(text))
-    monkeypatch.setattr(compiled_steps, "_run_worker", lambda *args: None)
+    monkeypatch.setattr(compiled_steps, "_start_worker", EndedWorker)
     monkeypatch.setattr(engine.steps, "_load", lambda kind: None)
-    engine.steps._compile_elsewhere(compiled_steps.MANY_ROWS)
+    compile_aside(engine)
     assert said == [] and not translate.is_compiled  # the package cannot be loaded
     monkeypatch.setattr(engine.steps, "_load", lambda kind: engine.steps.step)
-    for kind in engine.steps._forms:
-        engine.steps._compile_elsewhere(kind)
+    compile_aside(engine)
     assert said == ["Decoding continues with compiled steps, with which later runs begin."] and translate.is_compiled
 
 
-def test_failure_of_the_thread_that_compiles_is_one_line(monkeypatch, caplog):
+def fail_to_start(*_):
+    raise OSError("no\nroom")
+
+
+@pytest.mark.parametrize(
+    ("worker", "reason"),
+    [
+        (fail_to_start, "OSError: no room"),
+        (partial(EndedWorker, returncode=1, errors=b"Error:\nno room\n"), "no room"),
+    ],
+)
+def test_failure_of_compiling_aside_is_one_line(monkeypatch, worker, reason):
     model = tiny_model()
     engine = find_engine(model, [OPTIONS, vars(model.generation_config)])
 
-    def fail(*args):
-        raise RuntimeError("no\nroom")
-
-    monkeypatch.setattr(compiled_steps, "_run_worker", fail)
+    monkeypatch.setattr(compiled_steps, "_start_worker", worker)
     said = []
     monkeypatch.setattr(compiled_steps.logger, "warning_once", said.append)
-    engine.steps._compile_elsewhere(compiled_steps.MANY_ROWS)
-    assert said == ["Compiling failed, so decoding is not compiled: RuntimeError: no room."]
+    compile_aside(engine)
+    assert {*said} == {f"Compiling failed, so decoding is not compiled: {reason}."}

@@ -143,6 +143,12 @@ def test_scripts_define_nothing():
         assert kinds <= {ast.Expr, ast.Import, ast.ImportFrom, ast.If}, path.name
 
 
+def test_threads_that_outlive_the_main_one_only_wait_for_the_parent():
+    """The others are joined. A thread that returns from C++ code while the interpreter ends aborts the process."""
+    daemons = {path.name for path in PACKAGE.rglob("*.py") if re.search(r"daemon\s*=\s*True", path.read_text())}
+    assert daemons == {"data_loader.py", "engine_workers.py"}
+
+
 def test_each_progress_bar_says_when_it_is_hidden():
     calls = [node for path in PACKAGE.rglob("*.py") for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
     bars = [call for call in calls if ast.unparse(call.func) in ("tqdm", "logging.tqdm")]

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.rounding import close_to
 from tests.tiny import tiny_causal_lm, tiny_masked_lm
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.forced_decoding import score_tokens
@@ -48,7 +49,7 @@ def test_score_prints_log_probabilities_in_order(folder, files, expected, capsys
     monkeypatch.setattr(pair_scores, "WINDOW", 2)
     assert main(["score", folder, *files, "--max_tokens", "16"]) == 0
     shown = [float(line) for line in capsys.readouterr().out.splitlines()]
-    assert shown == pytest.approx([sum(row) for row in expected], rel=1e-5)
+    assert shown == close_to([sum(row) for row in expected])
 
 
 def test_score_json_has_tokens_that_join_to_the_text(folder, files, expected, tmp_path, capsys):
@@ -59,8 +60,8 @@ def test_score_json_has_tokens_that_join_to_the_text(folder, files, expected, tm
     for row, values in zip(rows, expected, strict=True):
         *texts, eos = [token["text"] for token in row["tokens"]]
         assert "".join(texts) == row["target"] and eos == "</s>"
-        assert [token["log_probability"] for token in row["tokens"]] == pytest.approx(values, rel=1e-4)
-        assert row["log_probability"] == pytest.approx(sum(values), rel=1e-5)
+        assert [token["log_probability"] for token in row["tokens"]] == close_to(values)
+        assert row["log_probability"] == close_to(sum(values))
 
 
 def refusal(arguments, capsys):

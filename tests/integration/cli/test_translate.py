@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.rounding import close_to
 from tests.tiny import tiny_long_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.utils.file_utils import save_model_folder
@@ -29,7 +30,7 @@ def test_translate_json_has_sources_scores_and_tokens(folder, capsys, monkeypatc
     for translation in translations:
         assert [*translation] == ["text", "score", "log_probability", "warnings", "tokens"]
         total = sum(token["log_probability"] for token in translation["tokens"])
-        assert translation["log_probability"] == pytest.approx(total, rel=1e-5)
+        assert translation["log_probability"] == close_to(total)
 
 
 def test_translate_json_has_texts_and_a_warning_for_a_model_without_scores(tiny_tokenizer, tmp_path, capsys, caplog):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.rounding import close_to
 from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -50,7 +51,7 @@ def test_pipeline_decodes_with_an_ensemble(folders, weights):
     answers = translate(TINY_SENTENCES, num_beams=3, return_scores=True)
     expected = answers_of_engine(weights, num_beams=3)
     assert [each["translation_text"] for each in answers] == [text for text, _ in expected]
-    assert [each["score"] for each in answers] == pytest.approx([score for _, score in expected], abs=1e-5)
+    assert [each["score"] for each in answers] == close_to([score for _, score in expected])
     assert translate(TINY_SENTENCES, num_beams=3) == [{"translation_text": text} for text, _ in expected]
 
 
@@ -75,7 +76,7 @@ def test_score_command_averages_probabilities(folders, tmp_path, capsys):
     found = [float(line) for line in capsys.readouterr().out.splitlines()]
     ids = encode_sentences(tiny_tokenizer(), TINY_SENTENCES)
     expected = score_tokens(Ensemble(models_of_folders(), [0.2, 0.5, 0.3]), ids, ids)
-    assert found == pytest.approx([sum(row) for row in expected], abs=1e-4)
+    assert found == close_to([sum(row) for row in expected])
 
 
 def refusal(folders, capsys, *flags):

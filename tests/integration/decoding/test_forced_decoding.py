@@ -6,6 +6,7 @@ from transformers import MarianConfig, MarianMTModel
 
 from tests.engine_cases import EOS, IMPOSSIBLE, random_case
 from tests.long_engine_cases import random_long_case, random_long_prompt_case, random_prompt_case
+from tests.rounding import close_to
 from tests.sweeps import rare
 from tests.tiny import TINY_SIZES, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -21,10 +22,6 @@ def decoded(case):
     found = engine.translate_tokens(case.sources, case.num_return_sequences)
     pairs = zip(case.sources, found, strict=True)
     return engine, [(source, each) for source, ours in pairs for each in ours if each.score > IMPOSSIBLE]
-
-
-def close_to(values):
-    return pytest.approx(values, rel=1e-5, abs=1e-5)
 
 
 def assert_is_consistent(hypothesis, options):

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.rounding import close_to
 from tests.sweeps import examples, rare
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline
@@ -38,7 +39,7 @@ def test_neighbors_in_the_slots_of_an_engine_change_nothing(engines, sources):
     for source, (ours, *_) in zip(sources, together.translate_tokens(sources), strict=True):
         ((expected, *_),) = alone.translate_tokens([source])
         assert ours.tokens == expected.tokens
-        assert ours.score == pytest.approx(expected.score, abs=5e-6)
+        assert ours.score == close_to(expected.score)
 
 
 @examples(30)
@@ -81,5 +82,5 @@ def test_scores_of_the_engine_are_what_the_model_computes(beams):
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([source]), decoder_input_ids=decoded).logits[0]
         own = logits.log_softmax(dim=-1)[range(len(hypothesis.tokens)), hypothesis.tokens]
-        assert hypothesis.token_log_probabilities == pytest.approx(own.tolist(), abs=5e-6)
-        assert hypothesis.log_probability == pytest.approx(own.double().sum().item(), rel=5e-6)
+        assert hypothesis.token_log_probabilities == close_to(own.tolist())
+        assert hypothesis.log_probability == close_to(own.double().sum().item())

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from tests.calibrated_models import CALIBRATION, LIMITS, calibrated_model
+from tests.rounding import close_to
 from tests.service_answers import assert_service_returns
 from tests.tiny import TINY_SENTENCES, tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerConfig
@@ -34,7 +35,7 @@ def test_pipeline_returns_confidence_and_warnings(tiny_tokenizer, options):
             assert [*answer] == ["translation_text", "confidence", "warnings"]
             values = [token["log_probability"] for token in other["tokens"]]
             features = measure_features(text.strip(), answer["translation_text"], values, other["alignment"])
-            assert answer["confidence"] == pytest.approx(CALIBRATION.predict(features), abs=1e-6)
+            assert answer["confidence"] == close_to(CALIBRATION.predict(features))
             assert answer["warnings"] == find_warnings(text.strip(), answer["translation_text"], LIMITS)
             warned |= {*answer["warnings"]}
             found_values.add(answer["confidence"])

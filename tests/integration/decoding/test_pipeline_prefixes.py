@@ -5,6 +5,7 @@ import tokenizers
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from tests.rounding import close_to
 from tests.textbook_search import Textbook, force
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
@@ -59,9 +60,7 @@ def test_pipeline_completes_the_most_likely_alternatives(translate):
     for answer, token in zip(found, scores.topk(3)[1].tolist(), strict=True):
         textbook.change = force([*prefix, token])
         expected = textbook.search(2)[0]
-        assert sum(each["log_probability"] for each in answer["tokens"]) == pytest.approx(
-            expected.log_probability, abs=1e-3
-        )
+        assert sum(each["log_probability"] for each in answer["tokens"]) == close_to(expected.log_probability)
         assert len(answer["tokens"]) == len(expected.tokens)
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tests.rounding import close_to
 from tests.service_answers import assert_service_returns_scores_like
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
@@ -15,10 +16,6 @@ TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", 
 
 def translator(tokenizer, model=None, **options):
     return TranslationPipeline(tiny_model() if model is None else model, tokenizer, compile=False, **options)
-
-
-def close_to(values):
-    return pytest.approx(values, rel=1e-5, abs=1e-5)
 
 
 def joined(tokens):

@@ -149,7 +149,7 @@ def test_train_fine_tunes_a_marian_model_that_marian_translates_with(opus, tmp_p
     losses = [entry["validation_loss"] for entry in entries(tuned) if "validation_loss" in entry]
     assert losses[-1] < losses[0]
     comparison = to_marian(tuned, tmp_path / "back", MARIAN_SENTENCES)
-    assert comparison.num_identical == len(MARIAN_SENTENCES) and comparison.max_logit_difference < 1e-4
+    assert comparison.num_identical == len(MARIAN_SENTENCES) and comparison.max_logit_difference < 1e-3
     assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back")) is MarianMTModel
 
 

@@ -63,7 +63,7 @@ def test_train_fine_tunes_the_shape_of_opus_mt_and_marian_translates_the_same(tm
     assert losses[-1] < losses[1] < losses[0] - 1.0
     pairs = read_demo_corpus("validation", 20)
     comparison = to_marian(tuned, tmp_path / "back", [pair.source for pair in pairs])
-    assert comparison.num_identical == 20 and comparison.max_logit_difference < 1e-4
+    assert comparison.num_identical == 20 and comparison.max_logit_difference < 1e-3
 
     ours, back = load_seq2seq(tuned, "translates").eval(), MarianMTModel.from_pretrained(tmp_path / "back").eval()
     loaded = AutoTokenizer.from_pretrained(tmp_path / "back")

@@ -23,4 +23,5 @@ def test_train_distinguishes_target_languages(corpus, tmp_path):
     upper, lower = (
         "".join(answer["translation_text"] for answer in translate(texts, tgt_lang=code, num_beams=1)) for code in "bc"
     )
-    assert upper.isupper() and lower.islower()
+    shares = [sum(map(str.isupper, text)) / sum(map(str.isalpha, text)) for text in (upper, lower)]
+    assert shares[0] > 0.8 and shares[1] < 0.2

@@ -7,7 +7,6 @@ Reads the step, arguments for it, their dimensions that may vary and the number 
 Writes the entry NAME of the cache. KIND is of [`StepCompiler.compile`].
 """
 
-import io
 import sys
 
 import torch
@@ -16,7 +15,7 @@ from .compiled_steps import write_packages
 
 
 def main(name: str, kind: str) -> None:
-    step, arguments, dimensions, threads = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=False)
+    step, arguments, dimensions, threads = torch.load(sys.stdin.buffer, weights_only=False)
     torch.set_num_threads(threads)
     write_packages(step, arguments, dimensions, {kind: name})
 

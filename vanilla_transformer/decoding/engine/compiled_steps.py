@@ -10,11 +10,11 @@ again.
 """
 
 import copy
-import io
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import OrderedDict
@@ -67,7 +67,8 @@ EAGER_SECONDS = 3.0  # of eager steps until they are compiled
 _FAILURE = "compiler_failure"  # kind of stored choice
 _SECONDS_REMEMBERED = 24 * 60 * 60  # for which a failure keeps processes from another attempt in the background
 _NICENESS = "10"  # of the process that compiles
-_one_at_a_time = threading.Lock()  # of compilations in the background
+_one_at_a_time = threading.Lock()  # of threads that begin to compile in the background
+_latest: subprocess.Popen | None = None  # of the processes that compile, for all engines
 
 
 class _Form:
@@ -78,6 +79,7 @@ class _Form:
         self.is_sought = True  # until the cache has been searched
         self.missed_seconds = 0.0
         self.began = False  # compiling in another process, which may have failed
+        self.worker: subprocess.Popen | None = None  # this process, until its end is noticed
 
 
 class CompiledSteps:
@@ -88,11 +90,7 @@ class CompiledSteps:
 
     Args:
         step: Maps `(state, memory)` to nothing and updates them.
-        compile: See [`Engine`].
         buffers: The tensors of the slots.
-
-    Raises:
-        ValueError: `compile` is not one of the three values.
     """
 
     def __init__(self, step: nn.Module, compile: bool | str, buffers: SlotBuffers):
@@ -100,14 +98,9 @@ class CompiledSteps:
         self.step = step
         self._compile, self._buffers = compile, buffers
         self._forms = {kind: _Form() for kind in kinds_of(step)}
-        self._leaves_core = False
 
     def run(self, count: int, *arguments: Any) -> None:
-        """Run the step `count` times. With `"auto"`, compile it in the background if its form is missing for long.
-
-        Args:
-            arguments: The state and the memory, which are updated.
-        """
+        """Run the step `count` times. With `"auto"`, compile it in the background if its form is missing for long."""
         step, start = self.find(arguments), time.perf_counter()
         for _ in range(count):
             step(*arguments)
@@ -116,17 +109,15 @@ class CompiledSteps:
         if step is not form.step and self._compile == "auto" and not form.began:
             form.missed_seconds += time.perf_counter() - start
             if form.missed_seconds > EAGER_SECONDS:
-                form.began = True
-                if is_usable(self._folder(kind)) and _has_compiler() and not _has_failed():
-                    threading.Thread(target=self._compile_elsewhere, args=(kind,), daemon=True).start()
+                self._compile_elsewhere(kind)
 
     def sharing_cores(self, rows: int) -> AbstractContextManager[None]:
         """Compute few rows on the threads that are fastest with them, and leave a core to a process that compiles."""
         threads = self._threads
         if rows <= MOST_PLAIN_ROWS and (self._kind(rows) == FEW_ROWS or not self.is_compiled):
             threads = self._threads_for_few_rows
-        most = max(1, self._threads - 1) if self._leaves_core else self._threads
-        return at_most_threads(min(threads, most))
+        leaves_core = self._threads >= usable_cores() > 1 and _is_compiling()
+        return at_most_threads(min(threads, self._threads - leaves_core))
 
     def find(self, arguments: Any) -> Step:
         """Return the step: a compiled one, if there is one or it is to be made now. Few rows also use that of many."""
@@ -177,6 +168,13 @@ class CompiledSteps:
         if form.is_sought:
             form.is_sought = False
             form.step = self._load(kind)
+        if form.worker is not None and form.worker.poll() is not None:
+            error, form.worker = _error_of(form.worker), None
+            form.step = form.step if error else self._load(kind)
+            if error:
+                _warn_of_failure(error)
+            elif form.step is not None:
+                logger.warning_once("Decoding continues with compiled steps, with which later runs begin.")
         return form.step
 
     def _load(self, kind: str) -> Step | None:
@@ -197,21 +195,32 @@ class CompiledSteps:
             return None
 
     def _compile_elsewhere(self, kind: str) -> None:
-        """Compile a form in another process, of low priority, and use it from then on."""
+        """Compile a form in another process, of low priority, unless one compiles for another engine.
+
+        No thread waits for it: one that returns from torch's code after the end of the interpreter aborts the process.
+        """
+        global _latest
         with _one_at_a_time:
-            self._leaves_core = self._threads >= usable_cores() > 1
+            if _is_compiling():
+                return
+            form = self._forms[kind]
+            form.began = True
+            if not is_usable(self._folder(kind)) or not _has_compiler() or _has_failed():
+                return
             try:
-                error = _run_worker(self.step, self._buffers, self._threads, self._folder(kind).name, kind)
-            except Exception as problem:  # no one waits for this thread
-                error = f"{type(problem).__name__}: {' '.join(str(problem).split())}"
-            finally:
-                self._leaves_core = False
-        if error is None:
-            self._forms[kind].step = self._load(kind)
-            if self.is_compiled:
-                logger.warning_once("Decoding continues with compiled steps, with which later runs begin.")
-        else:
-            logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
+                _latest = form.worker = _start_worker(
+                    self.step, self._buffers, self._threads, self._folder(kind).name, kind
+                )
+            except Exception as problem:  # decoding does not need it
+                _warn_of_failure(f"{type(problem).__name__}: {' '.join(str(problem).split())}")
+
+
+def _warn_of_failure(error: str) -> None:
+    logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
+
+
+def _is_compiling() -> bool:
+    return _latest is not None and _latest.poll() is None
 
 
 def _rows(arguments: Any) -> int:
@@ -219,11 +228,7 @@ def _rows(arguments: Any) -> int:
 
 
 def check_compile(compile: bool | str) -> None:
-    """Check a value of `compile`.
-
-    Raises:
-        ValueError: It is not one of the three values.
-    """
+    """Check a value of `compile`."""
     if compile not in (True, False, "auto"):
         raise ValueError(f"`compile` must be True, False or 'auto', got {compile!r}.")
 
@@ -247,11 +252,7 @@ def _has_failed() -> bool:
 
 @contextmanager
 def _remembering_failures() -> Iterator[None]:
-    """Store that the compiler fails, so that not each process tries it in vain, or forget it.
-
-    Raises:
-        OSError: The compiler fails.
-    """
+    """Store that the compiler fails, so that not each process tries it in vain, or forget it."""
     try:
         yield
     except RuntimeError as error:
@@ -280,10 +281,6 @@ def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, name
 
     Args:
         names: Name of the entry of each form, by form.
-
-    Raises:
-        OSError: The cache cannot be written, another user could change it or the caches of inductor, or the C++
-            compiler fails.
     """
     check_inductor_caches()
     prepare_cache(cache_folder())
@@ -293,13 +290,11 @@ def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, name
             cached_folder(cache_folder(), name, partial(compiler.compile, kind), mode=0o700)
 
 
-def _run_worker(step: nn.Module, buffers: SlotBuffers, threads: int, name: str, kind: str) -> str | None:
-    """Compile a step in another process, and wait for it. Return None, or the last line of its errors.
-
-    The process outlives this one, so that the next one finds the package.
-    """
-    content = io.BytesIO()
+def _start_worker(step: nn.Module, buffers: SlotBuffers, threads: int, name: str, kind: str) -> subprocess.Popen:
+    """Compile a step in another process, which outlives this one, so that the next one finds the package."""
+    content, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - the process outlives this
     torch.save((_without_hooks(step, {}), buffers.example(), buffers.dimensions(), threads), content)
+    content.seek(0)
     nice = shutil.which("nice")  # also while the worker imports torch
     process = subprocess.Popen(
         [
@@ -310,16 +305,25 @@ def _run_worker(step: nn.Module, buffers: SlotBuffers, threads: int, name: str, 
             name,
             kind,
         ],
-        stdin=subprocess.PIPE,
+        stdin=content,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        stderr=errors,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
         start_new_session=True,
     )
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})  # one core, also for the compilers it starts
-    errors = process.communicate(content.getvalue())[1].decode(errors="replace").strip()
-    return (errors.splitlines() or ["it was killed"])[-1] if process.returncode else None
+    content.close()
+    process.stderr = errors
+    return process
+
+
+def _error_of(worker: subprocess.Popen) -> str | None:
+    """Return the last line of the errors of a process that has ended, or None if it has succeeded."""
+    errors: Any = worker.stderr
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return (lines or ["it was killed"])[-1] if worker.returncode else None
 
 
 def _without_hooks(module: nn.Module, copied: dict[nn.Module, nn.Module]) -> nn.Module:

@@ -83,9 +83,6 @@ def coverage_of(model: Any, weight: float) -> CoveragePenalty:
     """Return the coverage penalty for a model: of its `config.alignment_heads`, or else of a layer's heads.
 
     That is the last decoder layer but one, whose attention is closest to word alignments (Garg et al., 2019).
-
-    Raises:
-        ValueError: The model has no attention to a source, or the weight is not positive.
     """
     try:
         check_cross_attention(model)

@@ -252,11 +252,7 @@ class Engine:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Lend the engine to one stream; clear the sentences of a stream that is not read to its end.
-
-        Raises:
-            RuntimeError: This thread has not finished its last stream.
-        """
+        """Lend the engine to one stream; clear the sentences of a stream that is not read to its end."""
         if self._reader == threading.get_ident():  # it would wait for itself
             raise RuntimeError("The engine decodes one stream at a time. Finish or close the stream that is open.")
         with self.lock:
@@ -272,11 +268,7 @@ class Engine:
     generate_tokens, generate_stream = translate_tokens, translate_stream
 
     def _output(self, count: int, seed: Seeds = None) -> Answers | Samples:
-        """Return the requests of a stream: searches or samples.
-
-        Raises:
-            ValueError: The count or a seed is out of range.
-        """
+        """Return the requests of a stream: searches or samples."""
         if self.options.sampling is not None:
             return Samples(count, seed)
         if seed is not None:
@@ -349,11 +341,7 @@ def _resolve(model: Any, given: Mapping[str, Any]) -> TranslationOptions:
 
 
 def _in_order(name: str, values: Iterable[Any], order: Sequence[int]) -> list[Any]:
-    """Return the value of each source in another order.
-
-    Raises:
-        ValueError: There are more or fewer values than sources.
-    """
+    """Return the value of each source in another order."""
     values = list(values)
     if len(values) != len(order):
         raise ValueError(f"There must be a {name} for each of {len(order)} sources, got {len(values)}.")

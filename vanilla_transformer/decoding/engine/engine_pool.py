@@ -35,9 +35,6 @@ class EnginePool:
     Args:
         precision: See [`Engine`]; None for the model's own.
         compile: See [`Engine`].
-
-    Raises:
-        ValueError: The precision or `compile` is unknown.
     """
 
     def __init__(self, precision: str | None = None, compile: bool | str = "auto"):
@@ -61,9 +58,6 @@ class EnginePool:
         Args:
             required_by: The name of an option that only an engine follows, if there is one.
             constraints: `constraint_tokens` and `word_continuations`, see [`Engine`].
-
-        Raises:
-            ValueError: No engine can decode the request, and there is a precision or an engine is required.
         """
         problem = find_problem(model, options)
         precision = self.precision or precision_of(model)

@@ -43,9 +43,6 @@ class GraphedSteps:
         step: Maps `(state, memory)` to nothing and updates them.
         compile: `False` for eager steps. `True` compiles a step by inductor before it is captured, and waits.
         capture: Captures a function.
-
-    Raises:
-        ValueError: `compile` is not one of the three values.
     """
 
     def __init__(self, step: nn.Module, compile: bool | str, capture: Capture):

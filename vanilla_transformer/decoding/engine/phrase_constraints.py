@@ -176,9 +176,6 @@ def check_phrases(phrases: Phrases, room: int, limit: int, tokens: Container[int
         room: Tokens of phrases that the search has room for.
         limit: Tokens that the translation may have.
         tokens: Those that a phrase may have.
-
-    Raises:
-        ConstraintError: It cannot.
     """
     if not all(phrases):
         raise ConstraintError("A constraint must have a token, got none.")
@@ -225,9 +222,6 @@ class PhraseConstraints(SearchFeature):
         num_beams, eos_token_ids: See [`SearchOptions`].
         word_continuations: The tokens that must not follow [`WholeWords`].
         penalties: [`UNLIKELY`] for these tokens, otherwise 0, `(V,)`, if there are any.
-
-    Raises:
-        ConstraintError: There is one beam.
     """
 
     room: int
@@ -295,11 +289,7 @@ def continuation_penalties(tokens: WordContinuations, entries: int, device: torc
 
 
 def check_complete(hypotheses: Sequence[Hypothesis]) -> None:
-    """Check that all hypotheses of a sentence contain its phrases.
-
-    Raises:
-        ConstraintError: The limit of the length leaves too few different ones.
-    """
+    """Check that all hypotheses of a sentence contain its phrases."""
     complete = sum(each.score > UNLIKELY / 2 for each in hypotheses)
     if complete < len(hypotheses):
         hint = "Raise the limit of the length, or lower `num_return_sequences`."

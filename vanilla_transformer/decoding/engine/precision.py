@@ -21,12 +21,7 @@ INT8, AUTO = "int8", "auto"
 
 
 def check_precision(precision: str) -> None:
-    """Check the name of a precision, and that its packages are installed.
-
-    Raises:
-        ValueError: The precision is unknown.
-        OSError: It is `"int8"`, and torchao is not installed.
-    """
+    """Check the name of a precision, and that its packages are installed."""
     if precision not in (*PRECISIONS, AUTO):
         known = ", ".join(map(repr, [*PRECISIONS, AUTO]))
         raise ValueError(f"`precision` must be one of {known}, got {precision!r}.")
@@ -49,11 +44,7 @@ def precision_of(model: Any) -> str | None:
 
 
 def cast(model: _Model, precision: str) -> _Model:
-    """Return the model with weights of a precision, as `resolve_precision` names it: a copy if they have another one.
-
-    Raises:
-        ValueError, OSError: See [`check_precision`].
-    """
+    """Return the model with weights of a precision, as `resolve_precision` names it: a copy if they have another."""
     check_precision(precision)
     dtype = PRECISIONS[precision]
     if all(weight.dtype == dtype for weight in model.parameters()):
@@ -62,11 +53,7 @@ def cast(model: _Model, precision: str) -> _Model:
 
 
 def round_to_int8(module: _Model) -> _Model:
-    """Return a copy of a module whose linear layers multiply 8-bit integers, by torchao's dynamic quantization.
-
-    Raises:
-        OSError: torchao is not installed.
-    """
+    """Return a copy of a module whose linear layers multiply 8-bit integers, by torchao's dynamic quantization."""
     check_precision(INT8)
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 

@@ -67,9 +67,6 @@ class SentenceSeeds:
     Args:
         seed: Any integer; by default one is drawn from torch's generator, as in `generate()`.
         repeats_differ: A repeated sentence has other samples; False gives it the same ones.
-
-    Raises:
-        ValueError: The seed is not an integer.
     """
 
     def __init__(self, seed: int | None = None, repeats_differ: bool = True):
@@ -92,9 +89,6 @@ class Samples:
     Args:
         count: Samples of each sentence.
         seed: An integer for all sentences, see [`SentenceSeeds`], or the seed of each one.
-
-    Raises:
-        ValueError: A seed is not an integer, or there are fewer seeds than sentences.
     """
 
     beams = 1  # hypotheses of each request
@@ -138,11 +132,7 @@ def share_seed(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_seed(seed: Any) -> int:
-    """Return a seed.
-
-    Raises:
-        ValueError: It is not an integer.
-    """
+    """Return a seed."""
     if type(seed) is not int:
         raise ValueError(f"`seed` must be an integer, got {seed!r}.")
     return seed

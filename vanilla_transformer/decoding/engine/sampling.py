@@ -73,9 +73,6 @@ _OF_BLOCKS, _OF_TOKENS = 0, 1  # streams of random numbers
 class SamplingOptions:
     """
     Options of sampling, with the meaning and the order of transformers' `generate()`.
-
-    Raises:
-        ValueError: A value is out of range.
     """
 
     temperature: float = 1.0

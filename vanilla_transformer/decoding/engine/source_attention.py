@@ -24,11 +24,7 @@ CHOOSE = "`vanilla-transformer choose-alignment-head MODEL --source FILE --targe
 
 
 def alignment_heads_of(model: Any) -> list[tuple[int, int]]:
-    """Return the layer and the number of each head in `config.alignment_heads`.
-
-    Raises:
-        ValueError: The configuration names no heads, or heads that the model does not have.
-    """
+    """Return the layer and the number of each head in `config.alignment_heads`."""
     check_cross_attention(model)
     heads, config = getattr(model.config, "alignment_heads", None), model.config
     if not heads:
@@ -42,11 +38,7 @@ def alignment_heads_of(model: Any) -> list[tuple[int, int]]:
 
 
 def check_cross_attention(model: Any) -> None:
-    """Check that a model of this package attends to its source with weights that sum to 1.
-
-    Raises:
-        ValueError: It does not.
-    """
+    """Check that a model of this package attends to its source with weights that sum to 1."""
     layers = getattr(model.get_decoder(), "layers", []) if hasattr(model, "get_decoder") else []
     kinds = {type(getattr(layer, "encoder_attn", None)) for layer in layers}
     if kinds != {VanillaTransformerAttention}:

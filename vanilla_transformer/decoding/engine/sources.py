@@ -20,9 +20,6 @@ class SourceRules:
         model: The model that reads them.
         options: The options of the request.
         search: The options of its search.
-
-    Raises:
-        ValueError: A parameter is out of range, or there is no limit for the length.
     """
 
     def __init__(self, model: Any, options: TranslationOptions, search: SearchOptions):
@@ -38,11 +35,7 @@ class SourceRules:
         self._phrase_room = max([0, *(each.room for each in search.features if isinstance(each, PhraseConstraints))])
 
     def check(self, position: int, source: Sequence[int]) -> None:
-        """Check a source.
-
-        Raises:
-            ValueError: The model cannot read it.
-        """
+        """Check a source."""
         entries, name = self._model.vocab_size, "source" if self.has_encoder else "prompt"
         wrong = [token for token in source if not 0 <= token < entries]
         if wrong:
@@ -59,11 +52,7 @@ class SourceRules:
             raise OptionError(f"A {name} must have {rule}, got {length} in {name} {position}.")
 
     def check_target(self, position: int, source: Sequence[int], prefix: Sequence[int], phrases: Phrases) -> None:
-        """Check what the target of a source must begin with, and what it must contain.
-
-        Raises:
-            ValueError: No hypothesis does so.
-        """
+        """Check what the target of a source must begin with, and what it must contain."""
         limit = self.limit(len(self.seen(source)))
         last = {*prefix[-1:]} & {*self._eos}  # with which a target may be complete
         wrong = [token for token in prefix if token not in self._target_tokens and token not in last]

@@ -51,9 +51,6 @@ class CompiledStep:
     Args:
         folder: Folder of the package, see [`StepCompiler`].
         step: The step that was compiled, or one of the same shape with other weights, which must not change.
-
-    Raises:
-        RuntimeError: The package cannot be loaded.
     """
 
     def __init__(self, folder: Path, step: nn.Module):

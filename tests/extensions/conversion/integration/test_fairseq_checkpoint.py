@@ -25,7 +25,7 @@ def read_lines(name):
 def test_from_fairseq_generates_the_tokens_of_fairseq_generate(tmp_path):
     sources, expected = read_lines("sources.en"), read_lines("hypotheses.de")
     comparison = from_fairseq(CHECKPOINT, tmp_path / "ours", sources)
-    assert comparison.num_identical == 40 and comparison.max_logit_difference < 1e-4
+    assert comparison.num_identical == 40 and comparison.max_logit_difference < 1e-3
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
     assert tokenizer.init_kwargs["langs"] == ["en", "de"]
     tokens = read_fairseq(CHECKPOINT).target_tokens

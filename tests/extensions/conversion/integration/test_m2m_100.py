@@ -45,7 +45,7 @@ def test_from_m2m_100_searches_as_the_original_between_two_languages(folder, tok
     languages, forced = LANGUAGES[type(tokenizer)], tokenizer.convert_tokens_to_ids(TARGETS[type(tokenizer)])
     comparison = from_m2m_100(folder, tmp_path / "ours", M2M_SENTENCES, languages)
     assert (comparison.num_sentences, comparison.num_identical) == (3, 3)
-    assert comparison.max_logit_difference < 1e-4
+    assert comparison.max_logit_difference < 1e-3
 
     ours, theirs = (AutoModelForSeq2SeqLM.from_pretrained(tmp_path / name) for name in ("ours", "theirs"))
     assert type(ours) is VanillaTransformerForConditionalGeneration

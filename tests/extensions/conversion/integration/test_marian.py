@@ -45,7 +45,7 @@ def test_from_marian_translates_as_marian(marian_tokenizer, tmp_path):
     original.generation_config.num_beams = 3
     save_model_folder(original, marian_tokenizer, tmp_path / "opus")
     comparison = from_marian(tmp_path / "opus", tmp_path / "ours", MARIAN_SENTENCES)
-    assert (comparison.num_sentences, comparison.num_identical) == (3, 3) and comparison.max_logit_difference < 1e-4
+    assert (comparison.num_sentences, comparison.num_identical) == (3, 3) and comparison.max_logit_difference < 1e-3
     model, tokenizer = (
         AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours"),
         AutoTokenizer.from_pretrained(tmp_path / "ours"),

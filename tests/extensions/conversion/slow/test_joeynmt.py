@@ -62,4 +62,4 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
         logits = model(ids, decoder_input_ids=ours[:, :-1]).logits[0]
         largest = max(largest, float((logits - torch.tensor(theirs["logits"])).abs().max()))
     logging.getLogger(__name__).info("JoeyNMT: %d identical, largest logit difference %.1e", len(sources), largest)
-    assert largest < 1e-4
+    assert largest < 1e-3

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.comet_files import REGRESSION, UNIFIED, write_comet
+from tests.rounding import close_to
 from tests.sweeps import rare
 from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
@@ -56,7 +57,7 @@ def test_reranking_is_the_sum_of_weighted_features(folders, weights):
         ]
         order = sorted(range(4), key=lambda place: -scores[place])
         assert [each["tokens"] for each in after] == [before[place]["tokens"] for place in order]
-        assert [each["score"] for each in after] == pytest.approx([scores[place] for place in order], abs=1e-4)
+        assert [each["score"] for each in after] == close_to([scores[place] for place in order])
 
 
 def test_reranking_returns_text_alone_unless_more_is_requested(folders):
@@ -82,7 +83,7 @@ def test_reranking_by_quality_orders_by_the_scores_of_comet(folders, quality):
         scores = Comet.load(quality).score([source] * 4, texts)
         order = sorted(range(4), key=lambda place: -scores[place])
         assert [each["translation_text"] for each in after] == [texts[place] for place in order]
-        assert [each["score"] for each in after] == pytest.approx(sorted(scores, reverse=True), abs=1e-5)
+        assert [each["score"] for each in after] == close_to(sorted(scores, reverse=True))
         assert {each["log_probability"] for each in after} == {each["log_probability"] for each in before}
 
 

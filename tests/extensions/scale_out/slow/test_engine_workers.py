@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.calibrated_models import calibrated_model
+from tests.rounding import close_to
 from tests.tiny import tiny_model
 from tests.waiting import wait_until
 from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
@@ -58,7 +59,7 @@ def test_worker_pipeline_returns_confidence_after_prefixes_as_one_process_does(t
     assert [each["translation_text"] for each in found] == [each["translation_text"] for each in expected]
     assert [each["warnings"] for each in found] == [each["warnings"] for each in expected]
     confidences = [each["confidence"] for each in found]
-    assert confidences == pytest.approx([each["confidence"] for each in expected], abs=1e-5)
+    assert confidences == close_to([each["confidence"] for each in expected])
     assert len(set(confidences)) > 1 and all(each["translation_text"].startswith("Das") for each in found)
 
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tests.rounding import close_to
 from tests.waiting import wait_until
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.corpus_shards import CorpusShards
@@ -93,7 +94,7 @@ def test_score_by_ray_scores_as_one_process_does(folder, texts, node, tmp_path, 
     for name, flags in {"local": [], "ray": RAY}.items():
         assert main([*command, "--output", str(tmp_path / name), *flags]) == 0
     expected, found = ((tmp_path / name).read_text().split() for name in ("local", "ray"))
-    assert [*map(float, found)] == pytest.approx([*map(float, expected)], abs=2e-6)
+    assert [*map(float, found)] == close_to([*map(float, expected)])
 
 
 def test_translate_by_ray_reports_mistakes_in_one_line(folder, texts, node, tmp_path, capsys):

@@ -17,6 +17,7 @@ from tests.engine_cases import (
     random_case,
 )
 from tests.generation_models import SOURCES, all_hypotheses, build, partly_trained_model
+from tests.rounding import close_to
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -143,7 +144,7 @@ def test_engine_with_enough_beams_matches_exhaustive_search(kind, alpha):
     (found,) = engine.translate_tokens([source], 12)
     expected = all_hypotheses(model, source, 4, kind, alpha)[:12]
     assert [each.tokens for each in found] == [tokens for _, tokens in expected]
-    assert [each.score for each in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
+    assert [each.score for each in found] == close_to([score for score, _ in expected])
 
 
 STOPS = itertools.product(["wu", "power"], [-0.5, 0.6, 2.0], [True, False, "never"])

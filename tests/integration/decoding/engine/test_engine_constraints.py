@@ -8,6 +8,7 @@ import torch
 
 from tests.constrained_reference import ConstrainedBeamSearch, occurrences
 from tests.engine_cases import EOS, START
+from tests.rounding import close_to
 from tests.sweeps import sample
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -121,7 +122,7 @@ def check_definition(engine, model, options, sources, phrases, continuations=fro
             model, source, wanted, start=START, eos=(EOS,), word_continuations=continuations, **settings
         )()
         assert [each.tokens for each in ours] == [tokens for _, tokens in definition[:2]]
-        assert [each.score for each in ours] == pytest.approx([score for score, _ in definition[:2]], abs=1e-4)
+        assert [each.score for each in ours] == close_to([score for score, _ in definition[:2]])
         for each in ours:
             assert all(occurrences(each.tokens, phrase)[0] >= wanted.count(phrase) for phrase in wanted)
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.ensemble_search import beam_search, greedy_search
+from tests.rounding import close_to
 from tests.sweeps import sample
 from tests.tiny import tiny_long_model, tiny_model
 from tests.tiny_engines import Recorder
@@ -38,9 +39,9 @@ def assert_equal(found, expected):
     for hypotheses, references in zip(found, expected, strict=True):
         assert [each.tokens for each in hypotheses] == [tokens for _, tokens in references]
         for hypothesis, (score, tokens) in zip(hypotheses, references, strict=True):
-            assert hypothesis.score == pytest.approx(score, abs=1e-5)
+            assert hypothesis.score == close_to(score)
             assert len(hypothesis.token_log_probabilities) == len(tokens)
-            assert sum(hypothesis.token_log_probabilities) == pytest.approx(hypothesis.log_probability, abs=1e-5)
+            assert sum(hypothesis.token_log_probabilities) == close_to(hypothesis.log_probability)
 
 
 @pytest.mark.parametrize("seed", sample(range(2), 0))
@@ -117,7 +118,7 @@ def test_score_tokens_of_an_ensemble_gives_log_probabilities_of_decoding():
     pairs = [(source, each) for source, row in zip(SOURCES, found, strict=True) for each in row]
     forced = score_tokens(Ensemble(models, weights), [each for each, _ in pairs], [each.tokens for _, each in pairs])
     for (_, hypothesis), log_probabilities in zip(pairs, forced, strict=True):
-        assert hypothesis.token_log_probabilities == pytest.approx(log_probabilities, rel=1e-5, abs=1e-5)
+        assert hypothesis.token_log_probabilities == close_to(log_probabilities)
 
 
 def test_alignments_of_an_ensemble_come_from_its_first_model():

@@ -5,6 +5,7 @@ import torch
 
 from tests.engine_cases import EOS, Case, assert_engine_gives_hypotheses_of_library
 from tests.long_engine_cases import random_prompt_case
+from tests.rounding import close_to
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_causal_lm
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -65,7 +66,7 @@ def test_engine_gives_scores_of_the_penalty_of_wu_for_new_tokens_only():
         engine_of(model, length_penalty_type=kind, length_penalty=1.0).generate_tokens([prompt])[0][0].score
         for kind in ("wu", "power")
     ]
-    assert scores[0] * (5 + 6) / 6 == pytest.approx(scores[1] * 6)
+    assert scores[0] * (5 + 6) / 6 == close_to(scores[1] * 6)
 
 
 @pytest.mark.parametrize(

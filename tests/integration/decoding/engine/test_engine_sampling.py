@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.chi_squared import LIKELY, p_value
+from tests.rounding import close_to
 from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_model
 from tests.tiny_engines import SOURCES, engine_of, graphed
@@ -93,7 +94,7 @@ def test_engine_gives_samples_their_log_probabilities():
     found = [samples[0] for samples in engine.translate_tokens(SOURCES, seed=1)]
     forced = score_tokens(engine.model, SOURCES, [each.tokens for each in found])
     for each, values in zip(found, forced, strict=True):
-        assert each.token_log_probabilities == pytest.approx(values, abs=1e-5)
+        assert each.token_log_probabilities == close_to(values)
 
 
 def test_engine_samples_continuations_of_prompts():

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.engine_cases import EOS
+from tests.rounding import close_to
 from tests.search_cases import SEARCHES
 from tests.sweeps import rare
 from tests.textbook_search import Textbook
@@ -34,8 +35,8 @@ def test_engine_keeps_log_probabilities_of_the_model_beside_other_scores():
         textbook = Textbook(model, [5, 6, EOS], options)
         rows = [textbook.log_probabilities([each.tokens[:place]])[0] for place in range(len(each.tokens))]
         expected = [row[token].item() for row, token in zip(rows, each.tokens, strict=True)]
-        assert each.token_log_probabilities == pytest.approx(expected, abs=1e-4)
-        assert each.log_probability == pytest.approx(sum(expected), abs=1e-4)
+        assert each.token_log_probabilities == close_to(expected)
+        assert each.log_probability == close_to(sum(expected))
 
 
 @pytest.mark.parametrize(

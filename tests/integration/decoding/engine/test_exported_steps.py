@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+from tests.rounding import close_to
 from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -45,7 +46,7 @@ def test_exported_step_gives_tokens_and_scores_of_eager_step(name, beams):
     for expected, found in zip(*(each.translate_tokens(sources(), beams) for each in (eager, exported)), strict=True):
         assert [each.tokens for each in found] == [each.tokens for each in expected]
         for one, other in zip(found, expected, strict=True):
-            assert one.token_log_probabilities == pytest.approx(other.token_log_probabilities, rel=1e-5, abs=1e-5)
+            assert one.token_log_probabilities == close_to(other.token_log_probabilities)
 
 
 @pytest.mark.parametrize("name", ["softmax", "lsh"])

@@ -5,6 +5,7 @@ import torch
 
 from tests.engine_cases import EOS, hypotheses_of_library, random_case
 from tests.generation_models import SOURCES, partly_trained_model
+from tests.rounding import close_to
 from tests.sweeps import sample
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.recorded_search import record_search
@@ -28,10 +29,10 @@ def test_record_search_finds_the_hypotheses_of_the_library(seed):
         expected = hypotheses_of_library(case, source)
         found = record_search(case.model, source, **case.options).best
         for our, their in zip(found, expected, strict=False):
-            tie = case.options["num_beams"] > 1 and our.score == pytest.approx(their.score, rel=2e-6)
+            tie = case.options["num_beams"] > 1 and our.score == close_to(their.score)
             assert list(our.tokens) == their.tokens or tie
             if case.options["num_beams"] > 1:
-                assert our.score == pytest.approx(their.score, rel=1e-5, abs=1e-5)
+                assert our.score == close_to(their.score)
 
 
 @pytest.mark.parametrize("beams", [1, 2, 4])
@@ -44,7 +45,7 @@ def test_record_search_records_every_step_with_the_log_probabilities_of_forced_d
                 assert_step_continues(step, before, beams)
         candidates = [each for step in steps for each in step]
         expected = score_tokens(model, [source] * len(candidates), [each.tokens for each in candidates])
-        assert [each.log_probability for each in candidates] == pytest.approx([sum(row) for row in expected], rel=1e-4)
+        assert [each.log_probability for each in candidates] == close_to([sum(row) for row in expected])
         assert best and all(each.state == "finished" and each in candidates for each in best)
         assert all((each.tokens[-1] == EOS) or len(each.tokens) == len(source) + 4 for each in best)
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.rounding import close_to
 from tests.tiny import tiny_model
 from tests.tiny_engines import SOURCES
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -32,8 +33,8 @@ def test_compiled_steps_search_as_eager_ones(search, tmp_path, monkeypatch):
     assert compiled.steps.are_cached()
     for (ours,), (theirs,) in zip(found, expected, strict=True):
         assert ours.tokens == theirs.tokens
-        assert ours.score == pytest.approx(theirs.score, rel=1e-4)
-        assert ours.log_probability == pytest.approx(theirs.log_probability, rel=1e-4)
+        assert ours.score == close_to(theirs.score, 1e-4)
+        assert ours.log_probability == close_to(theirs.log_probability, 1e-4)
 
 
 def test_compiled_steps_follow_constraints_as_eager_ones(tmp_path, monkeypatch):

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -14,8 +13,9 @@ import pytest
 import torch
 from transformers.utils import logging
 
+from tests.rounding import close_to
 from tests.tiny import tiny_model
-from tests.tiny_engines import SOURCES, engine_of, translate
+from tests.tiny_engines import SOURCES, EndedWorker, engine_of, translate
 from tests.waiting import wait_until
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -94,7 +94,7 @@ def test_compiled_step_gives_tokens_of_eager_step(cache, beams, compile):
         [value for (best,) in engine.translate_tokens(SOURCES) for value in best.token_log_probabilities]
         for engine in (compiled, eager)
     )
-    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    assert found == close_to(expected)
     assert len(folders(cache)) == 4
 
 
@@ -217,13 +217,9 @@ def test_engine_decodes_eagerly_without_a_compiler(empty_cache, monkeypatch, cap
 
 
 def test_long_stream_compiles_in_the_background_and_switches_over(cache, tmp_path, monkeypatch):
-    finished = threading.Event()
-
-    def run_worker(*_):
-        finished.wait()
-        shutil.copytree(cache, tmp_path / "empty" / "compiled_steps")
-
-    monkeypatch.setattr(compiled_steps, "_run_worker", run_worker)
+    ended = []
+    monkeypatch.setattr(EndedWorker, "poll", lambda worker: 0 if ended else None)
+    monkeypatch.setattr(compiled_steps, "_start_worker", EndedWorker)
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "empty"))
     expected = translate(engine_of(4, compile=False))
@@ -231,8 +227,9 @@ def test_long_stream_compiles_in_the_background_and_switches_over(cache, tmp_pat
     for _ in range(3):
         assert translate(engine) == expected
     assert engine.steps.find(engine.buffers.arguments) is engine.steps.step
-    finished.set()
-    wait_until(lambda: engine.steps.find(engine.buffers.arguments) is not engine.steps.step)
+    shutil.copytree(cache, tmp_path / "empty" / "compiled_steps")
+    ended.append(True)
+    assert engine.steps.find(engine.buffers.arguments) is not engine.steps.step
     assert translate(engine) == expected
 
 
@@ -243,7 +240,8 @@ def test_failing_compiler_leaves_eager_steps_and_one_warning(empty_cache, monkey
     expected = translate(engine_of(4, compile=False))
     engine = engine_of(4, compile="auto")
     assert translate(engine) == expected
-    wait_until(lambda: caplog.records, seconds=300)
+    wait_until(lambda: not compiled_steps._is_compiling(), seconds=300)
+    engine.steps.find(engine.buffers.arguments)
     (record,) = [record for record in caplog.records if record.name == compiled_steps.__name__]
     assert "Compiling failed" in record.getMessage() and "\n" not in record.getMessage()
     assert translate(engine) == expected and [name for name in folders(empty_cache) if name[0] != "."] == []

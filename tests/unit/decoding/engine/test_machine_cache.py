@@ -184,7 +184,7 @@ def test_a_compiler_that_fails_is_not_tried_again_in_the_background(cache, warni
     ):
         write_packages(None, None, [], {"few_rows": "entry"})
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
-    monkeypatch.setattr(compiled_steps, "_run_worker", lambda *_: pytest.fail("compiles again"))
+    monkeypatch.setattr(compiled_steps, "_start_worker", lambda *_: pytest.fail("compiles again"))
     assert translate(engine_of(1, slots=1)) == translate(engine_of(1, slots=1, compile=False))
     assert len(warnings) == 1 and "Compiling failed before, so decoding is not compiled: The C++" in warnings[0]
     assert "`vanilla-transformer compile` tries it again." in warnings[0] and "\n" not in warnings[0]

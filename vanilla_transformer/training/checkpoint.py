@@ -35,6 +35,7 @@ from .distributed import broadcast_decision, wait_for_processes
 logger = logging.getLogger(__name__)
 
 _METADATA_FILE = "training_state.json"
+_NOT_OF_MODEL = (_METADATA_FILE, HASHES_FILE, "optimizer.safetensors", "ema.safetensors", "adapters.safetensors")
 SHARDS = "shards"
 StateDict = dict[str, torch.Tensor]
 # Before torch 2.13, a stager closes itself after its first use.
@@ -96,8 +97,9 @@ def save_checkpoint(
 
 
 def is_checkpoint(folder: Path) -> bool:
-    """Return whether a folder is a checkpoint of this package, whole or damaged."""
-    return (folder / _METADATA_FILE).is_file()
+    """Return whether a folder is a checkpoint of this package, whole, damaged or empty."""
+    known = any((folder / name).is_file() for name in (_METADATA_FILE, HASHES_FILE))
+    return known or (folder.is_dir() and not any(folder.iterdir()))
 
 
 def load_progress(folder: Path) -> dict[str, Any]:
@@ -164,14 +166,13 @@ def weight_files(folder: str | Path) -> list[Path]:
     return files
 
 
-def list_model_files(checkpoint: Path) -> list[str]:
-    """List the names of the files of a checkpoint's model, except its weights: configurations, code and tokenizer."""
-    others = (_METADATA_FILE, HASHES_FILE, SAFE_WEIGHTS_INDEX_NAME)
-    return sorted(
-        path.name
-        for path in checkpoint.iterdir()
-        if path.is_file() and path.name not in others and path.suffix != ".safetensors"
-    )
+def copy_model(checkpoint: Path, folder: Path) -> None:
+    """Write the model of a checkpoint to a folder, with hashes."""
+    with atomic_folder(folder) as temporary:
+        for path in checkpoint.iterdir():
+            if path.is_file() and path.name not in _NOT_OF_MODEL:
+                shutil.copyfile(path, temporary / path.name)
+        write_hashes(temporary)
 
 
 def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
@@ -191,11 +192,7 @@ def step_of(folder: Path) -> int:
 
 
 def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
-    """Return the newest complete checkpoint, or None. Warn of each damaged one that is newer.
-
-    Raises:
-        ValueError: an older checkpoint, which the final average may need, is damaged.
-    """
+    """Return the newest whole checkpoint, or None. Warn of each damaged one."""
     found = None
     for folder in reversed(list_checkpoints(output_dir)):
         damage = find_damage(folder)
@@ -204,16 +201,8 @@ def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
         elif found is None:
             logger.warning("%s is damaged (%s). Falling back to the checkpoint before it.", folder, damage)
         else:
-            raise damaged_error(folder, damage)
+            logger.warning("%s is damaged (%s). Restore it from a copy: the final mean may need it.", folder, damage)
     return found
-
-
-def damaged_error(folder: Path, damage: str) -> ValueError:
-    """Return the error for a damaged checkpoint."""
-    return ValueError(
-        f"{folder} is damaged ({damage}), and the final model is the mean of the last checkpoints. Restore the "
-        "folder from a copy, or delete it to average the others."
-    )
 
 
 def delete_folder(path: Path) -> None:

@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from transformers import PreTrainedModel
-from transformers.utils import CONFIG_NAME
+from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.utils.device_utils import describe_hardware
 from vanilla_transformer.utils.file_utils import (
-    TOKENIZER_FILES,
-    atomic_folder,
+    HASHES_FILE,
     check_output_dir,
     delete_weights,
     find_damage,
@@ -38,15 +36,14 @@ from vanilla_transformer.utils.resources import LOWER_IS_BETTER
 from .checkpoint import (
     CheckpointWriter,
     checkpoint_folder,
+    copy_model,
     delete_folder,
     find_latest_checkpoint,
     is_checkpoint,
     list_checkpoints,
-    list_model_files,
     load_progress,
     load_resume_state,
     step_of,
-    weight_files,
 )
 from .distributed import broadcast_decision, wait_for_processes
 from .metrics import truncate_metrics
@@ -144,11 +141,18 @@ class RunFolder:
         refuse_model_inside(recipe.fine_tuning.init_from, self.path)
         trained = has_weights(self.path)
         starts_over = trained and self.options.overwrite_output_dir
-        self.finished = trained and not starts_over and self._has_same_limits(flatten(recipe))
+        damage = None if starts_over else self._find_damage()
+        is_whole = trained and not starts_over and damage is None
+        self.finished = is_whole and self._has_same_limits(flatten(recipe))
         self.checkpoint = None if starts_over or self.finished else self._find_checkpoint(flatten(recipe))
+        if damage is not None and self.checkpoint is not None:
+            logger.warning("%s. The model is made again from the checkpoints of the run.", damage)
+        elif damage is not None and not self.options.overwrite_output_dir:
+            hint = "Restore it from a copy, choose another --output_dir, or replace all by --overwrite_output_dir"
+            raise ValueError(f"{damage}, and no whole checkpoint can make it again. {hint}.")
         if not self.options.overwrite_output_dir:
             self._refuse_files_of_others()
-        if trained and not (starts_over or self.finished or self.checkpoint):
+        if is_whole and not (self.finished or self.checkpoint):
             raise self._cannot_continue("its checkpoints have been deleted")
 
     def _refuse_files_of_others(self) -> None:
@@ -173,50 +177,54 @@ class RunFolder:
 
     def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
         """Return whether the run that has written the final model had the same limits."""
-        before = self._read_recipe()
-        if before is None:
+        try:
+            before = dict(json.loads((self.path / f"{_RECIPE}.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
             checkpoint = find_latest_checkpoint(self.path)
             if checkpoint is None:
-                raise self._cannot_continue(f"neither {_RECIPE}.json nor a checkpoint tells how it was trained")
+                raise self._cannot_continue(
+                    f"neither {_RECIPE}.json nor a checkpoint tells how it was trained"
+                ) from None
             before = load_progress(checkpoint)["recipe"]
         check_same_run(before, recipe)
         return has_same_limits(before, recipe)
 
-    def _read_recipe(self) -> dict[str, Any] | None:
-        """Return the recipe of the final model, or None if its file is missing or damaged."""
-        try:
-            return dict(json.loads((self.path / f"{_RECIPE}.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
+    def _find_damage(self) -> str | None:
+        """Return which file of the final model or of the moving average is damaged, or None.
 
-    def restore_final_model(self) -> None:
-        """Copy files that the final model lacks, for example after an incomplete copy, from the newest checkpoint.
+        A folder without hashes, of an older run or of a user who has deleted them, is whole if it can be loaded.
+        """
+        for folder in (self.path, self.path / EMA):
+            if (folder / HASHES_FILE).exists():
+                if (damage := find_damage(folder)) is not None:
+                    return f"In {folder}, {damage}"
+            elif has_weights(folder):
+                from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
+
+                try:
+                    load_pretrained(AutoModelForSeq2SeqLM, folder)
+                    load_tokenizer(folder)
+                except (OSError, ValueError) as error:
+                    return str(error).rstrip(".")
+        return None
+
+    def restore_best_models(self) -> None:
+        """Write each damaged best model again, from the checkpoint of the same step.
 
         Raises:
-            FileNotFoundError: a file of the weights is missing, or another one that no checkpoint has.
+            ValueError: that is not whole, and the run is finished, so that no better model comes.
         """
-        weight_files(self.path)
-        folders = list_checkpoints(self.path)
-        names = list_model_files(folders[-1]) if folders else [CONFIG_NAME, "tokenizer_config.json"]
-        lacking = [name for name in names if not (self.path / name).exists()]
-        if not lacking and not any((self.path / name).exists() for name in TOKENIZER_FILES):
-            lacking = [TOKENIZER_FILES[0]]
-        if not lacking and self._read_recipe() is not None:
-            return
-        checkpoint = find_latest_checkpoint(self.path)
-        with atomic_folder(self.path) as temporary:
-            for name in lacking:
-                if checkpoint is None or not (checkpoint / name).exists():
-                    raise FileNotFoundError(
-                        f"The model in {self.path} lacks {name}, and no checkpoint has it. Copy the folder again, or "
-                        "train again with --overwrite_output_dir."
-                    )
-                shutil.copyfile(checkpoint / name, temporary / name)
-        for name in lacking:
-            logger.info("Restored %s from %s.", name, checkpoint)
-        if checkpoint is not None and self._read_recipe() is None:
-            self._write_json(f"{_RECIPE}.json", load_progress(checkpoint)["recipe"])
-            logger.info("Restored %s.json from %s.", _RECIPE, checkpoint)
+        for folder in list_checkpoints(self.path, _BEST):
+            damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
+            checkpoint = checkpoint_folder(self.path, step_of(folder))
+            if damage is not None and find_damage(checkpoint) is None:
+                copy_model(checkpoint, folder)
+                logger.warning("In %s, %s. The model was written again from %s.", folder, damage, checkpoint)
+            elif damage is not None:
+                rule = f"In {folder}, {damage}, and no checkpoint of its step can make it again"
+                if self.finished:
+                    raise ValueError(f"{rule}. Restore it from a copy, or delete the folder.")
+                logger.warning("%s.", rule)
 
     def _find_checkpoint(self, recipe: dict[str, Any]) -> Path | None:
         checkpoint = find_latest_checkpoint(self.path)
@@ -290,9 +298,11 @@ class RunFolder:
                 for leftover in self.path.glob(leftovers):
                     shutil.rmtree(leftover, ignore_errors=True)
             if self.checkpoint is None:  # the folder must hold no mixture with a run that this one replaces
+                (self.path / HASHES_FILE).unlink(missing_ok=True)
                 delete_weights(self.path)
                 shutil.rmtree(self.path / EMA, ignore_errors=True)
             prune_after(self.path, state.step)
+            self.restore_best_models()
             truncate_metrics(self.path, state.step)
             self._log(state, str(corpus))
             self._write_json("corpus.json", corpus.to_dict())
@@ -391,7 +401,7 @@ class RunFolder:
         model = state.gather_model(to_save=True)
         if state.accelerator.is_main_process:
             if state.step == best:
-                save_model_folder(model, state.tokenizer, self.path / f"{_BEST}{state.step}")
+                save_model_folder(model, state.tokenizer, self.path / f"{_BEST}{state.step}", hashed=True)
             for folder in list_checkpoints(self.path, _BEST):
                 if step_of(folder) != best:
                     delete_folder(folder)
@@ -402,7 +412,7 @@ class RunFolder:
         folder = self.path / name
         if state.accelerator.is_main_process:
             recipe = json.dumps(state.progress.recipe, indent=2) + "\n"
-            save_model_folder(model, state.tokenizer, folder, **{_RECIPE: recipe})
+            save_model_folder(model, state.tokenizer, folder, hashed=True, **{_RECIPE: recipe})
         wait_for_processes(state.accelerator)
         return folder
 

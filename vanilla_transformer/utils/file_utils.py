@@ -27,6 +27,7 @@ HASHES_FILE = "sha256.json"
 TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt", "sentencepiece.bpe.model")
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transformers names them
 _MODEL_FILES = (*_WEIGHTS, "config.json", "generation_config.json", "tokenizer_config.json")
+_EDITED = "generation_config.json"
 _LOCK = ".lock"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # such errors name no file
 
@@ -73,14 +74,22 @@ def atomic_folder(folder: str | Path, mode: int = 0o777) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def read_json_lines(path: Path) -> list[Any]:
-    """Return the values of a file with JSON in each line, without a truncated last line.
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the entries of the metrics of a run, a JSON object in each line, and warn of damaged lines.
 
-    Raises:
-        OSError: there is no such file.
+    Each has a `step` and `minutes`. A truncated last line is left out.
     """
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    entries, damaged = [], []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            entry = json.loads(line.decode("utf-8"))
+            _ = entry["step"], entry["minutes"]
+            entries.append(entry)
+        except (ValueError, TypeError, LookupError):
+            damaged.append(str(number))
+    if damaged:
+        logger.warning("%s is damaged and read without line %s.", path, ", ".join(damaged))
+    return entries
 
 
 def refuse_dangling_link(folder: Path) -> None:
@@ -247,11 +256,16 @@ def delete_weights(folder: Path) -> None:
 
 
 def save_model_folder(
-    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: str | Path, **texts: str
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    folder: str | Path,
+    hashed: bool = False,
+    **texts: str,
 ) -> Path:
     """Write weights (safetensors), configurations and tokenizer as one model folder of transformers, atomically.
 
     Args:
+        hashed: Add the hashes for `find_damage`.
         texts: More files of the folder: JSON text by name, without the suffix `.json`.
     """
     with atomic_folder(folder) as temporary:
@@ -259,6 +273,8 @@ def save_model_folder(
         tokenizer.save_pretrained(temporary)
         for name, text in texts.items():
             (temporary / f"{name}.json").write_text(text, encoding="utf-8")
+        if hashed:
+            write_hashes(temporary)
     return Path(folder)
 
 
@@ -297,12 +313,17 @@ def _replace_text(path: Path, pieces: Iterable[str], mode: int = 0o666) -> None:
 def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
     """Set entries of the JSON object in a file, and keep the others. A link, as in the Hub's cache, becomes a file.
 
+    The hash of the file, if its folder has hashes, is set as well.
+
     Raises:
         OSError: there is no such file, or it cannot be written.
         ValueError: it is not JSON.
     """
-    content = json.loads(Path(path).read_text(encoding="utf-8")) | entries
-    _replace_text(Path(path), [json.dumps(content, indent=2, sort_keys=True) + "\n"])
+    path = Path(path)
+    content = json.loads(path.read_text(encoding="utf-8")) | entries
+    _replace_text(path, [json.dumps(content, indent=2, sort_keys=True) + "\n"])
+    if (hashes := path.with_name(HASHES_FILE)).is_file() and path != hashes:
+        update_json(hashes, {path.name: hash_file(path)})
 
 
 def _write_text(path: Path, pieces: Iterable[str], mode: int = 0o666) -> None:
@@ -404,10 +425,14 @@ def write_hashes(folder: Path) -> None:
 
 
 def find_damage(folder: Path) -> str | None:
-    """Compare the files of a folder with the hashes that `write_hashes` stored. Return the first mismatch, or None."""
+    """Compare the files of a folder with the hashes that `write_hashes` stored. Return the first mismatch, or None.
+
+    A generation config that is JSON is whole: people edit it.
+    """
     try:
         hashes = json.loads((folder / HASHES_FILE).read_text(encoding="utf-8"))
-        damaged = next((name for name, value in hashes.items() if hash_file(folder / name) != value), None)
+        differing = (name for name, value in hashes.items() if hash_file(folder / name) != value)
+        damaged = next((name for name in differing if name != _EDITED or not _is_json(folder / name)), None)
     except FileNotFoundError as error:
         return f"{Path(error.filename).relative_to(folder)} is missing"
     except (ValueError, AttributeError):
@@ -415,6 +440,13 @@ def find_damage(folder: Path) -> str | None:
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"
     return None if damaged is None else f"{damaged} is damaged"
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+    except ValueError:
+        return False
 
 
 def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None], mode: int = 0o777) -> Path:

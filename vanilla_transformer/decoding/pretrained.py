@@ -29,7 +29,7 @@ from transformers import (
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.utils.device_utils import usable_cores
-from vanilla_transformer.utils.file_utils import HASHES_FILE, TOKENIZER_FILES, find_damage, hash_file
+from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, refuse_damage
 from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of
 
 from .ensemble import Ensemble, check_weights
@@ -107,9 +107,7 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
             does not use: a model without them translates nonsense.
         ValueError: its configuration or generation config is invalid.
     """
-    if (Path(name) / HASHES_FILE).is_file() and (damage := find_damage(Path(name))) is not None:
-        hint = f"The `train` command that wrote it makes it again; if you changed it, delete {HASHES_FILE} there"
-        raise OSError(f"In {name}, {damage}. {hint}.")
+    refuse_damage(Path(name))
     _check_size(load_config(name), name)
     _check_generation_config(name)
     limit_threads()

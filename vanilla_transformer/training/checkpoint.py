@@ -119,7 +119,9 @@ def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
     """
     record = json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))
     if (folder / SHARDS).is_dir():
-        tensors = {"optimizer": like.optimizer, "ema": like.ema if _has_ema(folder) else {}}
+        stored = dcp.FileSystemReader(folder / SHARDS).read_metadata().state_dict_metadata
+        has_ema = any(name.startswith("ema.") for name in stored)
+        tensors = {"optimizer": like.optimizer, "ema": like.ema if has_ema else {}}
         dcp.load(tensors, checkpoint_id=folder / SHARDS)
         optimizer, ema, adapters = tensors["optimizer"], tensors["ema"], {}
     else:
@@ -131,26 +133,13 @@ def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
     return ResumeState(record["progress"], record["param_groups"], optimizer, ema if like.ema else {}, adapters)
 
 
-def _has_ema(folder: Path) -> bool:
-    metadata = dcp.FileSystemReader(folder / SHARDS).read_metadata()
-    return any(name.startswith("ema.") for name in metadata.state_dict_metadata)
-
-
 def load_model_weights(folder: str | Path) -> StateDict:
-    """Read the weights of a model folder, from one file or several.
-
-    Raises:
-        FileNotFoundError: there are no weights, or one of their files is missing.
-    """
+    """Read the weights of a model folder, from one file or several."""
     return {name: tensor for path in weight_files(folder) for name, tensor in load_file(path).items()}
 
 
 def weight_files(folder: str | Path) -> list[Path]:
-    """List the files of a model folder's weights: one file, or the files that its index names.
-
-    Raises:
-        FileNotFoundError: there are no weights, or one of their files is missing.
-    """
+    """List the files of a model folder's weights: one file, or the files that its index names."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no model folder {folder}.")
@@ -252,12 +241,14 @@ class CheckpointWriter:
 
         Returns:
             A future that is done when this process has written its part.
-
-        Raises:
-            OSError: the checkpoint before this one could not be written.
         """
         self.wait()
-        shards = self._create_shards_folder(folder) if self.sharded else None
+        shards = folder.with_name(f".{folder.name}.shards") if self.sharded else None
+        if shards is not None:
+            if self.accelerator.is_main_process:
+                shutil.rmtree(shards, ignore_errors=True)
+                shards.mkdir(parents=True)
+            wait_for_processes(self.accelerator)
         tensors: dict[str, StateDict] = {}
         if self.accelerator.is_main_process:
             tensors = {"model": model.state_dict(), "adapters": state.adapters}
@@ -271,14 +262,6 @@ class CheckpointWriter:
             self._write, model, weights, replace(state, **copied), folder, shards, then
         )
         return self._unfinished
-
-    def _create_shards_folder(self, folder: Path) -> Path:
-        shards = folder.with_name(f".{folder.name}.shards")
-        if self.accelerator.is_main_process:
-            shutil.rmtree(shards, ignore_errors=True)
-            shards.mkdir(parents=True)
-        wait_for_processes(self.accelerator)
-        return shards
 
     def _write(
         self,
@@ -305,11 +288,7 @@ class CheckpointWriter:
                 shutil.rmtree(shards, ignore_errors=True)
 
     def wait(self) -> None:
-        """Wait until the last checkpoint is complete.
-
-        Raises:
-            OSError: it could not be written; the one before it is the last complete one.
-        """
+        """Wait until the last checkpoint is complete."""
         if self._unfinished is None:
             return
         error, self._unfinished = self._unfinished.exception(), None

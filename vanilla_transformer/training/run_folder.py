@@ -68,12 +68,7 @@ def is_main_process() -> bool:
 
 @contextmanager
 def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
-    """Hold the folder of a run for this process and those that `torchrun` started with it. A crash releases it.
-
-    Raises:
-        ValueError: another process holds it, or the path is a file.
-        PermissionError: the folder cannot be written.
-    """
+    """Hold the folder of a run for this process and those that `torchrun` started with it. A crash releases it."""
     if not is_main_process():  # which holds it for all
         yield
         return
@@ -83,12 +78,7 @@ def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
 
 
 def check_is_writable(output_dir: str | Path) -> None:
-    """Refuse a folder that a run cannot write, before anything is read.
-
-    Raises:
-        ValueError: the path is a file.
-        PermissionError: the folder cannot be written.
-    """
+    """Refuse a folder that a run cannot write, before anything is read."""
     folder = Path(output_dir)
     refuse_dangling_link(folder)
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
@@ -101,11 +91,7 @@ def check_is_writable(output_dir: str | Path) -> None:
 
 
 def refuse_model_inside(name: str | Path | None, output_dir: str | Path) -> None:
-    """Refuse a model to read that is in the folder of a run, which may replace it.
-
-    Raises:
-        ValueError: it is.
-    """
+    """Refuse a model to read that is in the folder of a run, which may replace it."""
     if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(Path(output_dir).resolve()):
         rule = "`output_dir` must be another folder than the one of a model that is read"
         raise ValueError(f"{rule}, but {name} is in {output_dir}. Choose another --output_dir.")
@@ -126,10 +112,6 @@ class RunFolder:
 
         A finished run continues if the recipe has other limits, such as a larger `max_steps`. With
         `overwrite_output_dir` a finished run and a run of another recipe start over; an unfinished one resumes.
-
-        Raises:
-            ValueError: the folder holds another model or another run; the path is a file; a checkpoint is damaged.
-            PermissionError: the folder cannot be written.
         """
         self.options = recipe.output
         self.path = Path(recipe.output.output_dir)
@@ -156,12 +138,7 @@ class RunFolder:
             raise self._cannot_continue("its checkpoints have been deleted")
 
     def _refuse_files_of_others(self) -> None:
-        """Refuse a folder in which this run would delete or replace what no run of this package has written.
-
-        Raises:
-            ValueError: a checkpoint is of another program, or no checkpoint is whole.
-            FileExistsError: there are other files.
-        """
+        """Refuse a folder in which this run would delete or replace what no run of this package has written."""
         checkpoints = list_checkpoints(self.path)
         hint = "choose another --output_dir, or replace all by --overwrite_output_dir."
         for folder in checkpoints:
@@ -209,11 +186,7 @@ class RunFolder:
         return None
 
     def restore_best_models(self) -> None:
-        """Write each damaged best model again, from the checkpoint of the same step.
-
-        Raises:
-            ValueError: that is not whole, and the run is finished, so that no better model comes.
-        """
+        """Write each damaged best model again, from the checkpoint of the same step."""
         for folder in list_checkpoints(self.path, _BEST):
             damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
             checkpoint = checkpoint_folder(self.path, step_of(folder))
@@ -250,7 +223,12 @@ class RunFolder:
         like = state.resume_state()
         saved = load_resume_state(self.checkpoint, like)
         progress = saved.progress
-        self._check_same_data(progress["data"], state.progress.data)
+        changed = [name for name, value in state.progress.data.items() if progress["data"].get(name) != value]
+        if changed and not self.options.allow_changed_data:
+            raise ValueError(
+                f"The run in {self.path} must resume with the data it began with, but these have changed: "
+                f"{', '.join(changed)}. Restore the files, or continue with the new ones by --allow_changed_data."
+            )
         state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         batches.load_state_dict(progress["batch_sampler"])
         if progress["recipe"].get("best_metric") != self.options.best_metric:
@@ -268,25 +246,8 @@ class RunFolder:
                 f"and {batches.batches_per_step} batches per step. It continues at the same place in the data.",
             )
 
-    def _check_same_data(self, before: dict[str, str], now: dict[str, str]) -> None:
-        """Refuse data that has changed since the run began, unless `allow_changed_data` is given.
-
-        Raises:
-            ValueError: the text names the changed data.
-        """
-        changed = [name for name in now if before.get(name) != now[name]]
-        if changed and not self.options.allow_changed_data:
-            raise ValueError(
-                f"The run in {self.path} must resume with the data it began with, but these have changed: "
-                f"{', '.join(changed)}. Restore the files, or continue with the new ones by --allow_changed_data."
-            )
-
     def start(self, state: TrainState, corpus: Corpus) -> None:
-        """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine.
-
-        Raises:
-            FileNotFoundError: this process does not see what the main process has written.
-        """
+        """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine."""
         wait_for_processes(state.accelerator)  # all processes have read what they resume from
         self._writer = CheckpointWriter(state.accelerator, state.tokenizer, sharded=state.recipe.optimization.fsdp)
         if state.accelerator.is_main_process:
@@ -338,9 +299,6 @@ class RunFolder:
 
         Args:
             temporary: The run was interrupted; the next checkpoint replaces this one.
-
-        Raises:
-            OSError: the checkpoint before this one could not be written.
         """
         assert self._writer is not None  # `start` creates it
         state.progress.temporary = temporary
@@ -353,11 +311,7 @@ class RunFolder:
         self._saved_step, self._last_saved = state.step, time.monotonic()
 
     def finish_saving(self) -> None:
-        """Wait until the last checkpoint is complete.
-
-        Raises:
-            OSError: it could not be written.
-        """
+        """Wait until the last checkpoint is complete."""
         if self._writer is not None:
             self._writer.wait()
 
@@ -372,7 +326,8 @@ class RunFolder:
             delete_folder(checkpoint_folder(self.path, self._temporary_step))
         self._temporary_step = None
         if not temporary:
-            prune_checkpoints(self.path, self.options.keep_last or 1)
+            for folder in list_checkpoints(self.path)[: -(self.options.keep_last or 1)]:
+                delete_folder(folder)
 
     def score(self, entry: dict[str, Any]) -> float:
         """Return the number by which a validation is ranked, a higher one for a better model, or minus infinity."""
@@ -423,12 +378,6 @@ class RunFolder:
     def _log(state: TrainState, message: str) -> None:
         if state.accelerator.is_main_process:
             logger.info(message)
-
-
-def prune_checkpoints(output_dir: str | Path, keep_last: int) -> None:
-    """Delete the oldest checkpoints until `keep_last` are left."""
-    for path in list_checkpoints(output_dir)[:-keep_last]:
-        delete_folder(path)
 
 
 def prune_after(output_dir: str | Path, step: int) -> None:

@@ -449,6 +449,14 @@ def _is_json(path: Path) -> bool:
         return False
 
 
+def refuse_damage(folder: Path) -> None:
+    """Refuse the model of a run, a folder with hashes, if it differs from what training wrote."""
+    damage = find_damage(folder) if (folder / HASHES_FILE).is_file() else None
+    if damage is not None:
+        hint = f"Its `train` command makes it again; if the change is yours, delete {HASHES_FILE} there"
+        raise OSError(f"In {folder}, {damage}. {hint}.")
+
+
 def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None], mode: int = 0o777) -> Path:
     """Return the folder `name` of a cache, filled by `write` if it does not exist yet or is damaged.
 

@@ -183,15 +183,11 @@ def test_train_makes_a_model_without_hashes_again_if_it_cannot_be_loaded(corpus,
     assert contents(finished) == before and "The model is made again" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b'{"step": 2, "los', rare(b'{"step": 2, "text": "\xc3"}'), rare(b"\0" * 40), rare(b"[]"), rare(b'{"stfp": 1}')],
-)
-def test_train_resumes_with_a_damaged_line_of_metrics(corpus, tmp_path, monkeypatch, caplog, finished, line):
+def test_train_resumes_with_a_damaged_line_of_metrics(corpus, tmp_path, monkeypatch, caplog, finished):
     recipe = parse_recipe(flags(corpus, tmp_path / "run", **RUN))
     kill_at_step(recipe, monkeypatch, 3)
     path = tmp_path / "run" / "metrics.jsonl"
-    path.write_bytes(line + b"\n" + path.read_bytes() + line)
+    path.write_bytes(b'{"step": 2, "los\n' + path.read_bytes() + b'{"step": 3, "l')
     train(recipe, evaluate=no_scores)
     assert_same_run(finished, tmp_path / "run")
     assert f"{path} is damaged and read without line 1." in caplog.text

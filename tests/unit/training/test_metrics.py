@@ -54,6 +54,29 @@ def test_truncate_metrics_drops_later_steps_and_partial_line(tmp_path):
     assert [entry["step"] for entry in read_entries(tmp_path)] == [2, 4, 6]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"step": 4, "minu',
+        b'{"step": 4, "minutes": 0.5, "text": "\xc3"}',
+        b"\0" * 40,
+        b"",
+        b"[4, 0.5]",
+        b"4",
+        b'{"stfp": 4, "minutes": 0.5}',
+        b'{"step": 4, "minutes": 0.5{"step": 5, "minutes": 0.6}',
+    ],
+)
+def test_truncate_metrics_drops_a_damaged_line_and_names_it(tmp_path, caplog, line):
+    for step in (2, 6):
+        append_entry(tmp_path, {"step": step, "minutes": 0.5})
+    first, last = (tmp_path / METRICS_FILE).read_bytes().splitlines(keepends=True)
+    (tmp_path / METRICS_FILE).write_bytes(first + line + b"\n" + last)
+    truncate_metrics(tmp_path, 6)
+    assert (tmp_path / METRICS_FILE).read_bytes() == first + last
+    assert f"{tmp_path / METRICS_FILE} is damaged and read without line 2." in caplog.text
+
+
 def test_truncate_metrics_without_file_creates_empty_one(tmp_path):
     truncate_metrics(tmp_path, 4)
     assert read_entries(tmp_path) == []

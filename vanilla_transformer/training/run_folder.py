@@ -128,7 +128,8 @@ class RunFolder:
         self.finished = is_whole and self._has_same_limits(flatten(recipe))
         self.checkpoint = None if starts_over or self.finished else self._find_checkpoint(flatten(recipe))
         if damage is not None and self.checkpoint is not None:
-            logger.warning("%s. The model is made again from the checkpoints of the run.", damage)
+            if is_main_process():
+                logger.warning("%s. The model is made again from the checkpoints of the run.", damage)
         elif damage is not None and not self.options.overwrite_output_dir:
             hint = "Restore it from a copy, choose another --output_dir, or replace all by --overwrite_output_dir"
             raise ValueError(f"{damage}, and no whole checkpoint can make it again. {hint}.")

@@ -85,6 +85,29 @@ def kill_at_step(recipe, monkeypatch, step):
         train(recipe, evaluate=no_scores)
 
 
+def _flip_bit(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+DAMAGES = {
+    "empty": lambda content: b"",
+    "zeros": lambda content: bytes(len(content)),
+    "cut": lambda content: content[: len(content) // 2],
+    "a flipped bit": _flip_bit,
+    "missing": None,
+}
+
+
+def damage_file(path, damage):
+    """Damage a file in one of the ways of `DAMAGES`."""
+    change, content = DAMAGES[damage], path.read_bytes()
+    if change is None:
+        path.unlink()
+    else:
+        path.write_bytes(change(content))
+
+
 _final_evaluations: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of each model
 
 

@@ -29,7 +29,7 @@ from transformers import (
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.utils.device_utils import usable_cores
-from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, mapping, recover_folders
+from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, mapping, recover_folders, refuse_damage
 from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of
 
 from .ensemble import Ensemble, check_weights
@@ -108,6 +108,7 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
             does not use: a model without them translates nonsense.
         ValueError: its configuration or generation config is invalid.
     """
+    refuse_damage(Path(name))
     _check_size(load_config(name), name)
     _check_generation_config(name)
     limit_threads()

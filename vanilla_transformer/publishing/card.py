@@ -20,7 +20,15 @@ from vanilla_transformer.utils.resources import METRIC_LABELS
 from vanilla_transformer.utils.user_input import load_yaml
 
 from .behavior import CheckFailed, find_task
-from .run_records import CURVE, EVALUATIONS, learning_curve, read_emissions, read_stress_tables, read_validations
+from .run_records import (
+    CURVE,
+    EVALUATIONS,
+    learning_curve,
+    read_emissions,
+    read_record,
+    read_stress_tables,
+    read_validations,
+)
 from .staging import CARD_NAME, publishable_files, refuse_pipes
 
 # Records of training and evaluation in a run's folder.
@@ -144,10 +152,10 @@ def render_card(
         refuse_pipes(folder)
     config = load_config(folder)
     task, auto_class = _find_task(folder, config)
-    validations, recipe, training = read_validations(run), _read_json(run / _RECIPE), training_facts(run)
+    validations, recipe, training = read_validations(run), read_record(run / _RECIPE), training_facts(run)
     recorded = validations[-1] if validations else {}
     emissions = read_emissions(run, training["hardware"], "base_model" in facts or bool(recipe.get("init_from")))
-    evaluations = [_read_json(path) for path in sorted((run / EVALUATIONS).glob("*.json"))]
+    evaluations = [read_record(path) for path in sorted((run / EVALUATIONS).glob("*.json"))]
     results = [*_validation_results(facts, recorded), *_test_results(evaluations)]
     try:
         return ModelCard.from_template(
@@ -183,7 +191,7 @@ def render_card(
 def training_facts(run: str | Path) -> dict[str, Any]:
     """Return the facts that the records in a folder hold about training, as text; "unknown" if they hold none."""
     validations = read_validations(Path(run))
-    corpus, machine = (_read_json(Path(run) / name) for name in (_CORPUS, _MACHINE))
+    corpus, machine = (read_record(Path(run) / name) for name in (_CORPUS, _MACHINE))
     return {
         "pairs": _pairs(corpus),
         "overlap": _overlap(corpus),
@@ -324,10 +332,6 @@ def _warning(results: Sequence[Mapping[str, Any]]) -> str | None:
     if score >= _LEAST_BLEU:
         return None
     return f"Its scores on held-out text are poor: BLEU {score:.1f} on {text}. Expect translations of another meaning."
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def _pairs(corpus: Mapping[str, Any]) -> str:

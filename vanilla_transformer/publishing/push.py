@@ -10,6 +10,8 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, Mo
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
+from vanilla_transformer.utils.file_utils import refuse_damage
+
 from .behavior import run_check
 from .checks import CheckResult, check_folder, check_pickle, failed_checks
 from .staging import CARD_NAME, stage
@@ -50,6 +52,7 @@ def push_folder(
             created, but its content has not changed.
     """
     _check_name(repo_id)
+    refuse_damage(Path(folder))
     with tempfile.TemporaryDirectory() as parent:
         staged = stage(folder, Path(parent) / "model")
         if card is not None:

@@ -89,7 +89,15 @@ def read_stress_tables(run: str | Path) -> list[dict[str, Any]]:
     Each has `name`, `header`, `rows`, and for calibrated models `correlation` and `groups`, else None and [].
     """
     paths = sorted((Path(run) / STRESS_TABLES).glob("*.json"))
-    return [_as_text(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    return [_as_text(read_record(path)) for path in paths]
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Return a record of a run; without its file, an empty one."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:
+        raise ValueError(f"{path} must be JSON, but it is damaged ({error}). Restore it from a copy.") from error
 
 
 def _as_text(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,12 +37,7 @@ _WITHOUT_PLUGINS = {"ACCELERATE_USE_FSDP": "false"}
 
 
 def create_accelerator(recipe: Recipe) -> Accelerator:
-    """Create Accelerate's view of devices, processes, precision, compilation and trackers.
-
-    Raises:
-        ValueError: the recipe asks for fp16 on a CPU, for `fsdp` without several processes, or for `compile` without
-            a compiler; or it was read for another number of processes.
-    """
+    """Create Accelerate's view of devices, processes, precision, compilation and trackers."""
     options, output = recipe.optimization, recipe.output
     on_cpu = not torch.accelerator.is_available()
     if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
@@ -125,9 +120,6 @@ def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
     The number of restarts is not such a name, since each node counts its own. An earlier attempt may have ended
     anywhere in this function, so each process deletes its remains, and the main process repeats the name until
     all have read it.
-
-    Raises:
-        ConnectionError: a process has not started in time.
     """
     if rank != 0:
         store.delete_key(f"attempt/{rank}")
@@ -150,12 +142,7 @@ def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
 
 @contextmanager
 def report_lost_processes() -> Iterator[None]:
-    """Turn the failure of an exchange with another process of the run, at any place in the block, into one line.
-
-    Raises:
-        ConnectionError: another process was killed, has failed or cannot be reached; or NCCL cannot use the GPU of
-            this process.
-    """
+    """Turn the failure of an exchange with another process of the run, at any place in the block, into one line."""
     try:
         yield
     except RuntimeError as error:

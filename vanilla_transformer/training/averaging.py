@@ -9,14 +9,13 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.utils.file_utils import (
-    HASHES_FILE,
     check_output_dir,
     find_damage,
     has_weights,
     save_model_folder,
 )
 
-from .checkpoint import StateDict, damaged_error, load_model_weights, weight_files
+from .checkpoint import StateDict, is_checkpoint, load_model_weights, weight_files
 
 
 def average_state_dicts(state_dicts: Iterable[StateDict], weights: Iterable[float] = repeat(1.0)) -> StateDict:
@@ -64,9 +63,10 @@ def average_checkpoints(
 ) -> None:
     """Load the mean of the parameters in `folders` into `model`."""
     for folder in folders:
-        damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
+        damage = find_damage(folder) if is_checkpoint(folder) else None
         if damage is not None:
-            raise damaged_error(folder, damage)
+            hint = "Restore it from a copy, or delete it to average the others"
+            raise ValueError(f"{folder} is damaged ({damage}), and its weights are part of the mean. {hint}.")
     load_weights(model, average_state_dicts(map(load_model_weights, folders), weights))
 
 

@@ -35,6 +35,7 @@ from .distributed import broadcast_decision, wait_for_processes
 logger = logging.getLogger(__name__)
 
 _METADATA_FILE = "training_state.json"
+_NOT_OF_MODEL = (_METADATA_FILE, HASHES_FILE, "optimizer.safetensors", "ema.safetensors", "adapters.safetensors")
 SHARDS = "shards"
 StateDict = dict[str, torch.Tensor]
 # Before torch 2.13, a stager closes itself after its first use.
@@ -94,8 +95,9 @@ def save_checkpoint(
 
 
 def is_checkpoint(folder: Path) -> bool:
-    """Return whether a folder is a checkpoint of this package, whole or damaged."""
-    return (folder / _METADATA_FILE).is_file()
+    """Return whether a folder is a checkpoint of this package, whole, damaged or empty."""
+    known = any((folder / name).is_file() for name in (_METADATA_FILE, HASHES_FILE))
+    return known or (folder.is_dir() and not any(folder.iterdir()))
 
 
 def load_progress(folder: Path) -> dict[str, Any]:
@@ -115,7 +117,9 @@ def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
     """
     record = json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))
     if (folder / SHARDS).is_dir():
-        tensors = {"optimizer": like.optimizer, "ema": like.ema if _has_ema(folder) else {}}
+        stored = dcp.FileSystemReader(folder / SHARDS).read_metadata().state_dict_metadata
+        has_ema = any(name.startswith("ema.") for name in stored)
+        tensors = {"optimizer": like.optimizer, "ema": like.ema if has_ema else {}}
         dcp.load(tensors, checkpoint_id=folder / SHARDS)
         optimizer, ema, adapters = tensors["optimizer"], tensors["ema"], {}
     else:
@@ -127,17 +131,8 @@ def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
     return ResumeState(record["progress"], record["param_groups"], optimizer, ema if like.ema else {}, adapters)
 
 
-def _has_ema(folder: Path) -> bool:
-    metadata = dcp.FileSystemReader(folder / SHARDS).read_metadata()
-    return any(name.startswith("ema.") for name in metadata.state_dict_metadata)
-
-
 def load_model_weights(folder: str | Path) -> StateDict:
-    """Read the weights of a model folder, from one file or several.
-
-    Raises:
-        FileNotFoundError: there are no weights, or one of their files is missing.
-    """
+    """Read the weights of a model folder, from one file or several."""
     return {name: tensor for path in weight_files(folder) for name, tensor in _load_tensors(path).items()}
 
 
@@ -147,11 +142,7 @@ def _load_tensors(path: Path) -> StateDict:
 
 
 def weight_files(folder: str | Path) -> list[Path]:
-    """List the files of a model folder's weights: one file, or the files that its index names.
-
-    Raises:
-        FileNotFoundError: there are no weights, or one of their files is missing.
-    """
+    """List the files of a model folder's weights: one file, or the files that its index names."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no model folder {folder}.")
@@ -167,14 +158,13 @@ def weight_files(folder: str | Path) -> list[Path]:
     return files
 
 
-def list_model_files(checkpoint: Path) -> list[str]:
-    """List the names of the files of a checkpoint's model, except its weights: configurations, code and tokenizer."""
-    others = (_METADATA_FILE, HASHES_FILE, SAFE_WEIGHTS_INDEX_NAME)
-    return sorted(
-        path.name
-        for path in checkpoint.iterdir()
-        if path.is_file() and path.name not in others and path.suffix != ".safetensors"
-    )
+def copy_model(checkpoint: Path, folder: Path) -> None:
+    """Write the model of a checkpoint to a folder, with hashes."""
+    with atomic_folder(folder) as temporary:
+        for path in checkpoint.iterdir():
+            if path.is_file() and path.name not in _NOT_OF_MODEL:
+                shutil.copyfile(path, temporary / path.name)
+        write_hashes(temporary)
 
 
 def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
@@ -194,11 +184,7 @@ def step_of(folder: Path) -> int:
 
 
 def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
-    """Return the newest complete checkpoint, or None. Warn of each damaged one that is newer.
-
-    Raises:
-        ValueError: an older checkpoint, which the final average may need, is damaged.
-    """
+    """Return the newest whole checkpoint, or None. Warn of each damaged one."""
     found = None
     for folder in reversed(list_checkpoints(output_dir)):
         damage = find_damage(folder)
@@ -207,16 +193,8 @@ def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
         elif found is None:
             logger.warning("%s is damaged (%s). Falling back to the checkpoint before it.", folder, damage)
         else:
-            raise damaged_error(folder, damage)
+            logger.warning("%s is damaged (%s). Restore it from a copy: the final mean may need it.", folder, damage)
     return found
-
-
-def damaged_error(folder: Path, damage: str) -> ValueError:
-    """Return the error for a damaged checkpoint."""
-    return ValueError(
-        f"{folder} is damaged ({damage}), and the final model is the mean of the last checkpoints. Restore the "
-        "folder from a copy, or delete it to average the others."
-    )
 
 
 def delete_folder(path: Path) -> None:
@@ -266,12 +244,14 @@ class CheckpointWriter:
 
         Returns:
             A future that is done when this process has written its part.
-
-        Raises:
-            OSError: the checkpoint before this one could not be written.
         """
         self.wait()
-        shards = self._create_shards_folder(folder) if self.sharded else None
+        shards = folder.with_name(f".{folder.name}.shards") if self.sharded else None
+        if shards is not None:
+            if self.accelerator.is_main_process:
+                shutil.rmtree(shards, ignore_errors=True)
+                shards.mkdir(parents=True)
+            wait_for_processes(self.accelerator)
         tensors: dict[str, StateDict] = {}
         if self.accelerator.is_main_process:
             tensors = {"model": model.state_dict(), "adapters": state.adapters}
@@ -285,14 +265,6 @@ class CheckpointWriter:
             self._write, model, weights, replace(state, **copied), folder, shards, then
         )
         return self._unfinished
-
-    def _create_shards_folder(self, folder: Path) -> Path:
-        shards = folder.with_name(f".{folder.name}.shards")
-        if self.accelerator.is_main_process:
-            shutil.rmtree(shards, ignore_errors=True)
-            shards.mkdir(parents=True)
-        wait_for_processes(self.accelerator)
-        return shards
 
     def _write(
         self,
@@ -319,11 +291,7 @@ class CheckpointWriter:
                 shutil.rmtree(shards, ignore_errors=True)
 
     def wait(self) -> None:
-        """Wait until the last checkpoint is complete.
-
-        Raises:
-            OSError: it could not be written; the one before it is the last complete one.
-        """
+        """Wait until the last checkpoint is complete."""
         if self._unfinished is None:
             return
         error, self._unfinished = self._unfinished.exception(), None

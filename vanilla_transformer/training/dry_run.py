@@ -4,7 +4,6 @@ Predict a run without training: sizes that follow from the recipe, the time of a
 
 import statistics
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
@@ -32,15 +31,9 @@ def plan_run(
 ) -> dict[str, Any]:
     """Read the data, create the model, make a few steps on the device that training would use, and write nothing.
 
-    Args:
-        model_class: See [`train`].
-
     Returns:
         Values by name; sizes in GiB, times in seconds or hours as the names say; "advice" is lines of text. On a CPU
         the peak of memory counts the copy of a checkpoint, which is in the same memory.
-
-    Raises:
-        ValueError, OSError: what `train` would raise before its first step.
     """
     with apply_settings(recipe.optimization.threads):
         run = prepare_run(recipe, RunFolder(recipe), model_class=model_class)
@@ -49,7 +42,11 @@ def plan_run(
 
 def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
     state, batches, recipe = run.state, run.batches, run.state.recipe
-    parameters = sum(parameter.numel() for parameter in state.unwrapped_model.parameters())
+    weights = list(state.unwrapped_model.parameters())
+    parameters = sum(weight.numel() for weight in weights)
+    averages = [] if state.ema is None else list(state.ema.state_dict().values())
+    moments = 2 * [weight for weight in weights if weight.requires_grad]  # of Adam
+    numbers = sum(tensor.numel() for tensor in [*weights, *moments, *averages])  # of a checkpoint
     pairs = batches.corpus.epoch(batches.position.epoch)
     steps = batches.position.steps_per_epoch
     stages = {
@@ -59,7 +56,7 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
     plan = {
         "parameters": parameters,
         "state_gib": parameters * BYTES_PER_PARAMETER / 2**30,
-        "checkpoint_copy_gib": _checkpoint_copy_gib(state),
+        "checkpoint_copy_gib": numbers * _BYTES / 2**30,
         "pairs_per_epoch": len(pairs),
         **stages,
         "steps_per_epoch": steps,
@@ -76,14 +73,6 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
     peak = peak_memory_gib(device) + (plan["checkpoint_copy_gib"] if device.type == "cpu" else 0.0)
     plan |= {"peak_memory_gib": peak, "hours_without_validation": planned * seconds / 3600.0}
     return plan | {"advice": advise(recipe, len(pairs), planned / steps)}
-
-
-def _checkpoint_copy_gib(state: TrainState) -> float:
-    """Return the memory of the CPU from which a checkpoint is written: weights, Adam's moments and the EMA."""
-    parameters = list(state.unwrapped_model.parameters())
-    averages = [] if state.ema is None else list(state.ema.state_dict().values())
-    moments = 2 * [each for each in parameters if each.requires_grad]
-    return sum(each.numel() for each in [*parameters, *moments, *averages]) * _BYTES / 2**30
 
 
 def _time_steps(run: PreparedRun, count: int) -> list[float]:
@@ -143,17 +132,14 @@ def advise(recipe: Recipe, pairs: int, epochs: float) -> list[str]:
         epochs: Epochs that the run will have.
     """
     from_scratch = recipe.fine_tuning.init_from is None
-    values = _find(_FROM_SCRATCH if from_scratch else _FINE_TUNING, pairs)
+    rules = _FROM_SCRATCH if from_scratch else _FINE_TUNING
+    values = next(rule.values for rule in rules if pairs <= rule.most_pairs)
     given = flatten(recipe) | {"epochs": epochs}
     lines = [f"Rules of thumb for {'training on' if from_scratch else 'fine-tuning on'} {pairs:,} pairs:"]
     lines += [f"  {name} {_show(value)}{_instead(name, value, given[name])}" for name, value in values.items()]
     if from_scratch and pairs < _FEW_PAIRS:
         lines.append("So few pairs teach a new model little. Start from a trained one by --init_from.")
     return lines
-
-
-def _find(rules: Sequence[_Rule], pairs: int) -> dict[str, Any]:
-    return next(rule.values for rule in rules if pairs <= rule.most_pairs)
 
 
 def _instead(name: str, advised: Any, given: Any) -> str:

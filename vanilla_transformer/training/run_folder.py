@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from transformers import PreTrainedModel
-from transformers.utils import CONFIG_NAME
+from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.utils.device_utils import describe_hardware
 from vanilla_transformer.utils.file_utils import (
-    TOKENIZER_FILES,
-    atomic_folder,
+    HASHES_FILE,
     check_output_dir,
     delete_weights,
     find_damage,
@@ -37,15 +35,14 @@ from vanilla_transformer.utils.resources import LOWER_IS_BETTER
 from .checkpoint import (
     CheckpointWriter,
     checkpoint_folder,
+    copy_model,
     delete_folder,
     find_latest_checkpoint,
     is_checkpoint,
     list_checkpoints,
-    list_model_files,
     load_progress,
     load_resume_state,
     step_of,
-    weight_files,
 )
 from .distributed import broadcast_decision, wait_for_processes
 from .metrics import truncate_metrics
@@ -70,12 +67,7 @@ def is_main_process() -> bool:
 
 @contextmanager
 def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
-    """Hold the folder of a run for this process and those that `torchrun` started with it. A crash releases it.
-
-    Raises:
-        ValueError: another process holds it, or the path is a file.
-        PermissionError: the folder cannot be written.
-    """
+    """Hold the folder of a run for this process and those that `torchrun` started with it. A crash releases it."""
     if not is_main_process():  # which holds it for all
         yield
         return
@@ -85,12 +77,7 @@ def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
 
 
 def check_is_writable(output_dir: str | Path) -> None:
-    """Refuse a folder that a run cannot write, before anything is read.
-
-    Raises:
-        ValueError: the path is a file.
-        PermissionError: the folder cannot be written.
-    """
+    """Refuse a folder that a run cannot write, before anything is read."""
     folder = Path(output_dir)
     refuse_dangling_link(folder)
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
@@ -103,11 +90,7 @@ def check_is_writable(output_dir: str | Path) -> None:
 
 
 def refuse_model_inside(name: str | Path | None, output_dir: str | Path) -> None:
-    """Refuse a model to read that is in the folder of a run, which may replace it.
-
-    Raises:
-        ValueError: it is.
-    """
+    """Refuse a model to read that is in the folder of a run, which may replace it."""
     if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(Path(output_dir).resolve()):
         rule = "`output_dir` must be another folder than the one of a model that is read"
         raise ValueError(f"{rule}, but {name} is in {output_dir}. Choose another --output_dir.")
@@ -128,10 +111,6 @@ class RunFolder:
 
         A finished run continues if the recipe has other limits, such as a larger `max_steps`. With
         `overwrite_output_dir` a finished run and a run of another recipe start over; an unfinished one resumes.
-
-        Raises:
-            ValueError: the folder holds another model or another run; the path is a file; a checkpoint is damaged.
-            PermissionError: the folder cannot be written.
         """
         self.options = recipe.output
         self.path = Path(recipe.output.output_dir)
@@ -143,20 +122,23 @@ class RunFolder:
         refuse_model_inside(recipe.fine_tuning.init_from, self.path)
         trained = has_weights(self.path)
         starts_over = trained and self.options.overwrite_output_dir
-        self.finished = trained and not starts_over and self._has_same_limits(flatten(recipe))
+        damage = None if starts_over else self._find_damage()
+        is_whole = trained and not starts_over and damage is None
+        self.finished = is_whole and self._has_same_limits(flatten(recipe))
         self.checkpoint = None if starts_over or self.finished else self._find_checkpoint(flatten(recipe))
+        if damage is not None and self.checkpoint is not None:
+            if is_main_process():
+                logger.warning("%s. The model is made again from the checkpoints of the run.", damage)
+        elif damage is not None and not self.options.overwrite_output_dir:
+            hint = "Restore it from a copy, choose another --output_dir, or replace all by --overwrite_output_dir"
+            raise ValueError(f"{damage}, and no whole checkpoint can make it again. {hint}.")
         if not self.options.overwrite_output_dir:
             self._refuse_files_of_others()
-        if trained and not (starts_over or self.finished or self.checkpoint):
+        if is_whole and not (self.finished or self.checkpoint):
             raise self._cannot_continue("its checkpoints have been deleted")
 
     def _refuse_files_of_others(self) -> None:
-        """Refuse a folder in which this run would delete or replace what no run of this package has written.
-
-        Raises:
-            ValueError: a checkpoint is of another program, or no checkpoint is whole.
-            FileExistsError: there are other files.
-        """
+        """Refuse a folder in which this run would delete or replace what no run of this package has written."""
         checkpoints = list_checkpoints(self.path)
         hint = "choose another --output_dir, or replace all by --overwrite_output_dir."
         for folder in checkpoints:
@@ -172,50 +154,50 @@ class RunFolder:
 
     def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
         """Return whether the run that has written the final model had the same limits."""
-        before = self._read_recipe()
-        if before is None:
+        try:
+            before = dict(json.loads((self.path / f"{_RECIPE}.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
             checkpoint = find_latest_checkpoint(self.path)
             if checkpoint is None:
-                raise self._cannot_continue(f"neither {_RECIPE}.json nor a checkpoint tells how it was trained")
+                raise self._cannot_continue(
+                    f"neither {_RECIPE}.json nor a checkpoint tells how it was trained"
+                ) from None
             before = load_progress(checkpoint)["recipe"]
         check_same_run(before, recipe)
         return has_same_limits(before, recipe)
 
-    def _read_recipe(self) -> dict[str, Any] | None:
-        """Return the recipe of the final model, or None if its file is missing or damaged."""
-        try:
-            return dict(json.loads((self.path / f"{_RECIPE}.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            return None
+    def _find_damage(self) -> str | None:
+        """Return which file of the final model or of the moving average is damaged, or None.
 
-    def restore_final_model(self) -> None:
-        """Copy files that the final model lacks, for example after an incomplete copy, from the newest checkpoint.
-
-        Raises:
-            FileNotFoundError: a file of the weights is missing, or another one that no checkpoint has.
+        A folder without hashes, of an older run or of a user who has deleted them, is whole if it can be loaded.
         """
-        weight_files(self.path)
-        folders = list_checkpoints(self.path)
-        names = list_model_files(folders[-1]) if folders else [CONFIG_NAME, "tokenizer_config.json"]
-        lacking = [name for name in names if not (self.path / name).exists()]
-        if not lacking and not any((self.path / name).exists() for name in TOKENIZER_FILES):
-            lacking = [TOKENIZER_FILES[0]]
-        if not lacking and self._read_recipe() is not None:
-            return
-        checkpoint = find_latest_checkpoint(self.path)
-        with atomic_folder(self.path) as temporary:
-            for name in lacking:
-                if checkpoint is None or not (checkpoint / name).exists():
-                    raise FileNotFoundError(
-                        f"The model in {self.path} lacks {name}, and no checkpoint has it. Copy the folder again, or "
-                        "train again with --overwrite_output_dir."
-                    )
-                shutil.copyfile(checkpoint / name, temporary / name)
-        for name in lacking:
-            logger.info("Restored %s from %s.", name, checkpoint)
-        if checkpoint is not None and self._read_recipe() is None:
-            self._write_json(f"{_RECIPE}.json", load_progress(checkpoint)["recipe"])
-            logger.info("Restored %s.json from %s.", _RECIPE, checkpoint)
+        for folder in (self.path, self.path / EMA):
+            if (folder / HASHES_FILE).exists():
+                if (damage := find_damage(folder)) is not None:
+                    return f"In {folder}, {damage}"
+            elif has_weights(folder):
+                from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
+
+                try:
+                    load_pretrained(AutoModelForSeq2SeqLM, folder)
+                    load_tokenizer(folder)
+                except (OSError, ValueError) as error:
+                    return str(error).rstrip(".")
+        return None
+
+    def restore_best_models(self) -> None:
+        """Write each damaged best model again, from the checkpoint of the same step."""
+        for folder in list_checkpoints(self.path, _BEST):
+            damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
+            checkpoint = checkpoint_folder(self.path, step_of(folder))
+            if damage is not None and find_damage(checkpoint) is None:
+                copy_model(checkpoint, folder)
+                logger.warning("In %s, %s. The model was written again from %s.", folder, damage, checkpoint)
+            elif damage is not None:
+                rule = f"In {folder}, {damage}, and no checkpoint of its step can make it again"
+                if self.finished:
+                    raise ValueError(f"{rule}. Restore it from a copy, or delete the folder.")
+                logger.warning("%s.", rule)
 
     def _find_checkpoint(self, recipe: dict[str, Any]) -> Path | None:
         checkpoint = find_latest_checkpoint(self.path)
@@ -241,7 +223,12 @@ class RunFolder:
         like = state.resume_state()
         saved = load_resume_state(self.checkpoint, like)
         progress = saved.progress
-        self._check_same_data(progress["data"], state.progress.data)
+        changed = [name for name, value in state.progress.data.items() if progress["data"].get(name) != value]
+        if changed and not self.options.allow_changed_data:
+            raise ValueError(
+                f"The run in {self.path} must resume with the data it began with, but these have changed: "
+                f"{', '.join(changed)}. Restore the files, or continue with the new ones by --allow_changed_data."
+            )
         state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         batches.load_state_dict(progress["batch_sampler"])
         if progress["recipe"].get("best_metric") != self.options.best_metric:
@@ -259,25 +246,8 @@ class RunFolder:
                 f"and {batches.batches_per_step} batches per step. It continues at the same place in the data.",
             )
 
-    def _check_same_data(self, before: dict[str, str], now: dict[str, str]) -> None:
-        """Refuse data that has changed since the run began, unless `allow_changed_data` is given.
-
-        Raises:
-            ValueError: the text names the changed data.
-        """
-        changed = [name for name in now if before.get(name) != now[name]]
-        if changed and not self.options.allow_changed_data:
-            raise ValueError(
-                f"The run in {self.path} must resume with the data it began with, but these have changed: "
-                f"{', '.join(changed)}. Restore the files, or continue with the new ones by --allow_changed_data."
-            )
-
     def start(self, state: TrainState, corpus: Corpus) -> None:
-        """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine.
-
-        Raises:
-            FileNotFoundError: this process does not see what the main process has written.
-        """
+        """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine."""
         wait_for_processes(state.accelerator)  # all processes have read what they resume from
         self._writer = CheckpointWriter(state.accelerator, state.tokenizer, sharded=state.recipe.optimization.fsdp)
         if state.accelerator.is_main_process:
@@ -286,9 +256,11 @@ class RunFolder:
             for leftover in (*self.path.glob(".checkpoint-*"), *self.path.glob(f".{_BEST}*")):
                 shutil.rmtree(leftover, ignore_errors=True)
             if self.checkpoint is None:  # the folder must hold no mixture with a run that this one replaces
+                (self.path / HASHES_FILE).unlink(missing_ok=True)
                 delete_weights(self.path)
                 shutil.rmtree(self.path / EMA, ignore_errors=True)
             prune_after(self.path, state.step)
+            self.restore_best_models()
             truncate_metrics(self.path, state.step)
             self._log(state, str(corpus))
             self._write_json("corpus.json", corpus.to_dict())
@@ -324,9 +296,6 @@ class RunFolder:
 
         Args:
             temporary: The run was interrupted; the next checkpoint replaces this one.
-
-        Raises:
-            OSError: the checkpoint before this one could not be written.
         """
         assert self._writer is not None  # `start` creates it
         state.progress.temporary = temporary
@@ -339,11 +308,7 @@ class RunFolder:
         self._saved_step, self._last_saved = state.step, time.monotonic()
 
     def finish_saving(self) -> None:
-        """Wait until the last checkpoint is complete.
-
-        Raises:
-            OSError: it could not be written.
-        """
+        """Wait until the last checkpoint is complete."""
         if self._writer is not None:
             self._writer.wait()
 
@@ -358,7 +323,8 @@ class RunFolder:
             delete_folder(checkpoint_folder(self.path, self._temporary_step))
         self._temporary_step = None
         if not temporary:
-            prune_checkpoints(self.path, self.options.keep_last or 1)
+            for folder in list_checkpoints(self.path)[: -(self.options.keep_last or 1)]:
+                delete_folder(folder)
 
     def score(self, entry: dict[str, Any]) -> float:
         """Return the number by which a validation is ranked, a higher one for a better model, or minus infinity."""
@@ -387,7 +353,7 @@ class RunFolder:
         model = state.gather_model(to_save=True)
         if state.accelerator.is_main_process:
             if state.step == best:
-                save_model_folder(model, state.tokenizer, self.path / f"{_BEST}{state.step}")
+                save_model_folder(model, state.tokenizer, self.path / f"{_BEST}{state.step}", hashed=True)
             for folder in list_checkpoints(self.path, _BEST):
                 if step_of(folder) != best:
                     delete_folder(folder)
@@ -398,7 +364,7 @@ class RunFolder:
         folder = self.path / name
         if state.accelerator.is_main_process:
             recipe = json.dumps(state.progress.recipe, indent=2) + "\n"
-            save_model_folder(model, state.tokenizer, folder, **{_RECIPE: recipe})
+            save_model_folder(model, state.tokenizer, folder, hashed=True, **{_RECIPE: recipe})
         wait_for_processes(state.accelerator)
         return folder
 
@@ -409,12 +375,6 @@ class RunFolder:
     def _log(state: TrainState, message: str) -> None:
         if state.accelerator.is_main_process:
             logger.info(message)
-
-
-def prune_checkpoints(output_dir: str | Path, keep_last: int) -> None:
-    """Delete the oldest checkpoints until `keep_last` are left."""
-    for path in list_checkpoints(output_dir)[:-keep_last]:
-        delete_folder(path)
 
 
 def prune_after(output_dir: str | Path, step: int) -> None:

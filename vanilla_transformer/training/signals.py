@@ -77,14 +77,12 @@ class StopSignal:
             return finished or received
         wishes = [finished or received, received, self._seconds_per_step]
         stops, interruptions, seconds = sum_over_processes(self.accelerator, wishes).tolist()
-        self._plan_next(step, seconds / self.accelerator.num_processes)
-        self.interrupted = interruptions > 0
-        return stops > 0
-
-    def _plan_next(self, step: int, seconds_per_step: float) -> None:
-        """Choose the next step to talk after, by the mean of all processes, and measure this one's steps."""
-        self._next_step = step + max(1, int(_SECONDS_BETWEEN_TALKS / max(seconds_per_step, _SHORTEST_STEP)))
+        # The next talk is after a step that follows from the mean of all processes.
+        seconds_per_step = max(seconds / self.accelerator.num_processes, _SHORTEST_STEP)
+        self._next_step = step + max(1, int(_SECONDS_BETWEEN_TALKS / seconds_per_step))
         now = time.monotonic()
         if step > self._last_step:
             self._seconds_per_step = (now - self._since) / (step - self._last_step)
         self._since, self._last_step = now, step
+        self.interrupted = interruptions > 0
+        return stops > 0

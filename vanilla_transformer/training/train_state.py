@@ -248,12 +248,17 @@ class TrainState:
         saved = list_checkpoints(self.recipe.output.output_dir)
         return saved[-1] if saved else None
 
-    def is_finished(self) -> bool:
-        """Check steps, minutes and patience. Processes may disagree, since their clocks differ."""
+    def is_finished(self, saved: bool) -> bool:
+        """Check steps, minutes and patience. Processes may disagree, since their clocks differ.
+
+        Args:
+            saved: Whether a checkpoint holds this step: its minutes count, and a run that resumes from it agrees.
+        """
+        minutes = self.progress.minutes if saved else self.minutes()
         options, patience = self.recipe.optimization, self.recipe.optimization.early_stopping_patience
         return (
             self.step >= self.schedule.max_steps
-            or (options.max_minutes is not None and self.minutes() >= options.max_minutes)
+            or (options.max_minutes is not None and minutes >= options.max_minutes)
             or (patience is not None and self.progress.validations_without_improvement >= patience)
         )
 

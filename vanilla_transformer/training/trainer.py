@@ -69,7 +69,7 @@ def train(
         run = RunFolder(recipe)
         if run.finished:
             if is_main_process():
-                run.restore_final_model()
+                run.restore_best_models()
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
             return run.path
         with closing(run):
@@ -101,7 +101,7 @@ def _train(prepared: "PreparedRun") -> Path:
         if state.recipe.fine_tuning.init_from is not None and not state.step:
             _validate(prepared, metrics, state.gather_model(), num_beams=1)
         staged = _log_stages(steps, state, batches)
-        while not stop.check(state.step, state.is_finished(), at_once=_is_milestone(state)):
+        while not stop.check(state.step, state.is_finished(run.is_saved(state)), at_once=_is_milestone(state)):
             norm = train_step(state, next(staged))  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
             if state.step % state.steps_between("logging_steps") == 0:

@@ -35,6 +35,7 @@ HASHES_FILE = "sha256.json"
 TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt", "sentencepiece.bpe.model")
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transformers names them
 _MODEL_FILES = (*_WEIGHTS, "config.json", "generation_config.json", "tokenizer_config.json")
+_EDITED = "generation_config.json"
 _LOCK = ".lock"
 _MARKER = f"{_LOCK}.pid"  # where the file system has no locks: not the same, which a copied folder has from elsewhere
 _PATIENCE = 1.0  # seconds before a message about a lock that another process holds
@@ -190,10 +191,22 @@ def _naming(path: Path) -> Iterator[None]:
         raise OSError(f"Cannot write {path}: {os.strerror(error.errno)}. Make room there.") from error
 
 
-def read_json_lines(path: Path) -> list[Any]:
-    """Return the values of a file with JSON in each line, without a truncated last line."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the entries of the metrics of a run, a JSON object in each line, and warn of damaged lines.
+
+    Each has a `step` and `minutes`. A truncated last line is left out.
+    """
+    entries, damaged = [], []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            entry = json.loads(line.decode("utf-8"))
+            _ = entry["step"], entry["minutes"]
+            entries.append(entry)
+        except (ValueError, TypeError, LookupError):
+            damaged.append(str(number))
+    if damaged:
+        logger.warning("%s is damaged and read without line %s.", path, ", ".join(damaged))
+    return entries
 
 
 def refuse_dangling_link(folder: Path) -> None:
@@ -391,11 +404,16 @@ def _weight_paths(folder: Path) -> list[Path]:
 
 
 def save_model_folder(
-    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: str | Path, **texts: str
+    model: "PreTrainedModel",
+    tokenizer: "PreTrainedTokenizerBase",
+    folder: str | Path,
+    hashed: bool = False,
+    **texts: str,
 ) -> Path:
     """Write weights (safetensors), configurations and tokenizer as one model folder of transformers, atomically.
 
     Args:
+        hashed: Add the hashes for `find_damage`.
         texts: More files of the folder: JSON text by name, without the suffix `.json`.
     """
     with atomic_folder(folder) as temporary:
@@ -403,6 +421,8 @@ def save_model_folder(
         tokenizer.save_pretrained(temporary)
         for name, text in texts.items():
             (temporary / f"{name}.json").write_text(text, encoding="utf-8")
+        if hashed:
+            write_hashes(temporary)
     return Path(folder)
 
 
@@ -457,10 +477,21 @@ def mapping(path: str | Path) -> Iterator[None]:
 
 
 def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
-    """Set entries of the JSON object in a file, and keep the others. A link, as in the Hub's cache, becomes a file."""
-    content = json.loads(Path(path).read_text(encoding="utf-8")) | entries
-    with atomic_file(Path(path)) as file:
-        file.write((json.dumps(content, indent=2, sort_keys=True) + "\n").encode())
+    """Set entries of the JSON object in a file, and keep the others. A link, as in the Hub's cache, becomes a file.
+
+    The hash of the file, if its folder has hashes, is set with it.
+    """
+    path = Path(path)
+    content = json.dumps(json.loads(path.read_text(encoding="utf-8")) | entries, indent=2, sort_keys=True) + "\n"
+    hashes = path.with_name(HASHES_FILE)
+    if not hashes.is_file():
+        with atomic_file(path) as file:
+            file.write(content.encode())
+        return
+    with atomic_folder(path.parent) as temporary:
+        (temporary / path.name).write_text(content, encoding="utf-8")
+        of_files = json.loads(hashes.read_text(encoding="utf-8")) | {path.name: hash_file(temporary / path.name)}
+        (temporary / HASHES_FILE).write_text(json.dumps(of_files, indent=2) + "\n", encoding="utf-8")
 
 
 def open_stdin() -> TextIO:
@@ -546,10 +577,14 @@ def write_hashes(folder: Path) -> None:
 
 
 def find_damage(folder: Path) -> str | None:
-    """Compare the files of a folder with the hashes that `write_hashes` stored. Return the first mismatch, or None."""
+    """Compare the files of a folder with the hashes that `write_hashes` stored. Return the first mismatch, or None.
+
+    A generation config that is JSON is whole: people edit it.
+    """
     try:
         hashes = json.loads((folder / HASHES_FILE).read_text(encoding="utf-8"))
-        damaged = next((name for name, value in hashes.items() if hash_file(folder / name) != value), None)
+        differing = (name for name, value in hashes.items() if hash_file(folder / name) != value)
+        damaged = next((name for name in differing if name != _EDITED or not _is_json(folder / name)), None)
     except FileNotFoundError as error:
         return f"{Path(error.filename).relative_to(folder)} is missing"
     except (ValueError, AttributeError):
@@ -557,6 +592,21 @@ def find_damage(folder: Path) -> str | None:
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"
     return None if damaged is None else f"{damaged} is damaged"
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+    except ValueError:
+        return False
+
+
+def refuse_damage(folder: Path) -> None:
+    """Refuse the model of a run, a folder with hashes, if it differs from what training wrote."""
+    damage = find_damage(folder) if (folder / HASHES_FILE).is_file() else None
+    if damage is not None:
+        hint = f"Its `train` command makes it again; if the change is yours, delete {HASHES_FILE} there"
+        raise OSError(f"In {folder}, {damage}. {hint}.")
 
 
 def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None], mode: int = 0o777) -> Path:

@@ -2,14 +2,25 @@
 
 import os
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
-from tests.sweeps import rare
+from tests.sweeps import rare, sample
 from tests.tiny import write_tiny_corpus
-from tests.tiny_runs import Killed, assert_same_run, entries, flags, kill_at_step, no_scores
+from tests.tiny_runs import (
+    DAMAGES,
+    Killed,
+    assert_same_run,
+    damage_file,
+    entries,
+    flags,
+    kill_at_step,
+    no_scores,
+    without_times,
+)
 from vanilla_transformer.training import train_state, trainer
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.recipe import parse_recipe
@@ -41,6 +52,12 @@ def corpus(template, tmp_path, monkeypatch):
 def finished(corpus, template, tmp_path):
     shutil.copytree(template / "straight", tmp_path / "straight")
     return Path("straight")
+
+
+def contents(folder):
+    """Return the files of a run except its metrics, which have times."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name not in (".lock", "metrics.jsonl")]
+    return {path.relative_to(folder): path.read_bytes() for path in paths}
 
 
 def kill_at_move(patch, folder, number):
@@ -89,49 +106,91 @@ def test_train_returns_finished_run_at_once(corpus, finished, monkeypatch, caplo
     assert "is finished. Raise max_steps or max_minutes" in caplog.text
 
 
-def contents(folder):
-    names = {path for path in folder.iterdir() if path.is_file() and path.name != ".lock"}
-    return {path.name: path.read_bytes() for path in names}
+FOLDERS = {".": "In straight, {}. The model is made again", "ema": "In straight/ema, {}. The model is made again"}
+FOLDERS["best-2"] = "In straight/best-2, {}. The model was written again from straight/checkpoint-2"
+FILES = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
+FILES += ("modeling_vanilla_transformer.py", "sha256.json")
+EDITS = [("generation_config.json", "a flipped bit"), ("sha256.json", "missing")]  # by people; all is whole
 
 
 @pytest.mark.parametrize(
-    "lost", [["tokenizer.json"], ["recipe.json"], ["config.json", "recipe.json"], ["generation_config.json"]]
+    ("folder", "name", "damage"),
+    sample(
+        [each for each in product(FOLDERS, FILES, DAMAGES) if each[1:] not in EDITS],
+        (".", "model.safetensors", "a flipped bit"),
+        (".", "tokenizer.json", "zeros"),
+        ("ema", "config.json", "missing"),
+        ("best-2", "model.safetensors", "cut"),
+    ),
 )
-def test_train_restores_files_that_the_final_model_has_lost(corpus, finished, monkeypatch, lost):
+def test_train_makes_damaged_models_again_bit_for_bit(corpus, finished, monkeypatch, caplog, folder, name, damage):
     monkeypatch.setattr(trainer, "train_step", None)
+    before, log = contents(finished), without_times(entries(finished))
+    damage_file(finished / folder / name, damage)
+    train(parse_recipe(flags(corpus, finished, **RUN)), evaluate=no_scores)
+    assert contents(finished) == before and without_times(entries(finished)) == log
+    found = f"{name} is {'missing' if damage == 'missing' else 'damaged'}"
+    if (name, damage) == ("sha256.json", "a flipped bit"):  # of the hash of the first file
+        found = "model.safetensors is damaged"
+    assert FOLDERS[folder].format(found) in caplog.text
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("damage", ["a flipped bit", rare("missing")])
+def test_train_names_a_damaged_file_that_no_checkpoint_can_make_again(corpus, finished, folder, damage):
+    for checkpoint in list_checkpoints(finished):
+        shutil.rmtree(checkpoint)
+    damage_file(finished / folder / "model.safetensors", damage)
     before = contents(finished)
-    for name in lost:
-        (finished / name).unlink()
+    match = f"In {finished / folder}, model.safetensors is .*, and no .*checkpoint .*can make it again. Restore it"
+    with pytest.raises(ValueError, match=match):
+        train(parse_recipe(flags(corpus, finished, **RUN)), evaluate=no_scores)
+    assert contents(finished) == before
+
+
+def own_the_folder(folder):
+    (folder / "sha256.json").unlink()
+    (folder / "config.json").write_text(
+        (folder / "config.json").read_text().replace('"dropout": 0.0', '"dropout": 0.1')
+    )
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda folder: (folder / "README.md").write_text("# A model"),
+        lambda folder: (folder / "generation_config.json").write_text('{"num_beams": 2}'),
+        lambda folder: file_utils.update_json(folder / "config.json", {"alignment_heads": [[0, 1]]}),
+        own_the_folder,
+        lambda folder: shutil.rmtree(folder / "ema"),
+        lambda folder: shutil.rmtree(folder / "best-2"),
+    ],
+)
+def test_train_leaves_a_finished_run_that_people_have_changed(corpus, finished, monkeypatch, edit):
+    monkeypatch.setattr(trainer, "_train", None)
+    edit(finished)
+    before = contents(finished)
     train(parse_recipe(flags(corpus, finished, **RUN)), evaluate=no_scores)
     assert contents(finished) == before
 
 
-def test_train_restores_files_that_are_not_text(corpus, finished, monkeypatch):
-    monkeypatch.setattr(trainer, "train_step", None)
-    (list_checkpoints(finished)[-1] / "source.spm").write_bytes(b"\xff\r\n")  # of the tokenizer of Marian
+@pytest.mark.parametrize("name", FILES[:3])
+def test_train_makes_a_model_without_hashes_again_if_it_cannot_be_loaded(corpus, finished, caplog, name):
+    before = contents(finished)
+    (finished / "sha256.json").unlink()
+    damage_file(finished / name, "cut")
     train(parse_recipe(flags(corpus, finished, **RUN)), evaluate=no_scores)
-    assert (finished / "source.spm").read_bytes() == b"\xff\r\n"
+    assert contents(finished) == before and "The model is made again" in caplog.text
 
 
-def test_train_restores_a_tokenizer_of_sentencepiece_and_accepts_it(corpus, finished):
-    recipe, name = parse_recipe(flags(corpus, finished, **RUN)), "sentencepiece.bpe.model"
-    for folder in list_checkpoints(finished):
-        (folder / name).write_bytes(b"\xff")
+def test_train_resumes_with_a_damaged_line_of_metrics(corpus, tmp_path, monkeypatch, caplog, finished):
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", **RUN))
+    kill_at_step(recipe, monkeypatch, 3)
+    path = tmp_path / "run" / "metrics.jsonl"
+    path.write_bytes(b'{"step": 2, "los\n' + path.read_bytes() + b'{"step": 3, "l')
     train(recipe, evaluate=no_scores)
-    assert (finished / name).read_bytes() == b"\xff"
-    for folder in list_checkpoints(finished):
-        shutil.rmtree(folder)
-    (finished / "tokenizer.json").unlink()
-    assert train(recipe, evaluate=no_scores) == finished
-
-
-@pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "tokenizer_config.json"])
-def test_train_names_a_lost_file_that_no_checkpoint_has(corpus, finished, name):
-    for folder in list_checkpoints(finished):
-        shutil.rmtree(folder)
-    (finished / name).unlink()
-    with pytest.raises(FileNotFoundError, match=f"lacks {name}, and no checkpoint has it. Copy the folder again"):
-        train(parse_recipe(flags(corpus, finished, **RUN)), evaluate=no_scores)
+    assert_same_run(finished, tmp_path / "run")
+    assert f"{path} is damaged and read without line 1." in caplog.text
 
 
 def test_train_continues_finished_run_bit_for_bit(corpus, tmp_path, finished):
@@ -272,11 +331,37 @@ def test_train_uses_a_folder_with_other_folders_and_hidden_files(corpus, tmp_pat
 def test_train_refuses_a_checkpoint_of_others_beside_its_own(corpus, tmp_path, monkeypatch):
     recipe = parse_recipe(flags(corpus, tmp_path / "run", **RUN))
     kill_at_step(recipe, monkeypatch, 3)
-    (tmp_path / "run" / "checkpoint-4").mkdir()
+    path = tmp_path / "run" / "checkpoint-4" / "trainer_state.json"
+    path.parent.mkdir()
+    path.touch()
     with pytest.raises(ValueError, match="checkpoint-4 is none. Move it"):
         train(recipe, evaluate=no_scores)
-    (tmp_path / "run" / "checkpoint-4").rmdir()
-    assert train(recipe, evaluate=no_scores)
+
+
+@pytest.mark.parametrize("files", [[], rare(["sha256.json"]), rare(["training_state.json", "model.safetensors"])])
+def test_train_resumes_before_an_empty_checkpoint(corpus, tmp_path, monkeypatch, caplog, finished, files):
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", **RUN))
+    kill_at_step(recipe, monkeypatch, 3)
+    (tmp_path / "run" / "checkpoint-3").mkdir()
+    for name in files:
+        (tmp_path / "run" / "checkpoint-3" / name).touch()
+    assert_same_run(finished, train(recipe, evaluate=no_scores))
+    assert "checkpoint-3 is damaged (sha256.json is" in caplog.text
+
+
+def test_train_names_a_damaged_checkpoint_only_if_the_mean_needs_it(corpus, tmp_path, monkeypatch, caplog):
+    options = RUN | {"save_steps": 1, "max_steps": 5, "average_checkpoints": 2, "keep_last": 4}
+    recipe, folder = parse_recipe(flags(corpus, tmp_path / "run", **options)), tmp_path / "run"
+    kill_at_step(recipe, monkeypatch, 4)
+    damage_file(folder / "checkpoint-3" / "model.safetensors", "a flipped bit")
+    train(recipe, evaluate=no_scores)
+    assert "checkpoint-3 is damaged (model.safetensors is damaged). Restore it" in caplog.text
+    damage_file(folder / "checkpoint-4" / "model.safetensors", "a flipped bit")
+    damage_file(folder / "model.safetensors", "a flipped bit")
+    with pytest.raises(
+        ValueError, match=r"checkpoint-4 is damaged \(model.safetensors is damaged\), and its weights are"
+    ):
+        train(recipe, evaluate=no_scores)
 
 
 def test_train_does_not_restart_a_run_whose_checkpoints_are_damaged(corpus, tmp_path, monkeypatch, finished):

@@ -11,11 +11,13 @@ from transformers import AutoModelForSeq2SeqLM, MarianMTModel
 
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_model
+from tests.tiny_runs import damage_file
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import pretrained
 from vanilla_transformer.decoding.pretrained import load_pretrained, load_seq2seq
 from vanilla_transformer.extensions.conversion import common
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.utils.file_utils import write_hashes
 
 WEIGHTS = "model.safetensors"
 
@@ -155,6 +157,37 @@ def test_translate_refuses_a_damaged_model_in_one_line(kind, folder, capsys, of_
     (error,) = (line for line in output.err.splitlines() if line and "it/s]" not in line)  # progress bars
     assert said in error and len(error) < 500
     assert not of_transformers.getvalue()
+
+
+@pytest.mark.parametrize(
+    "command", ["translate", rare("evaluate"), rare("convert"), "push-to-hub", "average-checkpoints"]
+)
+@pytest.mark.parametrize("name", [WEIGHTS, rare("tokenizer.json"), rare("modeling_vanilla_transformer.py")])
+def test_commands_refuse_the_model_of_a_run_with_a_flipped_bit(command, name, folder, tmp_path, capsys):
+    write_hashes(folder)
+    damage_file(folder / name, "a flipped bit")
+    (tmp_path / "text").write_text("A man.\n")
+    words = {
+        "translate": ["A man."],
+        "evaluate": ["--source", str(tmp_path / "text"), "--target", str(tmp_path / "text")],
+        "convert": [str(tmp_path / "out"), "--target_format", "marian"],
+        "push-to-hub": ["user/name", "--dry_run"],
+        "average-checkpoints": [str(folder), "--output_dir", str(tmp_path / "out")],
+    }[command]
+    assert main([command, str(folder), *words]) == 2
+    (error,) = (line for line in capsys.readouterr().err.splitlines() if line)
+    assert (
+        f"In {folder}, {name} is damaged. Its `train` command makes it again; if the change is yours, delete" in error
+    )
+
+
+def test_load_pretrained_accepts_a_run_that_a_user_has_changed(folder):
+    write_hashes(folder)
+    set_values("generation_config.json", num_beams=2)(folder)
+    assert load_pretrained(AutoModelForSeq2SeqLM, folder).generation_config.num_beams == 2
+    fill(0.5)(folder)
+    (folder / "sha256.json").unlink()
+    assert load_pretrained(AutoModelForSeq2SeqLM, folder)
 
 
 @pytest.mark.parametrize("command", [rare("evaluate"), "convert"])

@@ -75,6 +75,14 @@ def test_render_card_shows_the_records_of_training(folder, tiny_model):
     assert result.metric_args == {"signature": "nrefs:1|x"}
 
 
+@pytest.mark.parametrize("name", ["corpus.json", "machine.json", "recipe.json", "stress_tables/news.json"])
+def test_render_card_names_a_damaged_record(folder, name):
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(bytes(40))
+    with pytest.raises(ValueError, match=rf"{folder / name} must be JSON, but it is damaged \(.*\). Restore it"):
+        render(folder)
+
+
 def test_render_card_counts_one_thing_in_the_singular(folder):
     overlap = {"test": {"pairs": 1, "sources": 1, "targets": 0, "both": 1}}
     corpus = {"cleaning": {"read": 1, "dropped": {}, "kept": 1}, "overlap": overlap}

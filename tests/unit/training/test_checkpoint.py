@@ -13,19 +13,17 @@ from vanilla_transformer.training.checkpoint import (
     load_model_weights,
     weight_files,
 )
-from vanilla_transformer.training.run_folder import check_is_writable, prune_checkpoints
+from vanilla_transformer.training.run_folder import check_is_writable
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 
-def test_prune_checkpoints_deletes_oldest_steps(tmp_path):
+def test_list_checkpoints_lists_oldest_steps_first(tmp_path):
     for step in (900, 1000, 20, 300):
         (tmp_path / f"checkpoint-{step}").mkdir()
     (tmp_path / "checkpoint-best").mkdir()
     assert [path.name for path in list_checkpoints(tmp_path)] == [
         f"checkpoint-{step}" for step in (20, 300, 900, 1000)
     ]
-    prune_checkpoints(tmp_path, 2)
-    assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-900", "checkpoint-1000"]
 
 
 def test_check_is_writable_refuses_file(tmp_path):

@@ -45,13 +45,36 @@ def test_step_metrics_continue_from_state_dict():
 
 def test_truncate_metrics_drops_later_steps_and_partial_line(tmp_path):
     for step in (2, 4, 6):
-        append_entry(tmp_path, {"step": step, "loss": 1.0})
+        append_entry(tmp_path, {"step": step, "minutes": 0.5, "loss": 1.0})
     with (tmp_path / METRICS_FILE).open("a") as file:
         file.write('{"step": 8, "lo')
     truncate_metrics(tmp_path, 4)
     assert [entry["step"] for entry in read_entries(tmp_path)] == [2, 4]
-    append_entry(tmp_path, {"step": 6})
+    append_entry(tmp_path, {"step": 6, "minutes": 0.5})
     assert [entry["step"] for entry in read_entries(tmp_path)] == [2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"step": 4, "minu',
+        b'{"step": 4, "minutes": 0.5, "text": "\xc3"}',
+        b"\0" * 40,
+        b"",
+        b"[4, 0.5]",
+        b"4",
+        b'{"stfp": 4, "minutes": 0.5}',
+        b'{"step": 4, "minutes": 0.5{"step": 5, "minutes": 0.6}',
+    ],
+)
+def test_truncate_metrics_drops_a_damaged_line_and_names_it(tmp_path, caplog, line):
+    for step in (2, 6):
+        append_entry(tmp_path, {"step": step, "minutes": 0.5})
+    first, last = (tmp_path / METRICS_FILE).read_bytes().splitlines(keepends=True)
+    (tmp_path / METRICS_FILE).write_bytes(first + line + b"\n" + last)
+    truncate_metrics(tmp_path, 6)
+    assert (tmp_path / METRICS_FILE).read_bytes() == first + last
+    assert f"{tmp_path / METRICS_FILE} is damaged and read without line 2." in caplog.text
 
 
 def test_truncate_metrics_without_file_creates_empty_one(tmp_path):
@@ -70,11 +93,11 @@ def test_metrics_logger_writes_lines_and_moves_bar_in_a_terminal(tmp_path, caplo
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with MetricsLogger(tmp_path, Accelerator(cpu=True), {"seed": 0}, steps=(3, 10)) as metrics:
         metrics.advance(expected_steps=8)
-        metrics.log_steps({"step": 4, "loss": 1.5, "tokens_per_second": 10.0, "learning_rate": 0.1})
+        metrics.log_steps({"step": 4, "minutes": 0.5, "loss": 1.5, "tokens_per_second": 10.0, "learning_rate": 0.1})
         assert (metrics.bar.n, metrics.bar.total) == (4, 8)
         assert "loss=1.500" in metrics.bar.postfix
         with caplog.at_level("INFO", logger="vanilla_transformer"):
-            metrics.log_validation({"step": 4, "bleu": 30.0})
-    metrics.write({"step": 5})
+            metrics.log_validation({"step": 4, "minutes": 0.5, "bleu": 30.0})
+    metrics.write({"step": 5, "minutes": 0.5})
     assert [entry["step"] for entry in read_entries(tmp_path)] == [4, 4, 5]
-    assert "Validation: step 4, bleu 30.00" in caplog.messages
+    assert "Validation: step 4, minutes 0.50, bleu 30.00" in caplog.messages

@@ -36,12 +36,11 @@ def test_find_latest_checkpoint_warns_and_falls_back(tmp_path, caplog):
     assert "checkpoint-10 is damaged (model.safetensors is missing)" in caplog.text
 
 
-def test_find_latest_checkpoint_refuses_damage_of_older_one(tmp_path):
-    for step in (5, 10):
-        write_checkpoint(tmp_path, step)
-    (tmp_path / "checkpoint-5" / "model.safetensors").write_text("Weights")
-    with pytest.raises(ValueError, match=r"checkpoint-5 is damaged \(model.safetensors is damaged\)"):
-        find_latest_checkpoint(tmp_path)
+def test_is_finished_goes_by_the_minutes_of_the_checkpoint_of_its_step(tmp_path, monkeypatch):
+    state = tiny_train_state(tmp_path, max_minutes=5)
+    monkeypatch.setattr(state, "minutes", lambda: 5.1)
+    state.progress.minutes = 4.9
+    assert state.is_finished(saved=False) and not state.is_finished(saved=True)
 
 
 def test_prune_after_deletes_later_checkpoints_and_best_models(tmp_path):

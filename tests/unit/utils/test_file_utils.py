@@ -387,6 +387,17 @@ def write_entry(folder):
     (folder / "inner" / "b").write_text("second text")
 
 
+def test_find_damage_follows_what_update_json_and_people_change(tmp_path):
+    for name in ("config.json", "generation_config.json"):
+        (tmp_path / name).write_text('{"a": 1}')
+    write_hashes(tmp_path)
+    update_json(tmp_path / "config.json", {"a": 2})
+    (tmp_path / "generation_config.json").write_text('{"a": 2}')
+    assert find_damage(tmp_path) is None
+    (tmp_path / "generation_config.json").write_text('{"a": ')
+    assert find_damage(tmp_path) == "generation_config.json is damaged"
+
+
 @pytest.mark.parametrize("name, damage", DAMAGE.values(), ids=DAMAGE)
 def test_find_damage_notices(tmp_path, name, damage):
     write_entry(tmp_path)

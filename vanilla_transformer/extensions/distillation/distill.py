@@ -29,7 +29,7 @@ from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir, 
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.training.validation import Evaluator, loss_only
 from vanilla_transformer.utils.device_utils import process_state
-from vanilla_transformer.utils.file_utils import write_text_atomically
+from vanilla_transformer.utils.file_utils import find_damage, write_text_atomically
 
 from .distillation_arguments import DistillationArguments
 from .student import (
@@ -185,7 +185,7 @@ class _Run:
         origin = hash_json(self.candidates.origin, rules)
         path = self.folder / "corpora" / REPORT_FILE
         stored = read_report(path)
-        if stored is not None and stored.origin == origin:
+        if stored is not None and stored.origin == origin and find_damage(path.parent) is None:
             return stored
         report = write_student_corpora(path.parent, self._rows, len(self.texts.specs), *rules, origin=origin)
         kept, made = f"{report.kept:,}", f"{report.translations:,}"

@@ -15,7 +15,7 @@ from vanilla_transformer.decoding.engine.precision import precision_of
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.pretrained import ensemble_arguments, hash_model
 from vanilla_transformer.evaluation.scores import score
-from vanilla_transformer.utils.file_utils import atomic_folder, write_text_atomically
+from vanilla_transformer.utils.file_utils import atomic_folder, write_hashes, write_text_atomically
 
 from .teacher import CandidatePair
 
@@ -127,6 +127,8 @@ def write_student_corpora(
             raise ValueError(f"Filtering must leave translations of each corpus to train on, but {found}.")
         entries = json.dumps(asdict(report), indent=2, ensure_ascii=False)
         (temporary / REPORT_FILE).write_text(entries + "\n", encoding="utf-8")
+        stack.close()
+        write_hashes(temporary)
     return report
 
 

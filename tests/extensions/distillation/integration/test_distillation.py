@@ -9,7 +9,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.tiny_distillation import distill_tiny, write_files
-from tests.tiny_runs import assert_equal_tensors
+from tests.tiny_runs import assert_equal_tensors, damage_file
 from vanilla_transformer.decoding.corpus_shards import CorpusShards
 from vanilla_transformer.extensions.distillation import distill
 from vanilla_transformer.extensions.distillation.distill import RESULTS_FILE, TABLE_FILE
@@ -43,10 +43,14 @@ def test_distill_trains_on_translations_and_compares(straight, files):
 
 def test_distill_does_finished_work_once(straight, files, monkeypatch):
     before = load_file(straight.folder / "model.safetensors")
+    corpus = straight.folder / "distillation" / "corpora" / "corpus-0.tsv"
+    text = corpus.read_bytes()
+    damage_file(corpus, "a flipped bit")  # which is made again from the translations
     monkeypatch.setattr(CorpusShards, "write", None)
     monkeypatch.setattr(trainer, "train_step", None)
     assert distill_tiny(files, straight.folder) == straight
     assert_equal_tensors(before, load_file(straight.folder / "model.safetensors"))
+    assert corpus.read_bytes() == text
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,16 @@ def _score(
     return [*map(ScoredPair, targets, score_tokens(model, sources, targets, max_tokens))]
 
 
+def measure_loss(
+    model: Any, tokenizer: Any, pairs: Iterable[tuple[str, str]], direction: Direction = NO_DIRECTION
+) -> float:
+    """Return the cross-entropy of (source, target) pairs, in nats per target token, EOS included."""
+    total, tokens = 0.0, 0
+    for pair in score_pairs(model, tokenizer, map(SentencePair._make, pairs), direction=direction):
+        total, tokens = total - pair.log_probability, tokens + len(pair.tokens)
+    return total / tokens
+
+
 class PairScorer:
     """Score pairs of sentences by a model, or shards of lines that have a sentence and its translation in two lines.
 
@@ -93,16 +103,6 @@ class PairScorer:
         """Return the score of each pair of a shard."""
         pairs = [SentencePair(*line.split("\n")) for line in shard.lines]
         return [*self.describe(pairs, pairs, len(pairs))]
-
-    def loss(self, pairs: Iterable[tuple[str, str]]) -> float:
-        """Return the cross-entropy of (source, target) pairs, in nats per target token, EOS included."""
-        scored = score_pairs(
-            self._model, self._tokenizer, map(SentencePair._make, pairs), self._max_tokens, None, self._direction
-        )
-        total, tokens = 0.0, 0
-        for pair in scored:
-            total, tokens = total - pair.log_probability, tokens + len(pair.tokens)
-        return total / tokens
 
     def describe(
         self, texts: Iterable[SentencePair], pairs: Iterable[SentencePair], total: int | None = None

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sacrebleu
 from accelerate.utils import broadcast_object_list, gather_object
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.text.scripts import bleu_tokenizer
 from vanilla_transformer.utils.device_utils import process_state
@@ -17,34 +16,21 @@ from vanilla_transformer.utils.import_utils import requires_extra
 
 from .named_metrics import OWN_METRICS, SACRE_METRICS, Metric, load_metric
 
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding import TranslationPipeline
+
 
 def translate_on_all_processes(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    sentences: Sequence[str],
-    progress_bar: bool | None = None,
-    precision: str | None = None,
-    compile: bool | str = "auto",
-    further_models: Mapping[str, Any] | None = None,
-    **generate_kwargs: Any,
+    translate: "TranslationPipeline", sentences: Sequence[str], **options: Any
 ) -> list[str]:
     """Return the translations of all sentences, in order, on every process.
 
     Process k of n translates the sentences k, k + n, k + 2n, … All processes must call this function with the same
-    sentences, since they wait for each other. The model stays on its device. The progress bar shows the share of the
-    main process. See [`TranslationPipeline`] for `precision` and `compile`, and for `ensemble`,
-    `ensemble_weights`, `rerank_reverse` and `rerank_quality`, which `further_models` may hold.
+    sentences, since they wait for each other. The progress bar shows the share of the main process.
     """
-    from vanilla_transformer.decoding import TranslationPipeline
-
     state = process_state()
-    options = {"precision": precision, "compile": compile, **(further_models or {})}
-    translate = TranslationPipeline(model, tokenizer, device=model.device, **options)
-    answers = translate(
-        list(sentences[state.process_index :: state.num_processes]),
-        progress_bar=progress_bar if state.is_main_process else False,
-        **generate_kwargs,
-    )
+    options |= {} if state.is_main_process else {"progress_bar": False}
+    answers = translate(list(sentences[state.process_index :: state.num_processes]), **options)
     translations = [""] * len(sentences)
     # `gather_object` concatenates the lists of all processes, so each one passes a list of its share.
     for index, share in enumerate(gather_object([[answer["translation_text"] for answer in answers]])):
@@ -150,16 +136,13 @@ def score_paper_bleu(hypotheses: Sequence[str], references: Sequence[str], langu
 
 
 def translate_and_score(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    pairs: Sequence[tuple[str, str]],
-    **generate_kwargs: Any,
+    translate: "TranslationPipeline", pairs: Sequence[tuple[str, str]], **options: Any
 ) -> tuple[list[str], Scores]:
-    """Translate the source of each (source, target) pair with the checkpoint's generation config, and score it.
+    """Translate the source of each (source, target) pair, and score it.
 
     With several processes, all must call this function. Each translates its share, and all return the same result.
     """
-    hypotheses = translate_on_all_processes(model, tokenizer, [source for source, _ in pairs], **generate_kwargs)
+    hypotheses = translate_on_all_processes(translate, [source for source, _ in pairs], **options)
     return hypotheses, score(hypotheses, [target for _, target in pairs])
 
 
@@ -168,11 +151,16 @@ def validation_scores(
 ) -> dict[str, Any]:
     """Return BLEU, chrF and further metrics of a validation, by name, as training logs them.
 
+    The pipeline translates, as in all commands. Its steps are not compiled, since the next validation has new weights.
+
     Args:
         metrics: Further metrics by name; the main process computes them.
-        options: Options of the search.
+        options: Options of the pipeline.
     """
-    hypotheses, scores = translate_and_score(model, tokenizer, pairs, progress_bar=False, compile=False, **options)
+    from vanilla_transformer.decoding import TranslationPipeline
+
+    translate = TranslationPipeline(model, tokenizer, device=model.device, compile=False)
+    hypotheses, scores = translate_and_score(translate, pairs, progress_bar=False, **options)
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
     measure = partial(measure_metrics, metrics, sources, hypotheses, references)
     return scores._asdict() | (measure() if metrics else {})

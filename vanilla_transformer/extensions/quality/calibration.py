@@ -45,14 +45,13 @@ class CalibratedModel(NamedTuple):
     agreement: Agreement
 
 
-def calibrate(translate: Any, pairs: Sequence[SentencePair], **languages: str) -> CalibratedModel:
+def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
     """
     Translate validation text, and fit the confidence to the chrF of the translations.
 
     Args:
         translate: The [`TranslationPipeline`] of the model.
         pairs: Sentences that were not used in training, at least 100.
-        languages: `src_lang` and `tgt_lang` of a model of many languages.
 
     Raises:
         ValueError: There are fewer.
@@ -62,7 +61,7 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair], **languages: str) -
         import scipy.stats  # noqa: F401, better missing now than after translation
     sources, targets = ([getattr(pair, side) for pair in pairs] for side in ("source", "target"))
     has_heads = bool(getattr(translate.model.config, "alignment_heads", None))
-    answers = translate(sources, return_tokens=True, return_alignments=has_heads, **languages)
+    answers = translate(sources, return_tokens=True, return_alignments=has_heads)
     texts = [answer["translation_text"] for answer in answers]
     log_probabilities = [[token["log_probability"] for token in answer["tokens"]] for answer in answers]
     links = [answer.get("alignment", []) for answer in answers]

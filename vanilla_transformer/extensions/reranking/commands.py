@@ -25,7 +25,7 @@ class _RerankedTextArguments:
 
 @dataclass
 class TuneRerankingArguments(LanguageArguments, ThreadArguments, _RerankedTextArguments):
-    """Flags of `tune-reranking`. The text files are aligned line by line; use validation text."""
+    """Flags of `tune-reranking`, which scores candidates without `--protect`. Text files are aligned line by line."""
 
 
 def tune_reranking_command(arguments: Sequence[str]) -> None:

@@ -37,6 +37,8 @@ def tune_reranking(
     """
     Return the weights of a grid with the highest BLEU.
 
+    Candidates are the ones that a reranker sees: text to keep is protected afterwards, and not here.
+
     Args:
         translate: The pipeline of the model.
         reranker: The model of the other direction.
@@ -49,7 +51,7 @@ def tune_reranking(
     if num_beams < 2:
         raise ValueError(f"`num_beams` must be 2 or more, the candidates to choose from, got {num_beams}.")
     options: dict[str, Any] = {"num_beams": num_beams, "num_return_sequences": num_beams}
-    options |= {"src_lang": direction.source, "tgt_lang": direction.target}
+    options |= {"protect": False, "src_lang": direction.source, "tgt_lang": direction.target}
     answers = translate(list(sources), return_scores=True, return_tokens=True, **options)
     candidates = [
         [Translation(each["translation_text"], 0.0, each["log_probability"], (), each["tokens"]) for each in some]

@@ -105,7 +105,7 @@ def test_serve_loads_further_models(monkeypatch):
 
 def test_service_takes_null_as_not_given(translate):
     nothing = dict.fromkeys(ENTRIES) | {"text": TEXTS}
-    assert post(translate, **nothing).json() == post(translate).json() == texts_of(translate(TEXTS, protect=True))
+    assert post(translate, **nothing).json() == post(translate).json() == texts_of(translate(TEXTS))
 
 
 def test_service_splits_sentences_like_the_pipeline(translate):

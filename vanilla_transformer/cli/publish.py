@@ -237,7 +237,10 @@ class SpaceArguments:
 
 
 def create_space_command(arguments: Sequence[str]) -> None:
-    words, options = parse(SpaceArguments, arguments, "create-space MODEL [--flags]", MODEL)
+    about = "The page runs without this package, and then translates as `translate --no_protect` does."
+    words, options = parse(
+        SpaceArguments, arguments, "create-space MODEL [--flags]", {"MODEL": f"{MODEL['MODEL']} {about}"}
+    )
     name = require_one_model(words)
     refuse_file_names("--examples", options.examples or [], "Write the sentences themselves.")
     from vanilla_transformer.publishing.space import create_space

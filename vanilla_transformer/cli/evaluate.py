@@ -160,11 +160,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
 
 
 def _describe_setup(words: Sequence[str], options: EvaluateArguments, arguments: Sequence[str]) -> "Setup":
-    """Return how the evaluation is made, for its report; read before an hour of decoding.
-
-    Raises:
-        ValueError: the model's limits of warnings are damaged.
-    """
+    """Return how the evaluation is made, for its report; read before an hour of decoding."""
     from vanilla_transformer import __version__
     from vanilla_transformer.decoding.pretrained import load_config
     from vanilla_transformer.evaluation.quality_report import Setup
@@ -205,11 +201,7 @@ def _write_json(path: str, values: Any) -> None:
 
 
 def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
-    """Refuse invalid options before an hour of decoding.
-
-    Raises:
-        ValueError: the message names the option.
-    """
+    """Refuse invalid options before an hour of decoding."""
     from vanilla_transformer.decoding.loading import find_backend
     from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
     from vanilla_transformer.publishing.run_records import check_record_name

@@ -211,11 +211,7 @@ def translate_command(arguments: Sequence[str]) -> None:
 
 
 def _find_format(name: str) -> str:
-    """Return the format of a file by the ending of its name, before that of a compression.
-
-    Raises:
-        ValueError: No reader knows the format.
-    """
+    """Return the format of a file by the ending of its name, before that of a compression."""
     from vanilla_transformer.data.readers.corpora import file_format
 
     ending = file_format(name).lower()
@@ -407,7 +403,6 @@ def _translate(
     Args:
         total: The number of all lines, if it is known.
         done: The number of lines that are in no shard.
-        warned: See [`answer_lines`].
     """
     from vanilla_transformer.decoding.corpus_shards import progress_bar
 
@@ -484,8 +479,6 @@ class CompileArguments(ThreadArguments):
 
 
 def compile_command(arguments: Sequence[str]) -> None:
-    if any(word.split("=")[0] == "--slots" for word in arguments):
-        raise ValueError("`--slots` is gone: compiled steps serve any number of sentences.")
     words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]", MODEL)
     name = require_one_model(words)
     workers = parse_workers(options.workers)

@@ -27,11 +27,7 @@ class DirectionScores(NamedTuple):
 
 
 def parse_directions(names: Iterable[str], languages: Languages) -> list[Direction]:
-    """Return directions by their names, such as `en-de`. Codes may contain hyphens.
-
-    Raises:
-        ValueError: A name is no direction between languages that the model knows.
-    """
+    """Return directions by their names, such as `en-de`. Codes may contain hyphens."""
     return [_parse_direction(name, languages) for name in names]
 
 
@@ -54,10 +50,6 @@ def read_test_sets(
 
     Returns:
         The directions, and the lines of each language.
-
-    Raises:
-        OSError: A file is missing.
-        ValueError: The files have different numbers of lines, or none of them exists.
     """
     if directions is None:
         codes = dict.fromkeys([*(languages.source_codes or languages.targets), *languages.targets])

@@ -42,7 +42,6 @@ def score_pairs(
     Yield the score of each pair in order, with a window of the pairs in memory. The model stays on its device.
 
     Args:
-        max_tokens: See [`score_tokens`].
         total: The number of pairs, for the progress bar on a terminal of the main process.
         direction: The languages of the pairs, for a model that has several.
     """
@@ -79,9 +78,7 @@ class PairScorer:
 
     Args:
         name: Folder or Hub name of the model.
-        ensemble, weights: See [`load_ensemble`].
         languages: Returns `src_lang` and `tgt_lang` of the text for the model's tokenizer, if it has several.
-        max_tokens: See [`score_tokens`].
         with_tokens: Describe a pair as a JSON object with its tokens, not by the log-probability alone.
     """
 

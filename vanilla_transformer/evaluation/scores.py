@@ -55,10 +55,6 @@ class MosesBLEU(sacrebleu.BLEU):
     Args:
         language (`str`): The language code. Its abbreviations keep their periods.
         compounds (`bool`): Whether to split compounds at their hyphens, as the paper's score does.
-
-    Raises:
-        ValueError: Moses has no rules for this language, or its Python port lacks some of them.
-        OSError: sacremoses is not installed.
     """
 
     def __init__(self, language: str = "de", compounds: bool = True):
@@ -116,22 +112,12 @@ class PaperScores(NamedTuple):
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
-    """Compute cased corpus BLEU and chrF2 of detokenized text. [`bleu_tokenizer`] chooses the tokens of BLEU.
-
-    Raises:
-        ValueError: there are no sentences, or the numbers of hypotheses and references differ.
-    """
+    """Compute cased corpus BLEU and chrF2 of detokenized text. [`bleu_tokenizer`] chooses the tokens of BLEU."""
     return Scores(**_score_all(corpus_metrics(references), hypotheses, references))
 
 
 def score_paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "de") -> PaperScores:
-    """Compute the paper's BLEU of detokenized text in `language` (see `MosesBLEU`). Not comparable with `score`.
-
-    Raises:
-        ValueError: there are no sentences, the numbers of hypotheses and references differ, or the language is not
-            supported.
-        OSError: sacremoses is not installed.
-    """
+    """Compute the paper's BLEU of detokenized text in `language` (see `MosesBLEU`). Not comparable with `score`."""
     return PaperScores(**_score_all(_paper_metrics(language), hypotheses, references))
 
 
@@ -169,11 +155,7 @@ def validation_scores(
 def measure_metrics(
     metrics: Mapping[str, Metric], sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, float]:
-    """Return the values of metrics by name on every process; the main process computes them.
-
-    Raises:
-        ValueError: a metric fails; on every process.
-    """
+    """Return the values of metrics by name on every process; the main process computes them."""
     found: list[Any] = [None, None]
     if process_state().is_main_process:
         try:
@@ -187,11 +169,7 @@ def measure_metrics(
 
 
 def evaluator_for(best_metric: str) -> Callable[..., dict[str, Any]]:
-    """Return [`validation_scores`] that also has the value of the metric which ranks the models of a run.
-
-    Raises:
-        ValueError: there is no such metric.
-    """
+    """Return [`validation_scores`] that also has the value of the metric which ranks the models of a run."""
     metrics = {} if best_metric in OWN_METRICS else {best_metric: load_metric(best_metric)}
     return partial(validation_scores, metrics=metrics)
 
@@ -208,10 +186,6 @@ def corpus_metrics(
         references: The references, whose script chooses the tokens of BLEU.
         tokenize: The name of sacreBLEU's tokenizer instead.
         further: Names of [`SACRE_METRICS`].
-
-    Raises:
-        ValueError: the language is not supported, or the tokenizer is unknown or not installed.
-        OSError: sacremoses is not installed.
     """
     metrics: dict[str, SacreMetric] = {"bleu": _bleu(tokenize or bleu_tokenizer(references))}
     metrics["chrf"] = sacrebleu.CHRF()
@@ -231,11 +205,7 @@ def _bleu(tokenize: str) -> sacrebleu.BLEU:
 
 
 def check_same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Check that there is one hypothesis for each reference.
-
-    Raises:
-        ValueError: there are no references, or the numbers differ.
-    """
+    """Check that there is one hypothesis for each reference."""
     if not references or len(hypotheses) != len(references):
         raise ValueError(
             f"There must be one hypothesis for each reference, got {len(hypotheses)} for {len(references)}."

@@ -66,9 +66,6 @@ def evaluate_test_set(
             same model without it.
         metrics: `loss`, and further metrics by name, see [`load_metric`].
         glossary: Terms whose use in the `hypotheses` is measured; a pipeline has its own.
-
-    Raises:
-        ValueError: Files are not aligned, a metric is unknown or fails, or the model or its options do not fit.
     """
     functions = {metric: load_metric(metric) for metric in metrics if metric not in OWN_METRICS}
     # Reading the pairs checks them, but drops blank ones, which would shift the lines against the other files. So the
@@ -109,11 +106,7 @@ def evaluate_test_set(
 
 
 def _read_aligned(path: str, target: str, references: Sequence[str]) -> list[str]:
-    """Read the lines of a file.
-
-    Raises:
-        ValueError: It has more or fewer lines than the references.
-    """
+    """Read the lines of a file."""
     lines = read_lines(path)
     if len(lines) != len(references):
         rule = f"{path} must have one translation for each line of {target}"

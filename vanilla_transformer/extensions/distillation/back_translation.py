@@ -34,11 +34,7 @@ class BackTranslations(NamedTuple):
 
 
 def check_output(output: Path, tag: str | None) -> None:
-    """Check where back-translations are written, and with which tag.
-
-    Raises:
-        ValueError: The file has another format, or the tag is not one word.
-    """
+    """Check where back-translations are written, and with which tag."""
     if output.suffix not in (TSV, JSONL):
         raise ValueError(f"Pairs must be written to a {TSV} or {JSONL} file, got {output}.")
     if tag is not None and (not tag.strip() or tag.split() != [tag]):
@@ -68,10 +64,6 @@ def back_translate(
         tag: Written before each source, and a space.
         keep_warnings: Keep translations with a warning, see [`find_warnings`].
         resume: Continue an interrupted run.
-
-    Raises:
-        ValueError: The text is empty or not UTF-8, no pair is left, or there is another run to continue.
-        OSError: A file cannot be read or written.
     """
     shards = CorpusShards.beside(output, {"input": hash_file(text), **origin}, SHARD_LINES)
     total, seed = sum(1 for _ in stream_lines(text)), translate.default_options.get("seed")
@@ -95,11 +87,7 @@ def back_translate(
 def _keep(
     pairs: Iterable[tuple[str, str]], limits: WarningLimits | None, dropped: Counter[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pairs to be written, and count the others by reason.
-
-    Raises:
-        ValueError: At the end, if there was none to be written.
-    """
+    """Yield the pairs to be written, and count the others by reason."""
     kept = False
     for source, line in pairs:
         blank = not (source.strip() and line.strip())

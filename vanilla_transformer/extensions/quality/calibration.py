@@ -52,9 +52,6 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
     Args:
         translate: The [`TranslationPipeline`] of the model.
         pairs: Sentences that were not used in training, at least 100.
-
-    Raises:
-        ValueError: There are fewer.
     """
     check_enough(pairs)
     with requires_extra("evaluation", "Calibration"):
@@ -72,22 +69,14 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
 
 
 def check_enough(pairs: Sequence[SentencePair]) -> None:
-    """Check that there is enough text to calibrate a model.
-
-    Raises:
-        ValueError: There are fewer than 100 sentences.
-    """
+    """Check that there is enough text to calibrate a model."""
     if len(pairs) < LEAST_SENTENCES:
         rule = f"{LEAST_SENTENCES} sentences or more, such as the validation text"
         raise ValueError(f"There must be {rule}, to calibrate a model, got {len(pairs)}.")
 
 
 def store_calibration(folder: str | Path, calibrated: CalibratedModel) -> None:
-    """Write `confidence` and `warning_limits` to the configuration of a model folder.
-
-    Raises:
-        OSError: The folder has no configuration, or it cannot be written.
-    """
+    """Write `confidence` and `warning_limits` to the configuration of a model folder."""
     entries = {"confidence": asdict(calibrated.calibration), "warning_limits": asdict(calibrated.limits)}
     update_json(Path(folder) / CONFIG_NAME, entries)
 
@@ -133,11 +122,7 @@ def group_means(confidences: Sequence[float], scores: Sequence[float], count: in
 
 
 def spearman_correlation(here: Sequence[float], there: Sequence[float]) -> float:
-    """Return Spearman's rank correlation, or NaN if one side never differs.
-
-    Raises:
-        OSError: scipy is not installed.
-    """
+    """Return Spearman's rank correlation, or NaN if one side never differs."""
     if len({*here}) < 2 or len({*there}) < 2:
         return math.nan  # scipy warns of it
     with requires_extra("evaluation", "Rank correlation"):

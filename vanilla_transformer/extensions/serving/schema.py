@@ -176,13 +176,14 @@ class TranslationRequest(_Entries):
             raise Refusal(422, str(error)[:LONGEST_REASON]) from error
 
     def _given(self) -> dict[str, Any]:
-        """Return the entries that are given, besides the model; no constraints and a usual false are not."""
+        """Return the entries that are given, besides the model; null, no constraints and a usual false are not."""
         fields = type(self).model_fields
         return {
             name: value
             for name, value in self
             if name in self.model_fields_set - {"model"}
             and (value is not False or fields[name].default)
+            and (value is not None or name == "text")
             and (name != "constraints" or value != [])
         }
 

@@ -81,7 +81,7 @@ class CheckArguments(StressArguments):
 
 
 # The flags of `check-model` that `--help` shows.
-_CHECK_MAIN = ["trust_remote_code", "source", "target", "max_pairs", "name", "precision", "num_beams", "protect"]
+_CHECK_MAIN = ["trust_remote_code", "source", "target", "max_pairs", "name", "precision", "num_beams"]
 _CHECK_MAIN += ["source_language", "target_language"]
 
 

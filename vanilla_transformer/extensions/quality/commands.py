@@ -18,7 +18,7 @@ from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.utils.file_utils import check_outputs, write_text_atomically
 
 # The flags of `calibrate` that `--help` shows.
-_CALIBRATE_MAIN = ["source", "target", "precision", "num_beams", "protect", "source_language", "target_language"]
+_CALIBRATE_MAIN = ["source", "target", "precision", "num_beams", "source_language", "target_language"]
 
 
 @dataclass

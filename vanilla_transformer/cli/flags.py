@@ -523,7 +523,7 @@ def open_model(name: str, options: TranslationArguments) -> AbstractContextManag
     return opened()
 
 
-# Flags that change no translation, and those of models and files, which count by their content.
+# Flags that change no translation, and flags of models and files, which count by their content.
 _NOT_OF_TRANSLATIONS = {"input", "output", "resume", "quiet", "batch_size", "device", "threads", "workers", "engine"}
 _NOT_OF_TRANSLATIONS |= {"ray_workers", "ray_threads", "tag", "keep_warnings", "ensemble", "rerank_reverse"}
 _NOT_OF_TRANSLATIONS |= {"rerank_quality", "glossary", "target_prefixes"}

@@ -88,7 +88,7 @@ def score_validation(folder):
     scores.validation_scores(translate.model, translate.tokenizer, PAIRS, num_beams=2)
 
 
-# What a command does to the text of `lines.en`, besides writing its own files; `main` returns 0 or None.
+# Rows that translate `lines.en`; each returns 0 or None.
 SAME = {
     "translate": run("translate", "{}/model", "--input", "{}/lines.en", "--output", "{}/json", "--json", *BEAMS),
     "evaluate": run("evaluate", "{}/model", *SOURCES, *TARGETS, "--bootstrap_samples", "2", *BEAMS),

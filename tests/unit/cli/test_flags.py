@@ -71,7 +71,7 @@ def test_request_settings_refuse_flags_before_a_model_is_loaded(flags, message):
         request_settings(TranslateArguments(**flags))
 
 
-def test_commands_have_the_flag_of_every_option_but_translate_alone_those_of_single_sentences():
+def test_all_commands_have_the_flags_of_options_except_of_single_sentences():
     declared = {FLAG_NAMES.get(name, name) for name in options_of(FLAG)}
     names = {each: {flag.name for flag in fields(each)} for each in (TranslationArguments, SentenceArguments)}
     assert declared <= names[TranslationArguments] | names[SentenceArguments]

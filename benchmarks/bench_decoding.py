@@ -92,6 +92,7 @@ class Engine(Peer):
 
         def translate(texts: Sequence[str], beams: int, most: int) -> list[str]:
             search: dict[str, Any] = {"num_beams": beams, "length_penalty": 1.0, "length_penalty_type": "power"}
+            search["protect"] = False  # the peers keep no text
             answers = pipe(list(texts), max_new_tokens=most, progress_bar=False, early_stopping=False, **search)
             return [answer["translation_text"] for answer in answers]
 

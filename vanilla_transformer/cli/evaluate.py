@@ -13,19 +13,15 @@ from vanilla_transformer.utils.file_utils import write_text_atomically
 
 from .flags import (
     MODEL,
-    PRECISION_HELP,
-    WORKERS_HELP,
     EnsembleArguments,
-    FurtherModelArguments,
     LanguageArguments,
     RayArguments,
-    SearchArguments,
-    TermArguments,
     ThreadArguments,
+    TranslationArguments,
     check_engine,
-    further_models,
     language_settings,
     model_names,
+    open_model,
     parse,
     parse_workers,
     request_settings,
@@ -115,12 +111,10 @@ class _TestSetArguments:
             "name, for its card."
         },
     )
-    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
-    workers: str = field(default="1", metadata={"help": WORKERS_HELP})
 
 
 @dataclass
-class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, ThreadArguments, _TestSetArguments):
+class EvaluateArguments(TranslationArguments, _TestSetArguments):
     """Flags of `evaluate`."""
 
 
@@ -139,7 +133,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     setup = None if options.report is None else _describe_setup(words, options, arguments)
     scoring()  # an unknown tokenizer or language is found before an hour of decoding
     found = evaluate_test_set(
-        words[0] if words else None,
+        open_model(words[0], options) if words else None,
         options.source,
         options.target,
         hypotheses=options.hypotheses,
@@ -147,11 +141,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         metrics=[name for name in metrics if name not in further],
         scoring=scoring,
         samples=options.bootstrap_samples,
-        languages=partial(language_settings, options=options),
-        search=request_settings(options),
-        further_models=further_models(options),
-        precision=options.precision,
-        workers=parse_workers(options.workers),
+        glossary=None if words else request_settings(options).get("glossary"),
     )
     if found is not None:  # on the main process
         if options.output_file is not None:
@@ -170,11 +160,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
 
 
 def _describe_setup(words: Sequence[str], options: EvaluateArguments, arguments: Sequence[str]) -> "Setup":
-    """Return how the evaluation is made, for its report; read before an hour of decoding.
-
-    Raises:
-        ValueError: the model's limits of warnings are damaged.
-    """
+    """Return how the evaluation is made, for its report; read before an hour of decoding."""
     from vanilla_transformer import __version__
     from vanilla_transformer.decoding.pretrained import load_config
     from vanilla_transformer.evaluation.quality_report import Setup
@@ -215,12 +201,8 @@ def _write_json(path: str, values: Any) -> None:
 
 
 def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
-    """Refuse invalid options before an hour of decoding.
-
-    Raises:
-        ValueError: the message names the option.
-    """
-    from vanilla_transformer.decoding.engine.precision import check_precision
+    """Refuse invalid options before an hour of decoding."""
+    from vanilla_transformer.decoding.loading import find_backend
     from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
     from vanilla_transformer.publishing.run_records import check_record_name
     from vanilla_transformer.utils.device_utils import process_state
@@ -240,6 +222,8 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         raise ValueError("Give the source text by --source FILE, which the metrics of --metric may read.")
     if "loss" in (options.metric or ()) and options.hypotheses is not None:
         raise ValueError("The metric loss is of a model, so a model must translate. Leave out --hypotheses.")
+    if "loss" in (options.metric or ()) and (backend := options.backend or find_backend(words[0])) is not None:
+        raise ValueError(f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}.")
     if options.glossary is not None and options.source is None:
         raise ValueError("Give the source text by --source FILE, in which the terms of --glossary are found.")
     if options.bootstrap_samples < 1:
@@ -250,8 +234,6 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         check_record_name(options.name)
     if options.report is not None and Path(options.report).suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"--report must be an HTML file, such as report.html, got {options.report!r}.")
-    if options.precision is not None:
-        check_precision(options.precision)
     if parse_workers(options.workers) != 1 and process_state().num_processes > 1:
         raise ValueError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
 
@@ -271,11 +253,10 @@ class _DirectionArguments:
         metadata={"help": "Directions such as en-de de-en. Default: all between languages that have a file."},
     )
     json: str | None = field(default=None, metadata={"help": "Write all scores to this file as JSON."})
-    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
 
 
 @dataclass
-class EvaluateDirectionsArguments(SearchArguments, ThreadArguments, _DirectionArguments):
+class EvaluateDirectionsArguments(TranslationArguments, _DirectionArguments):
     """Flags of `evaluate-directions`."""
 
 
@@ -287,10 +268,13 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
         MODEL,
         _DIRECTIONS_MAIN,
     )
+    from vanilla_transformer.utils.device_utils import process_state
+
     name = require_one_model(words)
-    search = request_settings(options)
-    from vanilla_transformer.decoding.engine.precision import check_precision
-    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+    if options.source_language is not None or options.target_language is not None:
+        raise ValueError("`source_language` and `target_language` are for one direction. Give --directions instead.")
+    opening = open_model(name, options)
+    from vanilla_transformer.decoding.pretrained import load_tokenizer
     from vanilla_transformer.evaluation.directions import (
         format_scores,
         parse_directions,
@@ -298,19 +282,14 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
         score_directions,
     )
     from vanilla_transformer.text.languages import find_languages
-    from vanilla_transformer.utils.device_utils import process_state
 
-    if options.precision is not None:
-        check_precision(options.precision)
-    tokenizer = load_tokenizer(name)
-    languages = find_languages(tokenizer)
+    languages = find_languages(load_tokenizer(name))
     if languages is None:
         raise ValueError(f"The model must have several languages, but {name} has none. Use `evaluate` for it.")
     wanted = None if options.directions is None else parse_directions(options.directions, languages)
     directions, texts = read_test_sets(options.text, wanted, languages)
-    model = load_seq2seq(name, "translates").to(process_state().device)
-    settings = search | {"precision": options.precision}
-    results = score_directions(model, tokenizer, languages, directions, texts, **settings)
+    with opening as translate:
+        results = score_directions(translate, languages, directions, texts)
     if process_state().is_main_process:
         if options.json is not None:
             _write_json(options.json, [result.as_dict() for result in results])

@@ -5,13 +5,13 @@ The options of a request are declared in `decoding.options`; here they become fl
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import Field, dataclass, field, fields, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from vanilla_transformer.decoding.options import DOOR_DEFAULTS, FLAG, TERMS, TranslationOptions, options_of
+from vanilla_transformer.decoding.options import FLAG, TERMS, TranslationOptions, options_of
 from vanilla_transformer.extensions import GLOSSARY, SCALE_OUT, load, require
 from vanilla_transformer.text.protection import names_patterns
 from vanilla_transformer.training.parser import Parser
@@ -317,22 +317,6 @@ class ModelArguments(FurtherModelArguments, ThreadArguments):
     workers: str = field(default="1", metadata={"help": WORKERS_HELP})
 
 
-def open_model(
-    name: str, options: ModelArguments, num_beams: int | None
-) -> AbstractContextManager["TranslationPipeline"]:
-    """Return a context of the pipeline of a model as the flags say.
-
-    Raises:
-        ValueError: a flag has an invalid value, or does not fit another one or the machine.
-        OSError: there is no such model, or it is damaged.
-    """
-    workers = parse_workers(options.workers)
-    from vanilla_transformer.decoding.loading import open_pipeline
-
-    loading = {name: getattr(options, name) for name in ("backend", "device", "dtype")}
-    return open_pipeline(name, workers, options.precision, num_beams, **loading, **further_models(options))
-
-
 @dataclass
 class RayArguments:
     """Flags of a Ray cluster."""
@@ -373,15 +357,7 @@ def check_engine(options: Any) -> None:
 
 
 # Options of what `translate` alone has: its lines, and several translations of each.
-_SENTENCES = (
-    "num_return_sequences",
-    "split_sentences",
-    "protect",
-    "target_prefix",
-    "prefix_bias",
-    "alternatives",
-    "constraints",
-)
+_SENTENCES = ("num_return_sequences", "target_prefix", "prefix_bias", "alternatives", "constraints")
 # Flags that are not for documents.
 _NOT_OF_DOCUMENTS = (
     "target_prefix",
@@ -430,26 +406,36 @@ def _flag(name: str) -> tuple[str, Any, Any]:
     kinds = get_args(declared.annotation) or (declared.annotation,)
     kind: Any = next((each for each in (bool, int, float) if each in kinds), str)
     keywords = {"help": declared.description, "keeps_text": True, **_KEYWORDS.get(name, {})}
-    default = DOOR_DEFAULTS.get(name, declared.default)
-    kind, default = (bool, bool(default)) if kind is bool else (kind | None, default)
+    kind, default = (bool, bool(declared.default)) if kind is bool else (kind | None, declared.default)
     return FLAG_NAMES.get(name, name), kind, field(default=default, metadata=keywords)
 
 
+_TEXTS = ("split_sentences", "protect")
 _SAMPLING = ("do_sample", "temperature", "top_k", "top_p", "epsilon_cutoff", "seed")
 _CHOICE = ("mbr", "mbr_samples", "rerank_reverse_weight", "rerank_length_weight")
 
 _TermFlags: Any = flags_of(*TERMS, title="Flags of a glossary.")
 _SentenceFlags: Any = flags_of(*_SENTENCES, title="Flags of single sentences.")
+_TextFlags: Any = flags_of(*_TEXTS, title="Flags of the text.")
 _SamplingFlags: Any = flags_of(*_SAMPLING, title="Flags of sampling.")
 _ChoiceFlags: Any = flags_of(*_CHOICE, title="Flags of the choice among candidates.")
 _SearchFlags: Any = flags_of(
-    without=(*TERMS, *_SENTENCES, *_SAMPLING, *_CHOICE), title="Flags of the search. The checkpoint has the defaults."
+    without=(*TERMS, *_SENTENCES, *_TEXTS, *_SAMPLING, *_CHOICE),
+    title="Flags of the search. The checkpoint has the defaults.",
 )
 
 
 @dataclass
-class SearchArguments(_ChoiceFlags, _SamplingFlags, _SearchFlags):
+class SearchArguments(_TextFlags, _ChoiceFlags, _SamplingFlags, _SearchFlags):
     """Flags of the search. By default the checkpoint's generation config decides, which is the paper's decoding."""
+
+    sentence_splitter: str = field(
+        default="abbreviations",
+        metadata={
+            "help": "How documents and, with --split_sentences, lines of text are split: abbreviations (sentencex), "
+            "simple (after each period), or your own function, such as my_module:split."
+        },
+    )
 
     @property
     def samples(self) -> bool:
@@ -464,6 +450,11 @@ class TermArguments(LanguageArguments, _TermFlags):
     glossary_casefold: bool = field(
         default=False, metadata={"help": "Find terms with capitals in any case, too, as the ones without."}
     )
+
+
+@dataclass
+class TranslationArguments(ModelArguments, SearchArguments, TermArguments):
+    """Flags of each command that translates: with the same ones, all translate a text alike."""
 
 
 @dataclass
@@ -488,16 +479,67 @@ def request_settings(options: Any) -> dict[str, Any]:
         ValueError: A value is out of range, two flags do not fit each other, or the glossary is malformed.
         OSError: There is no glossary.
     """
-    flags = {name: getattr(options, FLAG_NAMES.get(name, name), None) for name in options_of(FLAG)}
-    settings = {name: value for name, value in flags.items() if value is not None and value is not False}
+    settings = {}
+    for name, declared in options_of(FLAG).items():
+        value = getattr(options, FLAG_NAMES.get(name, name), None)
+        if value is not None and (value is not False or declared.default):
+            settings[name] = value
     if options.do_sample:
         settings = {"num_beams": 1, **settings}
+    if options.split_sentences:
+        settings["sentence_splitter"] = options.sentence_splitter
+        settings["source_language"] = options.source_language or DEFAULT_LANGUAGE
     if "glossary" in settings:
         settings["glossary"] = _read_glossary(options)
     elif getattr(options, "glossary_casefold", False):
         raise ValueError("`glossary_casefold` must be given with `--glossary FILE`, got it without.")
     TranslationOptions.resolve(settings)  # checks them before the model is loaded
     return settings
+
+
+def open_model(name: str, options: TranslationArguments) -> AbstractContextManager["TranslationPipeline"]:
+    """
+    Return a context of the pipeline by which a command translates: the flags are the defaults of its calls.
+
+    Raises:
+        ValueError: A flag has an invalid value, or does not fit another one, the machine or, on entry, the model.
+        OSError: On entry, there is no such model, or it is damaged.
+    """
+    settings, workers = request_settings(options), parse_workers(options.workers)
+    from vanilla_transformer.decoding.loading import open_pipeline
+    from vanilla_transformer.utils.device_utils import process_state
+
+    device = options.device
+    if device is None and (state := process_state()).num_processes > 1:  # of a launcher, each with its own device
+        device = "cpu" if state.device.type == "cpu" else str(state.device)
+    loading = {"backend": options.backend, "device": device, "dtype": options.dtype, **further_models(options)}
+
+    @contextmanager
+    def opened() -> Iterator["TranslationPipeline"]:
+        with open_pipeline(name, workers, options.precision, options.num_beams, **loading) as translate:
+            translate.default_options |= settings | language_settings(translate.tokenizer, options)
+            yield translate
+
+    return opened()
+
+
+# Flags that change no translation, and flags of models and files, which count by their content.
+_NOT_OF_TRANSLATIONS = {"input", "output", "resume", "quiet", "batch_size", "device", "threads", "workers", "engine"}
+_NOT_OF_TRANSLATIONS |= {"ray_workers", "ray_threads", "tag", "keep_warnings", "ensemble", "rerank_reverse"}
+_NOT_OF_TRANSLATIONS |= {"rerank_quality", "glossary", "target_prefixes"}
+
+
+def translation_origin(name: str, options: TranslationArguments) -> dict[str, Any]:
+    """Return all that translations depend on besides their text: an interrupted command continues with the same."""
+    from vanilla_transformer.decoding.pretrained import hash_model
+    from vanilla_transformer.utils.file_utils import hash_file
+
+    names = {each.name for each in fields(options)} - _NOT_OF_TRANSLATIONS
+    chosen = {name: getattr(options, name) for name in sorted(names)}
+    for each in ("glossary", "target_prefixes"):
+        if getattr(options, each, None) is not None:
+            chosen[each] = hash_file(Path(getattr(options, each)))
+    return {"model": [*map(hash_model, model_names(name, options))], "options": chosen}
 
 
 def check_sentences(options: SentenceArguments, format: str) -> None:

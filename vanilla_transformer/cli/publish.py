@@ -1,10 +1,10 @@
 """Render the card of a model, check its folder, publish it on the Hub, and write a Space to try it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import vanilla_transformer
 from vanilla_transformer.extensions import STRESS_TABLE, load
@@ -12,15 +12,16 @@ from vanilla_transformer.utils.resources import find_facts, resource_folder
 
 from .flags import (
     MODEL,
-    PRECISION_HELP,
-    LanguageArguments,
-    ThreadArguments,
-    language_settings,
+    TranslationArguments,
+    open_model,
     parse,
     read_keys,
     refuse_file_names,
     require_one_model,
 )
+
+if TYPE_CHECKING:
+    from vanilla_transformer import TranslationPipeline
 
 
 @dataclass
@@ -51,22 +52,37 @@ def render_card_command(arguments: Sequence[str]) -> None:
 
 
 @dataclass
-class CheckArguments(LanguageArguments, ThreadArguments):
-    """Flags of `check-model`. With a text, it also prints a stress table."""
+class _StressArguments:
+    """Flags of a stress table, which `check-model` prints for a text, and of its translations."""
 
-    trust_remote_code: bool = field(
-        default=False, metadata={"help": "Run the folder's own code even if it differs from this package's."}
-    )
     source: str | None = field(
         default=None, metadata={"help": "Source text of a stress test, one sentence per line, with --target."}
     )
     target: str | None = field(default=None, metadata={"help": "Its translations, one per line."})
     max_pairs: int | None = field(default=None, metadata={"help": "Use the first pairs only; by default all."})
-    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
     name: str | None = field(
         default=None,
         metadata={"help": "Name of the text. The stress table is saved in the model's folder for its card."},
     )
+
+
+@dataclass
+class StressArguments(TranslationArguments, _StressArguments):
+    """Flags of a stress table."""
+
+
+@dataclass
+class CheckArguments(StressArguments):
+    """Flags of `check-model`. With a text, it also prints a stress table."""
+
+    trust_remote_code: bool = field(
+        default=False, metadata={"help": "Run the folder's own code even if it differs from this package's."}
+    )
+
+
+# The flags of `check-model` that `--help` shows.
+_CHECK_MAIN = ["trust_remote_code", "source", "target", "max_pairs", "name", "precision", "num_beams"]
+_CHECK_MAIN += ["source_language", "target_language"]
 
 
 def check_model_command(arguments: Sequence[str]) -> None:
@@ -75,9 +91,11 @@ def check_model_command(arguments: Sequence[str]) -> None:
         arguments,
         "check-model FOLDER [--source FILE --target FILE] [--flags]",
         {"FOLDER": "Folder of the model."},
+        _CHECK_MAIN,
     )
     folder = require_one_model(words)
     _check_stress_flags(options)
+    opening = open_model(folder, options)
     from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.publishing.checks import check_folder, failed_checks, format_results
 
@@ -87,7 +105,8 @@ def check_model_command(arguments: Sequence[str]) -> None:
     results = check_folder(folder, options.trust_remote_code)
     print(format_results(results), flush=True)
     if pairs:
-        _stress(folder, pairs, options)
+        with opening as translate:
+            _stress(translate, folder, pairs, options.name)
     failed = failed_checks(results)
     if failed:
         raise SystemExit(f"{folder} cannot be published: {len(failed)} of {len(results)} checks failed.")  # status 1
@@ -96,9 +115,9 @@ def check_model_command(arguments: Sequence[str]) -> None:
 def _check_stress_flags(options: CheckArguments) -> None:
     if (options.source is None) != (options.target is None):
         raise ValueError("A stress test needs a text and its translations. Give both --source and --target, or none.")
-    for name in ("name", "max_pairs", "precision", "threads", "source_language", "target_language"):
-        if options.source is None and getattr(options, name) is not None:
-            raise ValueError(f"--{name} is for a stress test. Give --source and --target, or leave it out.")
+    for each in fields(StressArguments):
+        if options.source is None and getattr(options, each.name) != each.default:
+            raise ValueError(f"--{each.name} is for a stress test. Give --source and --target, or leave it out.")
     if options.max_pairs is not None and options.max_pairs < 1:
         raise ValueError(f"`max_pairs` must be 1 or more, got {options.max_pairs}.")
     if options.name is not None:
@@ -107,18 +126,15 @@ def _check_stress_flags(options: CheckArguments) -> None:
         check_record_name(options.name)
 
 
-def _stress(folder: str, pairs: Sequence, options: CheckArguments) -> None:
-    from vanilla_transformer.decoding.loading import load_pipeline
+def _stress(translate: "TranslationPipeline", folder: str, pairs: Sequence, name: str | None) -> None:
     from vanilla_transformer.publishing.run_records import STRESS_TABLES, save_record
 
     stress = load("quality", STRESS_TABLE, "A stress test")
-    translate = load_pipeline(folder, precision=options.precision)
-    languages = language_settings(translate.tokenizer, options)
     print(f"\n{stress.format_header()}", flush=True)
-    table = stress.measure_stress(translate, pairs, lambda row: print(stress.format_row(row), flush=True), **languages)
-    if options.name is not None:
+    table = stress.measure_stress(translate, pairs, lambda row: print(stress.format_row(row), flush=True))
+    if name is not None:
         record = {"rows": [row._asdict() for row in table.rows], "groups": table.groups}
-        save_record(folder, STRESS_TABLES, options.name, record)
+        save_record(folder, STRESS_TABLES, name, record)
 
 
 @dataclass
@@ -221,7 +237,10 @@ class SpaceArguments:
 
 
 def create_space_command(arguments: Sequence[str]) -> None:
-    words, options = parse(SpaceArguments, arguments, "create-space MODEL [--flags]", MODEL)
+    about = "The page runs without this package, and then translates as `translate --no_protect` does."
+    words, options = parse(
+        SpaceArguments, arguments, "create-space MODEL [--flags]", {"MODEL": f"{MODEL['MODEL']} {about}"}
+    )
     name = require_one_model(words)
     refuse_file_names("--examples", options.examples or [], "Write the sentences themselves.")
     from vanilla_transformer.publishing.space import create_space

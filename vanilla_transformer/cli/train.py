@@ -178,20 +178,14 @@ def _demo_flags(options: DemoArguments, corpus: Path) -> list[str]:
     return [part for name, value in flags.items() for part in (f"--{name}", value)]
 
 
-def _load_demo(folder: Path) -> tuple[Any, Any]:
-    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-    return AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-
-
 def _print_demo_scores(folder: Path, corpus: Path) -> float:
     """Translate and score the test set, print scores and some of the translations, and return BLEU."""
     from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.evaluation.scores import sentence_chrf, translate_and_score
 
-    model, tokenizer = _load_demo(folder)
     test = read_text_files(corpus / "test.en", corpus / "test.de")
-    translations, scores = translate_and_score(model, tokenizer, test)
+    translations, scores = translate_and_score(load_pipeline(folder), test)
     print(f"\nTest set: {len(test)} sentences of people, none of them in the training text")
     print(f"  BLEU {scores.bleu:.1f}  {scores.bleu_signature}")
     print(f"  chrF {scores.chrf:.1f}  {scores.chrf_signature}")
@@ -225,11 +219,13 @@ def _print_if_undertrained(made: int, steps: int, bleu: float) -> None:
 
 
 def _draw_demo(folder: Path) -> None:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
     from vanilla_transformer.evaluation.plots import plot_attention, plot_learning_curve
     from vanilla_transformer.publishing.run_records import CURVE
     from vanilla_transformer.training.metrics import METRICS_FILE
 
-    model, tokenizer = _load_demo(folder)
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     curve = plot_learning_curve(folder / METRICS_FILE, folder / CURVE)
     attention = plot_attention(model, tokenizer, _DEMO_SENTENCE, folder / "attention.png")
     print(f"\nPictures: {curve} and {attention}")

@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,24 +17,19 @@ from .flags import (
     DEFAULT_LANGUAGE,
     MODEL,
     PRECISION_HELP,
-    LanguageArguments,
-    ModelArguments,
     RayArguments,
-    SearchArguments,
     SentenceArguments,
-    TermArguments,
     ThreadArguments,
+    TranslationArguments,
     check_engine,
     check_sentences,
-    language_settings,
-    model_names,
     open_model,
     parse,
     parse_workers,
     read_prefixes,
     refuse_file_names,
-    request_settings,
     require_one_model,
+    translation_origin,
 )
 from .lines import (
     BlockProgress,
@@ -51,6 +46,7 @@ from .lines import (
 )
 
 if TYPE_CHECKING:
+    from vanilla_transformer import TranslationPipeline
     from vanilla_transformer.decoding.corpus_shards import Shard
     from vanilla_transformer.text.languages import Direction
 
@@ -58,8 +54,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class DocumentArguments(LanguageArguments):
-    """Flags of documents and their sentences."""
+class DocumentArguments:
+    """Flags of documents."""
 
     format: str = field(
         default="",
@@ -76,27 +72,16 @@ class DocumentArguments(LanguageArguments):
             "choices": ["yes", "no", "auto"],
         },
     )
-    sentence_splitter: str = field(
-        default="abbreviations",
-        metadata={
-            "help": "How documents and, with --split_sentences, lines of text are split: abbreviations (sentencex), "
-            "simple (after each period), or your own function, such as my_module:split."
-        },
-    )
 
 
 def _translate_document(
-    model: str, options: "TranslateArguments", text: str, settings: Mapping[str, Any], note: str
+    opening: AbstractContextManager["TranslationPipeline"], options: "TranslateArguments", text: str, note: str
 ) -> None:
     """
     Translate a document and write it.
 
     Args:
-        settings: Keyword arguments of the pipeline.
         note: A line to print once the document is read, if there is one.
-
-    Raises:
-        ValueError: The format or the splitter is unknown, or the document is malformed or of another language.
     """
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
     from vanilla_transformer.text.languages import find_direction
@@ -107,11 +92,12 @@ def _translate_document(
     documents.parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:
         print(note, file=sys.stderr)
-    with open_model(model, options, settings.get("num_beams")) as pipeline:
-        settings = dict(settings) | language_settings(pipeline.tokenizer, options)
+    with opening as pipeline:
         direction = find_direction(pipeline.tokenizer, options.source_language, options.target_language)
         document = documents.parse_document(text, options.format, direction)
-        translated = document.render(documents.translator_by(pipeline, splitter, **settings)(document.blocks))
+        search = {"num_beams": options.num_beams, "batch_size": options.batch_size}
+        translator = documents.translator_by(pipeline, splitter, options.protect, **search)
+        translated = document.render(translator(document.blocks))
     if options.output is None:
         print_texts([translated])
     else:
@@ -176,15 +162,7 @@ class TextArguments:
 
 
 @dataclass
-class TranslateArguments(
-    ModelArguments,
-    SearchArguments,
-    SentenceArguments,
-    TermArguments,
-    DocumentArguments,
-    RayArguments,
-    TextArguments,
-):
+class TranslateArguments(TranslationArguments, SentenceArguments, DocumentArguments, RayArguments, TextArguments):
     """Flags of `translate`."""
 
 
@@ -209,20 +187,21 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.quiet:
         silence_libraries()
     text, note = (None, "") if options.format == "text" else _read_document(options)
-    decoding = _decoding(options)
+    if options.format != "text":
+        options.split_sentences = False  # a document is split by its translator
+    opening = open_model(model, options)
     if text is not None and options.format != "text":
-        settings = decoding | {"batch_size": options.batch_size, "protect": options.protect}
-        _translate_document(model, options, text, settings, "" if is_silent else note)
+        _translate_document(opening, options, text, "" if is_silent else note)
         return
     is_typed = not sentences and options.input is None and options.output is None and is_interactive()
     source = None if is_typed and text is None else _source(sentences, options, text)
     if options.split_sentences:
         _check_splitter(options)
     if options.engine == "ray" and source is not None and options.output is not None:
-        _write_by_ray(Path(options.output), model, source, options, decoding)
+        _write_by_ray(Path(options.output), model, source, options)
         return
-    with open_model(model, options, options.num_beams) as translate:
-        settings = decoding | _returned(options, translate.model) | language_settings(translate.tokenizer, options)
+    with opening as translate:
+        settings = _settings(translate, options)
         if source is None:
             _converse(translate, options, settings)
         elif options.output is not None:
@@ -232,11 +211,7 @@ def translate_command(arguments: Sequence[str]) -> None:
 
 
 def _find_format(name: str) -> str:
-    """Return the format of a file by the ending of its name, before that of a compression.
-
-    Raises:
-        ValueError: No reader knows the format.
-    """
+    """Return the format of a file by the ending of its name, before that of a compression."""
     from vanilla_transformer.data.readers.corpora import file_format
 
     ending = file_format(name).lower()
@@ -300,28 +275,12 @@ def _check_splitter(options: TranslateArguments) -> None:
     find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
 
 
-def _decoding(options: TranslateArguments) -> dict[str, Any]:
-    """Return the keyword arguments of the pipeline that decide about the translations."""
-    settings = request_settings(options)
-    if options.n_best is not None:
-        settings["num_return_sequences"] = options.n_best
-    if options.format != "text":  # a document is always split
-        settings.pop("split_sentences", None)
-    elif options.split_sentences:
-        settings["sentence_splitter"] = options.sentence_splitter
-        settings["source_language"] = options.source_language or DEFAULT_LANGUAGE
-    return settings
-
-
-def _returned(options: TranslateArguments, model: Any) -> dict[str, bool]:
-    """
-    Return the keyword arguments of the pipeline for what it returns beside text.
-
-    Raises:
-        ValueError: `n_best` lists scores, but the engine does not decode the model.
-    """
+def _settings(translate: "TranslationPipeline", options: TranslateArguments) -> dict[str, Any]:
+    """Return the keyword arguments of calls: what they return besides text, and the seed that they share."""
     from vanilla_transformer.decoding.engine.engine import Engine
+    from vanilla_transformer.decoding.engine.requests import share_seed
 
+    model = translate.model
     is_scored = Engine.supports(model)  # a converted model, or one of another architecture, gives texts only
     if options.n_best is not None and not is_scored:
         rule = "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
@@ -330,14 +289,16 @@ def _returned(options: TranslateArguments, model: Any) -> dict[str, bool]:
     as_objects = options.json and is_scored
     if options.json and not (is_scored or options.quiet):
         logger.warning("%s has no scores, tokens or warnings, so the objects have texts only.", type(model).__name__)
-    returned = {
+    settings = {
+        "num_return_sequences": options.n_best,
+        "seed": share_seed(translate.default_options).get("seed"),
         "return_scores": as_objects or options.n_best is not None,
         "return_tokens": as_objects,
         "return_alignments": options.alignments or (as_objects and has_heads),
         "return_confidence": as_objects and is_calibrated,
         "return_warnings": as_objects,
     }
-    return {name: value for name, value in returned.items() if value}
+    return {name: value for name, value in settings.items() if value}
 
 
 def _source(sentences: Sequence[str], options: TranslateArguments, text: str | None = None) -> Source:
@@ -374,32 +335,26 @@ def _write_file(
     def work(shards: Iterable["Shard"], done: int) -> Iterator[tuple["Shard", list[str]]]:
         return _translate(translate, shards, source.total, options, settings, done)
 
-    _write_shards(output, model, source.total, options, settings, work)
+    _write_shards(output, model, source.total, options, work)
 
 
-def _write_by_ray(output: Path, model: str, source: Source, options: TranslateArguments, settings: Mapping) -> None:
+def _write_by_ray(output: Path, model: str, source: Source, options: TranslateArguments) -> None:
     """Write the translations of a file by the workers of a cluster."""
     assert source.total is not None  # which is known of files
     build = partial(ShardTranslator, model, options, source.total)
     work_by_ray = load("scale_out", SCALE_OUT).work_by_ray
     cluster = partial(work_by_ray, workers=options.ray_workers, threads=options.ray_threads, hidden=options.quiet)
     work = partial(cluster, build=build, total=source.total)
-    _write_shards(output, model, source.total, options, settings, work)
+    _write_shards(output, model, source.total, options, work)
 
 
-def _write_shards(
-    output: Path,
-    model: str,
-    total: int,
-    options: TranslateArguments,
-    settings: Mapping[str, Any],
-    work: Callable,
-) -> None:
+def _write_shards(output: Path, model: str, total: int, options: TranslateArguments, work: Callable) -> None:
     from vanilla_transformer.data.readers import stream_lines
     from vanilla_transformer.decoding.corpus_shards import write_shards
+    from vanilla_transformer.utils.file_utils import hash_file
 
     assert options.input is not None
-    origin = _origin(options.input, model, options, settings)
+    origin = {"input": hash_file(Path(options.input)), **translation_origin(model, options)}
     lines = stream_lines(options.input, may_be_blank=True)
     write_shards(output, lines, total, origin, shard_lines(options.batch_size), options.resume, work)
 
@@ -414,32 +369,13 @@ class ShardTranslator:
 
     def __init__(self, model: str, options: TranslateArguments, total: int):
         self._options, self._resources = options, ExitStack()
-        translate = self._resources.enter_context(open_model(model, options, options.num_beams))
-        languages = language_settings(translate.tokenizer, options)
-        self._settings = _decoding(options) | _returned(options, translate.model) | languages
-        self._translate, self._prefixes = translate, read_prefixes(options, total)
+        self._translate = self._resources.enter_context(open_model(model, options))
+        self._settings, self._prefixes = _settings(self._translate, options), read_prefixes(options, total)
 
     def __call__(self, shard: "Shard") -> list[str]:
         """Return the text to write for each line."""
         own = _own_prefixes(self._prefixes, shard)
         return answer_lines(self._translate, shard.lines, self._options, {**self._settings, **own})
-
-
-def _origin(text: str, model: str, options: TranslateArguments, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all that translations depend on."""
-    from vanilla_transformer.decoding.pretrained import hash_model
-    from vanilla_transformer.utils.file_utils import hash_file
-
-    names = ["precision", "dtype", "backend", "json", "n_best", "alignments", "tab_constraints"]
-    names += ["ensemble_weights", "normalize"]
-    chosen = {name: getattr(options, name) for name in names} | dict(settings)
-    if options.target_prefixes is not None:
-        chosen["target_prefixes"] = hash_file(Path(options.target_prefixes))
-    if options.glossary is not None:
-        kinds = options.glossary_casefold, options.source_language, options.target_language
-        chosen["glossary"] = [hash_file(Path(options.glossary)), *kinds]
-    models = [*map(hash_model, model_names(model, options))]
-    return {"input": hash_file(Path(text)), "model": models, "options": chosen}
 
 
 def _texts(translate: Any, source: Source, options: TranslateArguments, settings: Mapping[str, Any]) -> Iterator[str]:
@@ -467,12 +403,10 @@ def _translate(
     Args:
         total: The number of all lines, if it is known.
         done: The number of lines that are in no shard.
-        warned: See [`answer_lines`].
     """
     from vanilla_transformer.decoding.corpus_shards import progress_bar
-    from vanilla_transformer.decoding.engine.requests import share_seed
 
-    settings, prefixes = share_seed(settings), read_prefixes(options, total)
+    prefixes = read_prefixes(options, total)
     with progress_bar(total, done, hidden=options.quiet) as bar:
         for shard in shards:
             own = {"progress": (progress := BlockProgress(bar, len(shard.lines))), **_own_prefixes(prefixes, shard)}
@@ -490,10 +424,9 @@ def _own_prefixes(prefixes: Sequence[str] | None, shard: "Shard") -> dict[str, A
 def _converse(translate: Any, options: TranslateArguments, settings: dict[str, Any]) -> None:
     """Translate the lines that are typed in a terminal, one by one."""
     from vanilla_transformer.decoding.engine.engine import Engine
-    from vanilla_transformer.decoding.engine.requests import share_seed
 
     shows_scores = (options.num_return_sequences or 1) > 1 and Engine.supports(translate.model)
-    settings = share_seed(settings) | ({"return_scores": True} if shows_scores else {})
+    settings |= {"return_scores": True} if shows_scores else {}
     prefixes = read_prefixes(options, None)
     settings |= {} if prefixes is None else {"target_prefix": iter(prefixes)}
     warned: dict[int, list[str]] | None = {} if _shows_warnings(options) else None
@@ -546,8 +479,6 @@ class CompileArguments(ThreadArguments):
 
 
 def compile_command(arguments: Sequence[str]) -> None:
-    if any(word.split("=")[0] == "--slots" for word in arguments):
-        raise ValueError("`--slots` is gone: compiled steps serve any number of sentences.")
     words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]", MODEL)
     name = require_one_model(words)
     workers = parse_workers(options.workers)

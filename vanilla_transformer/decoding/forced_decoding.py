@@ -35,9 +35,6 @@ def score_tokens(
         model: A sequence-to-sequence model in evaluation mode, of this package or of transformers, or an [`Ensemble`].
         sources, targets: Token ids of each pair, as the model was trained: usually with EOS at the end.
         max_tokens: Upper bound of the padded tokens of a batch on either side. A longer pair is a batch by itself.
-
-    Raises:
-        ValueError: The model has no `decoder_start_token_id`, or a text is longer than its positions.
     """
     start = model.generation_config.decoder_start_token_id
     if start is None:
@@ -61,11 +58,7 @@ def encode_as_trained(
     targets: Sequence[str],
     direction: Direction = NO_DIRECTION,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the token ids of sources and targets, as the model was trained with them.
-
-    Raises:
-        ValueError: The model has several languages, and not the ones of `direction`.
-    """
+    """Return the token ids of sources and targets, as the model was trained with them."""
     languages = find_languages(tokenizer)
     if languages is None:
         check_languages(tokenizer, direction)
@@ -91,7 +84,6 @@ def plan_scoring_batches(sizes: Sequence[tuple[int, int]], max_tokens: int) -> I
 
     Args:
         sizes: Source and target tokens of each pair.
-        max_tokens: See [`score_tokens`].
     """
     order = sorted(range(len(sizes)), key=lambda index: (max(sizes[index]), *sizes[index]), reverse=True)
     start = 0

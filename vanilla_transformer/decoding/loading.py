@@ -31,9 +31,6 @@ def load_pipeline(
         device: See [`check_device`]; by default the accelerator if there is one.
         dtype: See [`check_dtype`]; by default the checkpoint's.
         further_models: `ensemble`, `rerank_quality` and others, see [`TranslationPipeline`].
-
-    Raises:
-        ValueError: A name is unknown, or the model cannot decode with the precision.
     """
     backend = backend or find_backend(name)
     if precision is not None:
@@ -85,11 +82,7 @@ def find_backend(name: str | Path) -> str | None:
 
 
 def check_device(device: str) -> None:
-    """Check that this machine has a device: `"cpu"`, or an accelerator such as `"cuda"` or `"cuda:1"`.
-
-    Raises:
-        ValueError: It has none of this name.
-    """
+    """Check that this machine has a device: `"cpu"`, or an accelerator such as `"cuda"` or `"cuda:1"`."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     known = ["cpu"]
     if accelerator is not None:
@@ -99,11 +92,7 @@ def check_device(device: str) -> None:
 
 
 def check_dtype(dtype: str, backend: str | None = None, precision: str | None = None) -> None:
-    """Check the type in which weights are loaded.
-
-    Raises:
-        ValueError: It is unknown, or the backend or the precision decides about it.
-    """
+    """Check the type in which weights are loaded."""
     if dtype not in DTYPES:
         raise ValueError(f"`dtype` must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}.")
     if backend is not None:

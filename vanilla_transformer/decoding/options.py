@@ -204,7 +204,7 @@ class TranslationOptions(BaseModel):
         None, description="Code of the language of the translations, if the model has several."
     )
     protect: Annotated[bool | Annotated[str, Predicate(names_patterns)], FLAG, JSON] = Field(
-        False,
+        True,
         title="True, False or names that the help lists, such as 'printf,url'",
         description="Keep URLs, e-mail addresses, placeholders such as {name} or %s, emoji, long numbers and so on as "
         f"they are; or kinds by their names, with commas between: {', '.join(PATTERNS)}; {DEFAULT} is all of them.",
@@ -408,7 +408,6 @@ def choose_beams(options: Level, usual: int | None, reranks: bool = False) -> di
 
 # Fields that resolution gives, and no door.
 _RESOLVED = ("batch_size", "library", "generate_kwargs")
-DOOR_DEFAULTS = {"protect": True}  # of flags and JSON entries, where they are others than in Python
 
 
 @cache

@@ -42,9 +42,6 @@ def compile_model(
         pairs: Sources and references to compare precisions.
         sentences: Sources to compare numbers of workers.
         report: Gets a line for each finished step and the tables of measurements.
-
-    Raises:
-        ValueError: there is no compiler, or the engine does not support the model.
     """
     if find_compiler() is None:
         raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")

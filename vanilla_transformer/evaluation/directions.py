@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import blank_side_error, read_lines
+from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.text.languages import Direction, Languages
 
 from .scores import Scores, translate_and_score
@@ -26,11 +27,7 @@ class DirectionScores(NamedTuple):
 
 
 def parse_directions(names: Iterable[str], languages: Languages) -> list[Direction]:
-    """Return directions by their names, such as `en-de`. Codes may contain hyphens.
-
-    Raises:
-        ValueError: A name is no direction between languages that the model knows.
-    """
+    """Return directions by their names, such as `en-de`. Codes may contain hyphens."""
     return [_parse_direction(name, languages) for name in names]
 
 
@@ -53,10 +50,6 @@ def read_test_sets(
 
     Returns:
         The directions, and the lines of each language.
-
-    Raises:
-        OSError: A file is missing.
-        ValueError: The files have different numbers of lines, or none of them exists.
     """
     if directions is None:
         codes = dict.fromkeys([*(languages.source_codes or languages.targets), *languages.targets])
@@ -84,19 +77,17 @@ def _has_files(prefix: str, codes: Iterable[str]) -> bool:
 
 
 def score_directions(
-    model: Any,
-    tokenizer: Any,
+    translate: TranslationPipeline,
     languages: Languages,
     directions: Sequence[Direction],
     texts: Mapping[str, Sequence[str]],
-    **generate_kwargs: Any,
 ) -> list[DirectionScores]:
     """Translate and score the text of each direction; see [`translate_and_score`]."""
     results = []
     for direction in directions:
         source, target = (texts[str(code)] for code in direction)
-        options = {"src_lang": direction.source, "tgt_lang": direction.target, **generate_kwargs}
-        _, scores = translate_and_score(model, tokenizer, list(zip(source, target, strict=True)), **options)
+        options = {"src_lang": direction.source, "tgt_lang": direction.target}
+        _, scores = translate_and_score(translate, list(zip(source, target, strict=True)), **options)
         is_zero_shot = bool(languages.directions) and direction not in languages.directions
         results.append(DirectionScores(direction, len(source), scores, is_zero_shot))
     return results

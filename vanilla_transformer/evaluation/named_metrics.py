@@ -32,10 +32,6 @@ def load_metric(name: str) -> Metric:
     """Return the metric with this name, which is not one of `OWN_METRICS`.
 
     The returned function raises a `ValueError` if the metric fails or does not return one finite number.
-
-    Raises:
-        ValueError: there is no such metric, or what it needs is not installed.
-        OSError: there is no such model of COMET, or it is damaged.
     """
     module, separator, function = name.rpartition(":")
     if name in SACRE_METRICS:

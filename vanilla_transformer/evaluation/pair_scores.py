@@ -42,7 +42,6 @@ def score_pairs(
     Yield the score of each pair in order, with a window of the pairs in memory. The model stays on its device.
 
     Args:
-        max_tokens: See [`score_tokens`].
         total: The number of pairs, for the progress bar on a terminal of the main process.
         direction: The languages of the pairs, for a model that has several.
     """
@@ -62,6 +61,16 @@ def _score(
     return [*map(ScoredPair, targets, score_tokens(model, sources, targets, max_tokens))]
 
 
+def measure_loss(
+    model: Any, tokenizer: Any, pairs: Iterable[tuple[str, str]], direction: Direction = NO_DIRECTION
+) -> float:
+    """Return the cross-entropy of (source, target) pairs, in nats per target token, EOS included."""
+    total, tokens = 0.0, 0
+    for pair in score_pairs(model, tokenizer, map(SentencePair._make, pairs), direction=direction):
+        total, tokens = total - pair.log_probability, tokens + len(pair.tokens)
+    return total / tokens
+
+
 class PairScorer:
     """Score pairs of sentences by a model, or shards of lines that have a sentence and its translation in two lines.
 
@@ -69,9 +78,7 @@ class PairScorer:
 
     Args:
         name: Folder or Hub name of the model.
-        ensemble, weights: See [`load_ensemble`].
         languages: Returns `src_lang` and `tgt_lang` of the text for the model's tokenizer, if it has several.
-        max_tokens: See [`score_tokens`].
         with_tokens: Describe a pair as a JSON object with its tokens, not by the log-probability alone.
     """
 
@@ -93,16 +100,6 @@ class PairScorer:
         """Return the score of each pair of a shard."""
         pairs = [SentencePair(*line.split("\n")) for line in shard.lines]
         return [*self.describe(pairs, pairs, len(pairs))]
-
-    def loss(self, pairs: Iterable[tuple[str, str]]) -> float:
-        """Return the cross-entropy of (source, target) pairs, in nats per target token, EOS included."""
-        scored = score_pairs(
-            self._model, self._tokenizer, map(SentencePair._make, pairs), self._max_tokens, None, self._direction
-        )
-        total, tokens = 0.0, 0
-        for pair in scored:
-            total, tokens = total - pair.log_probability, tokens + len(pair.tokens)
-        return total / tokens
 
     def describe(
         self, texts: Iterable[SentencePair], pairs: Iterable[SentencePair], total: int | None = None

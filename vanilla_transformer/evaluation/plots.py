@@ -29,11 +29,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Path:
-    """Plot loss and BLEU over minutes of training from the lines of `metrics.jsonl`, and return the image's path.
-
-    Raises:
-        OSError: there is no such file, or matplotlib is not installed.
-    """
+    """Plot loss and BLEU over minutes of training from the lines of `metrics.jsonl`, and return the image's path."""
     return save_figure(draw_learning_curve(metrics_file), image_file)
 
 
@@ -124,9 +120,6 @@ def plot_attention(
     """Plot the cross-attention of the last decoder layer for a translation of `sentence`, one panel per head.
 
     A dot before a subword says that it continues a word.
-
-    Raises:
-        OSError: matplotlib is not installed.
     """
     return save_figure(draw_attention(*cross_attention(model, tokenizer, sentence, **languages)), image_file)
 
@@ -181,12 +174,7 @@ _PANELS = {
 
 
 def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
-    """Plot the lengths of both sides and their ratio from a `corpus.json`, and return the image's path.
-
-    Raises:
-        OSError: there is no such file, or matplotlib is not installed.
-        ValueError: the report counts no lengths.
-    """
+    """Plot the lengths of both sides and their ratio from a `corpus.json`, and return the image's path."""
     return save_figure(draw_lengths(report_file), image_file)
 
 

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sacrebleu
 from accelerate.utils import broadcast_object_list, gather_object
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.text.scripts import bleu_tokenizer
 from vanilla_transformer.utils.device_utils import process_state
@@ -17,34 +16,21 @@ from vanilla_transformer.utils.import_utils import requires_extra
 
 from .named_metrics import OWN_METRICS, SACRE_METRICS, Metric, load_metric
 
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding import TranslationPipeline
+
 
 def translate_on_all_processes(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    sentences: Sequence[str],
-    progress_bar: bool | None = None,
-    precision: str | None = None,
-    compile: bool | str = "auto",
-    further_models: Mapping[str, Any] | None = None,
-    **generate_kwargs: Any,
+    translate: "TranslationPipeline", sentences: Sequence[str], **options: Any
 ) -> list[str]:
     """Return the translations of all sentences, in order, on every process.
 
     Process k of n translates the sentences k, k + n, k + 2n, … All processes must call this function with the same
-    sentences, since they wait for each other. The model stays on its device. The progress bar shows the share of the
-    main process. See [`TranslationPipeline`] for `precision` and `compile`, and for `ensemble`,
-    `ensemble_weights`, `rerank_reverse` and `rerank_quality`, which `further_models` may hold.
+    sentences, since they wait for each other. The progress bar shows the share of the main process.
     """
-    from vanilla_transformer.decoding import TranslationPipeline
-
     state = process_state()
-    options = {"precision": precision, "compile": compile, **(further_models or {})}
-    translate = TranslationPipeline(model, tokenizer, device=model.device, **options)
-    answers = translate(
-        list(sentences[state.process_index :: state.num_processes]),
-        progress_bar=progress_bar if state.is_main_process else False,
-        **generate_kwargs,
-    )
+    options |= {} if state.is_main_process else {"progress_bar": False}
+    answers = translate(list(sentences[state.process_index :: state.num_processes]), **options)
     translations = [""] * len(sentences)
     # `gather_object` concatenates the lists of all processes, so each one passes a list of its share.
     for index, share in enumerate(gather_object([[answer["translation_text"] for answer in answers]])):
@@ -69,10 +55,6 @@ class MosesBLEU(sacrebleu.BLEU):
     Args:
         language (`str`): The language code. Its abbreviations keep their periods.
         compounds (`bool`): Whether to split compounds at their hyphens, as the paper's score does.
-
-    Raises:
-        ValueError: Moses has no rules for this language, or its Python port lacks some of them.
-        OSError: sacremoses is not installed.
     """
 
     def __init__(self, language: str = "de", compounds: bool = True):
@@ -130,36 +112,23 @@ class PaperScores(NamedTuple):
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
-    """Compute cased corpus BLEU and chrF2 of detokenized text. [`bleu_tokenizer`] chooses the tokens of BLEU.
-
-    Raises:
-        ValueError: there are no sentences, or the numbers of hypotheses and references differ.
-    """
+    """Compute cased corpus BLEU and chrF2 of detokenized text. [`bleu_tokenizer`] chooses the tokens of BLEU."""
     return Scores(**_score_all(corpus_metrics(references), hypotheses, references))
 
 
 def score_paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "de") -> PaperScores:
-    """Compute the paper's BLEU of detokenized text in `language` (see `MosesBLEU`). Not comparable with `score`.
-
-    Raises:
-        ValueError: there are no sentences, the numbers of hypotheses and references differ, or the language is not
-            supported.
-        OSError: sacremoses is not installed.
-    """
+    """Compute the paper's BLEU of detokenized text in `language` (see `MosesBLEU`). Not comparable with `score`."""
     return PaperScores(**_score_all(_paper_metrics(language), hypotheses, references))
 
 
 def translate_and_score(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    pairs: Sequence[tuple[str, str]],
-    **generate_kwargs: Any,
+    translate: "TranslationPipeline", pairs: Sequence[tuple[str, str]], **options: Any
 ) -> tuple[list[str], Scores]:
-    """Translate the source of each (source, target) pair with the checkpoint's generation config, and score it.
+    """Translate the source of each (source, target) pair, and score it.
 
     With several processes, all must call this function. Each translates its share, and all return the same result.
     """
-    hypotheses = translate_on_all_processes(model, tokenizer, [source for source, _ in pairs], **generate_kwargs)
+    hypotheses = translate_on_all_processes(translate, [source for source, _ in pairs], **options)
     return hypotheses, score(hypotheses, [target for _, target in pairs])
 
 
@@ -168,11 +137,16 @@ def validation_scores(
 ) -> dict[str, Any]:
     """Return BLEU, chrF and further metrics of a validation, by name, as training logs them.
 
+    The pipeline translates, as in all commands. Its steps are not compiled, since the next validation has new weights.
+
     Args:
         metrics: Further metrics by name; the main process computes them.
-        options: Options of the search.
+        options: Options of the pipeline.
     """
-    hypotheses, scores = translate_and_score(model, tokenizer, pairs, progress_bar=False, compile=False, **options)
+    from vanilla_transformer.decoding import TranslationPipeline
+
+    translate = TranslationPipeline(model, tokenizer, device=model.device, compile=False)
+    hypotheses, scores = translate_and_score(translate, pairs, progress_bar=False, **options)
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
     measure = partial(measure_metrics, metrics, sources, hypotheses, references)
     return scores._asdict() | (measure() if metrics else {})
@@ -181,11 +155,7 @@ def validation_scores(
 def measure_metrics(
     metrics: Mapping[str, Metric], sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, float]:
-    """Return the values of metrics by name on every process; the main process computes them.
-
-    Raises:
-        ValueError: a metric fails; on every process.
-    """
+    """Return the values of metrics by name on every process; the main process computes them."""
     found: list[Any] = [None, None]
     if process_state().is_main_process:
         try:
@@ -199,11 +169,7 @@ def measure_metrics(
 
 
 def evaluator_for(best_metric: str) -> Callable[..., dict[str, Any]]:
-    """Return [`validation_scores`] that also has the value of the metric which ranks the models of a run.
-
-    Raises:
-        ValueError: there is no such metric.
-    """
+    """Return [`validation_scores`] that also has the value of the metric which ranks the models of a run."""
     metrics = {} if best_metric in OWN_METRICS else {best_metric: load_metric(best_metric)}
     return partial(validation_scores, metrics=metrics)
 
@@ -220,10 +186,6 @@ def corpus_metrics(
         references: The references, whose script chooses the tokens of BLEU.
         tokenize: The name of sacreBLEU's tokenizer instead.
         further: Names of [`SACRE_METRICS`].
-
-    Raises:
-        ValueError: the language is not supported, or the tokenizer is unknown or not installed.
-        OSError: sacremoses is not installed.
     """
     metrics: dict[str, SacreMetric] = {"bleu": _bleu(tokenize or bleu_tokenizer(references))}
     metrics["chrf"] = sacrebleu.CHRF()
@@ -243,11 +205,7 @@ def _bleu(tokenize: str) -> sacrebleu.BLEU:
 
 
 def check_same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Check that there is one hypothesis for each reference.
-
-    Raises:
-        ValueError: there are no references, or the numbers differ.
-    """
+    """Check that there is one hypothesis for each reference."""
     if not references or len(hypotheses) != len(references):
         raise ValueError(
             f"There must be one hypothesis for each reference, got {len(hypotheses)} for {len(references)}."

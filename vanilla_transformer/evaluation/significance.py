@@ -45,10 +45,6 @@ def estimate_scores(
 
     Args:
         scoring: [`corpus_metrics`] or a partial of it; returns the metrics for references.
-
-    Raises:
-        ValueError: there are no sentences, the numbers of hypotheses and references differ, or `samples` is not
-            positive.
     """
     check_same_length(hypotheses, references)
     metrics = scoring(references)
@@ -155,10 +151,7 @@ def build_report(
     """Score `hypotheses` and, if given, compare them with the translations of a `baseline` system.
 
     Args:
-        scoring: See [`estimate_scores`].
         metrics: Values of further metrics, which the report shows as they are.
-
-    Raises the errors of `estimate_scores`.
     """
     if baseline is None:
         estimates = estimate_scores(hypotheses, references, scoring, samples)

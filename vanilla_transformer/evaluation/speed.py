@@ -46,14 +46,10 @@ def compare_precisions(
     """Translate the sources of (source, target) pairs in each precision, in turns, and return the results.
 
     Args:
-        compile: See [`Engine`].
         options: Options of the search.
 
     Returns:
         One result for each precision; the first one is of float32.
-
-    Raises:
-        ValueError: The engine does not support the model or an option.
     """
     sources, references = (list(side) for side in zip(*pairs, strict=True))
     names = measurable_precisions()

@@ -51,12 +51,7 @@ _HASH = re.compile(r"^\| `([^`]+)` \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 
 
 def read_facts(path: str | Path) -> dict[str, Any]:
-    """Read the facts about a model that training cannot record, such as its languages, from a YAML file.
-
-    Raises:
-        OSError: there is no such file.
-        ValueError: the file is not YAML, or a fact is missing or unknown.
-    """
+    """Read the facts about a model that training cannot record, such as its languages, from a YAML file."""
     try:
         facts = load_yaml(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:
@@ -137,15 +132,11 @@ def render_card(
     """Render the card of the model in `folder`. Values that were not recorded are shown as "unknown".
 
     Args:
-        facts: See [`read_facts`].
         template: A Jinja template such as `model_card/template.md`.
         version: The version of the package that trained the model.
         run: The folder with the records of training and evaluation; by default `folder`.
         location: The model's name on the Hub, such as `"user/name"`; by default the name of `folder`.
         defaults: Values of a recipe that the card leaves out; by default none.
-
-    Raises:
-        ValueError, OSError: the folder holds no model, or the template is not valid.
     """
     folder, run = Path(folder), Path(run or folder)
     if folder.is_dir():

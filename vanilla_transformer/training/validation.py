@@ -120,9 +120,6 @@ def create_validation(texts: Texts, measure: Callable[..., Validation]) -> AnyVa
 
     Args:
         measure: Creates the validation of some pairs, with `forgetting` and `direction` as keywords.
-
-    Raises:
-        ValueError: The tokenizer has languages, and not the ones of the pairs.
     """
     trained = {spec.direction for spec in texts.specs}
     own = texts.validation_sets[0].direction if texts.validation_sets else NO_DIRECTION

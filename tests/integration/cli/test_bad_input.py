@@ -469,7 +469,6 @@ FLAGS = {
     "compile: missing model": (["compile", "none"], {}, "no model folder none"),
     "compile: unknown precision": (["compile", "model", "--precision", "int4"], {}, "precision.*'int4'"),
     "compile: beam size 0": (["compile", "model", "--num_beams", "0"], {}, "must be an integer of 1 or more"),
-    "compile: slots": (["compile", "model", "--slots", "1,8"], {}, "slots` is gone: compiled steps serve any number"),
     "compile: auto without text": (["compile", "model", "--precision", "auto"], {}, "needs --source and --target"),
     "compile: auto without references": (
         ["compile", "model", "--precision", "auto", "--source", "a"],

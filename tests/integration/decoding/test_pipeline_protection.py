@@ -51,16 +51,16 @@ def texts_of(answer):
     ids=str,
 )
 def test_pipeline_protects_texts_and_changes_no_others(translate, options):
-    assert translate(PLAIN, protect=True, **options) == translate(PLAIN, **options)
-    (protected, plain) = translate([TEXT, PLAIN[0]], protect=True, **options)
+    assert translate(PLAIN, **options) == translate(PLAIN, protect=False, **options)
+    (protected, plain) = translate([TEXT, PLAIN[0]], **options)
     assert all(has_all(text) for text in texts_of(protected))
     assert "seed" in options or texts_of(plain) == texts_of(translate(PLAIN[:1], **options)[0])
-    assert not has_all(texts_of(translate([TEXT], **options)[0])[0])
+    assert not has_all(texts_of(translate([TEXT], protect=False, **options)[0])[0])
 
 
 def test_pipeline_protects_texts_of_a_model_without_an_engine(tiny_tokenizer):
     translate = TranslationPipeline(tiny_long_model(layer_types=["transfo_xl_attention"]), tiny_tokenizer)
-    assert has_all(translate(TEXT, protect=True)[0]["translation_text"])
+    assert has_all(translate(TEXT)[0]["translation_text"])
 
 
 def test_pipeline_refuses_another_value(translate):
@@ -108,5 +108,5 @@ def test_translate_keeps_the_kinds_that_a_flag_names(folder, capsys):
 @pytest.mark.parametrize("options", [{}, {"split_sentences": True}])
 def test_pipeline_translates_the_branches_of_an_icu_message(translate, options):
     text = "Dogs {n, plural,\n one {# man. A man.} other {# {x} men.}} run."
-    (found,) = translate(text, protect=True, **options)
+    (found,) = translate(text, **options)
     assert parse_message(found["translation_text"]).syntax[0][::2] == parse_message(text).syntax[0][::2]

@@ -12,7 +12,6 @@ from tests.tiny_runs import entries, flags
 from vanilla_transformer.cli import main
 from vanilla_transformer.evaluation import test_sets
 from vanilla_transformer.evaluation.named_metrics import load_metric
-from vanilla_transformer.evaluation.pair_scores import PairScorer
 from vanilla_transformer.evaluation.test_sets import evaluate_test_set
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -125,6 +124,5 @@ def test_evaluate_reports_further_metrics(tiny_model, tiny_tokenizer, tmp_path, 
     losses = [float(tiny_model(**each).loss) * count for each, count in zip(batch, tokens, strict=True)]
     assert found["metrics"]["loss"] == pytest.approx(sum(losses) / sum(tokens), rel=1e-4)
     assert f"loss {found['metrics']['loss']:.4f}" in capsys.readouterr().out
-    assert PairScorer("model", None, None, lambda _: {}).loss([("a", "b")]) > 0
     assert main(["evaluate", "--hypotheses", "a.de", *words, "--overwrite", "--metric", "loss"]) == 2
     assert "The metric loss is of a model" in capsys.readouterr().err

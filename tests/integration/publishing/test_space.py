@@ -6,6 +6,7 @@ import pytest
 from huggingface_hub import SpaceCard
 
 from tests.forked import run_python
+from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -15,15 +16,18 @@ def model_folder(tiny_model, tiny_tokenizer, tmp_path):
     return save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
 
 
-def test_space_of_a_folder_translates_without_the_package(model_folder, tmp_path):
+def test_space_of_a_folder_translates_without_the_package(model_folder, tiny_model, tiny_tokenizer, tmp_path):
     words = [str(model_folder), "--output_dir", str(tmp_path / "space"), "--title", "A title", "--examples", "one two"]
     assert main(["create-space", *words]) == 0
     card = SpaceCard.load(tmp_path / "space" / "README.md")
     assert (card.data.sdk, card.data.title, card.data.app_file) == ("gradio", "A title", "app.py")
-    code = "import sys; sys.modules['vanilla_transformer'] = None; import app; print(repr(app.answer('one\\ntwo')))"
-    ran = run_python("-c", code, cwd=tmp_path / "space")
-    assert ran.returncode == 0, ran.stderr
-    assert eval(ran.stdout.splitlines()[-1]).count("\n") == 1
+    text, translate = "one {name}\ntwo", TranslationPipeline(tiny_model, tiny_tokenizer)
+    for start, protect in (("sys.modules['vanilla_transformer'] = None", False), ("", True)):
+        code = f"import sys; {start}\nimport app; print(repr(app.answer({text!r})))"
+        ran = run_python("-c", code, cwd=tmp_path / "space")
+        assert ran.returncode == 0, ran.stderr
+        expected = translate(text, protect=protect)[0]["translation_text"]
+        assert eval(ran.stdout.splitlines()[-1]) == expected and ("{name}" in expected) == protect
 
 
 def test_space_of_a_hub_model_names_it(tmp_path, capsys):

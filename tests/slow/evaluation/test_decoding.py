@@ -33,8 +33,9 @@ TranslationPipeline.__call__ = count
 folder, output = sys.argv[1:]
 model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
 sentences = json.loads((Path(output) / "sentences.json").read_text())
-found = [translate_on_all_processes(model, tokenizer, sentences[:number]) for number in (5, 1, 0)]
-found.append(translate_and_score(model, tokenizer, [(text, "Ein Mann.") for text in sentences], num_beams=2))
+alone = TranslationPipeline(model, tokenizer)
+found = [translate_on_all_processes(alone, sentences[:number]) for number in (5, 1, 0)]
+found.append(translate_and_score(alone, [(text, "Ein Mann.") for text in sentences], num_beams=2))
 state = process_state()
 (Path(output) / f"{state.process_index}-of-{state.num_processes}.json").write_text(json.dumps([found, shares]))
 state.destroy_process_group()

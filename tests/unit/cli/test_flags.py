@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.cli.evaluate import EvaluateArguments
 from vanilla_transformer.cli.flags import (
     FLAG_NAMES,
     FurtherModelArguments,
-    SearchArguments,
-    TermArguments,
+    SentenceArguments,
+    TranslationArguments,
     flags_of,
     parse,
     request_settings,
@@ -26,9 +25,8 @@ from vanilla_transformer.utils import device_utils
 
 
 def test_request_settings_leave_the_checkpoint_to_decide():
-    assert request_settings(SearchArguments()) == {}
-    assert request_settings(TranslateArguments()) == {"protect": True}
-    assert request_settings(TranslateArguments(protect=False)) == {}
+    assert request_settings(TranslationArguments()) == {"protect": True}
+    assert request_settings(TranslationArguments(protect=False)) == {"protect": False}
 
 
 @dataclass
@@ -48,8 +46,9 @@ def test_flags_of_makes_flags_that_parse():
 
 
 def test_request_settings_sample_with_one_beam_unless_another_number_is_given():
-    assert request_settings(SearchArguments(do_sample=True)) == {"do_sample": True, "num_beams": 1}
-    assert request_settings(SearchArguments(do_sample=True, num_beams=2))["num_beams"] == 2
+    sampling = {"protect": True, "do_sample": True, "num_beams": 1}
+    assert request_settings(TranslationArguments(do_sample=True)) == sampling
+    assert request_settings(TranslationArguments(do_sample=True, num_beams=2))["num_beams"] == 2
 
 
 def test_request_settings_have_the_terms_of_a_glossary(tmp_path):
@@ -72,12 +71,11 @@ def test_request_settings_refuse_flags_before_a_model_is_loaded(flags, message):
         request_settings(TranslateArguments(**flags))
 
 
-def test_translate_has_the_flag_of_every_option_and_evaluate_of_searches_and_terms():
+def test_all_commands_have_the_flags_of_options_except_of_single_sentences():
     declared = {FLAG_NAMES.get(name, name) for name in options_of(FLAG)}
-    flags = {each: {flag.name for flag in fields(each)} for each in (TranslateArguments, EvaluateArguments)}
-    assert declared <= flags[TranslateArguments]
-    shared = {each.name for part in (SearchArguments, TermArguments) for each in fields(part)}
-    assert declared - flags[EvaluateArguments] == declared - shared != set()
+    names = {each: {flag.name for flag in fields(each)} for each in (TranslationArguments, SentenceArguments)}
+    assert declared <= names[TranslationArguments] | names[SentenceArguments]
+    assert not names[TranslationArguments] & names[SentenceArguments]
 
 
 @pytest.mark.parametrize(

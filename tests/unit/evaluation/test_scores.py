@@ -3,6 +3,7 @@
 import pytest
 import sacrebleu
 
+from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.evaluation.scores import corpus_metrics, score, sentence_chrf, translate_and_score
 
 HYPOTHESES = ["Ein Mann schläft auf dem Sofa.", "Zwei Hunde laufen schnell."]
@@ -73,7 +74,7 @@ def test_score_refuses_different_lengths(hypotheses):
 
 def test_translate_and_score_uses_the_generation_config(tiny_model, tiny_tokenizer):
     pairs = [("A man is sleeping.", "Ein Mann schläft."), ("Two dogs.", "Zwei Hunde.")]
-    hypotheses, scores = translate_and_score(tiny_model, tiny_tokenizer, pairs)
+    hypotheses, scores = translate_and_score(TranslationPipeline(tiny_model, tiny_tokenizer), pairs)
     ids = tiny_model.generate(**tiny_tokenizer([pairs[0][0]], return_tensors="pt"))
     assert hypotheses[0] == tiny_tokenizer.decode(ids[0], skip_special_tokens=True).strip()
     assert scores == score(hypotheses, [target for _, target in pairs])

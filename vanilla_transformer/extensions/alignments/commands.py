@@ -50,7 +50,11 @@ def explain_command(arguments: Sequence[str]) -> None:
         ExplainArguments,
         arguments,
         "explain MODEL 'A sentence.' --output FILE [--flags]",
-        MODEL | {"SENTENCE": "The sentence, in quotation marks."},
+        MODEL
+        | {
+            "SENTENCE": "The sentence, in quotation marks. Its search is the model's own, without `--protect` and as "
+            "one sentence: `translate --no_protect` writes the same."
+        },
     )
     if len(words) != 2:
         raise ValueError(

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,11 +34,7 @@ class BackTranslations(NamedTuple):
 
 
 def check_output(output: Path, tag: str | None) -> None:
-    """Check where back-translations are written, and with which tag.
-
-    Raises:
-        ValueError: The file has another format, or the tag is not one word.
-    """
+    """Check where back-translations are written, and with which tag."""
     if output.suffix not in (TSV, JSONL):
         raise ValueError(f"Pairs must be written to a {TSV} or {JSONL} file, got {output}.")
     if tag is not None and (not tag.strip() or tag.split() != [tag]):
@@ -49,12 +45,11 @@ def back_translate(
     translate: TranslationPipeline,
     text: Path,
     output: Path,
-    model: Any,
+    origin: Mapping[str, Any],
     tag: str | None = None,
     keep_warnings: bool = False,
     resume: bool = False,
     batch_size: int = 32,
-    **search: Any,
 ) -> BackTranslations:
     """
     Translate each line of a text, and write pairs of the translation as source and the line as target.
@@ -63,24 +58,18 @@ def back_translate(
     written, finished shards are in a folder `NAME.partial` beside it.
 
     Args:
-        translate: The pipeline of a model that translates to the source language.
-        model: The identity of the model, as JSON.
+        translate: The pipeline of a model that translates to the source language. A `seed` among its options gives
+            each shard its own samples.
+        origin: All that translations depend on besides their text, as JSON.
         tag: Written before each source, and a space.
         keep_warnings: Keep translations with a warning, see [`find_warnings`].
         resume: Continue an interrupted run.
-        search: Options of the pipeline. A `seed` gives each shard its own samples.
-
-    Raises:
-        ValueError: The text is empty or not UTF-8, no pair is left, or there is another run to continue.
-        OSError: A file cannot be read or written.
     """
-    origin = {"input": hash_file(text), "model": model, "options": search}
-    shards = CorpusShards.beside(output, origin, SHARD_LINES)
-    total = sum(1 for _ in stream_lines(text))
+    shards = CorpusShards.beside(output, {"input": hash_file(text), **origin}, SHARD_LINES)
+    total, seed = sum(1 for _ in stream_lines(text)), translate.default_options.get("seed")
 
     def work(shard: Shard) -> list[str]:
-        own = search | ({"seed": search["seed"] + shard.number} if "seed" in search else {})
-        answers = translate(shard.lines, batch_size, False, **own)
+        answers = translate(shard.lines, batch_size, False, seed=None if seed is None else seed + shard.number)
         return [json.dumps(answer["translation_text"], ensure_ascii=False) for answer in answers]
 
     limits, dropped = WarningLimits.from_config(translate.model.config), Counter[str]()
@@ -98,11 +87,7 @@ def back_translate(
 def _keep(
     pairs: Iterable[tuple[str, str]], limits: WarningLimits | None, dropped: Counter[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pairs to be written, and count the others by reason.
-
-    Raises:
-        ValueError: At the end, if there was none to be written.
-    """
+    """Yield the pairs to be written, and count the others by reason."""
     kept = False
     for source, line in pairs:
         blank = not (source.strip() and line.strip())

@@ -6,14 +6,12 @@ from pathlib import Path
 
 from vanilla_transformer.cli.flags import (
     MODEL,
-    ModelArguments,
-    SearchArguments,
-    model_names,
+    TranslationArguments,
     open_model,
     parse,
     register_models,
-    request_settings,
     require_one_model,
+    translation_origin,
 )
 from vanilla_transformer.cli.lines import silence_libraries
 from vanilla_transformer.cli.train import show_progress, use_all_cores
@@ -75,7 +73,7 @@ class _PairArguments:
 
 
 @dataclass
-class BackTranslateArguments(SearchArguments, ModelArguments, _PairArguments):
+class BackTranslateArguments(TranslationArguments, _PairArguments):
     """Flags of `back-translate`."""
 
 
@@ -85,21 +83,17 @@ def back_translate_command(arguments: Sequence[str]) -> None:
     model = require_one_model(words)
     if options.batch_size < 1:
         raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
-    search = request_settings(options)
+    if options.seed is None and (options.do_sample or (options.mbr is not None and options.num_beams is None)):
+        options.seed = 0  # by which a run that continues draws the same samples
+    opening = open_model(model, options)
     if options.quiet:
         silence_libraries()
-    from vanilla_transformer.decoding.pretrained import hash_model
-
     from .back_translation import back_translate, check_output
 
     text, output = Path(options.input), Path(options.output)
     check_output(output, options.tag)
-    if options.do_sample or (options.mbr is not None and options.num_beams is None):
-        search.setdefault("seed", 0)  # by which a run that continues draws the same samples
-    with open_model(model, options, options.num_beams) as translate:
-        hashes = [*map(hash_model, model_names(model, options)), options.precision, options.dtype, options.backend]
-        hashes += ["normalize"] if options.normalize else []
-        kept, resume, size = options.keep_warnings, options.resume, options.batch_size
-        found = back_translate(translate, text, output, hashes, options.tag, kept, resume, size, **search)
+    with opening as translate:
+        origin, kept = translation_origin(model, options), options.keep_warnings
+        found = back_translate(translate, text, output, origin, options.tag, kept, options.resume, options.batch_size)
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in found.dropped.items()) or "none"
     print(f"{found.pairs:,} pairs of {found.lines:,} lines are in {output}. Dropped: {dropped}.")

@@ -91,13 +91,6 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
     Train the model of a recipe on a teacher's translations of its training text, and compare both on its test text.
 
     The table is written to `RESULTS_FILE` and `TABLE_FILE` in the folder of the run.
-
-    Args:
-        evaluate: See [`train`].
-
-    Raises:
-        ValueError, OSError: The recipe, its files or a model cannot work.
-        TrainingInterrupted, ConnectionError, ChildProcessError, FloatingPointError: As [`train`] raises them.
     """
     folder = Path(recipe.output.output_dir)
     _check(recipe, options)
@@ -247,11 +240,7 @@ class _Run:
 
 
 def _check(recipe: Recipe, options: DistillationArguments) -> None:
-    """Refuse what would end a later stage.
-
-    Raises:
-        ValueError, OSError: There are several processes, the folder is the one of a model, or there is no such model.
-    """
+    """Refuse what would end a later stage."""
     processes = process_state().num_processes
     if processes > 1:
         hint = "Distill in one process; `train` uses several"

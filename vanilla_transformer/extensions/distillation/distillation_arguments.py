@@ -30,11 +30,7 @@ _MAIN_KEYS = [
 
 @dataclass
 class DistillationArguments:
-    """The teacher, its search, and which of its translations the student is trained on. None of this is in the paper.
-
-    Raises:
-        ValueError: a value cannot work; the text names the field, the value and the rule.
-    """
+    """The teacher, its search, and which translations the student is trained on. None of this is in the paper."""
 
     teacher: list[str] | str | None = field(
         default=None,
@@ -113,12 +109,7 @@ class DistillationArguments:
 
 
 def parse_distillation(arguments: Sequence[str], program: str | None = None) -> tuple[Recipe, DistillationArguments]:
-    """Parse `[recipe.yaml] [--flag value …]` with the keys of training and of [`DistillationArguments`].
-
-    Raises:
-        ValueError: an unknown flag or key, or values that cannot work together.
-        OSError: the recipe cannot be read.
-    """
+    """Parse `[recipe.yaml] [--flag value …]` with the keys of training and of [`DistillationArguments`]."""
     recipe, options = parse_recipe_with({DISTILLATION: DistillationArguments}, arguments, program, _MAIN_KEYS)
     _check_recipe(recipe)
     return recipe, options

@@ -98,10 +98,6 @@ def write_student_corpora(
         drop_warnings: Drop pairs with a warning.
         drop_lowest_scores: The share of the other pairs to drop.
         origin: A hash of the translations and the rules, stored with the report.
-
-    Raises:
-        ValueError: No pair of a corpus is left.
-        OSError: The folder cannot be written.
     """
     candidates = (each for row in rows() for each in row.candidates if not (drop_warnings and each.warnings))
     scores = [each.score for each in candidates if each.score is not None]
@@ -206,9 +202,6 @@ def measure(system: System, pairs: Sequence[SentencePair], path: Path) -> System
     Translate and score test text, or read the result of an earlier run of the same system from `path`.
 
     The translations are written to a file with the same name and the suffix `.txt`.
-
-    Raises:
-        ValueError, OSError: There is no such model, or it cannot decode with the precision.
     """
     origin = _origin(system, pairs)
     stored = _read(path)

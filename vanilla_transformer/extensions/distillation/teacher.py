@@ -29,13 +29,7 @@ DIRECTION_SAMPLE = 64  # pairs by whose translation a teacher of another directi
 
 
 def open_teacher(options: DistillationArguments) -> AbstractContextManager[TranslationPipeline]:
-    """
-    Return a context with the pipeline of the teacher.
-
-    Raises:
-        ValueError, OSError: On entry, if there is no such model, it does not translate, or the models of an ensemble
-            have different vocabularies.
-    """
+    """Return a context with the pipeline of the teacher."""
     first, *others = options.teachers
     workers = int(options.teacher_workers) if options.teacher_workers.isdecimal() else options.teacher_workers
     further = ensemble_arguments(others, options.weights)
@@ -43,12 +37,7 @@ def open_teacher(options: DistillationArguments) -> AbstractContextManager[Trans
 
 
 def load_teacher(options: DistillationArguments) -> tuple[Any, Any]:
-    """
-    Return the model of the teacher, or its ensemble, and its tokenizer.
-
-    Raises:
-        ValueError, OSError: See [`open_teacher`].
-    """
+    """Return the model of the teacher, or its ensemble, and its tokenizer."""
     first, *others = options.teachers
     model, tokenizer = load_seq2seq(first, "translates"), load_tokenizer(first)
     return load_ensemble(model, tokenizer, others or None, options.weights if others else None), tokenizer
@@ -66,11 +55,7 @@ def translation_origin(options: DistillationArguments, text_key: str) -> dict[st
 
 
 def check_direction(translate: TranslationPipeline, pairs: Sequence[SentencePair]) -> None:
-    """Check that a teacher translates in the direction of the text: better than its sources are as translations.
-
-    Raises:
-        ValueError: It does not.
-    """
+    """Check that a teacher translates in the direction of the text: better than its sources are as translations."""
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     texts = [answer["translation_text"] for answer in translate(sources, num_beams=1)]
     ours, copies = score(texts, references).chrf, score(sources, references).chrf

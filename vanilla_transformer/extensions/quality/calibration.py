@@ -45,24 +45,20 @@ class CalibratedModel(NamedTuple):
     agreement: Agreement
 
 
-def calibrate(translate: Any, pairs: Sequence[SentencePair], **languages: str) -> CalibratedModel:
+def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
     """
     Translate validation text, and fit the confidence to the chrF of the translations.
 
     Args:
         translate: The [`TranslationPipeline`] of the model.
         pairs: Sentences that were not used in training, at least 100.
-        languages: `src_lang` and `tgt_lang` of a model of many languages.
-
-    Raises:
-        ValueError: There are fewer.
     """
     check_enough(pairs)
     with requires_extra("evaluation", "Calibration"):
         import scipy.stats  # noqa: F401, better missing now than after translation
     sources, targets = ([getattr(pair, side) for pair in pairs] for side in ("source", "target"))
     has_heads = bool(getattr(translate.model.config, "alignment_heads", None))
-    answers = translate(sources, return_tokens=True, return_alignments=has_heads, **languages)
+    answers = translate(sources, return_tokens=True, return_alignments=has_heads)
     texts = [answer["translation_text"] for answer in answers]
     log_probabilities = [[token["log_probability"] for token in answer["tokens"]] for answer in answers]
     links = [answer.get("alignment", []) for answer in answers]
@@ -73,22 +69,14 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair], **languages: str) -
 
 
 def check_enough(pairs: Sequence[SentencePair]) -> None:
-    """Check that there is enough text to calibrate a model.
-
-    Raises:
-        ValueError: There are fewer than 100 sentences.
-    """
+    """Check that there is enough text to calibrate a model."""
     if len(pairs) < LEAST_SENTENCES:
         rule = f"{LEAST_SENTENCES} sentences or more, such as the validation text"
         raise ValueError(f"There must be {rule}, to calibrate a model, got {len(pairs)}.")
 
 
 def store_calibration(folder: str | Path, calibrated: CalibratedModel) -> None:
-    """Write `confidence` and `warning_limits` to the configuration of a model folder.
-
-    Raises:
-        OSError: The folder has no configuration, or it cannot be written.
-    """
+    """Write `confidence` and `warning_limits` to the configuration of a model folder."""
     entries = {"confidence": asdict(calibrated.calibration), "warning_limits": asdict(calibrated.limits)}
     update_json(Path(folder) / CONFIG_NAME, entries)
 
@@ -134,11 +122,7 @@ def group_means(confidences: Sequence[float], scores: Sequence[float], count: in
 
 
 def spearman_correlation(here: Sequence[float], there: Sequence[float]) -> float:
-    """Return Spearman's rank correlation, or NaN if one side never differs.
-
-    Raises:
-        OSError: scipy is not installed.
-    """
+    """Return Spearman's rank correlation, or NaN if one side never differs."""
     if len({*here}) < 2 or len({*there}) < 2:
         return math.nan  # scipy warns of it
     with requires_extra("evaluation", "Rank correlation"):

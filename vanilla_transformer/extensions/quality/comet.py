@@ -84,10 +84,6 @@ class Comet(nn.Module):
 
         Args:
             without_references: Whether the model must score translations without references.
-
-        Raises:
-            OSError: there is no such model, or a file of it is damaged.
-            ValueError: it has a class or options that are not implemented, or it needs references.
         """
         limit_threads()
         folder = _find_folder(name)
@@ -126,9 +122,6 @@ class Comet(nn.Module):
         Args:
             references: The references, if the model needs them.
             progress_bar: Whether a terminal shows the progress.
-
-        Raises:
-            OSError: a score is not a number.
         """
         sides = [translations, sources, references] if self.needs_references else [translations, sources]
         rows = list(zip(*sides, strict=True))
@@ -231,11 +224,7 @@ def _find_folder(name: str | Path) -> Path:
 
 
 def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a model. The ones in its checkpoint come first, as in COMET.
-
-    Raises:
-        ValueError: an option is missing, or it is not implemented.
-    """
+    """Return the options of a model. The ones in its checkpoint come first, as in COMET."""
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeError) as error:

@@ -8,10 +8,8 @@ from pathlib import Path
 
 from vanilla_transformer.cli.flags import (
     MODEL,
-    PRECISION_HELP,
-    LanguageArguments,
-    ThreadArguments,
-    language_settings,
+    TranslationArguments,
+    open_model,
     parse,
     require_one_model,
 )
@@ -19,24 +17,26 @@ from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.utils.file_utils import check_outputs, write_text_atomically
 
+# The flags of `calibrate` that `--help` shows.
+_CALIBRATE_MAIN = ["source", "target", "precision", "num_beams", "source_language", "target_language"]
+
 
 @dataclass
 class _ValidationTextArguments:
-    """Flags of the text, and of the model's precision."""
+    """Flags of the text."""
 
     source: str = field(metadata={"help": "Source text, one sentence per line: the validation text."})
     target: str = field(metadata={"help": "Its translations, one per line."})
-    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
 
 
 @dataclass
-class CalibrateArguments(LanguageArguments, ThreadArguments, _ValidationTextArguments):
+class CalibrateArguments(TranslationArguments, _ValidationTextArguments):
     """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
 
 
 def calibrate_command(arguments: Sequence[str]) -> None:
     words, options = parse(
-        CalibrateArguments, arguments, "calibrate MODEL --source FILE --target FILE [--flags]", MODEL
+        CalibrateArguments, arguments, "calibrate MODEL --source FILE --target FILE [--flags]", MODEL, _CALIBRATE_MAIN
     )
     folder = require_one_model(words)
     if not Path(folder).is_dir():
@@ -44,14 +44,13 @@ def calibrate_command(arguments: Sequence[str]) -> None:
     if not os.access(folder, os.W_OK):
         raise ValueError(f"The model's folder must be writable, to store the calibration in it, but {folder} is not.")
     from vanilla_transformer.data.readers import read_text_files
-    from vanilla_transformer.decoding.loading import load_pipeline
 
     from .calibration import calibrate, check_enough, store_calibration
 
     pairs = read_text_files(options.source, options.target)
     check_enough(pairs)
-    translate = load_pipeline(folder, precision=options.precision)
-    found = calibrate(translate, pairs, **language_settings(translate.tokenizer, options))
+    with open_model(folder, options) as translate:
+        found = calibrate(translate, pairs)
     store_calibration(folder, found)
     for name, weight in found.calibration.weights.items():
         print(f"{name}: weight {weight:.4f}")

@@ -176,10 +176,6 @@ def check_language(
         pairs: The text before cleaning.
         source_language, target_language: Codes of the languages, if they are known.
         data: The recipe's keys: its tokenizer or size of the vocabulary, and its rules of cleaning.
-
-    Raises:
-        ValueError: There is no text, or a file is damaged.
-        OSError: There is no such tokenizer.
     """
     sample, repeated, count = _read(pairs)
     if not any(text.strip() for each in sample for text in each.pair):

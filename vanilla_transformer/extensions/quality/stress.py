@@ -1,7 +1,7 @@
 """Stress tests: how scores, warnings and confidence change on text that is written in another way."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from vanilla_transformer.data.perturbations import PERTURBATIONS, perturb
@@ -91,7 +91,6 @@ def measure_stress(
     translate: Any,
     pairs: Sequence[SentencePair],
     report: Callable[[StressRow], None] = lambda row: None,
-    **languages: str,
 ) -> StressTable:
     """
     Translate a text and its changes, and return their scores, warnings and confidence.
@@ -99,16 +98,16 @@ def measure_stress(
     Args:
         translate: The [`TranslationPipeline`] of the model.
         report: Called with each row once it is there. Changes that touch no pair have none.
-        languages: `src_lang` and `tgt_lang` of a model of many languages.
     """
     config = translate.model.config
     is_calibrated, limits = getattr(config, "confidence", None) is not None, WarningLimits.from_config(config)
-    options: dict[str, Any] = languages | ({"return_confidence": True} if is_calibrated else {})
     rows, groups, plain = list[StressRow](), list[tuple[float, float]](), list[str]()
     for text in stress_texts(pairs):
         if not text.pairs:
             continue
-        found = _translate(translate, [pair.source for pair in text.pairs], options)
+        answers = translate([pair.source for pair in text.pairs], return_confidence=is_calibrated)
+        confidences = [answer["confidence"] for answer in answers if "confidence" in answer]
+        found = _Translated([answer["translation_text"] for answer in answers], confidences)
         targets = [pair.target for pair in text.pairs]
         before = None
         if text.name == "plain":
@@ -142,12 +141,6 @@ def format_row(row: StressRow) -> str:
         "correlation": _fixed(row.correlation),
     }
     return f"{row.name:<15}" + "".join(f"{cell:>{_width(name.split()[-1])}}" for name, cell in cells.items())
-
-
-def _translate(translate: Any, sources: Sequence[str], options: Mapping[str, Any]) -> _Translated:
-    answers = translate(sources, **options)
-    confidences = [answer["confidence"] for answer in answers if "confidence" in answer]
-    return _Translated([answer["translation_text"] for answer in answers], confidences)
 
 
 def _build_row(text: StressText, found: _Translated, limits: WarningLimits, before: Scores | None) -> StressRow:

@@ -17,7 +17,12 @@ from vanilla_transformer.cli.flags import (
 class _RerankedTextArguments:
     """Flags of the text, and of the search."""
 
-    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    source: str = field(
+        metadata={
+            "help": "Source text, one sentence per line. Candidates are translated without `--protect`, as a reranker "
+            "sees them; `evaluate --no_protect` with the flags that are found has the same BLEU."
+        }
+    )
     target: str = field(metadata={"help": "Reference translations, one per line."})
     rerank_reverse: str = field(metadata={"help": "Model of the other direction."})
     num_beams: int = field(default=8, metadata={"help": "Beam size, and candidates of each sentence."})

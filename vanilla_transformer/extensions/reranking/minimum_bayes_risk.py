@@ -18,11 +18,7 @@ _DIGITS = 9  # beyond which two expected utilities are a tie
 
 
 def risk_candidates(options: TranslationOptions) -> TranslationOptions:
-    """Return the options of a search for candidates: the n-best list with `num_beams`, or samples.
-
-    Raises:
-        OptionError: The options ask for one candidate, or for several translations.
-    """
+    """Return the options of a search for candidates: the n-best list with `num_beams`, or samples."""
     if options.is_given("num_return_sequences") and (options.num_return_sequences or 1) > 1:
         raise OptionError("With `mbr` there is one translation. Leave out `num_return_sequences`.")
     beams = options.num_beams if options.is_given("num_beams") else None

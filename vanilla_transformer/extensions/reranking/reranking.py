@@ -45,9 +45,6 @@ def rerank_candidates(options: TranslationOptions, argument: str) -> Translation
 
     Args:
         argument: Name of the argument that named the model that reranks, for messages.
-
-    Raises:
-        OptionError: The request is for samples or minimum Bayes risk, or has too few beams.
     """
     if options.mbr is not None:
         raise OptionError(f"Give `mbr` or `{argument}`, not both: each one chooses from the candidates.")
@@ -101,11 +98,7 @@ class Reranker:
 
     @classmethod
     def load(cls, name: str | Path, device: Any) -> "Reranker":
-        """Load the model of a folder or of a name on the Hub.
-
-        Raises:
-            OSError, ValueError: As [`load_seq2seq`] raises them.
-        """
+        """Load the model of a folder or of a name on the Hub."""
         return cls(load_seq2seq(name, "translates").to(device), load_tokenizer(name))
 
     def features(
@@ -157,11 +150,7 @@ class QualityReranker:
 
     @classmethod
     def load(cls, name: str | Path, device: Any) -> "QualityReranker":
-        """Load the model of a folder or of a name on the Hub.
-
-        Raises:
-            OSError, ValueError: As the model of quality raises them.
-        """
+        """Load the model of a folder or of a name on the Hub."""
         model = load_door("quality", QUALITY_MODEL, f"`{cls.argument}`").load(name, without_references=True)
         return cls(model.to(device))
 

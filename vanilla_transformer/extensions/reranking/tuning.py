@@ -37,19 +37,18 @@ def tune_reranking(
     """
     Return the weights of a grid with the highest BLEU.
 
+    Candidates are the ones that a reranker sees: text to keep is protected afterwards, and not here.
+
     Args:
         translate: The pipeline of the model.
         reranker: The model of the other direction.
         num_beams: The beam size, and the candidates of each sentence.
         direction: The languages of the model, if it has several.
-
-    Raises:
-        ValueError: There are fewer than 2 beams or no sentences, or the numbers of sources and references differ.
     """
     if num_beams < 2:
         raise ValueError(f"`num_beams` must be 2 or more, the candidates to choose from, got {num_beams}.")
     options: dict[str, Any] = {"num_beams": num_beams, "num_return_sequences": num_beams}
-    options |= {"src_lang": direction.source, "tgt_lang": direction.target}
+    options |= {"protect": False, "src_lang": direction.source, "tgt_lang": direction.target}
     answers = translate(list(sources), return_scores=True, return_tokens=True, **options)
     candidates = [
         [Translation(each["translation_text"], 0.0, each["log_probability"], (), each["tokens"]) for each in some]
@@ -64,11 +63,7 @@ def tune_reranking(
 def choose_weights(
     texts: Sequence[Sequence[str]], features: Sequence[Sequence[Features]], references: Sequence[str]
 ) -> TunedWeights:
-    """Return the best weights for n-best lists of equal sizes, best first by beam search; of a tie, the smallest ones.
-
-    Raises:
-        ValueError: There are no sentences, or the numbers of lists and references differ.
-    """
+    """Return the best weights for n-best lists of equal sizes, in the order of beam search; of a tie, the smallest."""
     columns = [count_ngrams(column, references) for column in zip(*texts, strict=True)]
     counts = np.stack(columns, axis=1)  # (sentences, candidates, 10)
     forward, reverse, length = np.moveaxis(np.array(features, dtype=np.float64), 2, 0)  # (sentences, candidates) each
@@ -87,11 +82,7 @@ _ORDERS = 4
 
 
 def count_ngrams(hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
-    """Return the counts of each sentence, `(sentences, 10)`: matches and n-grams of 4 orders, and both lengths.
-
-    Raises:
-        ValueError: there are no sentences, or the numbers of hypotheses and references differ.
-    """
+    """Return the counts of each sentence, `(sentences, 10)`: matches and n-grams of 4 orders, and both lengths."""
     check_same_length(hypotheses, references)
     metric = sacrebleu.BLEU(effective_order=True, tokenize=bleu_tokenizer(references))
     scores = (metric.sentence_score(*pair) for pair in zip(hypotheses, ([each] for each in references), strict=True))

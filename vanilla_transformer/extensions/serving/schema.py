@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
+from vanilla_transformer.decoding.options import JSON as BODY
 from vanilla_transformer.decoding.options import (
-    DOOR_DEFAULTS,
     SOFT,
     TERMS,
     OptionError,
@@ -28,7 +28,6 @@ from vanilla_transformer.decoding.options import (
     explain,
     options_of,
 )
-from vanilla_transformer.decoding.options import JSON as BODY
 from vanilla_transformer.utils.user_input import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
@@ -102,8 +101,7 @@ def _entry(name: str) -> tuple[Any, Any]:
     """Return the type and the declaration of the entry of an option."""
     declared = options_of()[name]
     about = re.sub(r"--(\w+)", r"`\1`", str(declared.description))  # which names other options as flags
-    default = DOOR_DEFAULTS.get(name, declared.default)
-    return Annotated[declared.annotation, *declared.metadata], Field(default, description=about)
+    return Annotated[declared.annotation, *declared.metadata], Field(declared.default, description=about)
 
 
 _options: dict[str, Any] = {name: _entry(name) for name in options_of(BODY)}
@@ -173,19 +171,19 @@ class TranslationRequest(_Entries):
             Refusal: 422; the model does not know an option, or options do not fit each other or the texts.
         """
         try:
-            defaults = {name: value for name, value in DOOR_DEFAULTS.items() if name in known}
-            return _resolve(defaults | self._given(), known)
+            return _resolve(self._given(), known)
         except ValueError as error:
             raise Refusal(422, str(error)[:LONGEST_REASON]) from error
 
     def _given(self) -> dict[str, Any]:
-        """Return the entries that are given, besides the model; no constraints and a usual false are not."""
+        """Return the entries that are given, besides the model; null, no constraints and a usual false are not."""
         fields = type(self).model_fields
         return {
             name: value
             for name, value in self
             if name in self.model_fields_set - {"model"}
             and (value is not False or fields[name].default)
+            and (value is not None or name == "text")
             and (name != "constraints" or value != [])
         }
 

@@ -17,15 +17,20 @@ class Shouting:
 
     model = SimpleNamespace(config=None)
 
-    def __init__(self, fail_at=None):
+    def __init__(self, fail_at=None, **options):
+        self.default_options = options
         self.fail_at, self.seeds, self.translated = fail_at, [], []
 
-    def __call__(self, lines, batch_size, progress_bar, **search):
+    def __call__(self, lines, batch_size, progress_bar, seed):
         if self.fail_at in lines:
             raise KeyboardInterrupt
-        self.seeds.append(search.get("seed"))
+        self.seeds.append(seed)
         self.translated += lines
         return [{"translation_text": line.upper().replace("25", "26")} for line in lines]
+
+
+def seed_of(seed):
+    return {"options": {"seed": seed}}
 
 
 @pytest.fixture
@@ -36,7 +41,7 @@ def text(tmp_path, monkeypatch):
 
 
 def test_back_translate_writes_tagged_pairs(text, tmp_path):
-    found = back_translate(Shouting(), text, tmp_path / "out.tsv", "model", tag="<BT>")
+    found = back_translate(Shouting(), text, tmp_path / "out.tsv", {}, tag="<BT>")
     expected = "<BT> EIN MANN\tein mann\n<BT> ZWEI HUNDE\tzwei hunde\n<BT>  DREI\t drei\n"
     assert (tmp_path / "out.tsv").read_text() == expected
     assert found == (5, 3, {"blank": 1, "numbers": 1})
@@ -44,7 +49,7 @@ def test_back_translate_writes_tagged_pairs(text, tmp_path):
 
 
 def test_back_translate_writes_json_and_keeps_warnings(text, tmp_path):
-    back_translate(Shouting(), text, tmp_path / "out.jsonl", "model", keep_warnings=True)
+    back_translate(Shouting(), text, tmp_path / "out.jsonl", {}, keep_warnings=True)
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert rows[2] == {"source": "DAS IST 26", "target": "das ist 25"} and len(rows) == 4
     assert rows[3] == {"source": "\tDREI", "target": "\tdrei"}
@@ -52,27 +57,27 @@ def test_back_translate_writes_json_and_keeps_warnings(text, tmp_path):
 
 def test_back_translate_resumes_with_other_samples_in_each_shard(text, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        back_translate(Shouting("zwei hunde"), text, tmp_path / "out.tsv", "model", seed=7)
+        back_translate(Shouting("zwei hunde"), text, tmp_path / "out.tsv", seed_of(7))
     assert not (tmp_path / "out.tsv").exists()
     with pytest.raises(ValueError, match="has 2 sentences of an interrupted run. Add --resume to continue it."):
-        back_translate(Shouting(), text, tmp_path / "out.tsv", "model", seed=7)
+        back_translate(Shouting(), text, tmp_path / "out.tsv", seed_of(7))
     with pytest.raises(ValueError, match="`seed` was 7 and is 8"):
-        back_translate(Shouting(), text, tmp_path / "out.tsv", "model", resume=True, seed=8)
-    rest = Shouting()
-    back_translate(rest, text, tmp_path / "out.tsv", "model", resume=True, seed=7)
+        back_translate(Shouting(), text, tmp_path / "out.tsv", seed_of(8), resume=True)
+    rest = Shouting(seed=7)
+    back_translate(rest, text, tmp_path / "out.tsv", seed_of(7), resume=True)
     assert rest.translated == LINES[2:] and rest.seeds == [8, 9]
 
 
 def test_back_translate_keeps_nothing_of_a_first_shard_that_fails(text, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        back_translate(Shouting("ein mann"), text, tmp_path / "out.tsv", "model")
+        back_translate(Shouting("ein mann"), text, tmp_path / "out.tsv", {})
     assert os.listdir(tmp_path) == ["mono.de"]
 
 
 def test_back_translate_needs_a_usable_translation(tmp_path):
     (tmp_path / "mono.de").write_text("\n \ndas ist 25\n")
     with pytest.raises(ValueError, match="but all are dropped: 2 blank, 1 numbers."):
-        back_translate(Shouting(), tmp_path / "mono.de", tmp_path / "out.tsv", "model")
+        back_translate(Shouting(), tmp_path / "mono.de", tmp_path / "out.tsv", {})
     assert not (tmp_path / "out.tsv").exists()
 
 

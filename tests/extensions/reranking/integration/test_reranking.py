@@ -165,13 +165,17 @@ def test_translate_command_reranks(folders, capsys):
 
 
 def test_tune_reranking_command_prints_flags_of_translate(folders, tmp_path, capsys):
-    path = tmp_path / "text"
-    path.write_text("\n".join(TINY_SENTENCES) + "\n")
-    files = ["--source", str(path), "--target", str(path), "--rerank_reverse", str(folders["reverse"])]
+    path, target = tmp_path / "text", tmp_path / "target"
+    path.write_text("\n".join([*TINY_SENTENCES, "A man runs at 12:30."]) + "\n")
+    search = ["--input", str(path), "--output", str(target), "--num_beams", "3", "--no_protect"]
+    assert main(["translate", str(folders["forward"]), *search]) == 0
+    files = ["--source", str(path), "--target", str(target), "--rerank_reverse", str(folders["reverse"])]
     assert main(["tune-reranking", str(folders["forward"]), *files, "--num_beams", "3"]) == 0
     first, flags = capsys.readouterr().out.splitlines()
     assert first.startswith("BLEU ") and first.endswith(" in the order of beam search, with:")
-    reverse = ["--rerank_reverse", str(folders["reverse"])]
-    assert main(["translate", str(folders["forward"]), "A man.", "--num_beams", "3", *reverse, *flags.split()]) == 0
+    words = [*files, "--num_beams", "3", "--bootstrap_samples", "2", *flags.split()]
+    for protected, is_same in ((["--no_protect"], True), ([], False)):
+        assert main(["evaluate", str(folders["forward"]), *words, *protected]) == 0
+        assert capsys.readouterr().out.startswith(first.partition(" reranked")[0] + " ") == is_same
     assert main(["tune-reranking", str(folders["forward"]), *files, "--num_beams", "1"]) == 2
     assert "`num_beams` must be 2 or more, the candidates to choose from, got 1." in capsys.readouterr().err

@@ -105,7 +105,15 @@ def test_serve_loads_further_models(monkeypatch):
 
 def test_service_takes_null_as_not_given(translate):
     nothing = dict.fromkeys(ENTRIES) | {"text": TEXTS}
-    assert post(translate, **nothing).json() == post(translate).json() == texts_of(translate(TEXTS, protect=True))
+    assert post(translate, **nothing).json() == post(translate).json() == texts_of(translate(TEXTS))
+
+
+def test_service_protects_documents_for_null(translate):
+    body = {"text": "<p>A man runs at 12:30.</p>", "format": "html"}
+    answers = [
+        post(translate, documents=DocumentTranslator(translate), **body, protect=each) for each in (None, False)
+    ]
+    assert ["12:30" in answer.json()["translations"][0][0] for answer in answers] == [True, False]
 
 
 def test_service_splits_sentences_like_the_pipeline(translate):

@@ -382,7 +382,8 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
 
 def subclasses(kind: type) -> list[type]:
     """Return a class and all classes that derive from it."""
-    return [kind, *(each for child in kind.__subclasses__() for each in subclasses(child))]
+    children: list[type] = kind.__subclasses__()
+    return [kind, *(each for child in children for each in subclasses(child))]
 
 
 # Arguments of `from_pretrained` that say where the files are.
@@ -422,7 +423,7 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
         if saved not in known:
             hint = f"import the module of `{saved}` first; commands take it as `--user_module FILE.py`"
             raise ValueError(f"{name} must be loaded as its class `{saved}`, but no such class is defined: {hint}.")
-        loaded = known[saved] if issubclass(known[saved], cls) else cls
+        loaded: Any = known[saved] if issubclass(known[saved], cls) else cls
         try:
             return super(VanillaTransformerPreTrainedModel, loaded).from_pretrained(name, *args, **kwargs)
         except SafetensorError as error:

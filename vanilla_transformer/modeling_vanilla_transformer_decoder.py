@@ -154,7 +154,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         Raises:
             ValueError: Ids or labels outside the vocabulary, or both or neither of ids and embeddings.
         """
-        shift_labels = kwargs.pop("shift_labels", None)  # Trainer would wait for it if it had a place of its own
+        shift_labels = kwargs.pop("shift_labels", None)  # as a parameter, Trainer would wait for it
         if labels is not None:
             check_ids("labels", labels, len(self.lm_head.weight), ignored=-100)
             use_cache = False

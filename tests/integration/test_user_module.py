@@ -162,7 +162,7 @@ def test_train_keeps_the_class_and_starts_it_from_a_model_of_its_base(module, co
         (["--model_class", "Nothing"], "`model_class` must be one of VanillaTransformerForConditionalGeneration, "),
         (["--user_module", "none.py"], "`user_module` must be a file of Python such as my_model.py, got none.py."),
         (["--user_module", "broken.py"], "broken.py cannot be imported: line 2: ZeroDivisionError: "),
-        (["--user_module", "torch.py"], "`user_module` must have a name of its own, but 'torch' is imported."),
+        (["--user_module", "torch.py"], "`user_module` must have another name, since 'torch' is imported."),
         (["--model_class", "Rolled", "--reversible", "--normalize_before"], "VanillaTransformerLongForConditional"),
     ],
 )

@@ -71,7 +71,8 @@ class Parser(ArgumentParser):
         group.add_argument("--help", action=_Help, nargs=0, help="Show this text.")
         if USER_MODULE not in self._names:
             self._names.add(USER_MODULE)
-            group.add_argument(f"--{USER_MODULE}", metavar="FILE", help=USER_MODULE_HELP)
+            action = group.add_argument(f"--{USER_MODULE}", metavar="FILE", help=USER_MODULE_HELP)
+            self._others += [action] if main else []
         group.add_argument("--help_all", action=_Help, nargs=0, help=f"Show all {len(items)} flags.")
 
     def _add_groups(self, items: Sequence[tuple[type, Field]], titles: Mapping[type, str], mark: str = "") -> None:

@@ -321,7 +321,7 @@ def _as_numbers(name: str, words: Sequence[str]) -> list[int]:
 
 @dataclass(frozen=True)
 class ClassArguments:
-    """A class of one's own."""
+    """A custom class of the model."""
 
     user_module: str | None = changeable(
         None, "Import this file of Python first, which defines classes of models.", metavar="FILE"

@@ -116,7 +116,7 @@ def import_user_module() -> None:
     path = Path(os.environ.get(USER_MODULE, ""))
     before = sys.modules.get(path.stem)
     if path.name and before is not None and getattr(before, "__file__", None) != str(path):
-        raise ValueError(f"`user_module` must have a name of its own, but {path.stem!r} is imported. Rename {path}.")
+        raise ValueError(f"`user_module` must have another name, since {path.stem!r} is imported. Rename {path}.")
     if not path.name or before is not None:
         return
     spec: Any = importlib.util.spec_from_file_location(path.stem, path)

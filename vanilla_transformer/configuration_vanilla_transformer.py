@@ -73,8 +73,15 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
         self.validate_token_ids()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON types, and where transformers finds the carried code."""
-        return super().to_dict() | copy.deepcopy(self.remote_code)
+        """
+        Return the fields as JSON types, and where transformers finds the carried code.
+
+        A class of a user carries its own file, which the library has named in `auto_map`.
+        """
+        fields, paths = super().to_dict(), {*self.remote_code.get("auto_map", {}).values()}
+        foreign = {path.rpartition("--")[2] for path in (fields.get("auto_map") or {}).values()} - paths
+        foreign |= {*(fields.get("architectures") or ())} - {path.rpartition(".")[2] for path in paths}
+        return fields if foreign else fields | copy.deepcopy(self.remote_code)
 
     def validate_token_ids(self) -> None:
         """Check that special tokens are rows of the embedding: others would fail deep inside the model."""

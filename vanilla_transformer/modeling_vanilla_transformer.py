@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
@@ -379,6 +380,16 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
         return self.add_and_norm(hidden_states, self.final_layer_norm, self.feed_forward)
 
 
+def subclasses(kind: type) -> list[type]:
+    """Return a class and all classes that derive from it."""
+    children: list[type] = kind.__subclasses__()
+    return [kind, *(each for child in children for each in subclasses(child))]
+
+
+# Arguments of `from_pretrained` that say where the files are.
+FILE_ARGUMENTS = {"cache_dir", "local_files_only", "proxies", "revision", "subfolder", "token"}
+
+
 class VanillaTransformerPreTrainedModel(PreTrainedModel):
     """Weight initialization, and the features of transformers that these models support."""
 
@@ -386,7 +397,6 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
     config: VanillaTransformerConfig
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["VanillaTransformerEncoderLayer", "VanillaTransformerDecoderLayer"]
     _supports_sdpa = True
     # No flash attention: where targets attend to a source, transformers removes its padding from them too (5.23).
     _supports_flex_attn = True
@@ -395,18 +405,30 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load a model as `PreTrainedModel` does. A truncated or corrupt weights file raises `OSError`."""
-        try:
-            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        except SafetensorError as error:
-            source = f"the weights of {pretrained_model_name_or_path}"
-            raise OSError(f"Cannot load {source}: a file is truncated or corrupt ({error}). Copy it again.") from error
+        """
+        Load a model as `PreTrainedModel` does, and as the subclass that saved it if that is defined.
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Load weights as `nn.Module` does; of tied ones, which files hold once, the other names may be missing."""
-        tied = {name: source for name, source in self.all_tied_weights_keys.items() if source in state_dict}
-        missing = {name: state_dict[source] for name, source in tied.items() if name not in state_dict}
-        return super().load_state_dict({**state_dict, **missing}, *args, **kwargs)
+        Raises:
+            ValueError: The class that saved it is not defined in this process: another one may compute otherwise.
+            OSError: A weights file is truncated or corrupt.
+        """
+        name, config = pretrained_model_name_or_path, kwargs.get("config")
+        if isinstance(config, PreTrainedConfig):
+            architectures = config.architectures
+        else:
+            places = {key: kwargs[key] for key in FILE_ARGUMENTS & kwargs.keys()}
+            architectures = PreTrainedConfig.get_config_dict(config or name, **places)[0].get("architectures")
+        saved = next(iter(architectures or []), cls.__name__)
+        known = {each.__name__: each for each in subclasses(VanillaTransformerPreTrainedModel)} | {cls.__name__: cls}
+        if saved not in known:
+            hint = f"import the module of `{saved}` first; commands take it as `--user_module FILE.py`"
+            raise ValueError(f"{name} must be loaded as its class `{saved}`, but no such class is defined: {hint}.")
+        loaded: Any = known[saved] if issubclass(known[saved], cls) else cls
+        try:
+            return super(VanillaTransformerPreTrainedModel, loaded).from_pretrained(name, *args, **kwargs)
+        except SafetensorError as error:
+            source = f"the weights of {name}"
+            raise OSError(f"Cannot load {source}: a file is truncated or corrupt ({error}). Copy it again.") from error
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -439,6 +461,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         self.layer_norm = nn.LayerNorm(config.d_model, config.layer_norm_eps) if config.normalize_before else None
         self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(num_layers))
         self.gradient_checkpointing = False
+        self._no_split_modules = [self.layer_class.__name__]  # FSDP and device maps keep a layer whole
         self.post_init()
 
     def init_parallel_plans(self) -> None:
@@ -695,6 +718,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         super().__init__(config)
         shared = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
         self._tied_weights_keys = {"lm_head.weight": f"model.{shared}.embed_tokens.weight"}
+        self.loss_type = "ForConditionalGeneration"  # the library reads it from the name of the class
         self.model = self.model_class(config)
         embeddings = self.model.decoder.embed_tokens
         self.lm_head = nn.Linear(config.d_model, embeddings.num_embeddings, bias=config.lm_head_bias)

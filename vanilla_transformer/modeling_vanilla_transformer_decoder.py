@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.generation import GenerationConfig, GenerationMixin
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
@@ -108,6 +109,9 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
 
     def __init__(self, config: VanillaTransformerDecoderConfig):
         super().__init__(config)
+        # The library reads both from the name of the class: its loss, and that label smoothing shifts the labels.
+        self.loss_type, name = "ForCausalLM", type(self).__name__
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[name] = name
         self.model = self.model_class(config)
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=config.lm_head_bias)
         self.post_init()
@@ -122,7 +126,6 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         inputs_embeds: Tensor | None = None,
         position_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        shift_labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         **kwargs: Any,
@@ -136,7 +139,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
             labels (`torch.LongTensor` of shape `(batch_size, length)`):
                 Usually the `input_ids`, with -100 for positions to ignore. This method shifts them:
                 `labels[:, t + 1]` is the target of `logits[:, t]`.
-            shift_labels (`torch.LongTensor` of shape `(batch_size, length)`):
+            shift_labels (`torch.LongTensor` of shape `(batch_size, length)`, among the keyword arguments):
                 The targets of `logits` at the same positions, beside `labels`. Trainers that split a sequence over
                 processes shift the labels before.
             logits_to_keep (`int` or `torch.Tensor`):
@@ -151,6 +154,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         Raises:
             ValueError: Ids or labels outside the vocabulary, or both or neither of ids and embeddings.
         """
+        shift_labels = kwargs.pop("shift_labels", None)  # as a parameter, Trainer would wait for it
         if labels is not None:
             check_ids("labels", labels, len(self.lm_head.weight), ignored=-100)
             use_cache = False
@@ -201,11 +205,20 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
             inputs, kwargs = None, kwargs | {"input_ids": inputs}
         prompt: Any = kwargs.get("input_ids")
         check_rows(prompt)
+        embeds = kwargs.get("inputs_embeds")
         eos = generation_option(self, "eos_token_id", generation_config, kwargs)
         shortens = (cache is None or cache.get_seq_length() == 0) and ends_with(prompt, eos)
+        shortens = shortens and (embeds is None or embeds.shape[:2] == prompt.shape)
         if shortens:
-            names = [name for name in ("input_ids", "attention_mask", "position_ids") if kwargs.get(name) is not None]
-            kwargs |= {name: kwargs[name][:, :-1] for name in names}
+            names = ("input_ids", "inputs_embeds", "attention_mask", "position_ids")
+            kwargs |= {name: kwargs[name][:, :-1] for name in names if kwargs.get(name) is not None}
+            # These count the prompt, to which EOS is added again.
+            lengths = {n: generation_option(self, n, generation_config, kwargs) for n in ("max_length", "min_length")}
+            lengths = {name: length - 1 for name, length in lengths.items() if length}
+            if generation_config is not None:  # keywords beside a config would log a warning
+                generation_config = copy.deepcopy(generation_config)
+                generation_config.update(**lengths)
+            kwargs |= {n: length for n, length in lengths.items() if generation_config is None or kwargs.get(n)}
         levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
         search = self.fast_search(self, levels) if self.use_engine and self.fast_search and not args else None
         if search is not None:

@@ -36,6 +36,7 @@ class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
 
     def __init__(self, config: VanillaTransformerEncoderConfig):
         super().__init__(config)
+        self.loss_type = "ForMaskedLM"  # the library reads it from the name of the class
         self.model = VanillaTransformerEncoderModel(config)
         self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=config.lm_head_bias)
         self.post_init()
@@ -84,7 +85,7 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
 
     def __init__(self, config: VanillaTransformerEncoderConfig):
         super().__init__(config)
-        self.num_labels = config.num_labels
+        self.loss_type, self.num_labels = "ForSequenceClassification", config.num_labels
         self.model = VanillaTransformerEncoderModel(config)
         self.score = nn.Linear(config.d_model, config.num_labels)
         self.post_init()

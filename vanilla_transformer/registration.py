@@ -3,7 +3,7 @@
 from multiprocessing import parent_process
 from typing import Any
 
-from .utils.import_utils import collection_paused, hide_own_matters_of_packages
+from .utils.import_utils import collection_paused, hide_own_matters_of_packages, import_user_module
 
 if parent_process() is not None:  # a worker, whose parent has shown them unless it hides them
     hide_own_matters_of_packages()
@@ -19,6 +19,13 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+)
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    MODEL_MAPPING_NAMES,
 )
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
@@ -63,9 +70,19 @@ _MODELS: dict[Any, dict[Any, Any]] = {
         AutoModelForCausalLM: VanillaTransformerLongForCausalLM,
     },
 }
+# Names of classes, by which Trainer, its model cards and the library's own tests decide. `register` does not add them.
+_NAMES = {
+    AutoModel: MODEL_MAPPING_NAMES,
+    AutoModelForCausalLM: MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    AutoModelForMaskedLM: MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    AutoModelForSeq2SeqLM: MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    AutoModelForSequenceClassification: MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+}
 for _config, _models in _MODELS.items():
     AutoConfig.register(_config.model_type, _config, exist_ok=True)
     AutoTokenizer.register(_config, fast_tokenizer_class=VanillaTransformerTokenizer, exist_ok=True)
     for _auto_class, _model in _models.items():
         _auto_class.register(_config, _model, exist_ok=True)
+        _NAMES[_auto_class][_config.model_type] = _model.__name__
 decoding.register()
+import_user_module()

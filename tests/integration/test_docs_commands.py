@@ -2,14 +2,17 @@
 
 import io
 import json
+import re
 import shlex
 import shutil
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from accelerate.state import AcceleratorState
+from safetensors import safe_open
 
 from tests.aligned_corpus import write_aligned_corpus
 from tests.comet_files import UNIFIED, write_comet
@@ -23,6 +26,7 @@ from vanilla_transformer.extensions.distillation.distill import distill
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.utils import resources
 from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.utils.import_utils import USER_MODULE
 
 pytestmark = pytest.mark.usefixtures("short_translations")
 
@@ -53,7 +57,7 @@ def workspace(tmp_path, tiny_tokenizer, monkeypatch):
         (folder / "recipe.json").write_text(json.dumps({"validation_source": "validation.en"}))
     recipes = tmp_path / "resources" / "recipes"
     recipes.mkdir(parents=True)
-    for name in ("finetune_opus_mt", "student", "multilingual"):
+    for name in ("finetune_opus_mt", "student", "multilingual", "small"):
         recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
         kept = {key: value for key, value in SMALL.items() if name != "finetune_opus_mt" or key.endswith("_steps")}
         (recipes / f"{name}.yaml").write_text(yaml.safe_dump(recipe | kept))
@@ -66,7 +70,7 @@ def run(page, monkeypatch):
     lines = "".join(blocks(ROOT / "docs" / f"{page}.md", "bash")).replace("\\\n", " ").splitlines()
     lines = [line for line in lines if not any(text in line for text in NOT_RUN)]
     for line in lines:
-        words = shlex.split(line)[1:]
+        words = shlex.split(line.replace("--budget 3000 --seeds 3", "--budget 1"))[1:]
         if "<" in words:
             place = words.index("<")
             monkeypatch.setattr("sys.stdin", io.StringIO(Path(words[place + 1]).read_text()))
@@ -107,6 +111,29 @@ def test_docs_distill_commands_run(workspace, monkeypatch):
 def test_docs_fine_tune_command_runs(workspace, monkeypatch):
     assert run("fine_tune", monkeypatch) == 1
     assert Path("runs/tuned/model.safetensors").exists()
+
+
+def test_docs_change_the_architecture_runs(workspace, monkeypatch, capsys):
+    page, data = ROOT / "docs" / "change_the_architecture.md", workspace / "data" / "multi30k"
+    data.mkdir(parents=True)
+    for end in ("en", "de"):
+        shutil.copy(f"train.{end}", data / f"train.{end}")
+        (data / f"val.{end}").write_text("".join(Path(f"valid.{end}").read_text().splitlines(keepends=True)[:1]))
+    ((module,), (rows,)) = blocks(page, "python"), blocks(page, "yaml")
+    Path("gated.py").write_text(module)
+    small = "layers: 1, d_model: 16, ffn_dim: 16, attention_heads: 2"
+    Path("rows.yaml").write_text(re.sub("layers: 2, .*heads: 4", small, rows).replace("4000", "300"))
+    monkeypatch.setenv(USER_MODULE, "")
+    try:
+        assert run("change_the_architecture", monkeypatch) == 6
+    finally:
+        sys.modules.pop("gated", None)
+    assert json.loads(Path("runs/gated/config.json").read_text())["architectures"] == ["GatedTransformer"]
+    assert Path("runs/gated/gated.py").read_text() == module
+    with safe_open("runs/gated/model.safetensors", "pt") as weights:
+        assert "model.encoder.layers.0.gate.weight" in weights.keys()  # noqa: SIM118
+    table = json.loads(Path("runs/ablation/table3/results.json").read_text())
+    assert len(table["runs"]) == 3
 
 
 def test_docs_many_languages_commands_run(workspace, monkeypatch, capsys):

@@ -4,16 +4,20 @@ compilation, saving and loading do not change its output.
 """
 
 import copy
+import itertools
 import math
 import re
 
 import pytest
 import torch
+from accelerate import FullyShardedDataParallelPlugin
 from safetensors import safe_open
 from torch import nn
 from transformers import (
     AutoModel,
     AutoModelForSeq2SeqLM,
+    BartConfig,
+    BartForConditionalGeneration,
     DynamicCache,
     EncoderDecoderCache,
     MarianConfig,
@@ -24,7 +28,7 @@ from transformers import (
 )
 
 from tests.sweeps import rare
-from tests.tiny import tiny_causal_lm, tiny_masked_lm, tiny_model
+from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_masked_lm, tiny_model
 from tests.uneven_models import (
     PAD,
     SEPARATE,
@@ -740,6 +744,40 @@ def test_save_pretrained_stores_tied_weights_once(tmp_path, changes, dtype, shar
 
 def embedding_matrices(model):
     return model.model.encoder.embed_tokens.weight, model.model.decoder.embed_tokens.weight, model.lm_head.weight
+
+
+TIED = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")
+
+
+@pytest.mark.parametrize("kept", [names for count in range(4) for names in itertools.combinations(TIED, count)])
+def test_load_state_dict_reports_the_missing_and_unexpected_keys_of_bart(kept):
+    bart = BartForConditionalGeneration(BartConfig(vocab_size=30, d_model=16, encoder_layers=1, decoder_layers=1))
+    reports = []
+    for model in (tiny_model(), bart):
+        names = [name for name in model.state_dict() if not name.endswith(TIED) or name.endswith(kept)]
+        state = {name: model.state_dict()[name] for name in names} | {"foreign": torch.ones(1)}
+        state.pop("model.shared.weight", None)
+        missing, unexpected = model.load_state_dict(state, strict=False)
+        reports.append(({*missing} - {"model.shared.weight"}, unexpected))
+    assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize("build", [tiny_model, tiny_long_model, tiny_causal_lm, tiny_long_causal_lm, tiny_masked_lm])
+def test_fsdp_wraps_the_layers_of_each_family(build):
+    model = build()
+    plugin = FullyShardedDataParallelPlugin(auto_wrap_policy="transformer_based_wrap")
+    plugin.set_auto_wrap_policy(model)
+    wrapped = plugin.auto_wrap_policy.keywords["transformer_layer_cls"]
+    assert wrapped == {type(stack.layers[0]) for stack in model.modules() if hasattr(stack, "layers")}
+
+
+@pytest.mark.parametrize("build", [tiny_model, tiny_causal_lm, tiny_masked_lm])
+def test_loss_and_generation_of_a_class_do_not_depend_on_its_name(build):
+    model, ids = build(), tokens(2, 5)
+    other = type("Mine", (type(model),), {})(model.config).eval()
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(ids, labels=ids).loss, model(ids, labels=ids).loss)
+    assert type(other).can_generate() == type(model).can_generate()
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast, pipeline
+from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast, pipeline
 
 from tests.tiny import tiny_long_model
 from vanilla_transformer import (
@@ -129,3 +129,24 @@ def test_generate_does_not_read_an_eos_that_ends_all_prompts(special_tokenizer):
         with_eos = model.generate(torch.tensor(other), **options)
         assert torch.equal(with_eos[:, : len(other[0])], torch.tensor(other))
         assert with_eos.shape[1] <= len(other[0]) + 3
+
+
+@pytest.mark.parametrize("use_engine", [True, False])
+@pytest.mark.parametrize("lengths", [{"max_length": 9}, {"max_length": 9, "min_length": 9, "num_beams": 2}, {}])
+def test_lengths_and_embeddings_follow_a_prompt_without_its_eos(special_tokenizer, lengths, use_engine):
+    model, prompt = language_model(special_tokenizer[0]), torch.tensor([[5, 6, 2], [7, 8, 2]])
+    model.use_engine = use_engine
+    given = {"attention_mask": torch.ones_like(prompt)}
+    shorter = {name: length - 1 if "length" in name else length for name, length in lengths.items()}
+    expected = model.generate(prompt[:, :2], attention_mask=given["attention_mask"][:, :2], **shorter)
+    expected = torch.cat([prompt, expected[:, 2:]], dim=1)
+    special = {"eos_token_id": model.config.eos_token_id, "pad_token_id": model.config.pad_token_id}
+    config = GenerationConfig(**lengths, **special)
+    for options in (lengths, {"generation_config": config}):
+        assert torch.equal(model.generate(prompt, **given, **options), expected)
+    assert all(getattr(config, name) == value for name, value in lengths.items())
+    embeddings = model.get_input_embeddings()(prompt)
+    assert torch.equal(model.generate(prompt, inputs_embeds=embeddings, **given, **lengths), expected)
+    longer = torch.cat([embeddings[:, :1], embeddings], dim=1)  # its last row may be no EOS
+    found = model.generate(prompt, inputs_embeds=longer, attention_mask=torch.ones(2, 4).long(), max_new_tokens=2)
+    assert found.shape == (2, 5)

@@ -10,13 +10,6 @@ from tests.test_configuration_common import ConfigTester
 from tests.test_modeling_common import GenerationTesterMixin, ModelTesterMixin, ids_tensor
 from tests.test_tensor_parallel_mixin import TensorParallelTesterMixin
 from transformers import MarianConfig, MarianModel, MarianMTModel
-from transformers.models.auto.modeling_auto import (
-    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
-    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
-    MODEL_MAPPING_NAMES,
-)
 
 from vanilla_transformer import (
     VanillaTransformerConfig,
@@ -36,22 +29,6 @@ from vanilla_transformer import (
     VanillaTransformerLongModel,
     VanillaTransformerModel,
 )
-
-# The tests use these tables to choose the labels of a class, and skip the loss and training of a class that is not in
-# them. Registration with the Auto classes does not fill them.
-MODEL_MAPPING_NAMES["vanilla_transformer"] = "VanillaTransformerModel"
-MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES["vanilla_transformer"] = "VanillaTransformerForConditionalGeneration"
-DECODER, ENCODER = "vanilla_transformer_decoder", "vanilla_transformer_encoder"
-MODEL_MAPPING_NAMES[DECODER] = "VanillaTransformerDecoderModel"
-MODEL_MAPPING_NAMES[ENCODER] = "VanillaTransformerEncoderModel"
-MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[DECODER] = "VanillaTransformerForCausalLM"
-MODEL_FOR_MASKED_LM_MAPPING_NAMES[ENCODER] = "VanillaTransformerForMaskedLM"
-MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[ENCODER] = "VanillaTransformerForSequenceClassification"
-LONG, LONG_DECODER = "vanilla_transformer_long", "vanilla_transformer_long_decoder"
-MODEL_MAPPING_NAMES[LONG] = "VanillaTransformerLongModel"
-MODEL_MAPPING_NAMES[LONG_DECODER] = "VanillaTransformerLongDecoderModel"
-MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES[LONG] = "VanillaTransformerLongForConditionalGeneration"
-MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[LONG_DECODER] = "VanillaTransformerLongForCausalLM"
 
 VOCABULARY, PAD, START, EOS = 99, 0, 1, 2
 

@@ -208,7 +208,8 @@ def _check_config_file(path: Path) -> None:
         raise ValueError(f"{path} must hold a JSON object, got {type(config).__name__}.")
     model_type, code = config.get("model_type"), config.get("auto_map", {})
     if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
-        raise ValueError(f"`model_type` in {path} must be the name of a known model, got {model_type!r}.")
+        hint = "`--user_module FILE.py` imports the module that registers a custom model."
+        raise ValueError(f"`model_type` in {path} must be the name of a known model, got {model_type!r}. {hint}")
     for field, value in config.items():
         limit = min(limit_of(field), _LARGEST_FIELD)
         if isinstance(value, int) and value > limit:  # building the model would take all memory or hours

@@ -8,8 +8,6 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
 
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
 from .model_creation import BYTES_PER_PARAMETER, ModelClass
@@ -27,7 +25,7 @@ _BYTES = 4  # of a number of a checkpoint
 def plan_run(
     recipe: Recipe,
     timed_steps: int = 5,
-    model_class: ModelClass = VanillaTransformerForConditionalGeneration,
+    model_class: ModelClass | None = None,
 ) -> dict[str, Any]:
     """Read the data, create the model, make a few steps on the device that training would use, and write nothing.
 

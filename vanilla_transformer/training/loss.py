@@ -20,7 +20,7 @@ from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed, ro
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import without_cudnn_attention
 
-from .packed_attention import packed_decoder_states
+from .packed_attention import has_other_forward, packed_decoder_states
 from .run_arguments import DROPOUTS
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
@@ -112,26 +112,30 @@ class ModelWithLoss(nn.Module):
         return self._label_loss(batch) if self.term is None else self.term.add(self.model, batch, self._label_loss)
 
     def _label_loss(self, batch: Batch) -> SummedLoss:
-        states = packed_decoder_states(self.model, batch) if is_packed(batch) else self._decoder_states(batch)
-        head, labels = self.model.lm_head, batch["labels"]
+        labels = batch["labels"]
+        if has_other_forward(self.model):
+            return cross_entropy(self._run(self.model, batch).logits, labels, self.smoothing, self.r_drop_weight)
+        packed = is_packed(batch)
+        head, model = self.model.lm_head, self.model
+        states = packed_decoder_states(model, batch) if packed else self._run(model.model, batch).last_hidden_state
         arguments = states, head.weight, head.bias, labels, self.smoothing, self.r_drop_weight
         if self.loss_in_graph is not None and "label_places" not in batch:
             return self.loss_in_graph(*arguments)
         return projected_cross_entropy(*arguments, batch["label_places"])
 
-    def _decoder_states(self, batch: Batch) -> torch.Tensor:
+    def _run(self, model: Any, batch: Batch) -> Any:
+        """Return the outputs of the model, or of its two stacks alone."""
         mask, input_ids = batch.get("attention_mask"), batch["input_ids"]
         # Without a mask, the model would derive one from `input_ids`.
         embeds = self.model.get_encoder().embed_tokens(input_ids) if mask is None else None
         with without_cudnn_attention():  # batches have many shapes
-            outputs = self.model.model(
+            return model(
                 input_ids=input_ids if mask is not None else None,
                 inputs_embeds=embeds,
                 attention_mask=mask,
                 decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(batch["labels"]),
                 use_cache=False,
             )
-        return outputs.last_hidden_state
 
 
 def check_r_drop(weight: float, config: Any) -> None:

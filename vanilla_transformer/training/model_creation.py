@@ -14,7 +14,7 @@ from accelerate.utils import set_seed
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, subclasses
 from vanilla_transformer.utils.device_utils import first_line, total_memory
 from vanilla_transformer.utils.user_input import least_parameters
 
@@ -41,7 +41,7 @@ def create_model(
     checkpoint: Path | None = None,
     initial: VanillaTransformerForConditionalGeneration | None = None,
     mixed_precision: str | None = None,
-    model_class: ModelClass = VanillaTransformerForConditionalGeneration,
+    model_class: ModelClass | None = None,
 ) -> VanillaTransformerForConditionalGeneration:
     """Create the recipe's model.
 
@@ -51,12 +51,13 @@ def create_model(
         initial: The model that `init_from` names. Otherwise a model for the vocabulary of `tokenizer`, with the
             paper's decoding, has weights that are drawn from the recipe's seed.
         mixed_precision: The accelerator's, by which the fastest attention is chosen.
-        model_class: Class of a new model without fields of long models.
+        model_class: Class of the model; by default the one that the recipe names.
     """
+    model_class = model_class or _find_class(recipe.classes.model_class)
     set_seed(recipe.optimization.seed)
     try:
         if initial is not None:
-            model = _prepare_initial_model(initial, recipe, max_source_length)
+            model = _prepare_initial_model(initial, recipe, max_source_length, model_class or type(initial))
         else:
             model = _create_random_model(recipe, tokenizer, max_source_length, model_class)
     except RuntimeError as error:  # torch has no other type for a CPU without memory
@@ -76,13 +77,19 @@ def create_model(
 
 
 def _prepare_initial_model(
-    initial: VanillaTransformerForConditionalGeneration, recipe: Recipe, max_source_length: int
+    initial: VanillaTransformerForConditionalGeneration,
+    recipe: Recipe,
+    max_source_length: int,
+    model_class: ModelClass,
 ) -> VanillaTransformerForConditionalGeneration:
-    """Return a model with the same weights and the recipe's dropout.
-
-    Raises:
-        ValueError: the recipe has another architecture; the text names the first key that differs.
-    """
+    """Return a model with the same weights and the recipe's dropout. Weights that only its class has are random."""
+    if issubclass(type(initial), model_class):
+        model_class = type(initial)
+    elif not issubclass(model_class, type(initial)):
+        rule = (
+            f"`model_class` must derive from {type(initial).__name__}, the class of the model that `init_from` names"
+        )
+        raise ValueError(f"{rule}, got {model_class.__name__}.")
     for name, value in given_architecture(recipe).items():
         found = getattr(initial.config, name, None)
         if value != found:
@@ -94,8 +101,8 @@ def _prepare_initial_model(
     for name in DROPOUTS:
         setattr(config, name, getattr(recipe.model, name))
     config.max_source_length = max(max_source_length, config.max_source_length or 0)
-    model = type(initial)(config)
-    model.load_state_dict(initial.state_dict())
+    model = model_class(config)
+    model.load_state_dict(initial.state_dict(), strict=model_class is type(initial))
     model.generation_config = copy.deepcopy(initial.generation_config)
     return model
 
@@ -135,7 +142,7 @@ def _default_attention(mixed_precision: str | None, max_source_length: int) -> s
 
 
 def _create_random_model(
-    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int, model_class: ModelClass
+    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int, model_class: ModelClass | None
 ) -> VanillaTransformerForConditionalGeneration:
     """Create the recipe's model with random weights, for the vocabulary of `tokenizer`."""
     from vanilla_transformer.data.tokenizer_training import special_token_ids
@@ -145,12 +152,23 @@ def _create_random_model(
     if not recipe.optimization.fsdp:  # which divides the state by the number of processes
         _check_memory(least_parameters(SimpleNamespace(**fields)))
     if recipe.long == LongArguments():
+        model_class = model_class or VanillaTransformerForConditionalGeneration
         return model_class(model_class.config_class(**fields))
-    from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
     from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForConditionalGeneration
 
-    config = VanillaTransformerLongConfig(**fields | asdict(recipe.long))
-    return VanillaTransformerLongForConditionalGeneration(config)
+    model_class = model_class or VanillaTransformerLongForConditionalGeneration
+    if not issubclass(model_class, VanillaTransformerLongForConditionalGeneration):
+        rule = f"`model_class` must derive from {VanillaTransformerLongForConditionalGeneration.__name__}"
+        raise ValueError(f"{rule} with the keys of long models, got {model_class.__name__}.")
+    return model_class(model_class.config_class(**fields | asdict(recipe.long)))
+
+
+def _find_class(name: str | None) -> ModelClass | None:
+    known = {each.__name__: each for each in subclasses(VanillaTransformerForConditionalGeneration)}
+    if name is not None and name not in known:
+        rule = f"`model_class` must be one of {', '.join(known)}"
+        raise ValueError(f"{rule}, got {name!r}. Does `user_module` define it?")
+    return None if name is None else known[name]
 
 
 def _check_memory(parameters: int) -> None:

@@ -7,8 +7,10 @@ from torch import Tensor
 
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch
 from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerDecoder,
     VanillaTransformerEncoder,
     VanillaTransformerForConditionalGeneration,
+    VanillaTransformerModel,
 )
 from vanilla_transformer.utils.device_utils import additive_mask
 
@@ -22,16 +24,21 @@ def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.d
         ValueError: the recipe says so, but the model cannot keep the sentences of a row apart.
     """
     attention = model.config._attn_implementation
-    plain = type(model.get_encoder()) is VanillaTransformerEncoder and model.config.source_eos
+    stacks = type(model.model), type(model.get_encoder()), type(model.get_decoder())
+    plain = stacks == (VanillaTransformerModel, VanillaTransformerEncoder, VanillaTransformerDecoder)
+    plain = plain and model.config.source_eos and not has_other_forward(model)
     if choice and not (plain and attention in _WITH_MASKS):
-        found = (
-            f"attn_implementation: {attention}" if plain else "a model with other attention or without `source_eos`"
-        )
+        found = f"attn_implementation: {attention}" if plain else "another kind of model or one without `source_eos`"
         raise ValueError(
             f"`packing` must be given with softmax attention by {' or '.join(_WITH_MASKS)}, got {found}. Leave it out."
         )
     by_default = compiled and plain and attention in _WITH_MASKS and device.type == "cuda"
     return by_default if choice is None else choice
+
+
+def has_other_forward(model: Any) -> bool:
+    """Return whether the class of a model replaces the `forward` that projects the decoder's output."""
+    return type(model).forward is not VanillaTransformerForConditionalGeneration.forward
 
 
 def packed_decoder_states(model: VanillaTransformerForConditionalGeneration, batch: Batch) -> Tensor:

@@ -13,7 +13,10 @@ from functools import partial
 from types import NoneType
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
+from vanilla_transformer.utils.import_utils import use_user_module
 from vanilla_transformer.utils.user_input import check_names
+
+USER_MODULE, USER_MODULE_HELP = "user_module", "Import this file of Python first, which defines classes of models."
 
 _BOOLEANS = dict.fromkeys(("true", "yes", "on", "t", "y", "1"), True)
 _BOOLEANS |= dict.fromkeys(("false", "no", "off", "f", "n", "0"), False)
@@ -66,6 +69,10 @@ class Parser(ArgumentParser):
         self._others = self._actions[shown:]
         group = self.add_argument_group("help")
         group.add_argument("--help", action=_Help, nargs=0, help="Show this text.")
+        if USER_MODULE not in self._names:
+            self._names.add(USER_MODULE)
+            action = group.add_argument(f"--{USER_MODULE}", metavar="FILE", help=USER_MODULE_HELP)
+            self._others += [action] if main else []
         group.add_argument("--help_all", action=_Help, nargs=0, help=f"Show all {len(items)} flags.")
 
     def _add_groups(self, items: Sequence[tuple[type, Field]], titles: Mapping[type, str], mark: str = "") -> None:
@@ -121,7 +128,9 @@ class Parser(ArgumentParser):
         return found, self.build(flags)
 
     def build(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the dataclasses of values by name, with the defaults of all others."""
+        """Return the dataclasses of values by name, with the defaults of all others, and import the user's module."""
+        if values.get(USER_MODULE) is not None:
+            use_user_module(values[USER_MODULE])
         names = {each: [item.name for item in fields(each) if item.init] for each in self._classes}
         return tuple(each(**{name: values[name] for name in names[each] if name in values}) for each in self._classes)
 

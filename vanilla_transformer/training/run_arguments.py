@@ -320,6 +320,20 @@ def _as_numbers(name: str, words: Sequence[str]) -> list[int]:
 
 
 @dataclass(frozen=True)
+class ClassArguments:
+    """A custom class of the model."""
+
+    user_module: str | None = changeable(
+        None, "Import this file of Python first, which defines classes of models.", metavar="FILE"
+    )
+    model_class: str | None = fixed(
+        None,
+        "Class of the model, such as one that --user_module defines, which derives from one of this package. Default: "
+        "the package's own, or the class of the model that --init_from names.",
+    )
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Everything that one run needs, as `parse_recipe` resolves it from YAML, flags and launcher, and checks it.
 
@@ -333,6 +347,7 @@ class Recipe:
     optimization: OptimizationArguments
     output: OutputArguments
     fine_tuning: FineTuningArguments = field(default_factory=FineTuningArguments)
+    classes: ClassArguments = field(default_factory=ClassArguments)
 
 
 # The keys of a recipe by its sections, in which they may stand.
@@ -342,6 +357,7 @@ SECTIONS: dict[str, tuple[type[Any], ...]] = {
     "optimization": (OptimizationArguments,),
     "output": (OutputArguments,),
     "fine_tuning": (FineTuningArguments,),
+    "classes": (ClassArguments,),
 }
 RECIPE_PARTS = tuple(part for parts in SECTIONS.values() for part in parts)
 # The size of a step, and of a batch, which follows from the former and the number of processes where it is given.

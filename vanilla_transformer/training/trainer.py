@@ -46,7 +46,7 @@ _MOVING_AVERAGE = "moving average"
 def train(
     recipe: Recipe,
     evaluate: Evaluator = loss_only,
-    model_class: ModelClass = VanillaTransformerForConditionalGeneration,
+    model_class: ModelClass | None = None,
 ) -> Path:
     """Train a model as `recipe` describes and return its folder.
 
@@ -56,7 +56,7 @@ def train(
 
     Args:
         evaluate: Scores the model on the validation pairs, at every validation and at the end.
-        model_class: Class of a new model, whose `config_class` takes the recipe's fields.
+        model_class: Class of the model, whose `config_class` takes the recipe's fields; by default the recipe's.
 
     Raises:
         ValueError, OSError: the recipe or its files cannot work; nothing has been written.
@@ -156,7 +156,7 @@ def prepare_run(
     recipe: Recipe,
     run: RunFolder,
     evaluate: Evaluator = loss_only,
-    model_class: ModelClass = VanillaTransformerForConditionalGeneration,
+    model_class: ModelClass | None = None,
 ) -> PreparedRun:
     """Read the data and create the model of a recipe, and restore the run that its folder holds; see [`train`]."""
     limit_onednn_cache()

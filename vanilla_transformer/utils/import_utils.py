@@ -3,9 +3,11 @@
 import atexit
 import gc
 import importlib
+import importlib.util
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -13,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+USER_MODULE = "VANILLA_TRANSFORMER_USER_MODULE"  # the variable of the environment that names it
 # How often a thread of OpenMP looks for work before it sleeps. By libgomp's default, 300,000 times, threads take the
 # cores of those that they wait for if other processes take cores, too.
 _SPIN_COUNT = "1000"
@@ -91,6 +94,40 @@ def is_command_line() -> bool:
     Its workers get a copy of `sys.argv`, but `multiprocessing` comes before this package there.
     """
     return Path((sys.argv or [""])[0]).stem == "vanilla-transformer" and "multiprocessing" not in sys.modules
+
+
+def use_user_module(path: str | Path) -> None:
+    """Import a file of a user, which defines classes of models, in this process and all that it starts.
+
+    The program does so when it registers the models.
+
+    Raises:
+        ValueError: There is no such file, or it cannot be imported.
+    """
+    if Path(path).suffix != ".py" or not Path(path).is_file():
+        raise ValueError(f"`user_module` must be a file of Python such as my_model.py, got {path}.")
+    os.environ[USER_MODULE] = str(Path(path).resolve())
+    if "vanilla_transformer.registration" in sys.modules:
+        import_user_module()
+
+
+def import_user_module() -> None:
+    """Import the file that [`use_user_module`] names, if there is one."""
+    path = Path(os.environ.get(USER_MODULE, ""))
+    before = sys.modules.get(path.stem)
+    if path.name and before is not None and getattr(before, "__file__", None) != str(path):
+        raise ValueError(f"`user_module` must have another name, since {path.stem!r} is imported. Rename {path}.")
+    if not path.name or before is not None:
+        return
+    spec: Any = importlib.util.spec_from_file_location(path.stem, path)
+    sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(sys.modules[path.stem])
+    except Exception as error:
+        del sys.modules[path.stem]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        place = f"line {lines[-1]}: " if lines else ""
+        raise ValueError(f"{path} cannot be imported: {place}{type(error).__name__}: {error}") from error
 
 
 @contextmanager

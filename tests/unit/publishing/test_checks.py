@@ -157,13 +157,6 @@ def test_check_folder_does_not_wait_for_a_pipe(folder, name):
         checks.check_folder(folder)
 
 
-def see_the_future(folder):
-    replace(folder / MODELING, "staticmethod(create_causal_mask)", "staticmethod(lambda *_, **__: None)")
-    replace(
-        folder / MODELING, "self.is_causal = config, layer_idx, is_causal", "self.is_causal = config, layer_idx, False"
-    )
-
-
 def other_tokenizer(folder):
     words = [
         f"{one}{other}"
@@ -180,43 +173,7 @@ def lossy_tokenizer(folder):
     (folder / "tokenizer.json").write_text(json.dumps(content))
 
 
-IGNORES_PADDING = "attention_mask = source_mask(self.config, input_ids, attention_mask)"
-TIED = 'self._tied_weights_keys = {"lm_head.weight": f"model.{shared}.embed_tokens.weight"}'
 BROKEN_BEHAVIOR = {
-    "sees the future": (
-        see_the_future,
-        "causal mask",
-        "before a changed token differ",
-    ),
-    "attends to padding": (
-        lambda folder: replace(folder / MODELING, IGNORES_PADDING, "attention_mask = None"),
-        "padding",
-        "in a padded batch and alone differ",
-    ),
-    "cached positions start at 0": (
-        lambda folder: replace(folder / MODELING, "past = cache.get_seq_length() if", "past = 0 if"),
-        "cache",
-        "with a cache and without one differ",
-    ),
-    "generate() loses the cache": (
-        lambda folder: replace(
-            folder / MODELING,
-            "        mask = kwargs.get(",
-            "        kwargs.pop('cache', None)\n        mask = kwargs.get(",
-        ),
-        "cached search",
-        "finds other tokens with a cache than without one",
-    ),
-    "ties by copying": (
-        lambda folder: replace(folder / MODELING, TIED, "self._tied_weights_keys = {}"),
-        "tied weights",
-        "must be the target embedding itself",
-    ),
-    "another wavelength": (
-        lambda folder: replace(folder / MODELING, "math.log(10000.0)", "math.log(1000.0)"),
-        "positions",
-        "differ from section 3.5",
-    ),
     "a tokenizer of another model": (other_tokenizer, "tokenizer", "a vocabulary of 300"),
     "a tokenizer that loses capitals": (lossy_tokenizer, "tokenizer", "is decoded as 'a man is sleeping.'"),
     "another start token": (

@@ -80,7 +80,7 @@ def test_passes_differ_by_dropout():
     torch.manual_seed(0)
     found = ModelWithLoss(model, 0.1, None, 5.0)(batch)
     torch.manual_seed(0)
-    states = ModelWithLoss(model, 0.1)._decoder_states(repeat_batch(batch))
+    states = ModelWithLoss(model, 0.1)._run(model.model, repeat_batch(batch)).last_hidden_state
     logits = model.lm_head(states).view(2, -1, 40)
     assert not torch.allclose(logits[0], logits[1])
     expected = paper_loss(logits, batch["labels"].flatten(), 0.1, 5.0) / 2

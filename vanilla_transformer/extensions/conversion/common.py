@@ -82,7 +82,10 @@ def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Mod
     config, wanted = load_config(name), model_class.config_class.model_type
     if config.model_type != wanted:
         raise ValueError(f"{name} must be a model of type {wanted!r}, got type {config.model_type!r}.")
-    return load_pretrained(model_class, name, dtype=torch.float32, **kwargs)
+    model = load_pretrained(model_class, name, dtype=torch.float32, **kwargs)
+    if type(model) is not model_class:  # which may compute otherwise
+        raise ValueError(f"{name} must be a {model_class.__name__} itself, got its subclass {type(model).__name__}.")
+    return model
 
 
 def build_model(

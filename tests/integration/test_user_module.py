@@ -1,0 +1,178 @@
+"""A model is its class: `--user_module` and `model_class`, every door that loads it, and the file that travels."""
+
+import json
+import sys
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForSeq2SeqLM
+
+from tests.forked import run_python
+from tests.tiny import TINY_SIZES, TINY_VOCAB_SIZE, tiny_config, tiny_model
+from tests.tiny_runs import flags, no_scores
+from vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerModel
+from vanilla_transformer.cli import main
+from vanilla_transformer.extensions.conversion.common import load_model
+from vanilla_transformer.training.loss import ModelWithLoss, cross_entropy
+from vanilla_transformer.training.packed_attention import should_pack
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.utils.import_utils import USER_MODULE, use_user_module
+
+ROLLED = """
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+class Rolled(VanillaTransformerForConditionalGeneration):
+    def forward(self, *args, **kwargs):
+        outputs = super().forward(*args, **kwargs)
+        outputs["logits"] = outputs["logits"].roll(1, dims=-1)
+        return outputs
+"""
+WITH_A_CONFIGURATION = """
+from huggingface_hub.dataclasses import strict
+from transformers import AutoConfig, AutoModelForSeq2SeqLM
+from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+
+@strict
+class ScaledConfig(VanillaTransformerConfig):
+    model_type = "scaled_transformer"
+    logit_scale: float = 0.5
+
+class Scaled(VanillaTransformerForConditionalGeneration):
+    config_class = ScaledConfig
+
+    def forward(self, *args, **kwargs):
+        outputs = super().forward(*args, **kwargs)
+        outputs["logits"] = outputs["logits"] * self.config.logit_scale
+        return outputs
+
+AutoConfig.register("scaled_transformer", ScaledConfig)
+AutoModelForSeq2SeqLM.register(ScaledConfig, Scaled)
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Return a function that writes a module of a user and imports it; it is forgotten afterwards."""
+    names = []
+    monkeypatch.setenv(USER_MODULE, "")
+
+    def write(code):
+        names.append(f"user_module_{abs(hash((code, str(tmp_path))))}")
+        path = tmp_path / f"{names[-1]}.py"
+        path.write_text(code)
+        use_user_module(path)
+        return path, sys.modules[names[-1]]
+
+    yield write
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def test_model_is_loaded_as_the_class_that_saved_it(module, tiny_tokenizer, tmp_path):
+    _, user = module(ROLLED)
+    folder = save_model_folder(user.Rolled(tiny_config()).eval(), tiny_tokenizer, tmp_path / "model")
+    base = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "base")
+    for kind in (AutoModelForSeq2SeqLM, VanillaTransformerForConditionalGeneration, user.Rolled):
+        assert type(kind.from_pretrained(folder)) is user.Rolled
+    assert type(AutoModel.from_pretrained(folder)) is VanillaTransformerModel
+    assert type(user.Rolled.from_pretrained(base)) is user.Rolled
+    assert type(AutoModelForSeq2SeqLM.from_pretrained(base)) is VanillaTransformerForConditionalGeneration
+
+
+LOADING = """
+import sys
+from transformers import AutoModelForSeq2SeqLM, pipeline
+import vanilla_transformer
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.decoding.loading import load_pipeline
+for load in (AutoModelForSeq2SeqLM.from_pretrained, VanillaTransformerForConditionalGeneration.from_pretrained,
+             load_pipeline, lambda folder: pipeline("translation", model=folder)):
+    try:
+        load(sys.argv[1])
+        print("loaded")
+    except ValueError as error:
+        print("must be loaded as its class `Rolled`" in str(error))
+"""
+
+
+def test_model_of_an_unknown_class_is_refused_at_every_door_and_its_file_travels(module, tiny_tokenizer, tmp_path):
+    path, user = module(ROLLED)
+    folder = save_model_folder(user.Rolled(tiny_config()), tiny_tokenizer, tmp_path / "model")
+    assert (folder / path.name).read_text() == ROLLED
+    config = json.loads((folder / "config.json").read_text())
+    assert config["auto_map"]["AutoModelForSeq2SeqLM"] == f"{path.stem}.Rolled" and "custom_pipelines" not in config
+    assert all((folder / f"{value.split('.')[0]}.py").exists() for value in config["auto_map"].values())
+    refused = run_python("-c", LOADING, folder, env={"PATH": ""})
+    assert refused.stdout.split() == ["True"] * 4, refused
+    ended = run_python("-m", "vanilla_transformer", "translate", folder, "A man.", env={"PATH": ""})
+    assert ended.returncode == 2 and ended.stderr.startswith("error: ") and "--user_module" in ended.stderr
+    words = ("translate", folder, "A man.", "--user_module", folder / path.name, "--num_beams", "1")
+    found = run_python("-m", "vanilla_transformer", *words, env={"PATH": ""})
+    assert found.returncode == 0, found.stderr
+
+
+def test_model_with_a_configuration_of_its_own_loads_with_its_module(module, tiny_tokenizer, tmp_path):
+    path, user = module(WITH_A_CONFIGURATION)
+    config = user.ScaledConfig(vocab_size=TINY_VOCAB_SIZE, **TINY_SIZES)
+    folder = save_model_folder(user.Scaled(config), tiny_tokenizer, tmp_path / "model")
+    saved = json.loads((folder / "config.json").read_text())
+    own = {"AutoConfig": f"{path.stem}.ScaledConfig", "AutoModelForSeq2SeqLM": f"{path.stem}.Scaled"}
+    assert saved["auto_map"] == own
+    ended = run_python("-m", "vanilla_transformer", "translate", folder, "A man.", env={"PATH": ""})
+    assert ended.returncode == 2 and "`model_type`" in ended.stderr and "--user_module" in ended.stderr
+    words = ("translate", folder, "A man.", "--user_module", folder / path.name, "--num_beams", "1")
+    found = run_python("-m", "vanilla_transformer", *words, env={"PATH": ""})
+    assert found.returncode == 0, found.stderr
+
+
+def test_training_computes_the_loss_by_the_forward_of_the_class(module):
+    _, user = module(ROLLED)
+    model = user.Rolled(tiny_config(dropout=0.0))
+    batch = {"input_ids": torch.tensor([[5, 6, 2]]), "attention_mask": torch.ones(1, 3).long()}
+    batch |= {"labels": torch.tensor([[7, 8, 2]])}
+    found = ModelWithLoss(model, 0.1)(batch | {"label_places": torch.arange(3)})
+    expected = cross_entropy(model(**batch).logits, batch["labels"], 0.1)
+    torch.testing.assert_close(found.smoothed, expected.smoothed)
+    assert not should_pack(None, model, True, torch.device("cuda"))
+    with pytest.raises(ValueError, match="another kind of model"):
+        should_pack(True, model, True, torch.device("cpu"))
+
+
+def test_train_keeps_the_class_and_starts_it_from_a_model_of_its_base(module, corpus, tiny_tokenizer, tmp_path):
+    path, user = module(ROLLED)
+    base = save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "base")
+    changes = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"max_steps": 2, "eval_steps": 2, "save_steps": 1}
+    changes |= {"user_module": path, "model_class": "Rolled"}
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", init_from=base, **changes))
+    folder = train(recipe, evaluate=no_scores)
+    assert type(AutoModelForSeq2SeqLM.from_pretrained(folder)) is user.Rolled
+    assert (folder / path.name).exists() and (folder / "checkpoint-2" / path.name).exists()
+    output = tmp_path / "mean"
+    assert main(["average-checkpoints", str(folder), str(folder / "checkpoint-1"), "--output_dir", str(output)]) == 0
+    assert type(AutoModelForSeq2SeqLM.from_pretrained(output)) is user.Rolled
+    with pytest.raises(ValueError, match="must be a VanillaTransformerForConditionalGeneration itself"):
+        load_model(VanillaTransformerForConditionalGeneration, folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model_class", "Nothing"], "`model_class` must be one of VanillaTransformerForConditionalGeneration, "),
+        (["--user_module", "none.py"], "`user_module` must be a file of Python such as my_model.py, got none.py."),
+        (["--user_module", "broken.py"], "broken.py cannot be imported: line 2: ZeroDivisionError: "),
+        (["--user_module", "torch.py"], "`user_module` must have another name, since 'torch' is imported."),
+        (["--model_class", "Rolled", "--reversible", "--normalize_before"], "VanillaTransformerLongForConditional"),
+    ],
+)
+def test_wrong_modules_and_classes_are_refused_in_one_line(
+    words, message, module, corpus, tmp_path, monkeypatch, capsys
+):
+    module(ROLLED)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.py").write_text("x = 0\n1 / x\n")
+    (tmp_path / "torch.py").touch()
+    assert main(["train", *flags(corpus, tmp_path / "run"), *words]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]  # after what it has read
+    assert line.startswith("error: ") and message in line and not (tmp_path / "run" / "config.json").exists()

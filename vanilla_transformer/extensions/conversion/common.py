@@ -171,6 +171,7 @@ MAX_NEW_TOKENS = 128
 # In float32 both models differ by rounding, at most by Marian's other layer-norm epsilon.
 _MAX_LOGIT_DIFFERENCE = 0.05
 _MIN_IDENTICAL = 0.9  # rounding decides between tokens that are about equally likely
+_ADDED_TOKENS = 8  # in a sentence
 Translator = Callable[[Sequence[str]], list[list[int]]]
 
 
@@ -270,6 +271,8 @@ def compare_translators(
 ) -> Comparison:
     """Compare token ids, without special tokens, their texts, and the time after a batch that both translate first.
 
+    Each added token of the vocabulary is in a sentence, because a runtime may not know it.
+
     Raises:
         ValueError: there are no sentences.
     """
@@ -277,6 +280,10 @@ def compare_translators(
 
     if not sentences:
         raise ValueError("A comparison needs at least one sentence, got none.")
+    named = tokenizer.special_tokens_map.values()
+    added = [token for token in tokenizer.get_added_vocab() if token not in named]
+    marked = [" ".join(added[start : start + _ADDED_TOKENS]) for start in range(0, len(added), _ADDED_TOKENS)]
+    sentences = [*sentences, *marked]
     outputs, seconds = [], []
     for translate in (original, converted):
         translate(sentences[:BATCH_SIZE])

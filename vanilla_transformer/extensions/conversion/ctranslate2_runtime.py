@@ -57,7 +57,7 @@ class CTranslate2Model:
         self.device = torch.device(device)
         self.config = read_converted_config(folder)
         self.generation_config = GenerationConfig.from_pretrained(folder)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._names = tokenizer, token_names(tokenizer)
         try:
             index = self.device.index or 0
             limit_threads()
@@ -96,7 +96,7 @@ class CTranslate2Model:
         limit = options.max_new_tokens if margin is None else max(map(len, sources)) + margin
         beams = 1 if options.do_sample else options.num_beams or 1
         results = self._translator.translate_batch(
-            [self._tokenizer.convert_ids_to_tokens(source) for source in sources],
+            [[self._names[token] for token in source] for source in sources],
             target_prefix=self._target_prefix(options, len(sources)),
             beam_size=beams,
             num_hypotheses=max(beams, options.num_return_sequences or 1),
@@ -116,7 +116,7 @@ class CTranslate2Model:
         """Return the token with which each translation begins, such as its language in NLLB, or None."""
         if options.forced_bos_token_id is None:
             return None
-        return [[self._tokenizer.convert_ids_to_tokens(options.forced_bos_token_id)]] * count
+        return [[self._names[options.forced_bos_token_id]]] * count
 
     def _options(self, kwargs: Mapping[str, Any]) -> GenerationConfig:
         """Return the folder's generation config, updated by the arguments of the call."""
@@ -141,6 +141,11 @@ class CTranslate2Model:
         scored.sort(key=lambda pair: -pair[0])
         kept = [tokens for _, tokens in scored[: options.num_return_sequences or 1]]
         return [torch.tensor(self._tokenizer.convert_tokens_to_ids(tokens), dtype=torch.long) for tokens in kept]
+
+
+def token_names(tokenizer: Any) -> dict[int, str]:
+    """Return the names of tokens in the vocabulary; `convert_ids_to_tokens` may return others for added ones."""
+    return {index: token for token, index in tokenizer.get_vocab().items()}
 
 
 def read_converted_config(folder: str | Path) -> VanillaTransformerConfig:

@@ -292,7 +292,7 @@ def with_normalization(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenize
     tokenizer = copy.deepcopy(tokenizer)
     normalizer = build_normalizer("nfc", steps[0]["prepend"] if steps else "")
     if len(steps) > 1:  # of lone tokens
-        normalizer = normalizers.Sequence([*normalizer, backend.normalizer[1]])
+        normalizer = normalizers.Sequence([*normalizer, backend.normalizer[1]])  # type: ignore[misc]
     tokenizer.backend_tokenizer.normalizer = normalizer
     return tokenizer
 

@@ -14,6 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from vanilla_transformer.text.languages import add_language_tags, find_languages, store_direction
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, constructor_arguments
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
+from vanilla_transformer.utils.rust_panics import reporting_panics
 from vanilla_transformer.utils.user_input import check_local_model
 
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, tagged_sides
@@ -87,7 +88,9 @@ def hash_data(texts: Texts) -> dict[str, str]:
 def _load(name: str | Path) -> PreTrainedTokenizerBase:
     try:
         check_local_model(name)
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        with reporting_panics("its library failed"):
+            tokenizer = AutoTokenizer.from_pretrained(name)
+            tokenizer.decode(tokenizer("a")["input_ids"])
     except (OSError, ValueError) as error:
         raise OSError(f"`tokenizer` must be a folder or a Hub name of one, got {name}: {error}") from error
     for token in ("pad_token", "eos_token"):

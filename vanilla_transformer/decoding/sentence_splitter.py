@@ -1,16 +1,20 @@
 """Sentence splitters: functions that return the sentences of a text, in order."""
 
 import importlib
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.rust_panics import reporting_panics
 
 SentenceSplitter = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"\S+")
+_LONG_SPACES = re.compile(r"[^\S\x00-\x7F]")  # of several bytes, within which sentencex cuts, and panics
+logger = logging.getLogger(__name__)
 _NEW_TO_SENTENCEX = re.compile("[។៕།༎༏༐༑༔\u037e]")  # Khmer and Tibetan marks, and the Greek question mark
 
 
@@ -36,7 +40,14 @@ class AbbreviationSplitter:
             self.language, self._segment = base_language(language), segment
 
     def __call__(self, text: str) -> list[str]:
-        found = [sentence.strip() for sentence in self._segment(self.language, text) if sentence.strip()]
+        try:
+            with reporting_panics("sentencex failed"):
+                sentences = self._segment(self.language, _LONG_SPACES.sub(" ", text))
+        except ValueError as error:
+            logger.warning("%.80r is split after each mark that ends a sentence, because %s", text, error)
+            return split_simply(text)
+        ends = accumulate(map(len, sentences), initial=0)
+        found = [sentence for start, end in pairwise(ends) if (sentence := text[start:end].strip())]
         return [part for each in found for part in (split_simply(each) if _NEW_TO_SENTENCEX.search(each) else [each])]
 
 

@@ -215,9 +215,6 @@ def build_normalizer(normalization: str, prefix: str = " ") -> normalizers.Norma
     marks of the direction of text are removed, and so are joiners between letters that nothing joins; letters and
     marks are composed (NFC). `"nfkc"` also replaces compatibility characters, such as ligatures, full-width letters,
     ² and ½ (NFKC).
-
-    Raises:
-        ValueError: There is no such normalization.
     """
     if normalization not in NORMALIZATIONS:
         raise ValueError(f"`normalization` must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}.")
@@ -275,9 +272,6 @@ def with_normalization(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenize
 
     One of this package that does so already is returned as it is, and any other as a copy. Offsets point into the
     text as it is given.
-
-    Raises:
-        ValueError: The tokenizer has another normalizer, on which its model was trained, or no fast backend.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):

@@ -36,11 +36,6 @@ def load_or_train_tokenizer(texts: Texts, name: str | Path | None = None) -> Pre
 
     Args:
         name (`str`): Used instead of the recipe's `tokenizer`.
-
-    Raises:
-        ValueError: the tokenizer lacks a padding or an EOS token, processes with different files have trained
-            different ones, or `train_tokenizer` raises it.
-        OSError: there is no such tokenizer.
     """
     name = name or texts.data.tokenizer
     tokenizer = _load(_train_cached(texts) if name is None else name)
@@ -54,9 +49,6 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     """Add the tokens of augmented text, the tags of sources and the tags of languages that the vocabulary lacks.
 
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another rule.
-
-    Raises:
-        ValueError: a corpus has no language to be tagged, or the tokenizer can have no tags.
     """
     if augmentation := texts.augmentation:
         augmentation.add_tokens(tokenizer, texts.data)
@@ -164,9 +156,6 @@ def extend_tokenizer(
     Args:
         texts: Sentences, read twice.
         vocab_size: Entries of the new vocabulary. There are fewer if the text has fewer pairs.
-
-    Raises:
-        ValueError: the tokenizer is not BPE of this package, or has as many entries already.
     """
     if not isinstance(tokenizer, VanillaTransformerTokenizer) or not isinstance(_model(tokenizer), models.BPE):
         raise ValueError(

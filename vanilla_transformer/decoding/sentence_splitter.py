@@ -28,9 +28,6 @@ class AbbreviationSplitter:
     Args:
         language: The code of the language of the text, such as `en`, `pt-BR` or `deu_Latn`. A language that sentencex
             does not know has the abbreviations of a similar one, or of English.
-
-    Raises:
-        OSError: sentencex is not installed.
     """
 
     def __init__(self, language: str = "en"):
@@ -57,11 +54,7 @@ def split_simply(text: str) -> list[str]:
 
 
 def find_splitter(name: str, language: str = "en") -> SentenceSplitter:
-    """Return the splitter that a flag names: `abbreviations`, `simple`, or `module:function` for your own.
-
-    Raises:
-        ValueError: There is no such splitter.
-    """
+    """Return the splitter that a flag names: `abbreviations`, `simple`, or `module:function` for your own."""
     if name == "abbreviations":
         return AbbreviationSplitter(language)
     if name == "simple":
@@ -75,11 +68,7 @@ def find_splitter(name: str, language: str = "en") -> SentenceSplitter:
 
 
 def split_line(line: Segment, splitter: SentenceSplitter) -> Iterator[Segment]:
-    """Split a line into sentences; the last one keeps the line's separator.
-
-    Raises:
-        ValueError: See [`sentence_ranges`].
-    """
+    """Split a line into sentences; the last one keeps the line's separator."""
     ranges = sentence_ranges(line.text, splitter)
     for (start, end), (following, _) in pairwise(ranges):
         yield Segment(line.text[start:end], line.text[end:following])
@@ -87,11 +76,7 @@ def split_line(line: Segment, splitter: SentenceSplitter) -> Iterator[Segment]:
 
 
 def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, int]]:
-    """Return where the sentences of a text begin and end. All between them is white space.
-
-    Raises:
-        ValueError: The splitter returned something else than the sentences of the text in order.
-    """
+    """Return where the sentences of a text begin and end. All between them is white space."""
     ranges, end = list[tuple[int, int]](), 0
     sentences = splitter(text)
     if not isinstance(sentences, list | tuple) or not all(isinstance(each, str) for each in sentences):

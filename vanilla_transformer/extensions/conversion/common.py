@@ -39,9 +39,6 @@ def reading(source: str | Path, toolkit: str) -> Iterator[None]:
 
     Such files hold any values where names, numbers and lists belong, and their parsers and models raise many types.
     Write nothing in this context.
-
-    Raises:
-        ValueError, OSError: the same error, or one of another type.
     """
     try:
         yield
@@ -62,9 +59,6 @@ def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
     Args:
         target: The subject of the message, such as `"CTranslate2"`.
         reasons: Whether each reason applies, by reason.
-
-    Raises:
-        ValueError: a reason applies.
     """
     found = [reason for reason, applies in reasons.items() if applies]
     if found:
@@ -84,10 +78,6 @@ def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Mod
         model_class: The class that the model must have.
         name: A folder, or a name on the Hub.
         kwargs: Passed to `from_pretrained`.
-
-    Raises:
-        ValueError: the model is of another type.
-        OSError: there is no such model, or a file of it is damaged or lacks weights.
     """
     config, wanted = load_config(name), model_class.config_class.model_type
     if config.model_type != wanted:
@@ -98,12 +88,7 @@ def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Mod
 def build_model(
     config: VanillaTransformerConfig, weights: Mapping[str, Any]
 ) -> VanillaTransformerForConditionalGeneration:
-    """Build a model for inference, to load `weights` of another toolkit into, which may be tensors or NumPy arrays.
-
-    Raises:
-        ValueError: the configuration declares more layers or larger ones than the weights can fill. Building it could
-            take hours or fill the memory. Or it has a table of too many positions, which not every format stores.
-    """
+    """Build a model for inference, to load `weights` of another toolkit into, which may be tensors or NumPy arrays."""
     declared, found = least_parameters(config), sum(math.prod(np.shape(array)) for array in weights.values())
     num_layers = config.encoder_layers + config.decoder_layers
     if declared > found or num_layers > len(weights):
@@ -132,11 +117,7 @@ def fairseq_sinusoids(num_positions: int, d_model: int, first_position: int = 0)
 
 
 def find_sentencepiece_model(name: str | Path, folder: Path) -> Path:
-    """Find a SentencePiece model at the path that a configuration names, or in `folder`.
-
-    Raises:
-        FileNotFoundError: it is in neither place.
-    """
+    """Find a SentencePiece model at the path that a configuration names, or in `folder`."""
     name = Path(name)
     for path in (name, folder / name, folder / name.name):
         if path.is_file():
@@ -206,11 +187,7 @@ def compare_models(
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[str],
 ) -> Comparison:
-    """Compare two models of transformers: the tokens of greedy search, and the logits along the original's tokens.
-
-    Raises:
-        ValueError: there are no sentences, or the outputs differ, see [`require_same`].
-    """
+    """Compare two models of transformers: the tokens of greedy search, and the logits along the original's tokens."""
     comparison = compare_translators(
         greedy_translator(original, tokenizer), greedy_translator(converted, tokenizer), sentences, tokenizer
     )
@@ -228,10 +205,6 @@ def require_same(
 
     Args:
         ours: The model of this package.
-
-    Raises:
-        ValueError: the logits differ or, where a runtime does not return them, more than a tenth of the outputs, or
-            the engine's outputs.
     """
     difference = comparison.max_logit_difference
     if difference is None:
@@ -272,9 +245,6 @@ def compare_translators(
     """Compare token ids, without special tokens, their texts, and the time after a batch that both translate first.
 
     Each added token of the vocabulary is in a sentence, because a runtime may not know it.
-
-    Raises:
-        ValueError: there are no sentences.
     """
     import sacrebleu  # which a machine with a GPU may lack that runs benchmarks
 

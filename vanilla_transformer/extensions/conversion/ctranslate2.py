@@ -57,11 +57,7 @@ class VanillaTransformerLoader(BartLoader):
     architecture_name = "AutoModelForSeq2SeqLM"
 
     def get_model_spec(self, model: PreTrainedModel) -> TransformerSpec:
-        """Build the spec of the encoder and the decoder.
-
-        Raises:
-            ValueError: CTranslate2 cannot represent the model; the message lists every reason.
-        """
+        """Build the spec of the encoder and the decoder."""
         config = model.config
         check_supported(
             "CTranslate2",
@@ -125,11 +121,6 @@ def to_ctranslate2(
 
     Args:
         quantization: The data type of the weights, one of `QUANTIZATIONS`.
-
-    Raises:
-        ValueError: CTranslate2 cannot represent the model, there is no such quantization, or the outputs differ
-            although the weights are not rounded.
-        OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     if quantization not in QUANTIZATIONS:

@@ -22,12 +22,7 @@ _PARAMETERS |= {"no_repeat_ngram_size", "do_sample", "temperature", "top_k", "to
 
 
 def load_ctranslate2(folder: str | Path, tokenizer: Any, device: Any) -> tuple["CTranslate2Model", Any]:
-    """
-    Load the model and the tokenizer of `TranslationPipeline(folder, backend="ctranslate2")`.
-
-    Raises:
-        OSError: The folder is not one for CTranslate2, or CTranslate2 is not installed.
-    """
+    """Load the model and the tokenizer of `TranslationPipeline(folder, backend="ctranslate2")`."""
     if tokenizer is None:
         tokenizer = AutoTokenizer.from_pretrained(folder, config=read_converted_config(folder))
     return CTranslate2Model(folder, tokenizer, device or "cpu"), tokenizer
@@ -41,9 +36,6 @@ class CTranslate2Model:
         folder: Written by `vanilla-transformer convert`.
         tokenizer: The tokenizer of the same folder.
         device: `"cpu"`, `"cuda"` or `"cuda:1"`.
-
-    Raises:
-        OSError: The folder is not one for CTranslate2, or CTranslate2 is not installed.
     """
 
     training = False
@@ -84,9 +76,6 @@ class CTranslate2Model:
         `do_sample`, `temperature`, `top_k` and `top_p`. The search compares hypotheses by CTranslate2's length
         penalty, `"power"`; the finished ones are sorted by the requested one. The limit beyond the source applies to
         the longest source of the batch.
-
-        Raises:
-            ValueError: An argument is not supported.
         """
         options = self._options(kwargs)
         sources = [ids[kept.bool()].tolist() for ids, kept in zip(input_ids, attention_mask, strict=True)]
@@ -149,12 +138,7 @@ def token_names(tokenizer: Any) -> dict[int, str]:
 
 
 def read_converted_config(folder: str | Path) -> VanillaTransformerConfig:
-    """
-    Return the configuration of the model that a folder for CTranslate2 was converted from.
-
-    Raises:
-        OSError: The folder has none, so this package did not write it.
-    """
+    """Return the configuration of the model that a folder for CTranslate2 was converted from."""
     path = Path(folder) / CONVERTED_CONFIG
     if not path.is_file():
         raise FileNotFoundError(

@@ -124,10 +124,8 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         for token in [new_tokens] if isinstance(new_tokens, str | AddedToken) else new_tokens:
             is_special = special_tokens or getattr(token, "special", False)
             if is_special and str(token) not in (self.pad_token, self.bos_token, self.eos_token):
-                token, is_special = (
-                    AddedToken(str(token), normalized=not _strips_spaces(self.backend_tokenizer)),
-                    False,
-                )
+                is_special = False  # or the backend would not find it in texts
+                token = AddedToken(str(token), normalized=not _strips_spaces(self.backend_tokenizer))
             if not is_special and getattr(token, "normalized", True):
                 find_anywhere(self.backend_tokenizer, str(token))
             added += super().add_tokens([token], is_special)

@@ -309,10 +309,17 @@ def encode_sentences(tokenizer: Any, texts: Sequence[str], as_target: bool = Fal
         raise ValueError(f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. {hint}")
     if not texts:
         return []
-    sentences = _encode_by_backend(tokenizer, texts)
-    if sentences is None:
-        given = {"text_target" if as_target else "text": list(texts)}
-        sentences = tokenizer(**given, add_special_tokens=True, return_attention_mask=False)["input_ids"]
+    try:
+        sentences = _encode_by_backend(tokenizer, texts)
+        if sentences is None:
+            given = {"text_target" if as_target else "text": list(texts)}
+            sentences = tokenizer(**given, add_special_tokens=True, return_attention_mask=False)["input_ids"]
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of the backend in Rust, which is no `Exception`
+            raise
+        if len(texts) == 1:
+            raise ValueError(f"The tokenizer failed to encode {texts[0]!r:.80}: {error}.") from error
+        return [row for text in texts for row in encode_sentences(tokenizer, [text], as_target)]
     for row, sentence in enumerate(sentences):
         if sentence[-1:] != [eos] or sentence.count(eos) > 1:
             sentences[row] = [*(token for token in sentence if token != eos), eos]

@@ -5,6 +5,7 @@
 import copy
 import io
 import json
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +39,8 @@ _INVISIBLE += r"\u061C\u200B\u200E\u200F\u202A-\u202E\u2060-\u206F\uFEFF"
 _JOINABLE = rf"[^\s\x1C-\x1F\p{{N}}\p{{P}}A-Za-z\u00AA-\u052F\u1E00-\u1FFF{_INVISIBLE}]"
 _REMOVED = rf"[{_INVISIBLE}]|(?<!{_JOINABLE})[\u200C\u200D]+(?!{_JOINABLE})"
 _SPACES = r"[\s\x1C-\x1F]{2,}|[^\S ]|[\x1C-\x1F]"
+# The prefix of a text that is nothing but one of some tokens, for engines without `\A`, such as JavaScript's.
+_LONE_START, _LONE_END = r"(?<![\s\S]){}(?=(?:", r")(?![\s\S]))"
 _MAX_VOCAB_SIZE = 10**7  # trainers reserve memory for all entries
 # WordPiece gives up on longer words, and its time grows with their square.
 _MAX_WORDPIECE_WORD_LENGTH = 100
@@ -110,12 +113,22 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         )
 
     def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
-        """Add tokens to the vocabulary. Special ones, such as a mask or a language, take the spaces around them."""
+        """
+        Add tokens to the vocabulary, which are found beside any character.
+
+        Special ones, such as a mask or a language, take the spaces around them, unless the normalization is "none".
+        """
         if not self.split_special_tokens:
             return super().add_tokens(new_tokens, special_tokens)
         added = 0
         for token in [new_tokens] if isinstance(new_tokens, str | AddedToken) else new_tokens:
-            added += super().add_tokens(*self._arguments_to_find(token, special_tokens))
+            is_special = special_tokens or getattr(token, "special", False)
+            if is_special and str(token) not in (self.pad_token, self.bos_token, self.eos_token):
+                is_special = False  # or the backend would not find it in texts
+                token = AddedToken(str(token), normalized=not _strips_spaces(self.backend_tokenizer))
+            if not is_special and getattr(token, "normalized", True):
+                find_anywhere(self.backend_tokenizer, str(token))
+            added += super().add_tokens([token], is_special)
         return added
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
@@ -126,13 +139,6 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         if _are_rows(token_ids) and not self.clean_up_tokenization_spaces and not any(kwargs.values()):
             return self.backend_tokenizer.decode_batch(token_ids, skip_special_tokens=skip_special_tokens)
         return super().decode(token_ids, skip_special_tokens, **kwargs)
-
-    def _arguments_to_find(self, token: str | AddedToken, special: bool) -> tuple[list[str | AddedToken], bool]:
-        """Return the arguments of `add_tokens` by which the backend finds a special token in texts."""
-        special = special or getattr(token, "special", False)
-        if not special or str(token) in (self.pad_token, self.bos_token, self.eos_token):
-            return [token], special
-        return [AddedToken(str(token), lstrip=True, rstrip=True, normalized=False, special=False)], False
 
 
 def constructor_arguments(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
@@ -207,9 +213,6 @@ def build_normalizer(normalization: str, prefix: str = " ") -> normalizers.Norma
     marks of the direction of text are removed, and so are joiners between letters that nothing joins; letters and
     marks are composed (NFC). `"nfkc"` also replaces compatibility characters, such as ligatures, full-width letters,
     ² and ½ (NFKC).
-
-    Raises:
-        ValueError: There is no such normalization.
     """
     if normalization not in NORMALIZATIONS:
         raise ValueError(f"`normalization` must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}.")
@@ -226,29 +229,63 @@ def build_normalizer(normalization: str, prefix: str = " ") -> normalizers.Norma
     )
 
 
+def find_anywhere(backend: Tokenizer, token: str) -> None:
+    """
+    Let a tokenizer find a token that is added next beside any character.
+
+    Backends normalize tokens as they do texts. One with the prefix of a text would be found only after a space, and
+    would have two names. So the last step of the normalizer removes the prefix of a lone token.
+    """
+    known = {each.content for each in backend.get_added_tokens_decoder().values()}
+    steps = _steps(backend)
+    prefix = next((step["prepend"] for step in steps if "prepend" in step), None)
+    if token in known or prefix is None:
+        return
+    start, token = _LONE_START.format(prefix), re.sub(r"[\\^$.*+?()\[\]{}|/]", r"\\\g<0>", token)
+    kept, tokens = [backend.normalizer] if len(steps) == 1 else [*backend.normalizer], []
+    if (last := _pattern(steps[-1])).startswith(start):
+        tokens = last.removeprefix(start).removesuffix(_LONE_END).split("|")
+        kept.pop()
+    pattern = "|".join(tokens if token in tokens else [*tokens, token])
+    backend.normalizer = normalizers.Sequence([*kept, normalizers.Replace(Regex(start + pattern + _LONE_END), "")])
+
+
+def _steps(backend: Tokenizer) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer, as `tokenizer.json` has them."""
+    state = json.loads(backend.normalizer.__getstate__()) if backend.normalizer else {"normalizers": []}
+    return state.get("normalizers", [state])
+
+
+def _pattern(step: dict[str, Any]) -> str:
+    return step.get("pattern", {}).get("Regex", "")
+
+
+def _strips_spaces(backend: Tokenizer) -> bool:
+    return any(_pattern(step) == _REMOVED for step in _steps(backend))
+
+
 def with_normalization(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """
     Return a tokenizer that normalizes text as new ones do, see [`build_normalizer`].
 
     One of this package that does so already is returned as it is, and any other as a copy. Offsets point into the
     text as it is given.
-
-    Raises:
-        ValueError: The tokenizer has another normalizer, on which its model was trained, or no fast backend.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
         raise ValueError(f"`normalize` needs a tokenizer with `tokenizer.json`, got {type(tokenizer).__name__}.")
-    found = json.loads(backend.to_str())["normalizer"]
-    steps = [] if found is None else found.get("normalizers", [found])
-    kinds = [step["type"] for step in steps]
-    if kinds[:1] == ["Replace"] and steps[0]["pattern"] == {"Regex": _REMOVED}:
+    if _strips_spaces(backend):
         return tokenizer
+    steps = _steps(backend)
+    kinds = [step["type"] for step in steps if not _pattern(step).endswith(_LONE_END)]
     if kinds not in ([], ["Prepend"]):
         found = ", ".join(kinds)
         raise ValueError(f"`normalize` is for tokenizers that leave text as it is, but this one has its own: {found}.")
     tokenizer = copy.deepcopy(tokenizer)
-    tokenizer.backend_tokenizer.normalizer = build_normalizer("nfc", steps[0]["prepend"] if steps else "")
+    normalizer = build_normalizer("nfc", steps[0]["prepend"] if steps else "")
+    if len(steps) > 1:  # of lone tokens
+        normalizer = normalizers.Sequence([*normalizer, backend.normalizer[1]])  # type: ignore[misc]
+    tokenizer.backend_tokenizer.normalizer = normalizer
     return tokenizer
 
 
@@ -404,4 +441,10 @@ def _fit_unigram(words: Mapping[str, int], candidates: Counter[str], size: int) 
     return sorted(scores.items(), key=lambda item: (item[0] not in _BYTES, -item[1], item[0]))
 
 
-__all__ = ["VanillaTransformerTokenizer", "build_normalizer", "constructor_arguments", "with_normalization"]
+__all__ = [
+    "VanillaTransformerTokenizer",
+    "build_normalizer",
+    "constructor_arguments",
+    "find_anywhere",
+    "with_normalization",
+]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import unicodedata
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import sentencepiece
@@ -459,6 +460,26 @@ def test_backend_encodes_and_decodes_a_batch_as_the_tokenizer_does(any_tokenizer
         for skips in (True, False):
             each = [tokenizer.decode(row, skip_special_tokens=skips) for row in padded]
             assert tokenizer.batch_decode(padded, skip_special_tokens=skips) == each
+
+
+def test_encode_sentences_names_the_text_at_which_the_backend_panics(monkeypatch):
+    tokenizer = copy.deepcopy(tiny_tokenizer())
+    expected = encode_sentences(tokenizer, ["A man", "Two dogs"])
+
+    class PanicException(BaseException):
+        pass
+
+    def encode(texts):
+        if "bad" in texts or len(texts) > 1:
+            raise PanicException("index out of bounds")
+        return tokenizer.backend_tokenizer.encode_batch(texts)
+
+    backend = SimpleNamespace(padding=None, truncation=None, encode_special_tokens=True, encode_batch_fast=encode)
+    monkeypatch.setattr(PreTrainedTokenizerFast, "backend_tokenizer", backend)
+    monkeypatch.setattr(backend, "encode_batch", tokenizer._tokenizer.encode_batch, raising=False)
+    assert encode_sentences(tokenizer, ["A man", "Two dogs"]) == expected
+    with pytest.raises(ValueError, match="The tokenizer failed to encode 'bad': index out of bounds"):
+        encode_sentences(tokenizer, ["A man", "bad"])
 
 
 def test_batch_decode_skips_tokens_that_a_user_added(tmp_path):

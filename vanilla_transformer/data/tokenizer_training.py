@@ -14,6 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from vanilla_transformer.text.languages import add_language_tags, find_languages, store_direction
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, constructor_arguments
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
+from vanilla_transformer.utils.rust_panics import reporting_panics
 from vanilla_transformer.utils.user_input import check_local_model
 
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, tagged_sides
@@ -35,11 +36,6 @@ def load_or_train_tokenizer(texts: Texts, name: str | Path | None = None) -> Pre
 
     Args:
         name (`str`): Used instead of the recipe's `tokenizer`.
-
-    Raises:
-        ValueError: the tokenizer lacks a padding or an EOS token, processes with different files have trained
-            different ones, or `train_tokenizer` raises it.
-        OSError: there is no such tokenizer.
     """
     name = name or texts.data.tokenizer
     tokenizer = _load(_train_cached(texts) if name is None else name)
@@ -53,9 +49,6 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     """Add the tokens of augmented text, the tags of sources and the tags of languages that the vocabulary lacks.
 
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another rule.
-
-    Raises:
-        ValueError: a corpus has no language to be tagged, or the tokenizer can have no tags.
     """
     if augmentation := texts.augmentation:
         augmentation.add_tokens(tokenizer, texts.data)
@@ -87,7 +80,9 @@ def hash_data(texts: Texts) -> dict[str, str]:
 def _load(name: str | Path) -> PreTrainedTokenizerBase:
     try:
         check_local_model(name)
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        with reporting_panics("its library failed"):
+            tokenizer = AutoTokenizer.from_pretrained(name)
+            tokenizer.decode(tokenizer("a")["input_ids"])
     except (OSError, ValueError) as error:
         raise OSError(f"`tokenizer` must be a folder or a Hub name of one, got {name}: {error}") from error
     for token in ("pad_token", "eos_token"):
@@ -161,9 +156,6 @@ def extend_tokenizer(
     Args:
         texts: Sentences, read twice.
         vocab_size: Entries of the new vocabulary. There are fewer if the text has fewer pairs.
-
-    Raises:
-        ValueError: the tokenizer is not BPE of this package, or has as many entries already.
     """
     if not isinstance(tokenizer, VanillaTransformerTokenizer) or not isinstance(_model(tokenizer), models.BPE):
         raise ValueError(

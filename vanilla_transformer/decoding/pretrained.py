@@ -30,6 +30,7 @@ from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.utils.device_utils import usable_cores
 from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, mapping, recover_folders, refuse_damage
+from vanilla_transformer.utils.rust_panics import reporting_panics
 from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of
 
 from .ensemble import Ensemble, check_weights
@@ -140,8 +141,9 @@ def load_tokenizer(name: str | Path) -> Any:
         OSError: there is no such tokenizer, or a file of it is damaged.
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        tokenizer("")  # a `model_max_length` of a wrong type fails here
+        with reporting_panics("its library failed"):
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            tokenizer.decode(tokenizer("a")["input_ids"])  # some damage, such as a wrong length, fails here
         return tokenizer
     except Exception as error:  # the tokenizers library raises no other type
         damage = _find_tokenizer_damage(Path(name))
@@ -167,7 +169,9 @@ def _find_tokenizer_damage(folder: Path) -> str | None:
             return f"{path.name} must hold a JSON object, got {type(content).__name__}"
         if path.name == _TOKENIZER_FILE:
             try:
-                Tokenizer.from_str(json.dumps(content))
+                with reporting_panics("its library failed"):
+                    backend = Tokenizer.from_str(json.dumps(content))
+                    backend.decode(backend.encode("a").ids)
             except Exception as error:  # the tokenizers library raises no other type
                 return f"{path.name} must describe a tokenizer ({error})"
             if "added_tokens" not in content:

@@ -20,6 +20,7 @@ from vanilla_transformer.text.protection import (
     Range,
     arrange,
     can_number,
+    find_invented_masks,
     find_masks,
     find_own_tokens,
     find_protected,
@@ -350,6 +351,29 @@ def keep_protected(decode: Decode, tokenizer: Any, uses_masks: bool = True, can_
         return search(sentences, report)
 
     return decode_protected
+
+
+def remove_masks(decode: Decode) -> Decode:
+    """Return a decode whose translations have no masks but the ones of their sources."""
+
+    def decode_without(
+        sentences: Sequence[Sentence], options: TranslationOptions, report: Report
+    ) -> list[list[Translation]]:
+        rows = decode(sentences, options, report)
+        return [
+            [_without_masks(each, sentence.text) for each in row]
+            for sentence, row in zip(sentences, rows, strict=True)
+        ]
+
+    return decode_without
+
+
+def _without_masks(translation: Translation, source: str) -> Translation:
+    places = find_invented_masks(translation.text, source)
+    text, removed = mask(translation.text, places, [""] * len(places))
+    links = [link for link in translation.alignment if not overlaps(link[2:4], places)]
+    moved = _move(links, [], _shifts(zip(places, removed, strict=True))) if places else translation.alignment
+    return translation._replace(text=text, alignment=moved)
 
 
 def _decode_with(

@@ -60,9 +60,6 @@ class SentenceReader:
         encode: Returns the token ids of sources.
         config: Configuration of the model, see [`source_limits`].
         count: The number of texts, if it is known.
-
-    Raises:
-        OptionError: A language is unknown, or the values do not fit the texts or the vocabulary.
     """
 
     def __init__(self, options: TranslationOptions, tokenizer: Any, encode: Encode, config: Any, count: int | None):
@@ -80,11 +77,7 @@ class SentenceReader:
         check_languages(tokenizer, Direction(options.src_lang, options.tgt_lang))
 
     def read(self, texts: Sequence[str]) -> list[list[Sentence]]:
-        """Return the sentences of each text; none for blank text.
-
-        Raises:
-            OptionError: A text has constraints, alternatives or a prefix that do not fit its sentences.
-        """
+        """Return the sentences of each text; none for blank text."""
         segments = self._split(texts)
         counts = [sum(bool(segment.tokens) for segment in each) for each in segments]
         phrases = repeat(()) if self._phrases is None else iter(self._phrases.of_segments(counts))
@@ -151,11 +144,7 @@ def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
 
 
 def begin_with_languages(tokenizer: Any, sources: Sequence[Sequence[int]], direction: Direction) -> list[list[int]]:
-    """Return the token ids of sources with the tokens of the languages, unless they begin with a tag.
-
-    Raises:
-        OptionError: A language is missing or unknown.
-    """
+    """Return the token ids of sources with the tokens of the languages, unless they begin with a tag."""
     languages = find_languages(tokenizer)
     if languages is None or (languages.is_forced and direction == NO_DIRECTION):  # by the state of its tokenizer
         return list(sources)  # type: ignore[arg-type]
@@ -194,9 +183,6 @@ class TextConstraints:
         force_words_ids: A list of phrases as token ids, for all texts; as in `generate()` of transformers 4.
         tokenizer: Tokenizer of the translations.
         count: The number of texts, if it is known.
-
-    Raises:
-        ConstraintError: A phrase is not a string, is empty, or has unknown tokens.
     """
 
     def __init__(self, given: Any, force_words_ids: Any, tokenizer: Any, count: int | None = None):
@@ -215,9 +201,6 @@ class TextConstraints:
         """Return the phrases of each segment of the next texts, which have so many segments.
 
         Phrases for all texts are not for blank ones, which have no segment.
-
-        Raises:
-            ConstraintError: A text has no list of phrases, or has phrases and is not one segment.
         """
         phrases = list(islice(self._each, len(counts)))
         if len(phrases) < len(counts):
@@ -244,9 +227,6 @@ class TextPrefixes:
         given: A string for all texts, or an iterable with the string of each one.
         tokenizer: Tokenizer of the translations.
         count: The number of texts, if it is known.
-
-    Raises:
-        ConstraintError: A prefix is not a string, or has unknown tokens.
     """
 
     def __init__(self, given: Any, tokenizer: Any, count: int | None = None):
@@ -258,11 +238,7 @@ class TextPrefixes:
         )
 
     def of_segments(self, counts: Sequence[int]) -> list[list[int]]:
-        """Return the prefix of each segment of the next texts, which have so many segments: of the first one only.
-
-        Raises:
-            ConstraintError: A text has no string, or is blank and has its own prefix.
-        """
+        """Return the prefix of each segment of the next texts, which have so many segments: of the first one only."""
         prefixes = list(islice(self._each, len(counts)))
         if len(prefixes) < len(counts):
             raise ConstraintError(f"{_PREFIX_RULE}, but there are {len(prefixes)} for {len(counts)} texts.")

@@ -1,16 +1,20 @@
 """Sentence splitters: functions that return the sentences of a text, in order."""
 
 import importlib
+import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.rust_panics import reporting_panics
 
 SentenceSplitter = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"\S+")
+_LONG_SPACES = re.compile(r"[^\S\x00-\x7F]")  # of several bytes, within which sentencex cuts, and panics
+logger = logging.getLogger(__name__)
 _NEW_TO_SENTENCEX = re.compile("[។៕།༎༏༐༑༔\u037e]")  # Khmer and Tibetan marks, and the Greek question mark
 
 
@@ -24,9 +28,6 @@ class AbbreviationSplitter:
     Args:
         language: The code of the language of the text, such as `en`, `pt-BR` or `deu_Latn`. A language that sentencex
             does not know has the abbreviations of a similar one, or of English.
-
-    Raises:
-        OSError: sentencex is not installed.
     """
 
     def __init__(self, language: str = "en"):
@@ -36,7 +37,14 @@ class AbbreviationSplitter:
             self.language, self._segment = base_language(language), segment
 
     def __call__(self, text: str) -> list[str]:
-        found = [sentence.strip() for sentence in self._segment(self.language, text) if sentence.strip()]
+        try:
+            with reporting_panics("sentencex failed"):
+                sentences = self._segment(self.language, _LONG_SPACES.sub(" ", text))
+        except ValueError as error:
+            logger.warning("%.80r is split after each mark that ends a sentence, because %s", text, error)
+            return split_simply(text)
+        ends = accumulate(map(len, sentences), initial=0)
+        found = [sentence for start, end in pairwise(ends) if (sentence := text[start:end].strip())]
         return [part for each in found for part in (split_simply(each) if _NEW_TO_SENTENCEX.search(each) else [each])]
 
 
@@ -46,11 +54,7 @@ def split_simply(text: str) -> list[str]:
 
 
 def find_splitter(name: str, language: str = "en") -> SentenceSplitter:
-    """Return the splitter that a flag names: `abbreviations`, `simple`, or `module:function` for your own.
-
-    Raises:
-        ValueError: There is no such splitter.
-    """
+    """Return the splitter that a flag names: `abbreviations`, `simple`, or `module:function` for your own."""
     if name == "abbreviations":
         return AbbreviationSplitter(language)
     if name == "simple":
@@ -64,11 +68,7 @@ def find_splitter(name: str, language: str = "en") -> SentenceSplitter:
 
 
 def split_line(line: Segment, splitter: SentenceSplitter) -> Iterator[Segment]:
-    """Split a line into sentences; the last one keeps the line's separator.
-
-    Raises:
-        ValueError: See [`sentence_ranges`].
-    """
+    """Split a line into sentences; the last one keeps the line's separator."""
     ranges = sentence_ranges(line.text, splitter)
     for (start, end), (following, _) in pairwise(ranges):
         yield Segment(line.text[start:end], line.text[end:following])
@@ -76,11 +76,7 @@ def split_line(line: Segment, splitter: SentenceSplitter) -> Iterator[Segment]:
 
 
 def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, int]]:
-    """Return where the sentences of a text begin and end. All between them is white space.
-
-    Raises:
-        ValueError: The splitter returned something else than the sentences of the text in order.
-    """
+    """Return where the sentences of a text begin and end. All between them is white space."""
     ranges, end = list[tuple[int, int]](), 0
     sentences = splitter(text)
     if not isinstance(sentences, list | tuple) or not all(isinstance(each, str) for each in sentences):

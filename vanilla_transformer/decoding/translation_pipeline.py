@@ -14,6 +14,7 @@ from vanilla_transformer.extensions import DECODING_STEPS, RERANKERS, RUNTIMES, 
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
 from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 
 from .answers import Translation, build_answer, needs_alignments, to_translations
@@ -22,7 +23,7 @@ from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .options import EXTENSION_OF, OptionError, TranslationOptions
 from .pretrained import load_ensemble
-from .protected_search import copy_sentence, keep_protected
+from .protected_search import copy_sentence, keep_protected, remove_masks
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .steps import Decode, Report, Step, complete_alternatives
 
@@ -212,6 +213,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 uses_masks=not self.reranks,
                 can_constrain=not self.reranks and Engine.supports(self.model),
             )
+        if find_masks(self.tokenizer):
+            yield remove_masks
 
     def search(
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report

@@ -36,11 +36,7 @@ def find_code(code: str, known: Iterable[str]) -> str | None:
 
 
 def base_language(code: str) -> str:
-    """Return the shortest code of a language without script and region, such as `de` for `deu_Latn`.
-
-    Raises:
-        OSError: babel is not installed, which knows the codes of three letters.
-    """
+    """Return the shortest code of a language without script and region, such as `de` for `deu_Latn`."""
     with requires_extra("documents", "Shortening the codes of languages"):
         from babel.core import get_global
     base = code.replace("_", "-").split("-")[0].lower()
@@ -112,22 +108,14 @@ class Languages:
         return Direction(source, target)
 
     def resolve(self, source: str | None = None, target: str | None = None) -> Direction:
-        """Return a direction, with defaults for languages that are not given.
-
-        Raises:
-            ValueError: A language is unknown; or it is not given, and the model has several.
-        """
+        """Return a direction, with defaults for languages that are not given."""
         source, target = self.complete(source, target)
         if source is not None or self.sources:
             source = _known_code("source", source, self.source_codes)
         return Direction(source, _known_code("target", target, self.targets))
 
     def tokens(self, direction: Direction) -> DirectionTokens:
-        """Return the tokens of a direction.
-
-        Raises:
-            ValueError: As [`resolve`] raises it.
-        """
+        """Return the tokens of a direction."""
         source, target = self.resolve(*direction)
         from_tokens = () if not self.sources else (self.sources[str(source)],)
         to_tokens = (self.targets[str(target)],)
@@ -174,10 +162,6 @@ def find_direction(tokenizer: Any, source: str | None = None, target: str | None
     Args:
         source, target: Codes of the languages, as far as they are given: one of several of the model, or a variant of
             the only one, such as de-AT, or the language of a model that does not know its own.
-
-    Raises:
-        ValueError: As [`Languages.resolve`] raises it; or the only direction of the model is another one.
-        OSError: A code is not the one of the model, and babel is not installed.
     """
     languages = find_languages(tokenizer)
     if languages is not None:
@@ -201,22 +185,14 @@ def _only_direction(tokenizer: Any) -> Direction:
 
 
 def find_differences(direction: Direction, expected: Direction) -> Iterator[tuple[str, str, str]]:
-    """Yield the sides of two directions that are of different languages, each with both codes.
-
-    Raises:
-        OSError: As [`is_same_language`] raises it.
-    """
+    """Yield the sides of two directions that are of different languages, each with both codes."""
     for side, code, other in zip(("source", "target"), direction, expected, strict=True):
         if code and other and not is_same_language(code, other):
             yield side, code, other
 
 
 def is_same_language(code: str, other: str) -> bool:
-    """Return whether two codes are of one language: `de-AT` and `de`, or `de` and `deu_Latn`.
-
-    Raises:
-        OSError: The codes differ, and babel is not installed.
-    """
+    """Return whether two codes are of one language: `de-AT` and `de`, or `de` and `deu_Latn`."""
     first, second = (re.split("[-_]", each.lower())[0] for each in (code, other))
     return first == second or base_language(code) == base_language(other)
 
@@ -237,11 +213,7 @@ def trained_directions(tokenizer: Any) -> list[Direction]:
 
 
 def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sources: bool = False) -> None:
-    """Add tags for the languages of directions, and store the directions with the tokenizer.
-
-    Raises:
-        ValueError: A language is not named, or its name is no code; or the tokenizer has other tokens for languages.
-    """
+    """Add tags for the languages of directions, and store the directions with the tokenizer."""
     directions = list(dict.fromkeys(directions))
     for direction in directions:
         for side, code in zip(("source", "target"), direction, strict=True):
@@ -275,9 +247,6 @@ def set_languages(model: Any, tokenizer: Any, source: str | None, target: str | 
 
     Args:
         source, target: Codes of the tokenizer, such as `"eng_Latn"` for NLLB or `"en"` for M2M-100.
-
-    Raises:
-        ValueError: The tokenizer does not know a code.
     """
     codes = _language_tokens(tokenizer)
     tokenizer.src_lang, tokenizer.tgt_lang = _known_code("source", source, codes), _known_code("target", target, codes)

@@ -144,6 +144,7 @@ _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
 _NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
 DEFAULT = "default"  # stands for all names
 _MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
+_MASK_IN_TEXT = regex.compile(rf"\A{_MASK.pattern}\s?|\s?{_MASK.pattern}")
 _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
 # Fields without names or numbers, which are filled in the order in which they come; and codes that open and close.
 # Neither %%, %name% nor an escape of a URL, such as %20, is one.
@@ -214,6 +215,11 @@ def find_masks(tokenizer: Any) -> list[str]:
     special = set(getattr(tokenizer, "all_special_tokens", ()))
     added = sorted(getattr(tokenizer, "get_added_vocab", dict)().items(), key=lambda item: item[1])
     return [token for token, _ in added if token not in special and _MASK.fullmatch(token)]
+
+
+def find_invented_masks(translation: str, source: str) -> list[Range]:
+    """Return where a translation has masks that its source does not have, each with a space beside it."""
+    return [match.span() for match in _MASK_IN_TEXT.finditer(translation) if match[0].strip() not in source]
 
 
 def find_own_tokens(tokenizer: Any) -> set[str]:

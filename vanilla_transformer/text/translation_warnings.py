@@ -60,11 +60,7 @@ class WarningLimits:
 
     @classmethod
     def from_config(cls, config: Any) -> "WarningLimits":
-        """Return the limits that the configuration of a model has as `warning_limits`, or limits for any languages.
-
-        Raises:
-            ValueError: The entry is damaged.
-        """
+        """Return the limits that the configuration of a model has as `warning_limits`, or limits for any languages."""
         stored = getattr(config, "warning_limits", None) or {}
         try:
             limits = cls(**stored)

@@ -17,10 +17,6 @@ def parse_xml(text: str | bytes) -> Any:
 
     Args:
         text: Bytes are decoded as their XML declaration says; a decoded text has been decoded already.
-
-    Raises:
-        ValueError: The text is not well-formed XML; the message names the line.
-        OSError: lxml is not installed.
     """
     with requires_extra("documents", "Reading XML"):
         from lxml import etree
@@ -40,10 +36,6 @@ def iterate_elements(file: Any, names: Sequence[str]) -> Iterator[Any]:
 
     Args:
         file: A binary file.
-
-    Raises:
-        ValueError: The text is not well-formed XML; the message names the line.
-        OSError: lxml is not installed.
     """
     with requires_extra("documents", "Reading XML"):
         from lxml import etree

@@ -170,10 +170,10 @@ def replace_vocabulary(
         )
     config = copy.deepcopy(model.config)
     config.vocab_size = config.decoder_vocab_size = len(new)
-    known, special = old.get_vocab(), special_token_ids(new)
-    tokens = new.convert_ids_to_tokens(range(len(new)))
+    known, vocabulary, special = old.get_vocab(), new.get_vocab(), special_token_ids(new)
+    tokens = sorted(vocabulary, key=vocabulary.__getitem__)  # `convert_ids_to_tokens` may name added ones otherwise
     sources = [[known[token]] if token in known else _pieces(token, old, new) for token in tokens]
-    if not known.items() <= new.get_vocab().items():  # not the same entries and further ones
+    if not known.items() <= vocabulary.items():  # not the same entries and further ones
         for name, token_id in special.items():
             former = getattr(model.config, name)
             if token_id is not None and former is not None:

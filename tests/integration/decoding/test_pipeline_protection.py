@@ -1,5 +1,6 @@
 """URLs, placeholders and long numbers survive a real model that never copies: pipeline, command line and service."""
 
+import copy
 import json
 
 import pytest
@@ -9,6 +10,7 @@ from tests.sweeps import rare
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.text.icu_messages import parse_message
 from vanilla_transformer.utils.file_utils import save_model_folder
@@ -110,3 +112,14 @@ def test_pipeline_translates_the_branches_of_an_icu_message(translate, options):
     text = "Dogs {n, plural,\n one {# man. A man.} other {# {x} men.}} run."
     (found,) = translate(text, **options)
     assert parse_message(found["translation_text"]).syntax[0][::2] == parse_message(text).syntax[0][::2]
+
+
+@pytest.mark.parametrize("options", [{"protect": True}, {"protect": False}, {"target_prefix": ""}])
+def test_pipeline_shows_no_mask_that_the_source_does_not_have(options, tiny_tokenizer, monkeypatch):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    tokenizer.add_tokens(["<ph0>"])
+    translate = TranslationPipeline(tiny_model(vocab_size=len(tokenizer)), tokenizer)
+    found = Translation("Zwei <ph0> Hunde")
+    monkeypatch.setattr(translate, "search", lambda sentences, options, report: [[found] for _ in sentences])
+    assert texts_of(translate("Two dogs", **options)) == ["Zwei Hunde"]
+    assert texts_of(translate("Two <ph0> dogs", **options)) == ["Zwei <ph0> Hunde"]

@@ -117,6 +117,14 @@ DAMAGE = {
         lambda folder: (folder / "tokenizer_config.json").write_text("[]"),
         "tokenizer_config.json must hold a JSON object, got list",
     ),
+    "a tokenizer whose library panics": (  # and writes about it to standard error by itself
+        set_values(
+            "tokenizer.json",
+            post_processor={"type": "TemplateProcessing", "special_tokens": {}}
+            | dict.fromkeys(("single", "pair"), [{"SpecialToken": {"id": "x", "type_id": 0}}]),
+        ),
+        "damaged: tokenizer.json must describe a tokenizer (its library failed: ",
+    ),
     "a tokenizer with a list as model": (
         set_values("tokenizer.json", model=[]),
         "tokenizer.json must describe a tokenizer (",

@@ -1,11 +1,13 @@
 """Keep URLs, placeholders and numbers in translations: by masks, by constraints, or by translating the rest alone."""
 
+import re
+
 import pytest
 
 from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.protected_search import ProtectedSearch, keep_protected
+from vanilla_transformer.decoding.protected_search import ProtectedSearch, keep_protected, remove_masks
 from vanilla_transformer.decoding.segments import Sentence, join_cut
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 from vanilla_transformer.text.icu_messages import parse_message
@@ -266,3 +268,23 @@ def test_protected_search_numbers_fields_of_whole_texts_in_formats_with_numbers(
     )
     ((found,),) = search([sentence("%d of %s", is_whole=is_whole)], lambda done: None)
     assert found.text == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "answer", "shown", "places"),
+    [
+        ("Two dogs.", "Zwei <ph1> Hunde.", "Zwei Hunde.", [(0, 4), (5, 11)]),
+        ("Two dogs.", "<ph0> Hunde", "Hunde", [(0, 5)]),
+        ("Two dogs.", "Hunde (<ph0>)<ph12>", "Hunde ()", [(0, 5)]),
+        ("Two <ph0> dogs.", "Zwei <ph0> Hunde <ph7>", "Zwei <ph0> Hunde", [(0, 4), (5, 10), (11, 16)]),
+        ("Two <b> dogs.", "Zwei <b> <phone> Hunde", "Zwei <b> <phone> Hunde", None),
+    ],
+)
+def test_masks_that_the_source_does_not_have_are_not_shown(source, answer, shown, places):
+    words = [*re.finditer(r"\S+", answer)]
+    found = Translation(answer, alignment=[Link(0, 3, *word.span(), 1.0) for word in words])
+    search = remove_masks(lambda some, options, report: [[found] for _ in some])
+    (((text, *_, links),),) = search([sentence(source)], options_of(protect=False), lambda done: None)
+    assert text == shown
+    if places is not None:
+        assert [(link.target_start, link.target_end) for link in links] == places

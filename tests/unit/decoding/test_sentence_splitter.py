@@ -31,6 +31,54 @@ def test_abbreviation_splitter_keeps_abbreviations_together(language, sentences)
     assert AbbreviationSplitter(language)(" ".join(sentences)) == sentences
 
 
+SPACES = [chr(code) for code in range(0x3001) if chr(code).isspace()]
+
+
+@pytest.mark.parametrize("language", ["en", "de", "ru", "hi", "it", "ja"])
+def test_abbreviation_splitter_splits_text_with_spaces_of_any_kind(language):
+    """sentencex 1.0.32 panics at a letter, a space of several bytes and a full stop."""
+    split = AbbreviationSplitter(language)
+    for space in SPACES:
+        for letter in "CZzÉЯ中1":
+            text = f"This is vitamin {letter}{space}. A man{space}sleeps."
+            sentences = split(text)
+            if not space.isascii():
+                assert [each.replace(space, " ") for each in sentences] == split(text.replace(space, " "))
+            assert [text[slice(*place)] for place in sentence_ranges(text, split)] == sentences
+
+
+class PanicException(BaseException):
+    """Like the one of `pyo3_runtime`, which has no `Exception` among its bases."""
+
+
+def test_abbreviation_splitter_survives_a_panic(caplog):
+    split = AbbreviationSplitter("en")
+
+    def panic(*arguments):
+        raise PanicException("index out of bounds")
+
+    split._segment = panic
+    with caplog.at_level("WARNING", "vanilla_transformer"):
+        assert split("Dr. Smith slept. He woke up.") == ["Dr.", "Smith slept.", "He woke up."]
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "'Dr. Smith slept. He woke up.' is split after each mark that ends a sentence, because sentencex failed: "
+        "index out of bounds."
+    )
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError])
+def test_other_exceptions_of_the_splitter_are_raised(error):
+    split = AbbreviationSplitter("en")
+
+    def fail(*arguments):
+        raise error
+
+    split._segment = fail
+    with pytest.raises(error):
+        split("A man.")
+
+
 def test_find_splitter_finds_functions_by_name():
     assert find_splitter("simple")("Dr. Smith slept.") == ["Dr.", "Smith slept."]
     assert find_splitter("textwrap:wrap")("One. Two.") == ["One. Two."]

@@ -19,6 +19,7 @@ from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate
 from vanilla_transformer.text.protection import find_protected, locate, mask, merge
 from vanilla_transformer.text.units import is_word_of_letters, split_graphemes, split_units
+from vanilla_transformer.tokenization_vanilla_transformer import find_anywhere
 
 from .lexicon import Lexicon
 
@@ -46,6 +47,8 @@ def add_augmentation_tokens(tokenizer: PreTrainedTokenizerBase, augmentations: C
     if "inline_terms" in augmentations and not known >= set(TERM_TOKENS):
         tokenizer.add_special_tokens({"extra_special_tokens": list(TERM_TOKENS)}, replace_extra_special_tokens=False)
     if "placeholders" in augmentations:
+        for token in MASKS if tokenizer.is_fast else ():
+            find_anywhere(tokenizer.backend_tokenizer, token)
         tokenizer.add_tokens([token for token in MASKS if token not in known])
 
 

@@ -91,10 +91,7 @@ def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Mod
 def build_model(
     config: VanillaTransformerConfig, weights: Mapping[str, Any]
 ) -> VanillaTransformerForConditionalGeneration:
-    """Build a model for inference, to load `weights` of another toolkit into, which may be tensors or NumPy arrays.
-
-    One that is larger than they can fill is refused: building it could take hours or fill the memory.
-    """
+    """Build a model for inference, to load `weights` of another toolkit into, which may be tensors or NumPy arrays."""
     declared, found = least_parameters(config), sum(math.prod(np.shape(array)) for array in weights.values())
     num_layers = config.encoder_layers + config.decoder_layers
     if declared > found or num_layers > len(weights):
@@ -158,6 +155,7 @@ MAX_NEW_TOKENS = 128
 # In float32 both models differ by rounding, at most by Marian's other layer-norm epsilon.
 _MAX_LOGIT_DIFFERENCE = 0.05
 _MIN_IDENTICAL = 0.9  # rounding decides between tokens that are about equally likely
+_ADDED_TOKENS = 8  # in a sentence
 Translator = Callable[[Sequence[str]], list[list[int]]]
 
 
@@ -247,11 +245,18 @@ def _translate_by(
 def compare_translators(
     original: Translator, converted: Translator, sentences: Sequence[str], tokenizer: PreTrainedTokenizerBase
 ) -> Comparison:
-    """Compare token ids, without special tokens, their texts, and the time after a batch that both translate first."""
+    """Compare token ids, without special tokens, their texts, and the time after a batch that both translate first.
+
+    Each added token of the vocabulary is in a sentence, because a runtime may not know it.
+    """
     import sacrebleu  # which a machine with a GPU may lack that runs benchmarks
 
     if not sentences:
         raise ValueError("A comparison needs at least one sentence, got none.")
+    named = tokenizer.special_tokens_map.values()
+    added = [token for token in tokenizer.get_added_vocab() if token not in named]
+    marked = [" ".join(added[start : start + _ADDED_TOKENS]) for start in range(0, len(added), _ADDED_TOKENS)]
+    sentences = [*sentences, *marked]
     outputs, seconds = [], []
     for translate in (original, converted):
         translate(sentences[:BATCH_SIZE])

@@ -41,7 +41,7 @@ from .common import (
     load_model,
     require_same,
 )
-from .ctranslate2_runtime import CONVERTED_CONFIG
+from .ctranslate2_runtime import CONVERTED_CONFIG, token_names
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")
 # CTranslate2 stores positional encodings in a table, so sinusoids need a last position.
@@ -57,11 +57,7 @@ class VanillaTransformerLoader(BartLoader):
     architecture_name = "AutoModelForSeq2SeqLM"
 
     def get_model_spec(self, model: PreTrainedModel) -> TransformerSpec:
-        """Build the spec of the encoder and the decoder.
-
-        Raises:
-            ValueError: CTranslate2 cannot represent the model; the message lists every reason.
-        """
+        """Build the spec of the encoder and the decoder."""
         config = model.config
         check_supported(
             "CTranslate2",
@@ -100,12 +96,12 @@ class VanillaTransformerLoader(BartLoader):
         config.bos_token = tokenizer.bos_token
         config.eos_token = tokenizer.eos_token
         config.unk_token = tokenizer.unk_token or tokenizer.pad_token  # byte-level tokenizers have no unknown token
-        config.decoder_start_token = tokenizer.convert_ids_to_tokens(model.config.decoder_start_token_id)
+        config.decoder_start_token = token_names(tokenizer)[model.config.decoder_start_token_id]
         config.layer_norm_epsilon = model.config.layer_norm_eps
 
     def get_vocabulary(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
         """Return a unique name for each row of the embedding, also for rows without a token."""
-        names = {index: token for token, index in tokenizer.get_vocab().items()}
+        names = token_names(tokenizer)
         return [names.get(index, f"<unused{index}>") for index in range(model.config.vocab_size)]
 
 
@@ -125,11 +121,6 @@ def to_ctranslate2(
 
     Args:
         quantization: The data type of the weights, one of `QUANTIZATIONS`.
-
-    Raises:
-        ValueError: CTranslate2 cannot represent the model, there is no such quantization, or the outputs differ
-            although the weights are not rounded.
-        OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     if quantization not in QUANTIZATIONS:
@@ -159,10 +150,11 @@ def ctranslate2_greedy_translator(
     translator: ctranslate2.Translator, tokenizer: PreTrainedTokenizerBase, forced_bos_token_id: int | None = None
 ) -> Translator:
     """Return a function from sentences to the token ids that CTranslate2 generates by greedy search."""
-    prefix = [] if forced_bos_token_id is None else tokenizer.convert_ids_to_tokens([forced_bos_token_id])
+    names = token_names(tokenizer)
+    prefix = [] if forced_bos_token_id is None else [names[forced_bos_token_id]]
 
     def translate(sentences: Sequence[str]) -> list[list[int]]:
-        sources = [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(list(sentences))["input_ids"]]
+        sources = [[names[token] for token in ids] for ids in tokenizer(list(sentences))["input_ids"]]
         results = translator.translate_batch(
             sources,
             [prefix] * len(sources),

@@ -22,12 +22,7 @@ _PARAMETERS |= {"no_repeat_ngram_size", "do_sample", "temperature", "top_k", "to
 
 
 def load_ctranslate2(folder: str | Path, tokenizer: Any, device: Any) -> tuple["CTranslate2Model", Any]:
-    """
-    Load the model and the tokenizer of `TranslationPipeline(folder, backend="ctranslate2")`.
-
-    Raises:
-        OSError: The folder is not one for CTranslate2, or CTranslate2 is not installed.
-    """
+    """Load the model and the tokenizer of `TranslationPipeline(folder, backend="ctranslate2")`."""
     if tokenizer is None:
         tokenizer = AutoTokenizer.from_pretrained(folder, config=read_converted_config(folder))
     return CTranslate2Model(folder, tokenizer, device or "cpu"), tokenizer
@@ -41,9 +36,6 @@ class CTranslate2Model:
         folder: Written by `vanilla-transformer convert`.
         tokenizer: The tokenizer of the same folder.
         device: `"cpu"`, `"cuda"` or `"cuda:1"`.
-
-    Raises:
-        OSError: The folder is not one for CTranslate2, or CTranslate2 is not installed.
     """
 
     training = False
@@ -57,7 +49,7 @@ class CTranslate2Model:
         self.device = torch.device(device)
         self.config = read_converted_config(folder)
         self.generation_config = GenerationConfig.from_pretrained(folder)
-        self._tokenizer = tokenizer
+        self._tokenizer, self._names = tokenizer, token_names(tokenizer)
         try:
             index = self.device.index or 0
             limit_threads()
@@ -84,9 +76,6 @@ class CTranslate2Model:
         `do_sample`, `temperature`, `top_k` and `top_p`. The search compares hypotheses by CTranslate2's length
         penalty, `"power"`; the finished ones are sorted by the requested one. The limit beyond the source applies to
         the longest source of the batch.
-
-        Raises:
-            ValueError: An argument is not supported.
         """
         options = self._options(kwargs)
         sources = [ids[kept.bool()].tolist() for ids, kept in zip(input_ids, attention_mask, strict=True)]
@@ -96,7 +85,7 @@ class CTranslate2Model:
         limit = options.max_new_tokens if margin is None else max(map(len, sources)) + margin
         beams = 1 if options.do_sample else options.num_beams or 1
         results = self._translator.translate_batch(
-            [self._tokenizer.convert_ids_to_tokens(source) for source in sources],
+            [[self._names[token] for token in source] for source in sources],
             target_prefix=self._target_prefix(options, len(sources)),
             beam_size=beams,
             num_hypotheses=max(beams, options.num_return_sequences or 1),
@@ -116,7 +105,7 @@ class CTranslate2Model:
         """Return the token with which each translation begins, such as its language in NLLB, or None."""
         if options.forced_bos_token_id is None:
             return None
-        return [[self._tokenizer.convert_ids_to_tokens(options.forced_bos_token_id)]] * count
+        return [[self._names[options.forced_bos_token_id]]] * count
 
     def _options(self, kwargs: Mapping[str, Any]) -> GenerationConfig:
         """Return the folder's generation config, updated by the arguments of the call."""
@@ -143,13 +132,13 @@ class CTranslate2Model:
         return [torch.tensor(self._tokenizer.convert_tokens_to_ids(tokens), dtype=torch.long) for tokens in kept]
 
 
-def read_converted_config(folder: str | Path) -> VanillaTransformerConfig:
-    """
-    Return the configuration of the model that a folder for CTranslate2 was converted from.
+def token_names(tokenizer: Any) -> dict[int, str]:
+    """Return the names of tokens in the vocabulary; `convert_ids_to_tokens` may return others for added ones."""
+    return {index: token for token, index in tokenizer.get_vocab().items()}
 
-    Raises:
-        OSError: The folder has none, so this package did not write it.
-    """
+
+def read_converted_config(folder: str | Path) -> VanillaTransformerConfig:
+    """Return the configuration of the model that a folder for CTranslate2 was converted from."""
     path = Path(folder) / CONVERTED_CONFIG
     if not path.is_file():
         raise FileNotFoundError(

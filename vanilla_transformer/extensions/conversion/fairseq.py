@@ -65,10 +65,6 @@ def from_fsmt(name: str | Path, output_dir: str | Path, sentences: Sequence[str]
     """Convert an FSMT model, such as `facebook/wmt19-en-de`, to a model folder of this package.
 
     The tokenizer and the generation configuration stay the same.
-
-    Raises:
-        ValueError: the model is of another type.
-        OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     with reading(name, "FSMT"):
@@ -86,11 +82,7 @@ def load_fsmt_tokenizer(name: str | Path) -> FSMTTokenizer:
 
 
 def model_from_fsmt(original: FSMTForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:
-    """Return the same model with copies of the parameters.
-
-    Raises:
-        ValueError: the padding id is not fairseq's, which the first position depends on.
-    """
+    """Return the same model with copies of the parameters."""
     theirs = original.config
     check_supported("This package", {f"its padding id is not {PAD}": theirs.pad_token_id != PAD})
     config = VanillaTransformerConfig(
@@ -137,10 +129,6 @@ def from_fairseq(
     Returns:
         The comparison with FSMT, transformers' port of fairseq, with the same weights. None if FSMT does not support
         the model (pre-norm, learned positions, other activation functions).
-
-    Raises:
-        ValueError: the folder has another format, or the model cannot be represented; the message lists every reason.
-        OSError: a file is missing, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     with tempfile.TemporaryDirectory() as temporary:
@@ -155,13 +143,7 @@ def from_fairseq(
 
 
 def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> FairseqCheckpoint:
-    """Read a fairseq folder; see [`from_fairseq`] for its files and `languages`.
-
-    Raises:
-        OSError: a file is missing.
-        ValueError: the checkpoint is not fairseq's, or contains more than tensors and plain values; or nothing tells
-            which language is the source.
-    """
+    """Read a fairseq folder; see [`from_fairseq`] for its files and `languages`."""
     folder = Path(folder)
     checkpoints = sorted(folder.glob("*.pt"))
     if len(checkpoints) != 1:
@@ -209,11 +191,7 @@ def _read_dictionary(path: Path) -> list[str]:
 
 
 def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForConditionalGeneration:
-    """Build the model of a checkpoint.
-
-    Raises:
-        ValueError: the model cannot be represented; the message lists every reason.
-    """
+    """Build the model of a checkpoint."""
     given = checkpoint.arguments
     _check_arguments(given)
     learned = bool(given.get("encoder_learned_pos"))
@@ -265,11 +243,7 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
 def load_fairseq_weights(
     config: VanillaTransformerConfig, weights: Weights, learned: bool = False
 ) -> VanillaTransformerForConditionalGeneration:
-    """Build a model and load weights that have fairseq's names.
-
-    Raises:
-        ValueError: weights are missing or unknown; the message names the first of each.
-    """
+    """Build a model and load weights that have fairseq's names."""
     model = build_model(config, weights)
     wanted = {name: _find_weight(name, weights, config, learned) for name in model.state_dict()}
     missing = sorted(name for name, tensor in wanted.items() if tensor is None)

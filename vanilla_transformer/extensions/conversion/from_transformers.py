@@ -43,10 +43,6 @@ def load_converted(name: str | Path) -> ConvertedModel:
 
     Args:
         name: A folder, or a name on the Hub.
-
-    Raises:
-        ValueError: the model is of another type, or its tokenizer cannot encode targets.
-        OSError: there is no such model, or a file of it is damaged.
     """
     config = load_config(name)
     if isinstance(config, VanillaTransformerConfig):

@@ -62,10 +62,6 @@ def from_joeynmt(folder: str | Path, output_dir: str | Path, sentences: Sequence
 
     Returns:
         None: there is no comparison, since JoeyNMT's requirements conflict with this package's.
-
-    Raises:
-        ValueError: the model or its tokenizer cannot be represented; the message lists every reason.
-        OSError: a file is missing, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     with reading(folder, "JoeyNMT"):
@@ -76,12 +72,7 @@ def from_joeynmt(folder: str | Path, output_dir: str | Path, sentences: Sequence
 
 
 def read_joeynmt(folder: str | Path) -> JoeyNMTModel:
-    """Read a JoeyNMT folder.
-
-    Raises:
-        OSError: a file is missing.
-        ValueError: the checkpoint is not JoeyNMT's, or a tokenizer is not SentencePiece.
-    """
+    """Read a JoeyNMT folder."""
     folder = Path(folder)
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
@@ -119,11 +110,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def model_from_joeynmt(joey: JoeyNMTModel) -> VanillaTransformerForConditionalGeneration:
-    """Build the same model.
-
-    Raises:
-        ValueError: the model cannot be represented; the message lists every reason.
-    """
+    """Build the same model."""
     given = joey.config["model"]
     encoder, decoder = given["encoder"], given["decoder"]
     _check_model(given, encoder, decoder)

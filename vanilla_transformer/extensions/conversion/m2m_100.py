@@ -33,10 +33,6 @@ def from_m2m_100(
         languages: The codes of the source and the target language that the folder translates by default, such as
             `("eng_Latn", "deu_Latn")`. Without them, the folder has the tokenizer's source language, and the model
             chooses the target language.
-
-    Raises:
-        ValueError: the model is of another type, or the tokenizer has no such language.
-        OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     with reading(name, "M2M-100"):
@@ -53,11 +49,7 @@ def from_m2m_100(
 
 
 def model_from_m2m_100(original: M2M100ForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:
-    """Return the same model with copies of the parameters.
-
-    Raises:
-        ValueError: the padding id is not fairseq's, which the first position depends on, or embeddings are not tied.
-    """
+    """Return the same model with copies of the parameters."""
     theirs = original.config
     reasons = {f"its padding id is not {PAD}": theirs.pad_token_id != PAD}
     reasons["its embeddings are not tied"] = not theirs.tie_word_embeddings

@@ -60,10 +60,6 @@ def from_marian(name: str | Path, output_dir: str | Path, sentences: Sequence[st
     Args:
         name: A folder, or a name on the Hub.
         sentences: Sentences to translate with both models.
-
-    Raises:
-        ValueError: the model is of another type, or a sentence is too long for it.
-        OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     with reading(name, "MarianMTModel"):
@@ -100,10 +96,6 @@ def to_marian(folder: str | Path, output_dir: str | Path, sentences: Sequence[st
     Marian always uses a layer-norm epsilon of 1e-5. With another epsilon the logits differ in their last digits. The
     paper's length penalty becomes the `length_penalty` of transformers with the same exponent, and the limit of
     source + 50 tokens becomes 512 tokens.
-
-    Raises:
-        ValueError: Marian cannot represent the model (the message lists every reason), or a sentence is too long.
-        OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     original = load_model(VanillaTransformerForConditionalGeneration, folder)
@@ -127,11 +119,7 @@ def _check_lengths(model: MarianMTModel, tokenizer: PreTrainedTokenizerBase, sen
 
 
 def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> MarianMTModel:
-    """Return the same model as `MarianMTModel` with copies of the parameters.
-
-    Raises:
-        ValueError: Marian cannot represent the model; the message lists every reason.
-    """
+    """Return the same model as `MarianMTModel` with copies of the parameters."""
     config = original.config
     check_supported(
         "MarianMTModel",

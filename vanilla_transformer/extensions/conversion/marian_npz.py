@@ -65,10 +65,6 @@ def from_marian_npz(folder: str | Path, output_dir: str | Path, sentences: Seque
 
     Returns:
         The comparison with CTranslate2, which reads the same files. None if CTranslate2 is not installed.
-
-    Raises:
-        ValueError: the model cannot be represented (the message lists every reason), or its outputs differ.
-        OSError: a file is missing, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     with tempfile.TemporaryDirectory() as temporary:
@@ -86,12 +82,7 @@ def from_marian_npz(folder: str | Path, output_dir: str | Path, sentences: Seque
 
 
 def read_marian(folder: str | Path) -> MarianFiles:
-    """Read a Marian folder.
-
-    Raises:
-        OSError: a file is missing, or several match where there must be one.
-        ValueError: the weights are not Marian's.
-    """
+    """Read a Marian folder."""
     folder = Path(folder)
     weights = _read_arrays(_find_one(folder, "*.npz"))
     if _CONFIG not in weights:
@@ -150,11 +141,7 @@ def _unquote(key: str) -> str:
 
 
 def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditionalGeneration:
-    """Build the model of Marian's files, with one more vocabulary entry.
-
-    Raises:
-        ValueError: the model cannot be represented; the message lists every reason.
-    """
+    """Build the model of Marian's files, with one more vocabulary entry."""
     options = files.options
     _check_options(options, files.weights)
     pad, eos = len(files.tokens), files.tokens.index(_EOS)
@@ -224,11 +211,7 @@ class _Weights(dict[str, np.ndarray]):
         self.read: set[str] = set()
 
     def first(self, *names: str) -> torch.Tensor:
-        """Return the first of these weights that is there.
-
-        Raises:
-            KeyError: none is.
-        """
+        """Return the first of these weights that is there."""
         for name in names:
             if name in self:
                 self.read.add(name)
@@ -237,11 +220,7 @@ class _Weights(dict[str, np.ndarray]):
 
 
 def _convert_weights(initial: Mapping[str, torch.Tensor], files: MarianFiles) -> dict[str, torch.Tensor]:
-    """Return Marian's tensors by our names, which have the shapes of `initial`.
-
-    Raises:
-        ValueError: weights are missing, unknown or of another shape; the message names the first of each.
-    """
+    """Return Marian's tensors by our names, which have the shapes of `initial`."""
     weights, found, missing = _Weights(files.weights), dict[str, torch.Tensor](), list[str]()
     for name, tensor in initial.items():
         try:

@@ -36,10 +36,6 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
     """Write a model folder of this package as three ONNX graphs in float32, with its configurations and tokenizer.
 
     `TranslationPipeline(output_dir, backend="onnx")` translates by ONNX Runtime, and so does the command `translate`.
-
-    Raises:
-        ValueError: the graphs cannot represent the model, or their outputs differ.
-        OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     model = load_model(VanillaTransformerForConditionalGeneration, folder, attn_implementation="eager")
@@ -103,9 +99,5 @@ def silence_exporters() -> Iterator[None]:
 
 
 def onnx_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerBase) -> Translator:
-    """Return a function from sentences to the token ids that the graphs in `folder` generate by greedy search.
-
-    Raises:
-        OSError: a graph is missing.
-    """
+    """Return a function from sentences to the token ids that the graphs in `folder` generate by greedy search."""
     return greedy_translator(OnnxModel(folder), tokenizer)

@@ -19,13 +19,7 @@ ENCODER, DECODER, DECODER_WITH_PAST = (
 
 
 def load_onnx(folder: str | Path, tokenizer: Any, device: Any) -> tuple["OnnxModel", Any]:
-    """
-    Load the model and the tokenizer of `TranslationPipeline(folder, backend="onnx")`, for the CPU.
-
-    Raises:
-        ValueError: The device is another one.
-        OSError: The folder is not one for ONNX Runtime, or that is not installed.
-    """
+    """Load the model and the tokenizer of `TranslationPipeline(folder, backend="onnx")`, for the CPU."""
     if str(device or "cpu") != "cpu":
         raise ValueError(f"`device` must be 'cpu' with the backend 'onnx', got {str(device)!r}.")
     return OnnxModel(folder), tokenizer or AutoTokenizer.from_pretrained(folder)
@@ -37,9 +31,6 @@ class OnnxModel(PaperGenerationMixin, PreTrainedModel):
 
     Args:
         folder: Written by `vanilla-transformer convert --target_format onnx`.
-
-    Raises:
-        OSError: The folder is not one for ONNX Runtime, or that is not installed.
     """
 
     config_class = VanillaTransformerConfig

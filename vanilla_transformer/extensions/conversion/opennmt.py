@@ -114,10 +114,6 @@ def from_opennmt_py(path: str | Path, output_dir: str | Path, sentences: Sequenc
 
     Returns:
         None: there is no comparison, since OpenNMT-py's requirements conflict with this package's.
-
-    Raises:
-        ValueError: the model or its tokenizer cannot be represented; the message lists every reason.
-        OSError: a file is missing, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     with reading(path, "OpenNMT-py"):
@@ -143,12 +139,7 @@ def _build(contents: OpenNMTModel) -> tuple[VanillaTransformerForConditionalGene
 
 
 def read_opennmt_py(path: str | Path) -> OpenNMTModel:
-    """Read an OpenNMT-py checkpoint.
-
-    Raises:
-        OSError: a file is missing.
-        ValueError: the checkpoint is not of OpenNMT-py 3, or the model cannot be represented.
-    """
+    """Read an OpenNMT-py checkpoint."""
     path = Path(path)
     content = load_pickled_checkpoint(path, "OpenNMT-py", "generator", allowed_types=[argparse.Namespace])
     options, vocab = vars(content["opt"]), content["vocab"]
@@ -195,12 +186,7 @@ def _check_opennmt_py(options: Mapping[str, Any], vocab: Mapping[str, Any]) -> N
 
 
 def read_eole(folder: str | Path) -> OpenNMTModel:
-    """Read an eole model folder.
-
-    Raises:
-        OSError: a file is missing.
-        ValueError: the folder is not a complete eole model, or the model cannot be represented.
-    """
+    """Read an eole model folder."""
     folder = Path(folder)
     config, vocab = (_read_json(folder / name) for name in ("config.json", "vocab.json"))
     if not isinstance(config.get("model"), dict) or "encoder" not in config["model"]:
@@ -356,11 +342,7 @@ def _rename(weights: Weights, names: _ParameterNames) -> Iterator[tuple[str, tor
 
 
 def model_from_opennmt(contents: OpenNMTModel) -> VanillaTransformerForConditionalGeneration:
-    """Build the same model.
-
-    Raises:
-        ValueError: parameters are missing, or their shapes do not match the options.
-    """
+    """Build the same model."""
     model = build_model(VanillaTransformerConfig(**contents.fields), contents.weights)
     weights = dict(contents.weights)
     # Shared weights may be saved once or several times.

@@ -70,10 +70,6 @@ def to_transformers_js(folder: str | Path, output_dir: str | Path, sentences: Se
     """Write a model folder of this package as a folder for transformers.js: fp32, fp16 and q8.
 
     transformers.js has no beam search, so the folder asks for greedy search.
-
-    Raises:
-        ValueError: the files cannot represent the model, or the outputs in float32 differ.
-        OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
     model = load_model(VanillaTransformerForConditionalGeneration, folder, attn_implementation="eager")

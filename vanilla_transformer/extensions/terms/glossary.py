@@ -68,9 +68,6 @@ class Glossary:
         terms: Pairs of a term and its translation, or [`Term`]s.
         casefold (`bool`): Find every term in any case.
         name (`str`): What messages call the glossary.
-
-    Raises:
-        ValueError: There are no terms, one is blank, or one has two translations.
     """
 
     def __init__(self, terms: Iterable[tuple[str, ...]], casefold: bool = False, name: str = "The glossary"):
@@ -139,10 +136,6 @@ def read_glossary(
             translation; the first line may name the columns, see [`find_named_columns`]. UTF-8.
         source_language, target_language: Codes of the languages, such as `en` or `de-AT`, which TBX needs.
         casefold: See [`Glossary`].
-
-    Raises:
-        OSError: There is no such file, or lxml is not installed, which TBX needs.
-        ValueError: The file is empty, not UTF-8 or malformed, or gives a term two translations.
     """
     content = Path(path).read_bytes()
     if not content.strip():
@@ -160,9 +153,6 @@ def as_glossary(value: object, *reading: Any) -> Glossary:
 
     Args:
         reading: Further arguments of [`read_glossary`].
-
-    Raises:
-        OSError, ValueError: See [`read_glossary`] and [`Glossary`].
     """
     if isinstance(value, Glossary):
         return value
@@ -231,10 +221,6 @@ def parse_tbx(
 
     Args:
         path: The name of the file, for messages.
-
-    Raises:
-        ValueError: The file is malformed or has no concepts, or a language is not given or not in the file.
-        OSError: lxml is not installed.
     """
     try:
         root = parse_xml(content).getroot()

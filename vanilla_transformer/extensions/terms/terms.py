@@ -60,11 +60,7 @@ def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
 
 
 def term_mode(options: TranslationOptions, tokenizer: Any) -> str:
-    """Return the mode in which the model of a tokenizer translates terms.
-
-    Raises:
-        OptionError: The mode is soft, and the model was not trained for it.
-    """
+    """Return the mode in which the model of a tokenizer translates terms."""
     is_trained = knows_inline_terms(tokenizer)
     if options.term_mode == SOFT and not is_trained:
         lacking = f"the vocabulary of this one has no {TERM_TOKENS[0]}"

@@ -55,7 +55,7 @@ def test_ctranslate2_has_as_many_threads_as_torch(tmp_path, tiny_config, monkeyp
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     monkeypatch.setattr(ctranslate2_runtime, "read_converted_config", lambda folder: tiny_config)
     tiny.tiny_model().generation_config.save_pretrained(tmp_path)
-    ctranslate2_runtime.CTranslate2Model(tmp_path, None, torch.device("cpu"))
+    ctranslate2_runtime.CTranslate2Model(tmp_path, tiny.tiny_tokenizer(), torch.device("cpu"))
     assert used == [3]
 
 
@@ -65,8 +65,23 @@ def test_to_ctranslate2_compares_translations_that_begin_with_their_language(tmp
     model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids("deu_Latn")
     folder = save_model_folder(model, tokenizer, tmp_path / "ours")
     comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
-    assert (comparison.num_sentences, comparison.num_identical) == (4, 4)
+    assert comparison.num_identical == comparison.num_sentences == len(SENTENCES) + 26  # 202 languages
     assert json.loads((tmp_path / "fast" / "config.json").read_text())["unk_token"] == tokenizer.unk_token
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_ctranslate2_reads_added_tokens_as_we_do(is_old, tmp_path):
+    """Tokenizers of older versions have two names for a token."""
+    tokenizer = tiny.tiny_tokenizer()
+    (tokenizer.backend_tokenizer if is_old else tokenizer).add_tokens(["<ph0>", "<ph1>"])
+    model = tiny.tiny_model(vocab_size=len(tokenizer))
+    folder = save_model_folder(model, tokenizer, tmp_path / "ours")
+    comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    assert comparison.num_identical == comparison.num_sentences == len(SENTENCES) + 1
+    texts, options = ["A <ph0> man", "<ph1>", "(<ph0>)"], {"num_beams": 1, "max_new_tokens": 9}
+    ours = TranslationPipeline(model, tokenizer)(texts, **options)
+    assert TranslationPipeline(tmp_path / "fast", backend="ctranslate2")(texts, **options) == ours
+    assert len({answer["translation_text"] for answer in ours}) == len(ours)
 
 
 @pytest.mark.parametrize("name", ["ctranslate2-int8", "ctranslate2-float16"])

@@ -44,7 +44,8 @@ def test_model_from_m2m_100_has_the_logits_of_m2m_100(changes):
 def test_from_m2m_100_searches_as_the_original_between_two_languages(folder, tokenizer, tmp_path):
     languages, forced = LANGUAGES[type(tokenizer)], tokenizer.convert_tokens_to_ids(TARGETS[type(tokenizer)])
     comparison = from_m2m_100(folder, tmp_path / "ours", M2M_SENTENCES, languages)
-    assert (comparison.num_sentences, comparison.num_identical) == (3, 3)
+    further = -(-len(tokenizer.extra_special_tokens) // 8) if tokenizer.is_fast else 0  # have its added tokens
+    assert comparison.num_sentences == comparison.num_identical == 3 + further
     assert comparison.max_logit_difference < 1e-3
 
     ours, theirs = (AutoModelForSeq2SeqLM.from_pretrained(tmp_path / name) for name in ("ours", "theirs"))

@@ -1,6 +1,6 @@
 """Atomic and durable writes, and hashes that show damage: a reader sees the old or the new content, never part of it.
 
-What is written is on the disk, not only in the memory of the system, before it replaces anything.
+New content is on the disk, not only in the memory of the system, before it replaces any.
 """
 
 import codecs
@@ -42,7 +42,7 @@ _PATIENCE = 1.0  # seconds before a message about a lock that another process ho
 _MOMENT = 10.0  # seconds in which a process that lives has locked what it has created
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # such errors name no file
 _UNSUPPORTED = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOLCK)  # by a file system
-# Folders in a temporary folder: incomplete, complete, what is being replaced, and all of that.
+# Folders in a temporary folder: incomplete files, complete ones, a part of the replaced ones, and all of these.
 _NEW, _WHOLE, _OLD, _REPLACED = "new", "whole", "old", "replaced"
 _TEMPORARY = f".{{}}.tmp-{'[0-9a-f]' * 16}"  # pattern of the names of temporary files and folders
 
@@ -103,7 +103,7 @@ def _move_in(aside: Path) -> None:
     try:
         if not (aside / _WHOLE).exists():
             _sync_files(aside / _NEW)
-            move(aside / _NEW, aside / _WHOLE)  # from now on, `recover_folders` completes what is interrupted
+            move(aside / _NEW, aside / _WHOLE)  # from now on, `recover_folders` completes the moves
             sync(aside)
             sync(folder)
         new = sorted((path.name for path in (aside / _WHOLE).iterdir()), key=lambda name: (name in _WEIGHTS, name))

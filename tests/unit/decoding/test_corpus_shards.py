@@ -181,7 +181,7 @@ def test_corpus_shards_are_held_by_one_run(folder):
     first, other = (CorpusShards(folder, ORIGIN | {"input": name}, 3) for name in "12")
     with first.held(resume=False):
         manifest = (folder / "manifest.json").read_bytes()
-        with pytest.raises(ValueError, match="Only one run may use .*, but another one is. Wait"), other.held(True):
+        with pytest.raises(ValueError, match="Only one run may use .*, but process .* is. Wait"), other.held(True):
             pass
         assert (folder / "manifest.json").read_bytes() == manifest
         assert work(first) == [0, 1, 2]

@@ -345,8 +345,8 @@ def test_append_entry_is_on_disk(tmp_path, monkeypatch):
     assert synced == [(tmp_path / "metrics.jsonl").stat().st_size]
 
 
-def test_atomic_folder_removes_what_a_killed_process_has_left(tmp_path):
-    """And not what a process that lives is writing."""
+def test_atomic_folder_removes_leftovers_of_killed_process(tmp_path):
+    """Files of a process that lives stay."""
     left = tmp_path / ".[model].tmp-12ab12ab12ab12ab"
     write_text_atomically(left / ".lock", "")
     with atomic_folder(tmp_path / "[model]") as written, atomic_folder(tmp_path / "[model]"):
@@ -446,8 +446,8 @@ def test_check_output_dir_is_empty_refuses_files_and_nonempty_folders(tmp_path):
             check_output_dir_is_empty(path)
 
 
-def test_lock_folder_removes_what_a_killed_process_has_left(tmp_path):
-    """And nothing to which a link leads, which another program has made."""
+def test_lock_folder_removes_leftovers_of_killed_process(tmp_path):
+    """Files to which a link leads stay: another program has made it."""
     write_text_atomically(tmp_path / "of others" / "notes", "mine")
     write_text_atomically(tmp_path / "run" / ".notes.tmp-12ab12ab12ab12ab", "half")
     write_text_atomically(tmp_path / "run" / ".run.tmp-12ab12ab12ab12ab" / ".lock", "")
@@ -458,7 +458,7 @@ def test_lock_folder_removes_what_a_killed_process_has_left(tmp_path):
     assert (tmp_path / "of others" / "notes").exists() and not [*(tmp_path / "run" / "ema").iterdir()]
 
 
-def test_check_output_dir_is_empty_removes_what_a_killed_process_has_left(tmp_path):
+def test_check_output_dir_is_empty_removes_leftovers_of_killed_process(tmp_path):
     write_text_atomically(tmp_path / "[model]" / ".[model].tmp-12ab12ab12ab12ab" / ".lock", "")
     check_output_dir_is_empty(tmp_path / "[model]")
 

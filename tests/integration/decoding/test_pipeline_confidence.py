@@ -25,7 +25,7 @@ def translator(tokenizer, **options):
 @pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 2, "num_return_sequences": 2}])
 def test_pipeline_returns_confidence_and_warnings(tiny_tokenizer, options):
     translate = translator(tiny_tokenizer)
-    both = {"return_confidence": True, "return_warnings": True}
+    both, options = {"return_confidence": True, "return_warnings": True}, {"protect": False, **options}
     found = translate(TEXTS, **both, **options)
     scored = translate(TEXTS, return_tokens=True, return_alignments=True, **options)
     warned, found_values = set(), set()

@@ -109,7 +109,7 @@ def test_packed_run_resumes_within_an_epoch(corpus, tmp_path, changes):
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"layer_types": "linear_attention"}, "got a model with other attention"),
+        ({"layer_types": "linear_attention"}, "got another kind of model"),
         ({"attn_implementation": "flex_attention"}, "got attn_implementation: flex_attention"),
     ],
     ids=str,

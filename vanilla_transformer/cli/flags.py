@@ -17,6 +17,7 @@ from vanilla_transformer.text.protection import names_patterns
 from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.utils.file_utils import check_outputs, refuse_existing_files
 from vanilla_transformer.utils.import_utils import collection_paused, freeze_modules
+from vanilla_transformer.utils.input_files import check_pipes, read_input
 from vanilla_transformer.utils.user_input import check_numbers
 
 if TYPE_CHECKING:
@@ -66,7 +67,12 @@ def parse(
     found, (parsed, *others) = parser.parse(words)
     check_numbers(vars(parsed))
     written = [getattr(parsed, name) for name in outputs if getattr(parsed, name) is not None]
-    check_outputs(written, _inputs(parsed, found[:1] if "SENTENCE" in (arguments or ()) else found))
+    has_sentences = "SENTENCE" in (arguments or ())
+    inputs = _inputs(parsed, found[:1] if has_sentences else found)
+    if hasattr(parsed, "input") and parsed.input is None and not (has_sentences and found[1:]):
+        inputs.append(0)  # standard input
+    check_pipes(inputs)
+    check_outputs(written, inputs)
     if others and not others[0].overwrite:
         refuse_existing_files(written)
     register_models()
@@ -79,17 +85,13 @@ def _names_a_file(flag: Field) -> bool:
 
 
 def _inputs(options: Any, words: Sequence[str]) -> list[str | Path | int]:
-    """Return the files that a command reads, and the number of standard input where it reads that.
-
-    Args:
-        words: Arguments that name files.
-    """
+    """Return the files that a command reads, of which `words` are some."""
     given = {each.name: getattr(options, each.name) for each in fields(options) if _names_a_file(each)}
     inputs = [given[name] for name in INPUTS if given.get(name) is not None]
     found = [*words, *(name for each in inputs for name in (each if isinstance(each, list) else [each]))]
     if given.get("text") is not None:  # which begins the names of files
         found += Path(given["text"]).parent.glob(f"{Path(given['text']).name}.*")
-    return [*found, *([] if given.get("input") else [0])]
+    return found
 
 
 def register_models() -> None:
@@ -170,7 +172,7 @@ def read_keys(path: str) -> list[str]:
         OSError: there is no such file.
     """
     try:
-        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line.strip() for line in read_input(path).decode().splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be a text file with one key per line, but it is not UTF-8.") from error
     if not lines:

@@ -12,7 +12,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, open_stdin, refuse_utf_16
+from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
+from vanilla_transformer.utils.input_files import open_stdin
 
 from .flags import split_constraints
 
@@ -82,7 +83,7 @@ def given_source(sentences: Sequence[str], batch_size: int) -> Source:
 
 def file_source(path: str | Path, batch_size: int) -> Source:
     """
-    Return the lines of a UTF-8 file. Its name may end in `.gz`, `.xz` or `.zst`.
+    Return the lines of a UTF-8 file, decompressed as its name requires.
 
     Raises:
         OSError: There is no such file.

@@ -1,6 +1,7 @@
 """Arguments of the training, validation and test data, and of the tokenizer."""
 
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import Any
 
 from vanilla_transformer.utils.user_input import check_names, load_yaml
@@ -219,6 +220,14 @@ def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
     if data.corpora is None:
         return [CorpusSpec(source=data.train_source, target=data.train_target, **data.languages)]
     return _corpus_specs("corpora", data.corpora, data.languages)
+
+
+def named_files(data: DataArguments) -> list[str]:
+    """Return the files of text that a recipe names, once for a corpus with two directions."""
+    names = [data.validation_source, data.validation_target, data.test_source, data.test_target, data.train_alignments]
+    specs = [*corpus_specs(data), *validation_specs(data), *validation_specs(data, forgetting=True)]
+    corpora = {tuple(map(str, spec.files)) for spec in specs}
+    return [name for name in (*names, *chain(*corpora)) if name is not None]
 
 
 def validation_specs(data: DataArguments, forgetting: bool = False) -> list[CorpusSpec]:

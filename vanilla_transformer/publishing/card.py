@@ -16,6 +16,7 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.utils.file_utils import hash_file
+from vanilla_transformer.utils.input_files import read_input
 from vanilla_transformer.utils.resources import METRIC_LABELS
 from vanilla_transformer.utils.user_input import load_yaml
 
@@ -50,7 +51,7 @@ def read_facts(path: str | Path) -> dict[str, Any]:
         ValueError: the file is not YAML, or a fact is missing or unknown.
     """
     try:
-        facts = load_yaml(Path(path).read_text(encoding="utf-8"))
+        facts = load_yaml(read_input(path).decode())
     except ValueError as error:
         raise ValueError(f"The file of facts {path} must be YAML: {error}") from error
     if not isinstance(facts, dict):

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from vanilla_transformer.data.cleaning_rules import refuse_former_switches
+from vanilla_transformer.data.data_arguments import named_files
 from vanilla_transformer.utils.file_utils import decode_text
+from vanilla_transformer.utils.input_files import check_pipes, is_pipe, read_input
 from vanilla_transformer.utils.resources import describe_recipes, find_recipe
 from vanilla_transformer.utils.user_input import check_names, load_yaml
 
@@ -28,9 +30,9 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
         OSError: the file does not exist.
         ValueError: the file is not YAML, is not a mapping of names, has a key twice, or has an alias.
     """
-    if not Path(path).is_file():
+    if not (Path(path).is_file() or is_pipe(path)):
         raise FileNotFoundError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
-    text = decode_text(Path(path).read_bytes(), f"The recipe {path}")
+    text = decode_text(read_input(path), f"The recipe {path}")
     try:
         recipe = load_yaml(text)
     except ValueError as error:
@@ -166,6 +168,7 @@ def parse_recipe_with(
     by_part = dict(zip(titles, parsed, strict=True))
     recipe = Recipe(*(by_part[part] for part in RECIPE_PARTS))
     check_recipe(recipe)
+    check_pipes([*words, *named_files(recipe.data)])
     return recipe, parsed[0]
 
 

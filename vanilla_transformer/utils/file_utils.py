@@ -8,14 +8,15 @@ import logging
 import os
 import secrets
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
+
+from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -148,6 +149,9 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
     for output in map(Path, outputs):
         if output.is_dir():
             raise ValueError(f"The output must be a file, but {output} is a folder. Name a file.")
+        if output.suffix.lower() in BINARY_ENDINGS:
+            rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
+            raise ValueError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
         same = next((each for each in given if _is_same_file(output, each)), None)
         if same is not None:
             name = "standard input" if same == 0 else same
@@ -266,7 +270,7 @@ def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int
     r"""Write `text` (UTF-8, lines end with `\n`) to a temporary file beside `path`, then rename it to `path`.
 
     Missing parent folders are created. Of a link, the file to which it leads is replaced. A pipe or a device cannot be
-    replaced and is written directly.
+    replaced and is written directly. A file whose name ends in `.gz`, `.xz`, `.bz2` or `.zst` is compressed.
 
     Args:
         text: The content, in one piece or in several, which need not fit into memory together.
@@ -279,16 +283,16 @@ def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int
     path.parent.mkdir(parents=True, exist_ok=True)
     pieces = [text] if isinstance(text, str) else text
     if path.exists() and not path.is_file():
-        _write_text(path, pieces)
+        _write_text(path, pieces, ending=compression_of(path))
     else:
-        _replace_text(path.resolve(), pieces, mode)
+        _replace_text(path.resolve(), pieces, mode, compression_of(path))
     return path
 
 
-def _replace_text(path: Path, pieces: Iterable[str], mode: int = 0o666) -> None:
+def _replace_text(path: Path, pieces: Iterable[str], mode: int = 0o666, ending: str = "") -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _write_text(temporary, pieces, mode)
+        _write_text(temporary, pieces, mode, ending)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -305,20 +309,11 @@ def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
     _replace_text(Path(path), [json.dumps(content, indent=2, sort_keys=True) + "\n"])
 
 
-def _write_text(path: Path, pieces: Iterable[str], mode: int = 0o666) -> None:
-    with open(path, "w", encoding="utf-8", newline="\n", opener=partial(os.open, mode=mode)) as file:
-        file.writelines(pieces)
-
-
-def open_stdin() -> TextIO:
-    """Return standard input.
-
-    Raises:
-        OSError: It is closed.
-    """
-    if sys.stdin is None:
-        raise OSError("Standard input must be open, but it is closed. Give a file by --input.")
-    return sys.stdin
+def _write_text(path: Path, pieces: Iterable[str], mode: int = 0o666, ending: str = "") -> None:
+    compress = COMPRESSIONS.get(ending, lambda file, mode: nullcontext(file))
+    with open(path, "wb", opener=partial(os.open, mode=mode)) as file, compress(file, "wb") as stream:
+        for piece in pieces:
+            stream.write(piece.encode())
 
 
 def decode_text(content: bytes, name: str) -> str:
@@ -392,7 +387,7 @@ def _is_utf_8(head: bytes) -> bool:
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal."""
-    with path.open("rb") as file:
+    with open_input(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -86,6 +86,7 @@ __all__ += [
     "blank_side_error",
     "content_key",
     "escape_invalid_unicode",
+    "file_format",
 ]
 __all__ += ["has_invalid_unicode", "invalid_unicode_error", "load_splits", "open_corpus", "read_lines", "read_pairs"]
 __all__ += ["read_rows", "read_text_files", "stream_lines", "stream_text_files"]

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of
 
-from .text_files import COMPRESSIONS, open_file
+from .text_files import open_file
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
@@ -48,7 +49,8 @@ class CorpusSpec:
     One corpus of a mix: two parallel text files, one file with both sides, or a dataset.
 
     Args:
-        source, target (`str`): Text files with one sentence per line; `.gz`, `.xz` and `.zst` files are decompressed.
+        source, target (`str`): Text files with one sentence per line; `.gz`, `.xz`, `.bz2` and `.zst` files are
+            decompressed.
         file (`str`):
             A `.tsv` (source TAB target, and maybe a score), `.jsonl`, `.tmx`, `.xliff`, `.xlf`, `.sdlxliff` or
             `.mqxliff` file, also compressed; a `.parquet` file; or a `.zip` file of OPUS with a text file for each
@@ -95,8 +97,8 @@ class CorpusSpec:
             raise ValueError(f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}.")
         if self.file is not None and self.format not in FILE_FORMATS:
             raise ValueError(
-                f"The name of a `file` must end with {', '.join(FILE_FORMATS)} (.gz, .xz or .zst may follow the first "
-                f"seven), got {self.file}."
+                f"The name of a `file` must end with {', '.join(FILE_FORMATS)} ({', '.join(COMPRESSIONS)} may "
+                f"follow the first seven), got {self.file}."
             )
         if self.is_downloaded and self.split != "train":
             raise ValueError(
@@ -157,7 +159,7 @@ class CorpusSpec:
 def file_format(name: str) -> str:
     """Return the suffix of a file without the suffix of a compression."""
     suffixes = Path(name).suffixes
-    compressed = len(suffixes) > 1 and suffixes[-1] in COMPRESSIONS and suffixes[-2] not in _NEVER_COMPRESSED
+    compressed = len(suffixes) > 1 and compression_of(name) and suffixes[-2] not in _NEVER_COMPRESSED
     return "".join(suffixes[-2:-1] if compressed else suffixes[-1:])
 
 
@@ -196,9 +198,8 @@ def content_key(corpus: OpenCorpus) -> list[Any]:
     languages: list[Any] = [spec.source_language, spec.target_language, *(["reverse"] if spec.reverse else [])]
     if corpus.rows is None:
         paths = [Path(file.name) for file in corpus.files]
-        compressions = [path.suffix if path.suffix in COMPRESSIONS else "" for path in paths]
         form = "" if spec.source is not None else file_format(paths[0].name)
-        return [form, *compressions, *languages, *map(_hash_open_file, corpus.files)]
+        return [form, *map(compression_of, paths), *languages, *map(_hash_open_file, corpus.files)]
     arrow_files = [Path(file["filename"]) for file in corpus.rows.cache_files]
     # A dataset small enough to be held in memory has no files but a fingerprint of its content.
     return ["dataset", *languages, *(map(hash_file, arrow_files) if arrow_files else [corpus.rows._fingerprint])]

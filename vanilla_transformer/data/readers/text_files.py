@@ -4,11 +4,10 @@ Lines of UTF-8 text files, decompressed as their names require.
 Bytes that are not UTF-8 become lone surrogates (PEP 383).
 """
 
-import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from io import BufferedReader
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
+from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of, is_pipe, open_input
 
 _CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -54,18 +54,10 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def open_file(path: Path) -> BufferedReader:
-    if not path.is_file():
+    """Open a file or a pipe, see [`open_input`]."""
+    if not (path.is_file() or is_pipe(path)):
         raise FileNotFoundError(f"There is no file {path}. Give the path of a text file with one sentence per line.")
-    return path.open("rb")
-
-
-def _open_zst(file: BufferedReader) -> BufferedReader:
-    import pyarrow as pa
-
-    return BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"))
-
-
-COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zst}
+    return open_input(path)
 
 
 @contextmanager
@@ -76,14 +68,14 @@ def decompress(file: BufferedReader) -> Iterator[Any]:
     Raises:
         ValueError: it turns out in the block to be truncated or corrupt.
     """
-    path = Path(file.name)
-    if path.suffix not in COMPRESSIONS:
+    ending = compression_of(file.name)
+    if not ending:
         yield file
         return
     try:
-        yield COMPRESSIONS[path.suffix](file)
+        yield COMPRESSIONS[ending](file, "rb")
     except _CORRUPT as error:
-        raise ValueError(f"Cannot read {path}: the {path.suffix} file is truncated or corrupt ({error}).") from error
+        raise ValueError(f"Cannot read {file.name}: the {ending} file is truncated or corrupt ({error}).") from error
 
 
 def read_file_lines(file: BufferedReader, may_be_blank: bool = False) -> Iterator[str]:

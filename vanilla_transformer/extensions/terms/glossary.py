@@ -17,6 +17,7 @@ from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.units import count_forms, split_units
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
 from vanilla_transformer.utils.file_utils import decode_text
+from vanilla_transformer.utils.input_files import read_input
 
 _TBX = (".tbx", ".xml")
 _SIDES = ("source", "target")
@@ -144,7 +145,7 @@ def read_glossary(
         OSError: There is no such file, or lxml is not installed, which TBX needs.
         ValueError: The file is empty, not UTF-8 or malformed, or gives a term two translations.
     """
-    content = Path(path).read_bytes()
+    content = read_input(path)
     if not content.strip():
         raise ValueError(f"The glossary {path} must have a term with its translation, but it is empty.")
     if Path(path).suffix.lower() in _TBX:

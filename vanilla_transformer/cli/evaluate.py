@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from .flags import (
     ThreadArguments,
     check_engine,
     further_models,
+    given_flags,
     language_settings,
     model_names,
     parse,
@@ -230,6 +231,9 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
             raise ValueError(
                 f"Give a model or its --hypotheses, not both, got {words[0]!r} and {options.hypotheses!r}."
             )
+        of_models = [*(item.name for each in (SearchArguments, FurtherModelArguments) for item in fields(each))]
+        for name in (each for each in (*of_models, "precision", "workers") if each in given_flags(options)):
+            raise ValueError(f"--{name} is for a model that translates, got it with --hypotheses. Leave it out.")
     else:
         require_one_model(words)
         if options.source is None:

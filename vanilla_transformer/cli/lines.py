@@ -84,10 +84,6 @@ def given_source(sentences: Sequence[str], batch_size: int) -> Source:
 def file_source(path: str | Path, batch_size: int) -> Source:
     """
     Return the lines of a UTF-8 file, decompressed as its name requires.
-
-    Raises:
-        OSError: There is no such file.
-        ValueError: It is empty, corrupt or not UTF-8 (with the line).
     """
     from vanilla_transformer.data.readers import stream_lines
 
@@ -108,10 +104,6 @@ def is_interactive() -> bool:
 def stdin_source(batch_size: int) -> Source:
     """
     Return the lines of standard input, which need not be a terminal.
-
-    Raises:
-        OSError: Standard input is closed.
-        ValueError: In iteration, a line is not UTF-8.
     """
     stdin = open_stdin()
     try:
@@ -127,9 +119,6 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
     Yield the lines of an open file in order, without line feeds, in blocks of at most `most`.
 
     A block ends if no more can be read without waiting and it has `least` lines, or after a pause of `PAUSE` seconds.
-
-    Raises:
-        ValueError: A line is too long.
     """
     from vanilla_transformer.data.readers.text_files import LONGEST_LINE, long_line_error
 

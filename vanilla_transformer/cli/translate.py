@@ -26,6 +26,7 @@ from .flags import (
     ThreadArguments,
     check_engine,
     check_sentences,
+    given_flags,
     language_settings,
     model_names,
     open_model,
@@ -270,6 +271,8 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
     if sentences and (options.input is not None or options.format != "text"):
         hint = "`--input` and `--format` are for files and standard input."
         raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
+    if "sentence_splitter" in given_flags(options) and options.format == "text" and not options.split_sentences:
+        raise ValueError("--sentence_splitter is for documents and --split_sentences, got neither. Leave it out.")
     refuse_file_names("Sentences", sentences, "Give it by --input {}, or a sentence by standard input.")
     refuse_file_names("--constraint", options.constraint or [], "Write the words themselves.")
     refuse_file_names("--target_prefix", [options.target_prefix], "Give it by --target_prefixes {}.")
@@ -546,8 +549,6 @@ class CompileArguments(ThreadArguments):
 
 
 def compile_command(arguments: Sequence[str]) -> None:
-    if any(word.split("=")[0] == "--slots" for word in arguments):
-        raise ValueError("`--slots` is gone: compiled steps serve any number of sentences.")
     words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]", MODEL)
     name = require_one_model(words)
     workers = parse_workers(options.workers)

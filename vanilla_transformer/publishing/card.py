@@ -108,8 +108,6 @@ def _check_hub_names(path: str | Path, fact: str, given: Any) -> None:
 
 
 def _check_names(path: str | Path, given: Mapping[str, Any], known: set[str], optional: Collection[str] = ()) -> None:
-    if "licence" in given:
-        raise ValueError(f"The fact 'licence' in {path} is called 'license' now.")
     for names, problem in (
         (known - given.keys(), "lacks"),
         (given.keys() - known - {*optional}, "has the unknown fact"),

@@ -77,9 +77,6 @@ def check_local_model(name: str | Path) -> None:
     """Check that the folder of a local name exists, before the Hub gets a request.
 
     Names are local that begin with `runs/`, `.`, `~` or `/`; no name on the Hub does.
-
-    Raises:
-        FileNotFoundError: It does not exist. The message names the command that makes one.
     """
     path = Path(name)
     is_local = path.is_absolute() or path.parts[:1] == ("runs",) or str(name).startswith((".", "~"))
@@ -90,11 +87,7 @@ def check_local_model(name: str | Path) -> None:
 
 
 def load_yaml(text: str) -> Any:
-    """Parse YAML of plain values.
-
-    Raises:
-        ValueError: the text is not YAML, has a key twice in a mapping, or has an alias.
-    """
+    """Parse YAML of plain values."""
     try:
         return yaml.load(text, _StrictLoader)
     except yaml.YAMLError as error:
@@ -169,11 +162,7 @@ def limit_of(name: str) -> int:
 
 
 def check_number(name: str, value: Any) -> None:
-    """Check a number, or the numbers of a list. Other values pass.
-
-    Raises:
-        ValueError: it is not finite, or above its limit.
-    """
+    """Check a number, or the numbers of a list. Other values pass."""
     for each in value if isinstance(value, list | tuple) else [value]:
         if isinstance(each, float) and not math.isfinite(each):
             raise ValueError(f"`{name}` must be a finite number, got {each}.")

@@ -40,8 +40,3 @@ def test_compile_prepares_greedy_search_and_the_beam_size_of_the_checkpoint(
     assert main(["compile", str(tmp_path / "model"), *flags]) == 0
     step = f"float32, beam size (\\d), {torch.get_num_threads()} threads: ready after 0 s"
     assert re.findall(step, capsys.readouterr().out) == compiled == sizes
-
-
-def test_compile_refuses_numbers_of_slots(capsys):
-    assert main(["compile", "model", "--slots=8"]) == 2
-    assert capsys.readouterr().err == "error: `--slots` is gone: compiled steps serve any number of sentences.\n"

@@ -67,10 +67,6 @@ class CorpusSpec:
         weight (`float`): How many times each pair occurs in an epoch.
         name (`str`): For messages and `stages`. By default the dataset or the files as the user wrote them.
         reverse (`bool`): Translate from the target side to the source side, whose languages keep their names.
-
-    Raises:
-        ValueError: the spec names none or several of the three kinds, an unknown format, a split of a corpus that is
-            downloaded, or an invalid weight.
     """
 
     source: str | None = None
@@ -140,9 +136,6 @@ class CorpusSpec:
     def require_languages(self) -> tuple[str, str]:
         """
         Return the source and the target language.
-
-        Raises:
-            ValueError: one of them is not given.
         """
         if self.source_language is None or self.target_language is None:
             missing = "source_language" if self.source_language is None else "target_language"
@@ -175,10 +168,6 @@ class OpenCorpus(NamedTuple):
 def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
     """
     Open the files or the dataset of a corpus.
-
-    Raises:
-        OSError: a file or dataset is missing or cannot be read.
-        ValueError: the dataset has no such split; the message lists the existing ones.
     """
     if spec.dataset is not None and not spec.is_downloaded:
         splits = load_splits(spec.dataset)
@@ -215,9 +204,6 @@ def _hash_open_file(file: BufferedReader) -> str:
 def load_splits(name: str) -> dict[str, Any]:
     """
     Load all splits of a dataset, memory-mapped.
-
-    Raises:
-        OSError: the dataset cannot be found or read.
     """
     import datasets
 
@@ -246,10 +232,6 @@ def _download(spec: CorpusSpec) -> Path:
     Return the file of a corpus whose `dataset` is `opus:NAME`, `opus:NAME/RELEASE` or `mtdata:IDENTIFIER`.
 
     It is downloaded at the first call, into the cache of `datasets`.
-
-    Raises:
-        ValueError: the languages are not given, or the library knows no such corpus.
-        OSError: the library is not installed, or the corpus cannot be downloaded.
     """
     library, _, name = str(spec.dataset).partition(":")
     source, target = spec.require_languages()

@@ -30,10 +30,6 @@ def stream_lines(path: str | Path, may_be_blank: bool = False) -> Iterator[str]:
 
     Args:
         may_be_blank: Whether lines without text suffice.
-
-    Raises:
-        OSError: there is no such file.
-        ValueError: it is empty, corrupt or not UTF-8 (with the line).
     """
     with open_file(Path(path)) as file:
         for number, line in enumerate(read_file_lines(file, may_be_blank), start=1):
@@ -45,10 +41,6 @@ def stream_lines(path: str | Path, may_be_blank: bool = False) -> Iterator[str]:
 def read_lines(path: str | Path) -> list[str]:
     """
     Read the lines of a UTF-8 text file and strip white space. Only line feeds end a line, as for `wc -l`.
-
-    Raises:
-        OSError: there is no such file.
-        ValueError: it is empty, corrupt or not UTF-8 (with the line).
     """
     return [line.strip() for line in stream_lines(path)]
 
@@ -64,9 +56,6 @@ def open_file(path: Path) -> BufferedReader:
 def decompress(file: BufferedReader) -> Iterator[Any]:
     """
     Yield a binary file decompressed as its name requires.
-
-    Raises:
-        ValueError: it turns out in the block to be truncated or corrupt.
     """
     ending = compression_of(file.name)
     if not ending:
@@ -91,10 +80,6 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[s
         file: An open binary file, which can be peeked into.
         name: Name of the file, for messages.
         may_be_blank: Whether lines without text suffice.
-
-    Raises:
-        ValueError: it is UTF-16, there is no line with text, or a line has more than `LONGEST_LINE` bytes, which are
-            not read.
     """
     refuse_utf_16(file.peek(HEAD_BYTES)[:HEAD_BYTES], name)
     lines = bounded_lines(file, name)
@@ -114,11 +99,7 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[s
 
 
 def bounded_lines(file: Any, name: str) -> Iterator[bytes]:
-    """Yield the lines of a binary file with their line feeds.
-
-    Raises:
-        ValueError: a line has more than `LONGEST_LINE` bytes; the rest of it is not read.
-    """
+    """Yield the lines of a binary file with their line feeds."""
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
         if len(line) > LONGEST_LINE:
             raise long_line_error(number, name)

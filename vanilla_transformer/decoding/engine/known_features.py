@@ -61,9 +61,6 @@ def features_of(
 
     Args:
         constraint_tokens, word_continuations: See [`Engine`].
-
-    Raises:
-        ValueError: An option is out of range, or not for this model.
     """
     features: list[SearchFeature] = []
     bias, prefixed = options.prefix_bias, options.is_prefixed

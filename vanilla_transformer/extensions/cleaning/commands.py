@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 from vanilla_transformer.cli.flags import ThreadArguments, register_models, set_threads
 from vanilla_transformer.cli.train import draw_corpus_lengths, draw_pictures, show_progress
-from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules, refuse_former_switches
+from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules
 from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, corpus_specs, named_files
 from vanilla_transformer.training.parser import Parser, with_underscores
 from vanilla_transformer.training.recipe import as_flags, read_keys
@@ -51,7 +51,6 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     usage = "vanilla-transformer clean-corpus [RECIPE] [--flag value ...]"
     about = {"RECIPE": "A YAML file with some of these flags as keys, such as the recipe of a training run."}
     parser = Parser(classes, usage, about, _CLEANING_MAIN)
-    refuse_former_switches([flag[2:] for flag in sorted(given)], "flag")
     flags, words = parser.read(arguments)
     recipe = read_keys(words)
     names = (*_TEXT_KEYS, "output_dir", *_RULE_KEYS, "cache_dir", "threads")

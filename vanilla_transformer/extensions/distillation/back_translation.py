@@ -40,7 +40,7 @@ def check_output(output: Path, tag: str | None) -> None:
         ValueError: The file has another format, or the tag is not one word.
     """
     if file_format(output.name) not in (TSV, JSONL):
-        raise ValueError(f"Pairs must be written to a {TSV} or {JSONL} file, perhaps compressed, got {output}.")
+        raise ValueError(f"Pairs must be written to a {TSV} or {JSONL} file, got {output}.")
     if tag is not None and (not tag.strip() or tag.split() != [tag]):
         raise ValueError(f"A tag must be one word, such as <BT>, got {tag!r}.")
 

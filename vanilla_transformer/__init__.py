@@ -71,9 +71,8 @@ else:
         ],
         ".tokenization_vanilla_transformer": ["VanillaTransformerTokenizer"],
     }
-    _GONE = {"VanillaTransformerInt8Config": '`precision="int8"` of the pipeline, or torchao\'s `TorchAoConfig`'}
     _MODULES = {name: module for module in _NAMES for name in _NAMES[module]}
-    __getattr__, __dir__ = lazy_names(__name__, _MODULES, _GONE)
+    __getattr__, __dir__ = lazy_names(__name__, _MODULES)
 
 __version__ = "0.2.0"
 

@@ -12,17 +12,6 @@ from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoder
 # transformers defines the first two values of `layer_types`. The other two are named after Reformer's "lsh" layers and
 # after Transformer-XL.
 LAYER_TYPES = ("full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention")
-# Field names of earlier versions and the current names.
-RENAMED_FIELDS = {
-    "attention": "layer_types",
-    "cross_attention": "cross_attention_type",
-    "lsh_rounds": "num_hashes",
-    "lsh_buckets": "num_buckets",
-    "lsh_chunk": "lsh_attn_chunk_length",
-    "lsh_seed": "hash_seed",
-    "memory_length": "mem_len",
-    "feed_forward_chunk": "chunk_size_feed_forward",
-}
 
 
 @strict
@@ -38,9 +27,6 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
     reversible: bool = False
 
     def __post_init__(self, **kwargs: Any) -> None:
-        for old, new in RENAMED_FIELDS.items():
-            if old in kwargs:
-                raise ValueError(f"`{old}` is called `{new}` now, got {old}={kwargs[old]!r}. Rename the field.")
         layer_types = [self.layer_types] if isinstance(self.layer_types, str) else self.layer_types
         self.layer_types = layer_types * self.decoder_layers if len(layer_types) == 1 else layer_types
         super().__post_init__(**kwargs)

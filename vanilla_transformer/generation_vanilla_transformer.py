@@ -104,6 +104,7 @@ class PaperGenerationMixin(GenerationMixin):
         levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
         penalty_type, margin = closest(levels, "length_penalty_type") or "power", closest_margin(levels)
         check_parameters(penalty_type, margin, closest(levels, "num_beams"))
+        refuse_chunks(levels)
         kwargs = {name: value for name, value in kwargs.items() if name not in self.paper_parameters}
         ids = inputs if inputs is not None else kwargs.get("input_ids")
         check_rows(ids, kwargs.get("attention_mask"))
@@ -183,15 +184,19 @@ def check_hooks() -> None:
 
 
 def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """Return the value given closest to the call, or None, which counts as not given."""
-    return next((level[name] for level in levels if level.get(name) is not None), None)
+    """Return the value given closest to the call, or None, which counts as not given.
+
+    Scalars and rows of numpy and torch, which the library takes, become values of Python.
+    """
+    value: Any = next((level[name] for level in levels if level.get(name) is not None), None)
+    return value.tolist() if hasattr(value, "tolist") and getattr(value, "ndim", 2) < 2 else value
 
 
 def closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
     """Return `max_new_tokens_beyond_source`, unless another limit replaces it; see [`PaperGenerationMixin`]."""
     limits = ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
     level = next((level for level in levels if any(level.get(name) is not None for name in limits)), dict[str, Any]())
-    return level.get("max_new_tokens_beyond_source") if level.get("max_new_tokens") is None else None
+    return closest([level], "max_new_tokens_beyond_source") if level.get("max_new_tokens") is None else None
 
 
 def check_rows(ids: torch.Tensor | None, mask: torch.Tensor | None = None) -> None:
@@ -202,6 +207,11 @@ def check_rows(ids: torch.Tensor | None, mask: torch.Tensor | None = None) -> No
     if mask is not None and mask.dim() == 2 and mask.shape != ids.shape:
         rule = f"`attention_mask` must have the shape of `input_ids`, {tuple(ids.shape)}"
         raise ValueError(f"{rule}, got {tuple(mask.shape)}.")
+
+
+def refuse_chunks(levels: Sequence[Mapping[str, Any]]) -> None:
+    if (size := closest(levels, "prefill_chunk_size")) is not None:
+        raise ValueError(f"`prefill_chunk_size` must be left out, since models read prompts at once, got {size!r}.")
 
 
 def check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:

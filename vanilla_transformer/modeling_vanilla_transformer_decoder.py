@@ -21,7 +21,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
-from .generation_vanilla_transformer import check_rows
+from .generation_vanilla_transformer import check_rows, refuse_chunks
 from .modeling_vanilla_transformer import (
     VanillaTransformerAttention,
     VanillaTransformerDecoder,
@@ -220,6 +220,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
                 generation_config.update(**lengths)
             kwargs |= {n: length for n, length in lengths.items() if generation_config is None or kwargs.get(n)}
         levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
+        refuse_chunks(levels)
         search = self.fast_search(self, levels) if self.use_engine and self.fast_search and not args else None
         if search is not None:
             kwargs |= search

@@ -124,6 +124,7 @@ class TranslationPipeline(Pipeline):
     def __init__(self, *args: Any, batch_size: int | None = None, progress_bar: bool | None = None, **kwargs: Any):
         self.default_batch_size = 32 if batch_size is None else batch_size
         self.default_progress_bar = progress_bar
+        _check_workers(kwargs)
         super().__init__(*args, **{"task": "translation", **kwargs})
 
     def _sanitize_parameters(self, **options: Any) -> tuple[dict, dict, dict]:
@@ -139,6 +140,9 @@ class TranslationPipeline(Pipeline):
     ) -> Any:
         batch_size = self.default_batch_size if batch_size is None else batch_size
         progress_bar = self.default_progress_bar if progress_bar is None else progress_bar
+        _check_workers(options)
+        if hasattr(batch_size, "item"):  # of numpy or torch
+            batch_size = batch_size.item()
         if type(batch_size) is not int or batch_size < 1:
             raise ValueError(f"`batch_size` must be an integer of 1 or more, got {batch_size!r}.")
         count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
@@ -223,6 +227,12 @@ class TranslationPipeline(Pipeline):
             answer = [request.answer(text, text_segments, hypothesis) for hypothesis in hypotheses]
             answers.append(answer[0] if len(answer) == 1 else answer)
         return answers
+
+
+def _check_workers(options: dict[str, Any]) -> None:
+    """Take out an argument of the library's pipelines, which load inputs by a `DataLoader`."""
+    if workers := options.pop("num_workers", None):
+        raise ValueError(f"`num_workers` must be 0 or left out, since one process prepares texts, got {workers!r}.")
 
 
 def join_translations(segments: Sequence[Any], translations: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """Every option of `generate()` changes its answer as the library's own search does, or is refused."""
 
+import numpy as np
 import pytest
 import torch
 from transformers import CompileConfig, GenerationConfig, WatermarkingConfig
@@ -75,7 +76,7 @@ SAME_ANSWER = {
     "remove_invalid_values": True,
     "disable_compile": True,
     "compile_config": CompileConfig(),
-    "prefill_chunk_size": 2,
+    "prefill_chunk_size": 2,  # refused
     "bos_token_id": 7,  # the start symbol is given
     "is_assistant": True,
     "num_assistant_tokens": 3,
@@ -148,6 +149,43 @@ def test_option_of_the_library_changes_the_answer_as_in_the_library_or_is_refuse
 def test_option_of_the_library_that_changes_no_answer_is_as_in_the_library(model, name):
     option = {name: SAME_ANSWER[name]}
     assert answer(model, True, **option) == answer(model, False, **option)
+
+
+# The same values in the types of numpy and torch, and one token in a list; the library takes many of them.
+SAME_VALUES = [
+    *(("num_beams", value) for value in (np.int64(4), np.int32(4), torch.tensor(4))),
+    *(("do_sample", value) for value in (np.bool_(False), torch.tensor(False))),
+    *(("max_new_tokens", value) for value in (np.int64(8), torch.tensor(8))),
+    *(("length_penalty", value) for value in (np.float64(1.0), 1, np.int64(1))),
+    *(("forced_bos_token_id", value) for value in (7, [7], np.int64(7), torch.tensor(7), torch.tensor([7]))),
+    *(("eos_token_id", value) for value in (2, [2], np.int64(2), torch.tensor(2), np.array([2]), torch.tensor([2]))),
+    *(("decoder_start_token_id", value) for value in (1, np.int64(1), torch.tensor(1))),
+    *(("num_return_sequences", value) for value in (1, np.int64(1))),
+    *(("early_stopping", value) for value in (False, np.bool_(False))),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), SAME_VALUES)
+def test_value_has_one_meaning_in_all_types(model, name, value):
+    expected = answer(model, False, **{name: next(each for key, each in SAME_VALUES if key == name)})
+    if name in ("num_beams", "do_sample", "max_new_tokens", "length_penalty"):
+        expected = answer(model, True)
+    assert isinstance(expected, list)
+    assert answer(model, True, **{name: value}) == expected
+    assert answer(model, True, as_config=True, **{name: value}) == expected
+
+
+def test_more_than_one_first_token_is_decoded_by_the_library(model):
+    option = {"forced_bos_token_id": [7, 8]}
+    assert answer(model, True, **option) == answer(model, False, **option) != answer(model, True)
+
+
+@pytest.mark.parametrize("create", [tiny_model, tiny_causal_lm])
+def test_prefill_chunk_size_is_refused(create):
+    with pytest.raises(
+        ValueError, match="`prefill_chunk_size` must be left out, since models read prompts at once, got 2"
+    ):
+        create().generate(SOURCE, prefill_chunk_size=2)
 
 
 def test_every_option_of_the_installed_library_is_tried():

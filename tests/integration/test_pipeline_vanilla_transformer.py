@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 import datasets
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given
@@ -301,6 +302,17 @@ def test_pipeline_rejects_invalid_batch_size(translate, tiny_model, tiny_tokeniz
         translate("A", batch_size=batch_size)
     with pytest.raises(ValueError, match=f"`batch_size` must be .*got {batch_size}"):
         pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, batch_size=batch_size)("A")
+
+
+def test_pipeline_takes_numbers_of_numpy_and_refuses_workers(translate, tiny_model, tiny_tokenizer):
+    options = {"batch_size": np.int64(2), "num_beams": np.int64(2), "do_sample": np.bool_(False), "num_workers": 0}
+    assert translate(TEXTS, **options) == translate(TEXTS, batch_size=2, num_beams=2)
+    with pytest.raises(
+        ValueError, match="`num_workers` must be 0 or left out, since one process prepares texts, got 4"
+    ):
+        translate("A", num_workers=4)
+    with pytest.raises(ValueError, match="`num_workers` must be 0 or left out"):
+        pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, num_workers=4)
 
 
 def test_pipeline_shows_progress_bar_on_request(echo, translate, tiny_model, tiny_tokenizer, capsys):

@@ -19,6 +19,7 @@ from typing import TextIO
 
 from vanilla_transformer.extensions import EXTENSIONS
 from vanilla_transformer.utils.import_utils import hide_own_matters_of_packages, limit_progress_bars, limit_spinning
+from vanilla_transformer.utils.input_files import forget_pipes
 
 _LONGEST_MESSAGE = 900  # characters
 # The commands of the core. Each group is a module. Extensions add theirs to these groups, or new groups.
@@ -90,6 +91,7 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     hide_own_matters_of_packages()
     limit_progress_bars()
     limit_spinning()
+    forget_pipes()
     try:
         _check_encoding(arguments)
         command(arguments)

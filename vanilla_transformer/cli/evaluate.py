@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,13 @@ from .flags import (
     MODEL,
     EnsembleArguments,
     LanguageArguments,
+    ModelArguments,
     RayArguments,
+    SearchArguments,
     ThreadArguments,
     TranslationArguments,
     check_engine,
+    given_flags,
     language_settings,
     model_names,
     open_model,
@@ -212,6 +215,9 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
             raise ValueError(
                 f"Give a model or its --hypotheses, not both, got {words[0]!r} and {options.hypotheses!r}."
             )
+        of_models = [item.name for group in (SearchArguments, ModelArguments) for item in fields(group)]
+        for name in (each for each in of_models if each in given_flags(options) and each != "threads"):
+            raise ValueError(f"--{name} is for a model that translates, got it with --hypotheses. Leave it out.")
     else:
         require_one_model(words)
         if options.source is None:

@@ -17,6 +17,7 @@ from vanilla_transformer.text.protection import names_patterns
 from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.utils.file_utils import check_outputs, refuse_existing_files
 from vanilla_transformer.utils.import_utils import collection_paused, freeze_modules
+from vanilla_transformer.utils.input_files import check_pipes, read_input
 from vanilla_transformer.utils.user_input import check_numbers
 
 if TYPE_CHECKING:
@@ -53,25 +54,34 @@ def parse(
         usage: Usage of the command, which follows the `program` in the help.
         arguments: Explanations of the arguments, by name.
         main: Names of the flags that `--help` shows; by default all.
-
-    Raises:
-        ValueError: a flag does not exist (the message names the nearest one), its value is invalid, or an output is
-            one of the files that the command reads.
-        FileExistsError: an output exists, and `--overwrite` is not given.
     """
     flags: Any = arguments_class
     outputs = [each.name for each in fields(flags) if each.name in OUTPUTS and _names_a_file(each)]
     classes = [arguments_class, *([OverwriteArguments] if outputs else [])]
     parser = Parser(classes, f"{program}{usage}", arguments, main)
-    found, (parsed, *others) = parser.parse(words)
+    values, found = parser.read(words)
+    parsed, *others = parser.build(values)
     check_numbers(vars(parsed))
     written = [getattr(parsed, name) for name in outputs if getattr(parsed, name) is not None]
-    check_outputs(written, _inputs(parsed, found[:1] if "SENTENCE" in (arguments or ()) else found))
+    has_sentences = "SENTENCE" in (arguments or ())
+    inputs = _inputs(parsed, found[:1] if has_sentences else found)
+    if hasattr(parsed, "input") and parsed.input is None and not (has_sentences and found[1:]):
+        inputs.append(0)  # standard input
+    check_pipes(inputs)
+    check_outputs(written, inputs)
     if others and not others[0].overwrite:
         refuse_existing_files(written)
+    elif others and not written:
+        raise ValueError(f"--overwrite replaces the file of --{outputs[0]}, got it without one. Leave it out.")
+    vars(parsed)["given"] = frozenset(values)
     register_models()
     set_threads(getattr(parsed, "threads", None))
     return found, parsed
+
+
+def given_flags(options: Any) -> frozenset[str]:
+    """Return the names of the flags that a command line gives; others have their defaults."""
+    return vars(options).get("given", frozenset())
 
 
 def _names_a_file(flag: Field) -> bool:
@@ -79,17 +89,13 @@ def _names_a_file(flag: Field) -> bool:
 
 
 def _inputs(options: Any, words: Sequence[str]) -> list[str | Path | int]:
-    """Return the files that a command reads, and the number of standard input where it reads that.
-
-    Args:
-        words: Arguments that name files.
-    """
+    """Return the files that a command reads, of which `words` are some."""
     given = {each.name: getattr(options, each.name) for each in fields(options) if _names_a_file(each)}
     inputs = [given[name] for name in INPUTS if given.get(name) is not None]
     found = [*words, *(name for each in inputs for name in (each if isinstance(each, list) else [each]))]
     if given.get("text") is not None:  # which begins the names of files
         found += Path(given["text"]).parent.glob(f"{Path(given['text']).name}.*")
-    return [*found, *([] if given.get("input") else [0])]
+    return found
 
 
 def register_models() -> None:
@@ -100,11 +106,7 @@ def register_models() -> None:
 
 
 def set_threads(threads: int | None) -> None:
-    """Compute in so many threads, or leave their number as it is.
-
-    Raises:
-        ValueError: It is below 1, or above the number of cores.
-    """
+    """Compute in so many threads, or leave their number as it is."""
     if threads is not None:
         import torch
 
@@ -114,11 +116,7 @@ def set_threads(threads: int | None) -> None:
 
 
 def parse_workers(text: str) -> int | str:
-    """Return the number of worker processes that a flag names, or "auto".
-
-    Raises:
-        ValueError: it is neither that nor a number from 1 to the number of cores.
-    """
+    """Return the number of worker processes that a flag names, or "auto"."""
     workers = int(text) if text.isdecimal() else text
     if workers not in (1, "auto"):
         load("scale_out", SCALE_OUT).check_workers(workers)
@@ -126,22 +124,14 @@ def parse_workers(text: str) -> int | str:
 
 
 def require_one_model(words: Sequence[str]) -> str:
-    """Return the model that `words` names.
-
-    Raises:
-        ValueError: `words` holds no name or more than one.
-    """
+    """Return the model that `words` names."""
     if len(words) != 1:
         raise ValueError(f"Name one model (its folder or Hub name), got {len(words)} names.")
     return words[0]
 
 
 def require_no_words(words: Sequence[str]) -> None:
-    """Check that a command without positional arguments got none.
-
-    Raises:
-        ValueError: it got one.
-    """
+    """Check that a command without positional arguments got none."""
     if words:
         raise ValueError(f"This command takes flags only, got {words[0]!r}.")
 
@@ -152,9 +142,6 @@ def refuse_file_names(what: str, texts: Sequence[str | None], hint: str) -> None
     Args:
         what: The subject of the message.
         hint: What to do instead, with `{}` for the name.
-
-    Raises:
-        ValueError: There is a file with the name, or a folder if it is written as a path.
     """
     for text in texts:
         if text and (os.path.isfile(text) or (os.sep in text and os.path.exists(text))):
@@ -163,14 +150,9 @@ def refuse_file_names(what: str, texts: Sequence[str | None], hint: str) -> None
 
 
 def read_keys(path: str) -> list[str]:
-    """Read secret keys from a file, one per line; blank lines are skipped. Other users could see flags in `ps`.
-
-    Raises:
-        ValueError: the file has no key, or it is not text.
-        OSError: there is no such file.
-    """
+    """Read secret keys from a file, one per line; blank lines are skipped. Other users could see flags in `ps`."""
     try:
-        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line.strip() for line in read_input(path).decode().splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be a text file with one key per line, but it is not UTF-8.") from error
     if not lines:
@@ -211,10 +193,6 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
     Args:
         options: Flags, of which `source_language` and `target_language` are read, and `glossary` and `format` if they
             are there.
-
-    Raises:
-        ValueError: A language is missing or unknown; or a target language is given for a model that has only one, and
-            for no glossary or document that names it.
     """
     from vanilla_transformer.decoding.options import check_languages
     from vanilla_transformer.text.languages import Direction, find_languages
@@ -332,17 +310,13 @@ class RayArguments:
 
 
 def check_engine(options: Any) -> None:
-    """Check the flags of the cluster, and that no launcher has started several processes.
-
-    Raises:
-        ValueError: a value is out of range, or a flag does not fit another one.
-    """
+    """Check the flags of the cluster, and that no launcher has started several processes."""
     if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
         rule = "This command must be started once, since processes of a launcher divide no lines any more"
         raise ValueError(f"{rule}, got {processes}. Use --engine ray for several GPUs or machines.")
     if options.engine not in (None, "ray"):
         raise ValueError(f"`engine` must be 'ray' or left out, got {options.engine!r}.")
-    if options.engine is None and (options.ray_workers is not None or options.ray_threads != 1):
+    if options.engine is None and given_flags(options) & {"ray_workers", "ray_threads"}:
         raise ValueError("--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them out.")
     for name in ("ray_workers", "ray_threads"):
         value = getattr(options, name)
@@ -474,10 +448,6 @@ def request_settings(options: Any) -> dict[str, Any]:
 
     Args:
         options: Flags of any class of this module, or of several.
-
-    Raises:
-        ValueError: A value is out of range, two flags do not fit each other, or the glossary is malformed.
-        OSError: There is no glossary.
     """
     settings = {}
     for name, declared in options_of(FLAG).items():
@@ -486,6 +456,8 @@ def request_settings(options: Any) -> dict[str, Any]:
             settings[name] = value
     if options.do_sample:
         settings = {"num_beams": 1, **settings}
+    elif options.mbr is None and (idle := given_flags(options) & {*_SAMPLING} - {"do_sample"}):
+        raise ValueError(f"--{min(idle)} is for --do_sample and --mbr, got neither. Leave it out.")
     if options.split_sentences:
         settings["sentence_splitter"] = options.sentence_splitter
         settings["source_language"] = options.source_language or DEFAULT_LANGUAGE
@@ -543,11 +515,7 @@ def translation_origin(name: str, options: TranslationArguments) -> dict[str, An
 
 
 def check_sentences(options: SentenceArguments, format: str) -> None:
-    """Check that flags of sentences are given for text, and each prefix once.
-
-    Raises:
-        ValueError: They are for a document, or given twice.
-    """
+    """Check that flags of sentences are given for text, and each prefix once."""
     given = [name for name in _NOT_OF_DOCUMENTS if getattr(options, name)]
     if format != "text" and given:
         raise ValueError(f"--{given[0]} is for sentences, but `--format` is {format}.")
@@ -569,10 +537,6 @@ def read_prefixes(options: SentenceArguments, total: int | None) -> list[str] | 
 
     Args:
         total: The number of sentences, if it is known.
-
-    Raises:
-        ValueError: The file has another number of lines.
-        OSError: It cannot be read.
     """
     if options.target_prefixes is None:
         return None

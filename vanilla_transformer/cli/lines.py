@@ -12,7 +12,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, open_stdin, refuse_utf_16
+from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
+from vanilla_transformer.utils.input_files import open_stdin
 
 from .flags import split_constraints
 
@@ -82,11 +83,7 @@ def given_source(sentences: Sequence[str], batch_size: int) -> Source:
 
 def file_source(path: str | Path, batch_size: int) -> Source:
     """
-    Return the lines of a UTF-8 file. Its name may end in `.gz`, `.xz` or `.zst`.
-
-    Raises:
-        OSError: There is no such file.
-        ValueError: It is empty, corrupt or not UTF-8 (with the line).
+    Return the lines of a UTF-8 file, decompressed as its name requires.
     """
     from vanilla_transformer.data.readers import stream_lines
 
@@ -107,10 +104,6 @@ def is_interactive() -> bool:
 def stdin_source(batch_size: int) -> Source:
     """
     Return the lines of standard input, which need not be a terminal.
-
-    Raises:
-        OSError: Standard input is closed.
-        ValueError: In iteration, a line is not UTF-8.
     """
     stdin = open_stdin()
     try:
@@ -126,9 +119,6 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
     Yield the lines of an open file in order, without line feeds, in blocks of at most `most`.
 
     A block ends if no more can be read without waiting and it has `least` lines, or after a pause of `PAUSE` seconds.
-
-    Raises:
-        ValueError: A line is too long.
     """
     from vanilla_transformer.data.readers.text_files import LONGEST_LINE, long_line_error
 

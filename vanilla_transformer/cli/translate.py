@@ -23,6 +23,7 @@ from .flags import (
     TranslationArguments,
     check_engine,
     check_sentences,
+    given_flags,
     open_model,
     parse,
     parse_workers,
@@ -245,6 +246,8 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
     if sentences and (options.input is not None or options.format != "text"):
         hint = "`--input` and `--format` are for files and standard input."
         raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
+    if "sentence_splitter" in given_flags(options) and options.format == "text" and not options.split_sentences:
+        raise ValueError("--sentence_splitter is for documents and --split_sentences, got neither. Leave it out.")
     refuse_file_names("Sentences", sentences, "Give it by --input {}, or a sentence by standard input.")
     refuse_file_names("--constraint", options.constraint or [], "Write the words themselves.")
     refuse_file_names("--target_prefix", [options.target_prefix], "Give it by --target_prefixes {}.")

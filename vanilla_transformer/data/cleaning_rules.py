@@ -66,10 +66,6 @@ class ScoreRule:
         quality (`str`): Instead: a COMET model that scores without references.
         min_score (`float`): Drop pairs with a lower score. Scores are in (0, 1], of quality about so.
         keep (`float`): Instead: the share of pairs of each corpus to keep, the ones with the highest scores.
-
-    Raises:
-        ValueError: a model is not given, or there is one too many; or not exactly one of `min_score` and `keep`, or it
-            is out of its range.
     """
 
     forward: str = ""
@@ -118,9 +114,6 @@ class ScoreRule:
 class CleaningRules:
     """
     The rules that a recipe enables for a corpus. See `DataArguments` for the fields.
-
-    Raises:
-        ValueError: a value is out of its range; the message names the field.
     """
 
     drop: Sequence[str] = ()
@@ -162,24 +155,10 @@ class CleaningRules:
 
 # The rules without a value, which the key `drop` enables by name.
 DROPPED = {name: text for name, text in RULES.items() if name not in {item.name for item in fields(CleaningRules)}}
-# The keys that these names once were, and the name today.
-_FORMER_SWITCHES = {f"drop_{name}": name for name in DROPPED}
-
-
-def refuse_former_switches(names: Iterable[str], what: str) -> None:
-    """Raise a `ValueError` for the first name of a former switch, with what to write instead."""
-    for name in names:
-        kind = _FORMER_SWITCHES.get(name.replace("-", "_").removeprefix("no_"))
-        if kind is not None:
-            raise ValueError(f"The {what} {name!r} is now {kind!r} in a list, such as `drop: [{kind}]`.")
 
 
 def read_drop(value: Any) -> tuple[str, ...]:
-    """Return the names of the key `drop` in the order of `DROPPED`: a list of them, or text as in a flag.
-
-    Raises:
-        ValueError: it is neither, or has an unknown name.
-    """
+    """Return the names of the key `drop` in the order of `DROPPED`: a list of them, or text as in a flag."""
     names = value or ()
     if isinstance(value, str):
         names = as_list(value) if value.strip("[] ") else ()
@@ -223,10 +202,6 @@ class PairRules:
     def for_corpus(cls, spec: CorpusSpec, rules: CleaningRules, pairs: Iterable[SentencePair]) -> "PairRules":
         """
         Return the rules of a corpus with these pairs, of which the first are read if scripts or lengths are checked.
-
-        Raises:
-            ValueError: languages are checked, but not given or unknown.
-            OSError: languages are checked, but py3langid is not installed.
         """
         codes = _require_codes(spec) if "other_languages" in rules.drop else ()
         scripts: Sequence[Sequence[str]] = ()
@@ -366,11 +341,7 @@ _ALIASES = {"nb": "no"}  # py3langid distinguishes no and nn
 
 @cache
 def load_identifier() -> Any:
-    """Load the classifier, once per process and its children.
-
-    Raises:
-        OSError: py3langid is not installed.
-    """
+    """Load the classifier, once per process and its children."""
     with requires_extra("cleaning", "Identifying languages"):
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

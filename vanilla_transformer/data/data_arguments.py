@@ -1,11 +1,12 @@
 """Arguments of the training, validation and test data, and of the tokenizer."""
 
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from typing import Any
 
 from vanilla_transformer.utils.user_input import check_names, load_yaml
 
-from .cleaning_rules import DROPPED, ON_TOKENS, CleaningRules, read_drop, refuse_former_switches
+from .cleaning_rules import DROPPED, ON_TOKENS, CleaningRules, read_drop
 from .readers import CorpusSpec
 from .stages import ONE_STAGE, Stages, read_stages
 
@@ -190,12 +191,7 @@ def _parse_section(text: str, name: str, kind: str) -> Any:
 
 
 def augmentations(data: DataArguments) -> dict[str, float]:
-    """Return the shares of training pairs in the section `augment` of a recipe, by the `AUGMENTATIONS` in their order.
-
-    Raises:
-        ValueError: it is no mapping, has an unknown key (the message names the nearest one), or a share is not in
-            [0, 1].
-    """
+    """Return the shares of training pairs in the section `augment`, in the order of `AUGMENTATIONS`."""
     shares = {} if data.augment is None else data.augment
     if not isinstance(shares, dict):
         raise ValueError(f"`augment` must be a mapping, such as {{typos: 0.05}}, got {shares!r}.")
@@ -209,10 +205,6 @@ def augmentations(data: DataArguments) -> dict[str, float]:
 def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
     """
     Return the corpora of the training text, from `corpora`, `dataset` or the pair of files.
-
-    Raises:
-        ValueError: an entry of `corpora` has an unknown key (the message names the nearest known one) or names no
-            corpus.
     """
     if data.dataset is not None:
         return [CorpusSpec(dataset=data.dataset, **data.languages)]
@@ -221,15 +213,20 @@ def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
     return _corpus_specs("corpora", data.corpora, data.languages)
 
 
+def named_files(data: DataArguments) -> list[str]:
+    """Return the files of text that a recipe names, once for a corpus with two directions."""
+    names = [data.validation_source, data.validation_target, data.test_source, data.test_target, data.train_alignments]
+    specs = [*corpus_specs(data), *validation_specs(data), *validation_specs(data, forgetting=True)]
+    corpora = {tuple(map(str, spec.files)) for spec in specs}
+    return [name for name in (*names, *chain(*corpora)) if name is not None]
+
+
 def validation_specs(data: DataArguments, forgetting: bool = False) -> list[CorpusSpec]:
     """
     Return the corpora of the section `validation`, or none.
 
     Args:
         forgetting: Whether to return the ones of the former domain of a model instead.
-
-    Raises:
-        ValueError: as raised by `corpus_specs`.
     """
     entries: Any = data.validation
     if entries is None:
@@ -249,7 +246,6 @@ def _directions(section: str, entry: Any, languages: dict[str, Any]) -> list[Cor
     """Return the corpus of an entry, once for each of its directions."""
     if not isinstance(entry, dict):
         raise ValueError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
-    refuse_former_switches(map(str, entry), "key of a corpus")
     known = _SPEC_KEYS | {_BOTH_DIRECTIONS} | (_RULE_KEYS if section == "corpora" else {_FORGETTING})
     check_names([str(name) for name in entry], known, "key of a corpus", exactly=True)
     given = {name: value for name, value in entry.items() if name not in _RULE_KEYS and value is not None}
@@ -274,9 +270,6 @@ def tagged_sides(data: DataArguments) -> str:
 def cleaning_rules(data: DataArguments) -> list[CleaningRules]:
     """
     Return the cleaning rules of each corpus: the ones of the recipe, with the changes of its entry in `corpora`.
-
-    Raises:
-        ValueError: a value is out of its range.
     """
     if not isinstance(data.corpora, list):
         return [CleaningRules.from_arguments(data)]
@@ -289,11 +282,7 @@ def cleaning_rules(data: DataArguments) -> list[CleaningRules]:
 
 
 def stages(data: DataArguments, max_steps: int) -> Stages:
-    """Return the stages of a recipe, whose training has `max_steps` steps.
-
-    Raises:
-        ValueError: as raised by `read_stages`; or the stages are given without `corpora`, or with what they replace.
-    """
+    """Return the stages of a recipe, whose training has `max_steps` steps."""
     if data.stages is None:
         return ONE_STAGE
     if data.corpora is None:
@@ -307,11 +296,7 @@ def stages(data: DataArguments, max_steps: int) -> Stages:
 
 
 def check_data_arguments(data: DataArguments) -> None:
-    """Check values that cannot work, before any file is read.
-
-    Raises:
-        ValueError: naming the field, the value and the rule.
-    """
+    """Check values that cannot work, before any file is read."""
     kinds = ("corpora", "dataset", "train_source", "train_target")
     named = [kind for kind in kinds if getattr(data, kind) is not None]
     if named not in (["corpora"], ["dataset"], ["train_source", "train_target"]):
@@ -373,12 +358,6 @@ def _check_alignments(data: DataArguments) -> None:
 
 
 def _check_tokenizer(data: DataArguments) -> None:
-    for name, default in (("tokenizer_model", "bpe"), ("normalization", "nfc")):
-        if data.tokenizer is not None and getattr(data, name) != default:
-            raise ValueError(
-                f"Give either `tokenizer` or `{name}`, got {data.tokenizer} and {getattr(data, name)}: the latter is "
-                "for a tokenizer that is trained on the corpus."
-            )
     if not 0.0 <= data.bpe_dropout < 1.0:
         raise ValueError(f"`bpe_dropout` must be in [0, 1), got {data.bpe_dropout}.")
     if data.bpe_dropout and data.tokenizer_model != "bpe":

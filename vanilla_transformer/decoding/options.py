@@ -274,9 +274,6 @@ class TranslationOptions(BaseModel):
             call: Keyword arguments of the call; `generation_config` may be among them.
             defaults: Keyword arguments of the constructor, likewise.
             model_config: The generation config of the model.
-
-        Raises:
-            OptionError: A value is out of range, or two options do not fit each other.
         """
         known = {*options_of(), "generation_config"}
         call = {name: value for name, value in call.items() if value is not None or name not in known}
@@ -298,9 +295,6 @@ class TranslationOptions(BaseModel):
 
         Args:
             levels: Keyword arguments of the call, options of its generation config, and of the model's.
-
-        Raises:
-            OptionError: See [`resolve`].
         """
         from vanilla_transformer.generation_vanilla_transformer import closest, closest_margin  # which imports torch
 
@@ -480,11 +474,7 @@ def _is_neutral(name: str, value: Any) -> bool:
 
 
 def check_filters(values: Level) -> None:
-    """Check the filters of sampling, whose ranges are the library's.
-
-    Raises:
-        OptionError: One is out of range.
-    """
+    """Check the filters of sampling, whose ranges are the library's."""
     from .engine.sampling import SamplingOptions  # which imports torch
 
     try:
@@ -494,11 +484,7 @@ def check_filters(values: Level) -> None:
 
 
 def check_languages(tokenizer: Any, direction: Direction) -> None:
-    """Refuse languages that a tokenizer does not know.
-
-    Raises:
-        OptionError: It does not know one, or has no languages.
-    """
+    """Refuse languages that a tokenizer does not know."""
     if direction == NO_DIRECTION:
         return
     languages = find_languages(tokenizer)

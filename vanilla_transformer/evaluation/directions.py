@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from vanilla_transformer.data.readers import blank_side_error, read_lines
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.text.languages import Direction, Languages
+from vanilla_transformer.utils.input_files import is_pipe
 
 from .scores import Scores, translate_and_score
 
@@ -73,7 +74,7 @@ def read_test_sets(
 
 
 def _has_files(prefix: str, codes: Iterable[str]) -> bool:
-    return all(Path(f"{prefix}.{code}").is_file() for code in codes)
+    return all(Path(name).is_file() or is_pipe(name) for name in (f"{prefix}.{code}" for code in codes))
 
 
 def score_directions(

@@ -16,6 +16,7 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.utils.file_utils import hash_file
+from vanilla_transformer.utils.input_files import read_input
 from vanilla_transformer.utils.resources import METRIC_LABELS
 from vanilla_transformer.utils.user_input import load_yaml
 
@@ -53,7 +54,7 @@ _HASH = re.compile(r"^\| `([^`]+)` \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 def read_facts(path: str | Path) -> dict[str, Any]:
     """Read the facts about a model that training cannot record, such as its languages, from a YAML file."""
     try:
-        facts = load_yaml(Path(path).read_text(encoding="utf-8"))
+        facts = load_yaml(read_input(path).decode())
     except ValueError as error:
         raise ValueError(f"The file of facts {path} must be YAML: {error}") from error
     if not isinstance(facts, dict):
@@ -110,8 +111,6 @@ def _check_hub_names(path: str | Path, fact: str, given: Any) -> None:
 
 
 def _check_names(path: str | Path, given: Mapping[str, Any], known: set[str], optional: Collection[str] = ()) -> None:
-    if "licence" in given:
-        raise ValueError(f"The fact 'licence' in {path} is called 'license' now.")
     for names, problem in (
         (known - given.keys(), "lacks"),
         (given.keys() - known - {*optional}, "has the unknown fact"),

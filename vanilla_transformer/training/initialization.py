@@ -25,7 +25,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.text.languages import Languages, find_languages, set_languages, similar_tags
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-from .run_arguments import EXTEND, REPLACE, Recipe
+from .run_arguments import EXTEND, KEEP, REPLACE, Recipe
 
 # A model to start from, and its tokenizer.
 InitialModel = tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]
@@ -68,6 +68,10 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
         model, tokenizer = load_model(name)
         kept = {side: getattr(recipe.fine_tuning, f"init_{side}_layers") for side in ("encoder", "decoder")}
         model = keep_layers(model, kept)
+        size = recipe.data.vocab_size
+        if "vocab_size" in recipe.given and recipe.fine_tuning.init_vocabulary == KEEP and size != len(tokenizer):
+            rule = f"`vocab_size` must be the value of the model that `init_from` names, {len(tokenizer)}"
+            raise ValueError(f"{rule}, got {size}. Leave it out, or set `init_vocabulary`.")
     else:
         model, tokenizer = load_own_model(checkpoint)
     languages = find_languages(tokenizer)

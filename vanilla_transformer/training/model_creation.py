@@ -91,7 +91,7 @@ def _prepare_initial_model(
         )
         raise ValueError(f"{rule}, got {model_class.__name__}.")
     for name, value in given_architecture(recipe).items():
-        found = getattr(initial.config, name, None)
+        found = getattr(initial.config, name, getattr(LongArguments, name, None))
         if value != found:
             raise ValueError(
                 f"`{name}` must be the value of the model that `init_from` names, {found!r}, got {value!r}. Leave it "

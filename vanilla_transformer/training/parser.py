@@ -118,15 +118,6 @@ class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message.removeprefix('argument ')}. See --help.")
 
-    def parse(self, words: Sequence[str]) -> tuple[list[str], tuple[Any, ...]]:
-        """Return the arguments among some words, and the dataclasses of the flags. All words after `--` are arguments.
-
-        Raises:
-            ValueError: a flag does not exist (the message names the nearest one) or its value is invalid.
-        """
-        flags, found = self.read(words)
-        return found, self.build(flags)
-
     def build(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the dataclasses of values by name, with the defaults of all others, and import the user's module."""
         if values.get(USER_MODULE) is not None:
@@ -135,7 +126,7 @@ class Parser(ArgumentParser):
         return tuple(each(**{name: values[name] for name in names[each] if name in values}) for each in self._classes)
 
     def read(self, words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-        """Return the values of the given flags by name, and the arguments. Otherwise as [`parse`]."""
+        """Return the values of the given flags by name, and the arguments. All words after `--` are arguments."""
         words = list(words)
         end = words.index("--") if "--" in words else len(words)
         before = self._normalize(words[:end])

@@ -6,31 +6,27 @@ Every mistake is a `ValueError` that names it.
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from vanilla_transformer.data.cleaning_rules import refuse_former_switches
+from vanilla_transformer.data.data_arguments import named_files
 from vanilla_transformer.utils.file_utils import decode_text
+from vanilla_transformer.utils.input_files import check_pipes, is_pipe, read_input
 from vanilla_transformer.utils.resources import describe_recipes, find_recipe
 from vanilla_transformer.utils.user_input import check_names, load_yaml
 
 from .parser import Parser, format_table
 from .recipe_checks import check_recipe
-from .run_arguments import BATCH_SIZES, RECIPE_PARTS, REMOVED, RENAMED, SECTIONS, Recipe
+from .run_arguments import BATCH_SIZES, KEEP, OF_NEW_TOKENIZERS, RECIPE_PARTS, SECTIONS, Recipe
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
-    """Read the keys and values of a YAML recipe.
-
-    Raises:
-        OSError: the file does not exist.
-        ValueError: the file is not YAML, is not a mapping of names, has a key twice, or has an alias.
-    """
-    if not Path(path).is_file():
+    """Read the keys and values of a YAML recipe."""
+    if not (Path(path).is_file() or is_pipe(path)):
         raise FileNotFoundError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
-    text = decode_text(Path(path).read_bytes(), f"The recipe {path}")
+    text = decode_text(read_input(path), f"The recipe {path}")
     try:
         recipe = load_yaml(text)
     except ValueError as error:
@@ -48,9 +44,6 @@ def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> 
 
     Args:
         sections: The section of each known key.
-
-    Raises:
-        ValueError: a section is no mapping of names, or a key is in another section than its own, or twice.
     """
     flat: dict[str, Any] = {}
     for name, value in recipe.items():
@@ -74,27 +67,8 @@ def _read_section(name: str, value: Any) -> dict[str, Any]:
     return value or {}
 
 
-def check_renamed(names: Collection[str], what: str) -> None:
-    """Raise a `ValueError` for the first name that has been renamed or removed, with its new name or what to do."""
-    refuse_former_switches(names, what)
-    for name in names:
-        key = name.replace("-", "_")
-        successor = RENAMED.get(key)
-        if successor is not None:
-            raise ValueError(f"The {what} {name!r} is now called {successor!r}.")
-        for removed in {key, key.removeprefix("no_")} & REMOVED.keys():
-            value, advice = REMOVED[removed]
-            raise ValueError(
-                f"The {what} {name!r} no longer exists: training uses {'none' if value is None else value}. {advice}."
-            )
-
-
 def as_flags(recipe: Mapping[str, Any]) -> list[str]:
-    """Return a recipe as flags. Lists and mappings become JSON.
-
-    Raises:
-        ValueError: a value has no form in JSON, such as a date.
-    """
+    """Return a recipe as flags. Lists and mappings become JSON."""
     given = {name: value for name, value in recipe.items() if value is not None}
     return [f"--{name}={_as_word(name, value)}" for name, value in given.items()]
 
@@ -135,11 +109,6 @@ def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe
     The recipe is a YAML file or the name of a packaged one, such as `small`. Flags override it. The launcher, such as
     `accelerate launch` with its file, gives the number of processes and what flags and recipe leave out; the defaults
     give the rest.
-
-    Raises:
-        ValueError: an unknown flag or key (the text names the nearest known one, or its new name), or values that
-            cannot work together, or not with the launcher's.
-        OSError: the recipe cannot be read.
     """
     return parse_recipe_with({}, arguments, program, MAIN_KEYS)[0]
 
@@ -158,14 +127,14 @@ def parse_recipe_with(
     notes = f"recipes:\n{format_table(describe_recipes())}"
     usage = f"{program or 'parse_recipe'} [RECIPE] [--flag value ...]"
     parser = Parser([*titles], usage, RECIPE, main, titles, notes)
-    check_renamed([word[2:].split("=")[0] for word in arguments if word.startswith("--")], "flag")
     flags, words = parser.read(arguments)
     # The file is read as flags, so that both obey the same rules.
     values = _put_over(parser.read(as_flags(read_keys(words, sections)))[0], flags)
     parsed = parser.build(_add_launcher(values))
     by_part = dict(zip(titles, parsed, strict=True))
-    recipe = Recipe(*(by_part[part] for part in RECIPE_PARTS))
+    recipe = Recipe(*[*(by_part[part] for part in RECIPE_PARTS), frozenset(values)])
     check_recipe(recipe)
+    check_pipes([*words, *named_files(recipe.data)])
     return recipe, parsed[0]
 
 
@@ -175,11 +144,6 @@ def read_keys(words: Sequence[str], sections: Mapping[str, tuple[type[Any], ...]
     Args:
         words: The arguments of the command besides its flags.
         sections: The dataclasses whose fields are the keys, by section; by default the ones of training.
-
-    Raises:
-        ValueError: there are several words, a key is unknown, renamed, or in another section than its own, or has a
-            list or a mapping instead of one value.
-        OSError: the recipe cannot be read.
     """
     if len(words) > 1:
         raise ValueError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
@@ -189,7 +153,6 @@ def read_keys(words: Sequence[str], sections: Mapping[str, tuple[type[Any], ...]
             section_of |= {item.name: name for item in fields(part)}
             hints |= get_type_hints(part)
     recipe = flatten_sections(read_recipe(find_recipe(words[0])), section_of) if words else {}
-    check_renamed(recipe, "recipe key")
     check_names(recipe, {*section_of}, "recipe key")
     for key, value in recipe.items():  # many a key would take the text of a list
         kinds = {get_origin(kind) or kind for kind in (hints.get(key), *get_args(hints.get(key)))}
@@ -199,17 +162,19 @@ def read_keys(words: Sequence[str], sections: Mapping[str, tuple[type[Any], ...]
 
 
 def _put_over(recipe: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a recipe with the ones of flags over them, of which either batch size replaces both.
+    """Return the values of a recipe with the ones of flags over them.
 
-    Raises:
-        ValueError: both sizes are in the recipe, or both among the flags.
+    A flag of either batch size replaces both, and one that brings a vocabulary replaces the recipe's about another.
     """
     for values, place in ((recipe, "in the recipe"), (flags, "as flags")):
         if values.keys() >= {*BATCH_SIZES}:
             raise ValueError(
                 f"Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, got both {place}."
             )
-    replaced = BATCH_SIZES if flags.keys() & BATCH_SIZES else ()
+    replaced = {*BATCH_SIZES} if flags.keys() & BATCH_SIZES else set[str]()
+    brings_one = "init_from" in flags and (recipe | flags).get("init_vocabulary", KEEP) == KEEP
+    if brings_one or "tokenizer" in flags:
+        replaced |= {*OF_NEW_TOKENIZERS}
     return {name: value for name, value in recipe.items() if name not in replaced} | flags
 
 

@@ -4,7 +4,6 @@ import logging
 from dataclasses import fields
 from typing import Any
 
-from vanilla_transformer.data.cleaning_rules import DROPPED
 from vanilla_transformer.data.data_arguments import (
     TOKEN_AUGMENTATIONS,
     augmentations,
@@ -20,27 +19,22 @@ from .run_arguments import (
     DERIVED,
     EXTEND,
     FROZEN_PARTS,
-    KEEP,
+    OF_NEW_TOKENIZERS,
     PADDING,
     RECIPE_PARTS,
-    REMOVED,
-    REMOVED_CHANGEABLE,
     REPLACE,
     LongArguments,
     OptimizationArguments,
     Recipe,
     default_values,
+    flatten,
 )
 
 logger = logging.getLogger(__name__)
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Refuse values that cannot work, before anything is read or written.
-
-    Raises:
-        ValueError: the text names the field, the value and the rule.
-    """
+    """Refuse values that cannot work, before anything is read or written."""
     _check_numbers(recipe)
     _check_optimization(recipe.optimization)
     check_data_arguments(recipe.data)
@@ -49,6 +43,7 @@ def check_recipe(recipe: Recipe) -> None:
     stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
     _check_guided_alignment(recipe)
     _check_fine_tuning(recipe)
+    _check_effects(recipe)
     _check_trackers(recipe.output.report_to)
     if not recipe.output.output_dir:
         raise ValueError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
@@ -60,8 +55,7 @@ def check_recipe(recipe: Recipe) -> None:
 
 
 def _check_numbers(recipe: Recipe) -> None:
-    for part in (getattr(recipe, item.name) for item in fields(recipe)):
-        check_numbers(vars(part))
+    check_numbers(flatten(recipe))
     for part in (recipe.data, recipe.optimization, recipe.output):
         for item in fields(part):
             value = getattr(part, item.name)
@@ -113,7 +107,7 @@ def _check_fine_tuning(recipe: Recipe) -> None:
     if options.init_from is None:
         names = ("freeze", "lora_rank", "init_encoder_layers", "init_decoder_layers")
         given: dict[str, Any] = {name: getattr(options, name) for name in names}
-        given["init_vocabulary"] = None if options.init_vocabulary == KEEP else options.init_vocabulary
+        given["init_vocabulary"] = options.init_vocabulary if "init_vocabulary" in recipe.given else None
         given["forgetting` of `validation"] = validation_specs(recipe.data, forgetting=True) or None
         for name, value in given.items():
             if value is not None:
@@ -151,6 +145,25 @@ def _token_keys(recipe: Recipe) -> list[str]:
     given = [f"`{name}` of `augment`" for name in augmentations(recipe.data) if name in TOKEN_AUGMENTATIONS]
     given += ["`source_tags`"] if recipe.data.source_tags else []
     return given + (["`init_vocabulary: extend`"] if recipe.fine_tuning.init_vocabulary == EXTEND else [])
+
+
+def _check_effects(recipe: Recipe) -> None:
+    """Refuse keys that are given and change nothing beside the others."""
+    tuning, tokenizer, reasons = recipe.fine_tuning, recipe.data.tokenizer, dict[str, str]()
+    if tokenizer is not None:
+        reasons = dict.fromkeys(OF_NEW_TOKENIZERS, f"`tokenizer` is {tokenizer}, and none is trained on the text")
+    elif tuning.init_from is not None and tuning.init_vocabulary != REPLACE:
+        names = ("tokenizer_model", "normalization")
+        reasons = dict.fromkeys(names, f"`init_vocabulary: {tuning.init_vocabulary}` keeps the model's tokenizer")
+    if recipe.model.position_embedding_type != "learned":
+        reasons["max_position_embeddings"] = f"positions are {recipe.model.position_embedding_type}, without a limit"
+    if recipe.data.train_alignments is None:
+        reasons["alignment_weight"] = "there are no `train_alignments`"
+    if recipe.long.layer_types != "lsh_attention":
+        lsh = ("num_hashes", "num_buckets", "lsh_attn_chunk_length")
+        reasons |= dict.fromkeys(lsh, f"`layer_types` is {recipe.long.layer_types}, which does not hash")
+    for name in (each for each in reasons if each in recipe.given):
+        raise ValueError(f"`{name}` must be left out, since it would change nothing: {reasons[name]}.")
 
 
 def _check_lora(recipe: Recipe) -> None:
@@ -218,22 +231,9 @@ _LIMITS = ("max_steps", "num_train_epochs", "max_minutes", "early_stopping_patie
 def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
     """Check that a run with the flat recipe `now` can resume one with `before`, and log all changes.
 
-    A name that `before` lacks, because it is newer than the run, had its default. A removed one may have the
-    value that training uses since.
-
-    Raises:
-        ValueError: a change would make it a different run; the text names each value before and now.
+    A name that `before` lacks, because it is newer than the run, had its default.
     """
-    switched_on = [name.removeprefix("drop_") for name in before if name.startswith("drop_") and before[name]]
-    before = default_values() | {
-        name: value
-        for name, value in before.items()
-        if not name.startswith("drop_")
-        and name not in REMOVED_CHANGEABLE
-        and (name not in REMOVED or value != REMOVED[name][0])
-    }
-    if switched_on:  # in a run from before `drop` was a list
-        before["drop"] = sorted(switched_on, key=[*DROPPED, *switched_on].index)
+    before = default_values() | before
     names = sorted(name for name in before.keys() | now.keys() if not _is_same(name, before, now))
     needs_max_steps = now.get("lr_scheduler") in NEED_MAX_STEPS or any(
         UNTIL_SHARE in stage for stage in now.get("stages") or ()

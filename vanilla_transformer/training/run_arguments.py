@@ -4,7 +4,6 @@ The keys of a recipe by their sections: types, defaults, help, and whether a res
 The section of the data stands in `data_arguments`. No module here imports torch, since `--help` must not wait for it.
 """
 
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
@@ -15,49 +14,6 @@ from vanilla_transformer.utils.user_input import as_list
 
 from .lr_scheduler import NOAM, SCHEDULES, Schedule
 
-# Old names of flags and recipe keys, and what they are called now.
-RENAMED = {
-    "attention": "layer_types",
-    "cross_attention": "cross_attention_type",
-    "lsh_rounds": "num_hashes",
-    "lsh_buckets": "num_buckets",
-    "lsh_chunk": "lsh_attn_chunk_length",
-    "memory_length": "mem_len",
-    "feed_forward_chunk": "chunk_size_feed_forward",
-    "torch_compile": "compile",
-}
-# Former flags and recipe keys: the value that training has used since, which was the default, and what to do.
-_CONFIGURATION = "It remains a field of the configuration, for converted models. Leave it out"
-REMOVED: dict[str, tuple[Any, str]] = {
-    "hash_seed": (0, "Set `seed` for other runs"),
-    "lsh_seed": (0, "Set `seed` for other runs"),
-    "lm_head_bias": (False, _CONFIGURATION),
-    "attention_bias": (False, _CONFIGURATION),
-    "scale_embedding": (True, _CONFIGURATION),
-    "sinusoid_layout": ("interleaved", _CONFIGURATION),
-    "source_eos": (True, _CONFIGURATION),
-    "layer_norm_eps": (1e-6, _CONFIGURATION),
-    "init_std": (None, "It remains a field of the configuration. Leave it out"),
-    "adam_beta1": (0.9, "It is β₁ of section 5.3. Leave it out"),
-    "adam_beta2": (0.98, "It is β₂ of section 5.3. Leave it out"),
-    "adam_epsilon": (1e-9, "It is ε of section 5.3. Leave it out"),
-    "pad_to_multiple_of": ("8 where it compiles and 1 elsewhere", "Leave it out"),
-    "sharded_checkpoints": ("shards with `fsdp`", "Leave it out"),
-    "fsdp_reshard_after_forward": (True, "Leave it out, or set it in the file of `accelerate launch`"),
-    "keep_best": (1, "For more models, keep more checkpoints by `keep_last`"),
-    "greater_is_better": ("the order of each metric", "A function of your own may return the negative. Leave it out"),
-    **dict.fromkeys(
-        ("forgetting_source", "forgetting_target"),
-        (
-            "entries of `validation`",
-            "Write `validation: [{source: FILE, target: FILE, forgetting: true}]`, beside other validation text",
-        ),
-    ),
-    "stream": (False, "Text of any size is mapped into memory from the disk. Leave it out"),
-    "stream_window": (1_000_000, "Leave it out, as `stream`"),
-}
-# The ones that a resumed run may have had another value of.
-REMOVED_CHANGEABLE = ("sharded_checkpoints", "fsdp_reshard_after_forward", "keep_best")
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 
 
@@ -140,12 +96,6 @@ class LongArguments:
     )
 
 
-def _refuse_fp8(name: str) -> str:
-    if name == "fp8":
-        raise ArgumentTypeError("fp8 is gone, since its gain was never measured. Use bf16")
-    return name
-
-
 @dataclass(frozen=True)
 class OptimizationArguments:
     """Optimization. Every default is the paper's value (section 5), unless the help says otherwise."""
@@ -207,7 +157,6 @@ class OptimizationArguments:
         "no",
         "Autocast: no, bf16 or fp16; or auto, which is bf16 where the device has instructions for it, and no "
         "elsewhere. Default: that of `accelerate launch`, otherwise no.",
-        type=_refuse_fp8,
         choices=["no", "bf16", "fp16", "auto"],
     )
     attn_implementation: str | None = changeable(
@@ -338,7 +287,7 @@ class Recipe:
     """Everything that one run needs, as `parse_recipe` resolves it from YAML, flags and launcher, and checks it.
 
     Nothing replaces it afterwards: what follows from the corpus is the [`Schedule`]. No two parts share a field name,
-    so that a recipe may be one flat file.
+    so that a recipe may be one flat file. `given` has the names of the keys and flags, as others have their defaults.
     """
 
     data: DataArguments
@@ -348,6 +297,7 @@ class Recipe:
     output: OutputArguments
     fine_tuning: FineTuningArguments = field(default_factory=FineTuningArguments)
     classes: ClassArguments = field(default_factory=ClassArguments)
+    given: frozenset[str] = frozenset()
 
 
 # The keys of a recipe by its sections, in which they may stand.
@@ -362,6 +312,8 @@ SECTIONS: dict[str, tuple[type[Any], ...]] = {
 RECIPE_PARTS = tuple(part for parts in SECTIONS.values() for part in parts)
 # The size of a step, and of a batch, which follows from the former and the number of processes where it is given.
 BATCH_SIZES = ("tokens_per_step", "max_tokens")
+# Keys about a tokenizer that is trained on the corpus.
+OF_NEW_TOKENIZERS = ("vocab_size", "tokenizer_model", "normalization")
 # Keys that are derived where a recipe does not give them.
 DERIVED = tuple(item.name for item in fields(Schedule))
 PADDING = "pad_to_multiple_of"  # is no key, but recorded: a resumed run keeps it
@@ -369,7 +321,8 @@ PADDING = "pad_to_multiple_of"  # is no key, but recorded: a resumed run keeps i
 
 def flatten(recipe: Recipe) -> dict[str, Any]:
     """Return all values of a recipe by name."""
-    return {name: value for part in asdict(recipe).values() for name, value in part.items()}
+    parts = (part for part in asdict(recipe).values() if isinstance(part, dict))
+    return {name: value for part in parts for name, value in part.items()}
 
 
 def default_values() -> dict[str, Any]:
@@ -378,7 +331,6 @@ def default_values() -> dict[str, Any]:
 
 
 def given_architecture(recipe: Recipe) -> dict[str, Any]:
-    """Return the values of a recipe that describe the architecture and are not the defaults."""
-    parts = ((recipe.model, ArchitectureArguments()), (recipe.long, LongArguments()))
-    values = {name: value for part, default in parts for name, value in asdict(part).items() - asdict(default).items()}
-    return {name: values[name] for name in sorted(values.keys() - set(DROPOUTS))}
+    """Return the values that a recipe gives and that describe the architecture."""
+    values = asdict(recipe.model) | asdict(recipe.long)
+    return {name: value for name, value in values.items() if name in recipe.given and name not in DROPOUTS}

@@ -13,16 +13,17 @@ import os
 import platform
 import secrets
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from safetensors import SafetensorError
+
+from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -259,6 +260,9 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
     for output in map(Path, outputs):
         if output.is_dir():
             raise ValueError(f"The output must be a file, but {output} is a folder. Name a file.")
+        if output.suffix.lower() in BINARY_ENDINGS:
+            rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
+            raise ValueError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
         same = next((each for each in given if _is_same_file(output, each)), None)
         if same is not None:
             name = "standard input" if same == 0 else same
@@ -430,7 +434,7 @@ def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int
     r"""Write `text` (UTF-8, lines end with `\n`) to a temporary file beside `path`, then rename it to `path`.
 
     Missing parent folders are created. Of a link, the file to which it leads is replaced. A pipe or a device cannot be
-    replaced and is written directly.
+    replaced and is written directly. A file whose name ends in `.gz`, `.xz`, `.bz2` or `.zst` is compressed.
 
     Args:
         text: The content, in one piece or in several, which need not fit into memory together.
@@ -439,8 +443,11 @@ def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int
     path = Path(path)
     pieces = [text] if isinstance(text, str) else text
     is_replaced = path.is_file() or not path.exists()
-    with atomic_file(path.resolve(), mode) if is_replaced else open(path, "wb") as file:
-        file.writelines(piece.encode() for piece in pieces)
+    compress = COMPRESSIONS.get(compression_of(path), lambda file, mode: nullcontext(file))
+    opened = atomic_file(path.resolve(), mode) if is_replaced else open(path, "wb")
+    with opened as file, compress(file, "wb") as stream:
+        for piece in pieces:
+            stream.write(piece.encode())
     return path
 
 
@@ -492,13 +499,6 @@ def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
         (temporary / path.name).write_text(content, encoding="utf-8")
         of_files = json.loads(hashes.read_text(encoding="utf-8")) | {path.name: hash_file(temporary / path.name)}
         (temporary / HASHES_FILE).write_text(json.dumps(of_files, indent=2) + "\n", encoding="utf-8")
-
-
-def open_stdin() -> TextIO:
-    """Return standard input."""
-    if sys.stdin is None:
-        raise OSError("Standard input must be open, but it is closed. Give a file by --input.")
-    return sys.stdin
 
 
 def decode_text(content: bytes, name: str) -> str:
@@ -565,7 +565,7 @@ def _is_utf_8(head: bytes) -> bool:
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal."""
-    with path.open("rb") as file:
+    with open_input(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 USER_MODULE = "VANILLA_TRANSFORMER_USER_MODULE"  # the variable of the environment that names it
@@ -66,19 +65,14 @@ def freeze_modules() -> None:
     atexit.register(lambda: gc.unfreeze() if "triton" in sys.modules else None)
 
 
-def lazy_names(
-    package: str, names: Mapping[str, str], gone: Mapping[str, str] = MappingProxyType({})
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the `__getattr__` and the `__dir__` of a package some of whose names are imported at first use.
 
     Args:
         names: The module of each name, relative to the package.
-        gone: What to use instead of each former name.
     """
 
     def import_name(name: str) -> Any:
-        if name in gone:
-            raise ImportError(f"`{name}` is gone. Use {gone[name]}.")
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         found = getattr(importlib.import_module(names[name], package), name)

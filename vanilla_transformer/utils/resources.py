@@ -11,6 +11,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from .input_files import is_pipe
+
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -41,7 +43,7 @@ def find_facts(name_or_path: str) -> Path:
 
 def _find(name_or_path: str, folder: str, kind: str) -> Path:
     path = Path(name_or_path)
-    if path.name != name_or_path or path.suffix in (".yaml", ".yml") or path.is_file():
+    if path.name != name_or_path or path.suffix in (".yaml", ".yml") or path.is_file() or is_pipe(path):
         return path
     packaged = {each.stem: each for each in sorted(resource_folder(folder).glob("*.yaml"))}
     if name_or_path not in packaged:

@@ -576,7 +576,6 @@ FLAGS = {
     "clean-corpus: no folder": (["clean-corpus", *PAIRS[:4]], {}, "`output_dir` must be given"),
     "clean-corpus: unknown flag": (["clean-corpus", *PAIRS, "--min_scor"], {}, "Did you mean 'min_score'"),
     "clean-corpus: output a file": (["clean-corpus", *PAIRS[:4], "--output_dir", "a.de"], {}, "a.de"),
-    "clean-corpus: stream": (["clean-corpus", "r.yaml", *PAIRS], {"r.yaml": b"stream: true"}, "no longer exists"),
     "train-tokenizer: no file": (["train-tokenizer", "--output_dir", "out"], {}, "at least one text file"),
     "train-tokenizer: missing file": (["train-tokenizer", "none", "--output_dir", "out"], {}, "There is no file none"),
     "train-tokenizer: empty file": (["train-tokenizer", "e", "--output_dir", "out"], {"e": b""}, "e is empty"),
@@ -630,6 +629,29 @@ FLAGS = {
     "train: output is a file": (["train", *PAIRS[:-1], "a.en"], {}, "a.en is a file"),
     "train: output below a file": (["train", *PAIRS[:-1], "a.en/run"], {}, "a.en is a file"),
     "train: dangling output": (["train", *PAIRS[:-1], "l"], {"l": Path("nowhere")}, "l is a link to nowhere"),
+    "translate: temperature": (["translate", "model", "A.", "--temperature", "0.5"], {}, "--temperature is for --do"),
+    "translate: seed": (["translate", "model", "A.", "--seed", "3"], {}, "--seed is for --do_sample and --mbr"),
+    "translate: overwrite": (["translate", "model", "A.", "--overwrite"], {}, "--overwrite replaces the file of"),
+    "translate: splitter": (
+        ["translate", "model", "A.", "--sentence_splitter", "abbreviations"],
+        {},
+        "--sentence_splitter is for documents and --split_sentences, got neither",
+    ),
+    "score: ray_threads": (
+        ["score", "model", "--source", "a.en", "--target", "a.de", "--ray_threads", "1"],
+        {},
+        "--ray_workers and --ray_threads are for a cluster",
+    ),
+    "evaluate: beams": (
+        ["evaluate", "--hypotheses", "a.en", "--target", "a.de", "--num_beams", "4"],
+        {},
+        "--num_beams is for a model that translates, got it with --hypotheses",
+    ),
+    "evaluate: workers": (
+        ["evaluate", "--hypotheses", "a.en", "--target", "a.de", "--workers", "1"],
+        {},
+        "--workers is for a model that translates",
+    ),
     "train: tokenizer without folder": (["train", *PAIRS, "--tokenizer", "none/x"], {}, "none/x"),
     "train: enormous model": (
         ["train", *PAIRS, "--vocab_size", "300", "--d_model", str(2**40)],

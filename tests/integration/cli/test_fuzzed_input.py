@@ -13,7 +13,7 @@ from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.decoding.pretrained import load_pretrained
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training.recipe import RENAMED, Recipe, parse_recipe
+from vanilla_transformer.training.recipe import Recipe, parse_recipe
 
 MISTAKES = (ValueError, OSError)  # which `cli.run` shows as one line
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.dates()
@@ -23,8 +23,7 @@ JSON_VALUES = JSON_SCALARS | st.lists(JSON_SCALARS, max_size=3) | st.dictionarie
 FLAGS = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 RECIPE_KEYS = ["max_steps", "corpora", "d_model", "dropout", "seed", "save_minutes", "layer_types", "vocab_size"]
 RECIPE_KEYS += ["lr_scheduler", "learning_rate", "report_to", "fsdp", "dataset", "bpe_dropout", "augment", "stages"]
-RECIPE_KEYS += ["drop", "validation", "drop_empty"]
-RECIPE_KEYS += [*RENAMED]
+RECIPE_KEYS += ["drop", "validation"]
 CONFIG_KEYS = ["d_model", "vocab_size", "encoder_layers", "decoder_attention_heads", "dropout", "activation_function"]
 CONFIG_KEYS += ["pad_token_id", "eos_token_id", "dtype", "auto_map", "model_type", "architectures", "layer_types"]
 

@@ -172,6 +172,11 @@ def test_train_fine_tunes_nllb_between_two_languages(corpus, tmp_path):
     ("changes", "message"),
     [
         ({"d_model": 32}, "`d_model` must be the value of the model that `init_from` names, 16, got 32"),
+        ({"d_model": 512}, "`d_model` must be the value of the model that `init_from` names, 16, got 512"),
+        ({"encoder_layers": 6}, "`encoder_layers` must be the value of the model .*, 1, got 6"),
+        ({"layer_types": "linear_attention"}, "`layer_types` must be the value .*, 'full_attention', got 'linear_att"),
+        ({"vocab_size": 8000}, "`vocab_size` must be the value of the model .*, 300, got 8000"),
+        ({"init_from": None, "init_vocabulary": "keep"}, "`init_vocabulary` must be given with `init_from`"),
         ({"tokenizer": "other"}, "Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both"),
         ({"freeze": "head"}, "`freeze` must name parts of encoder, decoder, embeddings, got 'head'"),
         ({"freeze": '["encoder", "decoder", "embeddings"]'}, "`freeze` must leave a part that is trained"),

@@ -176,4 +176,7 @@ def test_train_refuses_tokenizer_without_padding(corpus, tmp_path, tiny_tokenize
     del settings["pad_token"]
     (tmp_path / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(settings))
     with pytest.raises(ValueError, match="must have a `pad_token`"):
-        train(parse_recipe(flags(corpus, tmp_path / "out", tokenizer=tmp_path / "tokenizer")), evaluate=no_scores)
+        train(
+            parse_recipe(flags(corpus, tmp_path / "out", tokenizer=tmp_path / "tokenizer", vocab_size=None)),
+            evaluate=no_scores,
+        )

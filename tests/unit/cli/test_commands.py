@@ -201,8 +201,3 @@ def test_an_error_is_one_line_that_keeps_its_spaces(capsys):
 
     assert run(fail, []) == 2
     assert capsys.readouterr().err == "error: It must be 'a', got 'a  b'.\n"
-
-
-def test_train_names_the_successor_of_a_renamed_flag(capsys):
-    assert main(["train", "small", "--lsh-rounds", "4"]) == 2
-    assert capsys.readouterr().err == "error: The flag 'lsh-rounds' is now called 'num_hashes'.\n"

@@ -103,7 +103,8 @@ def test_values_of_another_type_get_the_message_of_the_declaration(flag, value, 
 def test_flags_with_several_values_take_them_together_and_one_by_one(group, flag, values):
     first, second = map(str, values)
     for words in ([f"--{flag}", first, second], [f"--{flag}", first, f"--{flag}={second}"]):
-        _, (options,) = Parser([group], "usage").parse(words)
+        parser = Parser([group], "usage")
+        (options,) = parser.build(parser.read(words)[0])
         assert getattr(options, flag) == values, words
 
 

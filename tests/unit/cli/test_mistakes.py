@@ -133,7 +133,7 @@ def test_train_names_a_folder_without_a_dataset(refusal, tmp_path):
 def test_train_names_a_folder_without_a_tokenizer(refusal, tmp_path):
     (tmp_path / "t").mkdir()
     assert f"`tokenizer` must be a folder or a Hub name of one, got {tmp_path / 't'}" in refusal(
-        tokenizer=tmp_path / "t"
+        tokenizer=tmp_path / "t", vocab_size=None
     )
 
 
@@ -142,7 +142,7 @@ def test_train_refuses_bpe_dropout_with_another_tokenizer(refusal, tmp_path):
     trained.train_from_iterator(["a b"], vocab_size=270, special_tokens=["<e>", "<p>"], show_progress=False)
     foreign = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, eos_token="<e>", pad_token="<p>")
     foreign.save_pretrained(tmp_path / "t")
-    line = refusal(tokenizer=tmp_path / "t", bpe_dropout=0.1)
+    line = refusal(tokenizer=tmp_path / "t", bpe_dropout=0.1, vocab_size=None)
     assert "BPE-dropout must have a VanillaTransformerTokenizer" in line
 
 

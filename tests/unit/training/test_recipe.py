@@ -4,26 +4,24 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 from transformers import PreTrainedConfig
 
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
-from vanilla_transformer.data.data_arguments import DataArguments, corpus_specs
+from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.data.readers import CorpusSpec
-from vanilla_transformer.training.recipe import flatten_sections, parse_recipe, read_recipe
+from vanilla_transformer.training.recipe import as_flags, flatten_sections, parse_recipe, read_recipe
 from vanilla_transformer.training.recipe_checks import check_same_run
 from vanilla_transformer.training.run_arguments import (
     RECIPE_PARTS,
-    REMOVED,
-    RENAMED,
     SECTIONS,
     ArchitectureArguments,
     LongArguments,
-    OptimizationArguments,
-    OutputArguments,
     flatten,
 )
 from vanilla_transformer.training.schedule import Pace, derive_schedule
+from vanilla_transformer.utils.user_input import load_yaml
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 RECIPE_FOLDER = Path(__file__).parents[3] / "recipes"
@@ -67,38 +65,14 @@ def test_model_arguments_have_types_defaults_and_help_of_configuration(arguments
 def test_model_arguments_are_all_fields_that_training_uses_and_data_do_not_determine():
     derived = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
     derived |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
-    derived |= {"use_cache", *REMOVED}
+    derived |= {"use_cache", "lm_head_bias", "attention_bias", "scale_embedding", "sinusoid_layout", "source_eos"}
+    derived |= {"layer_norm_eps", "init_std"}
     own, long = (
         {item.name for item in fields(each)} for each in (VanillaTransformerConfig, VanillaTransformerLongConfig)
     )
     inherited = {item.name for item in fields(PreTrainedConfig)} - {"chunk_size_feed_forward", "tie_word_embeddings"}
     assert {item.name for item in fields(ArchitectureArguments)} == own - derived - inherited
-    assert {item.name for item in fields(LongArguments)} == long - own - REMOVED.keys()
-
-
-@pytest.mark.parametrize("old, new", RENAMED.items())
-def test_parse_recipe_names_successor_of_renamed_key(recipe_file, old, new):
-    with pytest.raises(ValueError, match=f"The flag '{old}' is now called '{new}'"):
-        parse_recipe([*FILES, f"--{old}", "3"])
-    with pytest.raises(ValueError, match=f"The recipe key '{old}' is now called '{new}'"):
-        parse_recipe([recipe_file(f"{old}: 3\n"), *FILES])
-
-
-@pytest.mark.parametrize("name", REMOVED)
-def test_parse_recipe_says_what_replaces_a_removed_key(recipe_file, name):
-    message = f"{name}' no longer exists: training uses {str(REMOVED[name][0]).replace('None', 'none')}. "
-    with pytest.raises(ValueError, match=f"The flag '{message}"):
-        parse_recipe([*FILES, f"--{name}", "3"])
-    with pytest.raises(ValueError, match=f"The flag 'no_{message}"):
-        parse_recipe([*FILES, f"--no_{name}"])
-    with pytest.raises(ValueError, match=f"The recipe key '{message}"):
-        parse_recipe([recipe_file(f"model: {{{name}: 3}}\n"), *FILES])
-
-
-def test_removed_keys_have_the_default_of_the_configuration():
-    defaults = {item.name: item.default for item in fields(VanillaTransformerLongConfig)}
-    for name in REMOVED.keys() & defaults.keys():
-        assert REMOVED[name][0] == defaults[name], name
+    assert {item.name for item in fields(LongArguments)} == long - own - {"hash_seed"}
 
 
 @pytest.mark.parametrize("item", [item for part in RECIPE_PARTS for item in fields(part)], ids=lambda item: item.name)
@@ -111,44 +85,6 @@ def test_each_key_says_whether_a_resumed_run_may_change_it(item):
     elif item.name not in DERIVED_KEYS:
         with pytest.raises(ValueError, match=f"different values of {item.name} was 'another'"):
             check_same_run(before, now)
-
-
-def test_check_same_run_takes_runs_with_removed_keys_that_have_the_value_of_today():
-    now = flatten(parse_recipe(FILES))
-    check_same_run(now | {"source_eos": True, "hash_seed": 0}, now)
-    with pytest.raises(ValueError, match="different values of hash_seed was 5 and is None"):
-        check_same_run(now | {"hash_seed": 5}, now)
-
-
-def test_a_run_resumes_that_was_begun_with_a_switch_for_each_kind_of_pairs():
-    now = flatten(parse_recipe([*FILES, "--drop", "duplicates,empty"]))
-    before = {name: value for name, value in now.items() if name != "drop"} | {"drop_markup": False}
-    check_same_run(before | {"drop_duplicates": True, "drop_empty": True}, now)
-    with pytest.raises(ValueError, match=r"values of drop was \['invalid_unicode', 'empty'\] and is \['empty', 'dup"):
-        check_same_run(before | {"drop_invalid_unicode": True, "drop_empty": True}, now)
-
-
-def test_check_same_run_ignores_removed_keys_that_decide_no_result():
-    now = flatten(parse_recipe(FILES))
-    check_same_run(now | {"keep_best": 3, "sharded_checkpoints": True, "fsdp_reshard_after_forward": False}, now)
-
-
-@pytest.mark.parametrize(("old", "kind"), [("drop_markup", "markup"), ("drop_invalid_unicode", "invalid_unicode")])
-def test_parse_recipe_says_what_to_write_instead_of_a_former_switch(recipe_file, old, kind):
-    message = rf"{old}' is now '{kind}' in a list, such as `drop: \[{kind}\]`"
-    with pytest.raises(ValueError, match=f"The flag '{message}"):
-        parse_recipe([*FILES, f"--{old}"])
-    with pytest.raises(ValueError, match=f"The flag 'no-{message}".replace("_", "[_-]")):
-        parse_recipe([*FILES, f"--no-{old}".replace("_", "-")])
-    with pytest.raises(ValueError, match=f"The recipe key '{message}"):
-        parse_recipe([recipe_file(f"data: {{{old}: true}}\n"), *FILES])
-    with pytest.raises(ValueError, match=f"The key of a corpus '{message}"):
-        parse_recipe([recipe_file(f"corpora: [{{file: a.tsv, {old}: false}}]\n"), "--output_dir", "out"])
-
-
-def test_renamed_keys_have_existing_successors():
-    parts = (DataArguments, ArchitectureArguments, LongArguments, OptimizationArguments, OutputArguments)
-    assert set(RENAMED.values()) <= {item.name for part in parts for item in fields(part)}
 
 
 def test_parse_recipe_flags_override_recipe(recipe_file):
@@ -198,7 +134,6 @@ def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
         (["--label_smoothing", "1"], r"`label_smoothing` must be in \[0, 1\), got 1.0"),
         (["--dataset", "x"], "either `dataset` or text files"),
         (["--validation_source", "v.en"], "given together"),
-        (["--tokenizer", "t", "--tokenizer_model", "unigram"], "either `tokenizer` or `tokenizer_model`, got t and"),
         (["--bpe_dropout", "1"], r"`bpe_dropout` must be in \[0, 1\), got 1.0"),
         (["--bpe_dropout", "nan"], "`bpe_dropout` must be a finite number, got nan"),
         (["--bpe_dropout", "0.1", "--tokenizer_model", "unigram"], "`bpe_dropout` must be 0 .*got 0.1 with unigram"),
@@ -214,13 +149,49 @@ def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
         (["--source_tags", "#BT"], "`source_tags` must be a list .*, got '#BT', .* or quote text that begins with #"),
         (["--max_length", "0"], "`max_length` must be at least 1, got 0"),
         (["--max_length_ratio", "0.5"], "`max_length_ratio` must be at least 1, got 0.5"),
-        (["--mixed_precision", "fp8"], "mixed_precision: fp8 is gone, .* Use bf16"),
         (["--fsdp", "--mixed_precision", "fp16"], "`fsdp` needs `mixed_precision` bf16 or no, got fp16"),
     ],
 )
 def test_check_recipe_refuses_impossible_values(flags, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe([*FILES, *flags])
+
+
+# Keys that change nothing, with their defaults, since a default is given, too.
+WITHOUT_EFFECT = {
+    "tokenizer_model: bpe": ("tokenizer: t", "`tokenizer` is t, and none is trained on the text"),
+    "normalization: nfc": ("tokenizer: t", "`tokenizer` is t"),
+    "vocab_size: 37000": ("tokenizer: t", "`tokenizer` is t"),
+    "normalization: nfkc": ("init_from: m", "`init_vocabulary: keep` keeps the model's tokenizer"),
+    "tokenizer_model: unigram": ("{init_from: m, init_vocabulary: extend}", "`init_vocabulary: extend` keeps"),
+    "max_position_embeddings: 1024": ("", "positions are sinusoidal, without a limit"),
+    "alignment_weight: 0.3": ("", "there are no `train_alignments`"),
+    "num_hashes: 4": ("", "`layer_types` is full_attention, which does not hash"),
+    "num_buckets: 32": ("layer_types: linear_attention", "`layer_types` is linear_attention"),
+    "lsh_attn_chunk_length: 64": ("", "`layer_types` is full_attention"),
+}
+
+
+@pytest.mark.parametrize("line", WITHOUT_EFFECT)
+def test_check_recipe_refuses_keys_without_effect(line, recipe_file):
+    others, reason = WITHOUT_EFFECT[line]
+    others = load_yaml(others) or {}
+    name, value = line.split(": ")
+    message = f"^`{name}` must be left out, since it would change nothing: {reason}"
+    with pytest.raises(ValueError, match=message):
+        parse_recipe([*FILES, *as_flags(others), f"--{name}", value])
+    with pytest.raises(ValueError, match=message):
+        parse_recipe([recipe_file(yaml.safe_dump(others | {name: load_yaml(value)})), *FILES])
+    parse_recipe([*FILES, *as_flags(others)])
+
+
+@pytest.mark.parametrize("flags", [["--tokenizer", "t"], ["--init_from", "m"]])
+def test_flag_of_a_vocabulary_replaces_keys_of_another(flags, recipe_file):
+    path = recipe_file("{vocab_size: 9000, tokenizer_model: unigram, normalization: nfkc}")
+    data = parse_recipe([path, *FILES, *flags]).data
+    assert (data.vocab_size, data.tokenizer_model, data.normalization) == (37000, "bpe", "nfc")
+    replaced = parse_recipe([path, *FILES, "--init_from", "m", "--init_vocabulary", "replace"]).data
+    assert (replaced.vocab_size, replaced.tokenizer_model, replaced.normalization) == (9000, "unigram", "nfkc")
 
 
 @pytest.mark.parametrize(
@@ -433,7 +404,6 @@ def test_each_key_may_stand_in_its_section_only(section, parts):
         ("model: {1: 2}\n", "Every key of the section `model` must be a name, got 1"),
         ("model: {drop_out: 0.1}\n", "There is no recipe key 'drop_out'. Did you mean 'dropout'"),
         ("model: {model: {dropout: 0.1}}\n", "There is no recipe key 'model'"),
-        ("model: {lsh_rounds: 2}\n", "The recipe key 'lsh_rounds' is now called 'num_hashes'"),
         ("distillation: {teacher: a}\n", "There is no recipe key 'distillation'"),
         ("data: {max_tokens: 4}\ntokens_per_step: 8\n", "Give either `tokens_per_step`"),
     ],

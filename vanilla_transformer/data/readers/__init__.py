@@ -42,9 +42,6 @@ def read_rows(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     Yield the pairs of a corpus with their lines and scores, one per line or row, before cleaning.
 
     A side may be blank. Bytes that are not UTF-8 become lone surrogates (PEP 383), which the cleaning rules find.
-
-    Raises:
-        ValueError: a file is empty or corrupt, the numbers of lines differ, or a line or row does not hold a pair.
     """
     rows = _parse(corpus)
     if not corpus.spec.reverse:
@@ -86,6 +83,7 @@ __all__ += [
     "blank_side_error",
     "content_key",
     "escape_invalid_unicode",
+    "file_format",
 ]
 __all__ += ["has_invalid_unicode", "invalid_unicode_error", "load_splits", "open_corpus", "read_lines", "read_pairs"]
 __all__ += ["read_rows", "read_text_files", "stream_lines", "stream_text_files"]

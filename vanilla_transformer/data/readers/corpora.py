@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of
 
-from .text_files import COMPRESSIONS, open_file
+from .text_files import open_file
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
@@ -48,7 +49,8 @@ class CorpusSpec:
     One corpus of a mix: two parallel text files, one file with both sides, or a dataset.
 
     Args:
-        source, target (`str`): Text files with one sentence per line; `.gz`, `.xz` and `.zst` files are decompressed.
+        source, target (`str`): Text files with one sentence per line; `.gz`, `.xz`, `.bz2` and `.zst` files are
+            decompressed.
         file (`str`):
             A `.tsv` (source TAB target, and maybe a score), `.jsonl`, `.tmx`, `.xliff`, `.xlf`, `.sdlxliff` or
             `.mqxliff` file, also compressed; a `.parquet` file; or a `.zip` file of OPUS with a text file for each
@@ -65,10 +67,6 @@ class CorpusSpec:
         weight (`float`): How many times each pair occurs in an epoch.
         name (`str`): For messages and `stages`. By default the dataset or the files as the user wrote them.
         reverse (`bool`): Translate from the target side to the source side, whose languages keep their names.
-
-    Raises:
-        ValueError: the spec names none or several of the three kinds, an unknown format, a split of a corpus that is
-            downloaded, or an invalid weight.
     """
 
     source: str | None = None
@@ -95,8 +93,8 @@ class CorpusSpec:
             raise ValueError(f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}.")
         if self.file is not None and self.format not in FILE_FORMATS:
             raise ValueError(
-                f"The name of a `file` must end with {', '.join(FILE_FORMATS)} (.gz, .xz or .zst may follow the first "
-                f"seven), got {self.file}."
+                f"The name of a `file` must end with {', '.join(FILE_FORMATS)} ({', '.join(COMPRESSIONS)} may "
+                f"follow the first seven), got {self.file}."
             )
         if self.is_downloaded and self.split != "train":
             raise ValueError(
@@ -138,9 +136,6 @@ class CorpusSpec:
     def require_languages(self) -> tuple[str, str]:
         """
         Return the source and the target language.
-
-        Raises:
-            ValueError: one of them is not given.
         """
         if self.source_language is None or self.target_language is None:
             missing = "source_language" if self.source_language is None else "target_language"
@@ -157,7 +152,7 @@ class CorpusSpec:
 def file_format(name: str) -> str:
     """Return the suffix of a file without the suffix of a compression."""
     suffixes = Path(name).suffixes
-    compressed = len(suffixes) > 1 and suffixes[-1] in COMPRESSIONS and suffixes[-2] not in _NEVER_COMPRESSED
+    compressed = len(suffixes) > 1 and compression_of(name) and suffixes[-2] not in _NEVER_COMPRESSED
     return "".join(suffixes[-2:-1] if compressed else suffixes[-1:])
 
 
@@ -173,10 +168,6 @@ class OpenCorpus(NamedTuple):
 def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
     """
     Open the files or the dataset of a corpus.
-
-    Raises:
-        OSError: a file or dataset is missing or cannot be read.
-        ValueError: the dataset has no such split; the message lists the existing ones.
     """
     if spec.dataset is not None and not spec.is_downloaded:
         splits = load_splits(spec.dataset)
@@ -196,9 +187,8 @@ def content_key(corpus: OpenCorpus) -> list[Any]:
     languages: list[Any] = [spec.source_language, spec.target_language, *(["reverse"] if spec.reverse else [])]
     if corpus.rows is None:
         paths = [Path(file.name) for file in corpus.files]
-        compressions = [path.suffix if path.suffix in COMPRESSIONS else "" for path in paths]
         form = "" if spec.source is not None else file_format(paths[0].name)
-        return [form, *compressions, *languages, *map(_hash_open_file, corpus.files)]
+        return [form, *map(compression_of, paths), *languages, *map(_hash_open_file, corpus.files)]
     arrow_files = [Path(file["filename"]) for file in corpus.rows.cache_files]
     # A dataset small enough to be held in memory has no files but a fingerprint of its content.
     return ["dataset", *languages, *(map(hash_file, arrow_files) if arrow_files else [corpus.rows._fingerprint])]
@@ -214,9 +204,6 @@ def _hash_open_file(file: BufferedReader) -> str:
 def load_splits(name: str) -> dict[str, Any]:
     """
     Load all splits of a dataset, memory-mapped.
-
-    Raises:
-        OSError: the dataset cannot be found or read.
     """
     import datasets
 
@@ -245,10 +232,6 @@ def _download(spec: CorpusSpec) -> Path:
     Return the file of a corpus whose `dataset` is `opus:NAME`, `opus:NAME/RELEASE` or `mtdata:IDENTIFIER`.
 
     It is downloaded at the first call, into the cache of `datasets`.
-
-    Raises:
-        ValueError: the languages are not given, or the library knows no such corpus.
-        OSError: the library is not installed, or the corpus cannot be downloaded.
     """
     library, _, name = str(spec.dataset).partition(":")
     source, target = spec.require_languages()

@@ -33,11 +33,6 @@ _SCORE = "score"  # the column of scores, if there is one
 def read_text_files(source_file: str | Path, target_file: str | Path) -> list[SentencePair]:
     """
     Read two parallel UTF-8 files: line n of the target file is the translation of line n of the source file.
-
-    Raises:
-        OSError: a file is missing or cannot be read.
-        ValueError: a file is empty or not UTF-8 (with the line), the numbers of lines differ, or a line is blank on
-            one side only (with the line).
     """
     pairs = list(stream_text_files(source_file, target_file))
     for number, (source, target) in enumerate(pairs, start=1):
@@ -60,10 +55,6 @@ def blank_side_error(number: int, location: str | Path, way_out: str = "") -> Va
 def stream_text_files(source_file: str | Path, target_file: str | Path) -> Iterator[SentencePair]:
     """
     Yield the pairs of two parallel UTF-8 files one by one, without white space at the ends. A side may be blank.
-
-    Raises:
-        OSError: a file is missing or cannot be read.
-        ValueError: a file is empty or not UTF-8 (with the line), or the numbers of lines differ.
     """
     with open_corpus(CorpusSpec(source=str(source_file), target=str(target_file))) as corpus:
         for number, pair in enumerate(parse_parallel_lines(corpus), start=1):
@@ -81,11 +72,7 @@ def parse_parallel_lines(corpus: OpenCorpus) -> Iterator[SentencePair]:
 
 
 def pair_lines(sources: Iterator[str], targets: Iterator[str], names: Sequence[str]) -> Iterator[SentencePair]:
-    """Pair lines, without white space at their ends.
-
-    Raises:
-        ValueError: the numbers of lines differ; the message gives the `names` of both files.
-    """
+    """Pair lines, without white space at their ends."""
     for number, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
             rest = 1 + sum(1 for _ in chain(sources, targets))
@@ -125,10 +112,6 @@ def _json_text(value: Any, location: str) -> str:
 def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """
     Pair the lines of the two files in an archive whose names end with the languages, as in `Books.de-en.de`.
-
-    Raises:
-        ValueError: the languages are not given, the archive is corrupt or lacks one of the files, or their numbers of
-            lines differ.
     """
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     try:
@@ -247,9 +230,6 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
 
     The first line may name the columns, see [`find_named_columns`]. Of more than two columns without names, the only
     two that are not numbers are the sides.
-
-    Raises:
-        ValueError: The columns are not clear, a line has another number of them, or a score is not a number.
     """
     name = corpus.files[0].name
     numbered = enumerate(read_file_lines(corpus.files[0]), start=1)
@@ -308,11 +288,7 @@ def _is_number(cell: str) -> bool:
 
 
 def parse_score(cell: object, location: str) -> float:
-    """Return the score of a pair.
-
-    Raises:
-        ValueError: It is not a number; the message gives `location`, such as the line.
-    """
+    """Return the score of a pair."""
     text = str(cell)
     if isinstance(cell, bool) or not _is_number(text):
         raise ValueError(f"{location} must have a number as its score, got {text[:40]!r}.")

@@ -4,11 +4,10 @@ Lines of UTF-8 text files, decompressed as their names require.
 Bytes that are not UTF-8 become lone surrogates (PEP 383).
 """
 
-import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from io import BufferedReader
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
+from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of, is_pipe, open_input
 
 _CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -30,10 +30,6 @@ def stream_lines(path: str | Path, may_be_blank: bool = False) -> Iterator[str]:
 
     Args:
         may_be_blank: Whether lines without text suffice.
-
-    Raises:
-        OSError: there is no such file.
-        ValueError: it is empty, corrupt or not UTF-8 (with the line).
     """
     with open_file(Path(path)) as file:
         for number, line in enumerate(read_file_lines(file, may_be_blank), start=1):
@@ -45,45 +41,30 @@ def stream_lines(path: str | Path, may_be_blank: bool = False) -> Iterator[str]:
 def read_lines(path: str | Path) -> list[str]:
     """
     Read the lines of a UTF-8 text file and strip white space. Only line feeds end a line, as for `wc -l`.
-
-    Raises:
-        OSError: there is no such file.
-        ValueError: it is empty, corrupt or not UTF-8 (with the line).
     """
     return [line.strip() for line in stream_lines(path)]
 
 
 def open_file(path: Path) -> BufferedReader:
-    if not path.is_file():
+    """Open a file or a pipe, see [`open_input`]."""
+    if not (path.is_file() or is_pipe(path)):
         raise FileNotFoundError(f"There is no file {path}. Give the path of a text file with one sentence per line.")
-    return path.open("rb")
-
-
-def _open_zst(file: BufferedReader) -> BufferedReader:
-    import pyarrow as pa
-
-    return BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"))
-
-
-COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zst}
+    return open_input(path)
 
 
 @contextmanager
 def decompress(file: BufferedReader) -> Iterator[Any]:
     """
     Yield a binary file decompressed as its name requires.
-
-    Raises:
-        ValueError: it turns out in the block to be truncated or corrupt.
     """
-    path = Path(file.name)
-    if path.suffix not in COMPRESSIONS:
+    ending = compression_of(file.name)
+    if not ending:
         yield file
         return
     try:
-        yield COMPRESSIONS[path.suffix](file)
+        yield COMPRESSIONS[ending](file, "rb")
     except _CORRUPT as error:
-        raise ValueError(f"Cannot read {path}: the {path.suffix} file is truncated or corrupt ({error}).") from error
+        raise ValueError(f"Cannot read {file.name}: the {ending} file is truncated or corrupt ({error}).") from error
 
 
 def read_file_lines(file: BufferedReader, may_be_blank: bool = False) -> Iterator[str]:
@@ -99,10 +80,6 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[s
         file: An open binary file, which can be peeked into.
         name: Name of the file, for messages.
         may_be_blank: Whether lines without text suffice.
-
-    Raises:
-        ValueError: it is UTF-16, there is no line with text, or a line has more than `LONGEST_LINE` bytes, which are
-            not read.
     """
     refuse_utf_16(file.peek(HEAD_BYTES)[:HEAD_BYTES], name)
     lines = bounded_lines(file, name)
@@ -122,11 +99,7 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[s
 
 
 def bounded_lines(file: Any, name: str) -> Iterator[bytes]:
-    """Yield the lines of a binary file with their line feeds.
-
-    Raises:
-        ValueError: a line has more than `LONGEST_LINE` bytes; the rest of it is not read.
-    """
+    """Yield the lines of a binary file with their line feeds."""
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
         if len(line) > LONGEST_LINE:
             raise long_line_error(number, name)

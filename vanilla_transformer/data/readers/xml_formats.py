@@ -16,9 +16,6 @@ from .text_files import decompress
 def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """
     Parse the units that have both languages. The first variant of a language is taken; `en` includes `en-US`.
-
-    Raises:
-        ValueError: the languages are not given or not in the file, or a unit is malformed (with its line).
     """
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     codes, found = set[str](), False
@@ -61,9 +58,6 @@ def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
     Parse the segments. One that has no translation, by its state or because it copies the source, has a blank target.
 
     A file from the target to the source language is reversed.
-
-    Raises:
-        ValueError: the languages are not given or not in the file, or no segment has a translation.
     """
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     codes, found = set[str](), False
@@ -102,9 +96,6 @@ def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterat
 
     Args:
         form: The name of the format, for messages.
-
-    Raises:
-        ValueError: the file is corrupt or not well-formed XML.
     """
     file = corpus.files[0]
     with decompress(file) as stream:
@@ -117,9 +108,6 @@ def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterat
 def segment_text(segment: Any, name: str) -> str:
     """
     Return the text of a segment on one line, without the codes in it.
-
-    Raises:
-        ValueError: it has an entity, which is not expanded; the message gives the `name` of the file and the line.
     """
     return _PARTING.sub(_part, _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))).strip()
 

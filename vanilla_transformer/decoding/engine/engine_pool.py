@@ -149,6 +149,8 @@ def find_problem(model: Any, options: TranslationOptions) -> str | None:
         return "prompts must do without `forced_bos_token_id`."
     if not model.config.is_encoder_decoder and options.no_repeat_ngram_size:  # of prompts, too
         return "prompts must do without `no_repeat_ngram_size`."
+    if isinstance(options.forced_bos_token_id, list):
+        return "there must be one `forced_bos_token_id`."
     if isinstance(options.decoder_start_token_id, list):
         return "there must be one `decoder_start_token_id` for all sentences."
     starts = not model.config.is_encoder_decoder or options.decoder_start_token_id is not None

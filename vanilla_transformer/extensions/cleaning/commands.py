@@ -8,10 +8,11 @@ from typing import Any, get_type_hints
 
 from vanilla_transformer.cli.flags import ThreadArguments, register_models, set_threads
 from vanilla_transformer.cli.train import draw_corpus_lengths, draw_pictures, show_progress
-from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules, refuse_former_switches
-from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, corpus_specs
+from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules
+from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, corpus_specs, named_files
 from vanilla_transformer.training.parser import Parser, with_underscores
 from vanilla_transformer.training.recipe import as_flags, read_keys
+from vanilla_transformer.utils.input_files import check_pipes
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,6 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     usage = "vanilla-transformer clean-corpus [RECIPE] [--flag value ...]"
     about = {"RECIPE": "A YAML file with some of these flags as keys, such as the recipe of a training run."}
     parser = Parser(classes, usage, about, _CLEANING_MAIN)
-    refuse_former_switches([flag[2:] for flag in sorted(given)], "flag")
     flags, words = parser.read(arguments)
     recipe = read_keys(words)
     names = (*_TEXT_KEYS, "output_dir", *_RULE_KEYS, "cache_dir", "threads")
@@ -62,13 +62,10 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     output_dir = values.pop("output_dir")
     if not output_dir:
         raise ValueError("`output_dir` must be given: a folder for the text, such as --output_dir data/cleaned.")
-    _clean_corpus(values, Path(output_dir))
-
-
-def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:
-    threads, check_languages = flags.pop("threads"), flags["drop"] is None
-    data = DataArguments(**flags | {"drop": _DROP if check_languages else flags["drop"]})
+    threads, check_languages = values.pop("threads"), values["drop"] is None
+    data = DataArguments(**values | {"drop": _DROP if check_languages else values["drop"]})
     check_data_arguments(data)
+    check_pipes([*words, *named_files(data)])
     register_models()
     set_threads(threads)
     from vanilla_transformer.data.prepare_data import load_texts
@@ -83,7 +80,7 @@ def _clean_corpus(flags: dict[str, Any], output_dir: Path) -> None:
         else:
             data = replace(data, drop=[*_DROP, "other_languages"])
     texts = load_texts(data)
-    files = write_corpus_files(texts, output_dir)
+    files = write_corpus_files(texts, Path(output_dir))
     print(texts.training.report)
     print(f"The text is in {', '.join(map(str, files))}.")
-    draw_pictures(draw_corpus_lengths, output_dir)
+    draw_pictures(draw_corpus_lengths, Path(output_dir))

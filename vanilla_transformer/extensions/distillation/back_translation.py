@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.data.readers import stream_lines
+from vanilla_transformer.data.readers import file_format, stream_lines
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards, Shard
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
@@ -35,7 +35,7 @@ class BackTranslations(NamedTuple):
 
 def check_output(output: Path, tag: str | None) -> None:
     """Check where back-translations are written, and with which tag."""
-    if output.suffix not in (TSV, JSONL):
+    if file_format(output.name) not in (TSV, JSONL):
         raise ValueError(f"Pairs must be written to a {TSV} or {JSONL} file, got {output}.")
     if tag is not None and (not tag.strip() or tag.split() != [tag]):
         raise ValueError(f"A tag must be one word, such as <BT>, got {tag!r}.")
@@ -78,8 +78,8 @@ def back_translate(
         sources = map(json.loads, shards.result_lines(total))
         pairs = zip(sources, stream_lines(text), strict=True)
         kept = _keep(pairs, None if keep_warnings else limits, dropped)
-        lines = (_as_line(output.suffix, source if tag is None else f"{tag} {source}", line) for source, line in kept)
-        write_text_atomically(output, lines)
+        form, before = file_format(output.name), "" if tag is None else f"{tag} "
+        write_text_atomically(output, (_as_line(form, before + source, line) for source, line in kept))
         shards.delete()
     return BackTranslations(total, total - dropped.total(), dict(dropped))
 
@@ -102,7 +102,7 @@ def _keep(
         raise ValueError(f"Some line must have a usable translation, but all are dropped: {found}.")
 
 
-def _as_line(suffix: str, source: str, target: str) -> str:
-    if suffix == TSV:
+def _as_line(form: str, source: str, target: str) -> str:
+    if form == TSV:
         return f"{one_line(source)}\t{one_line(target)}\n"
     return json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"

@@ -112,6 +112,9 @@ def parse_distillation(arguments: Sequence[str], program: str | None = None) -> 
     """Parse `[recipe.yaml] [--flag value …]` with the keys of training and of [`DistillationArguments`]."""
     recipe, options = parse_recipe_with({DISTILLATION: DistillationArguments}, arguments, program, _MAIN_KEYS)
     _check_recipe(recipe)
+    if "teacher_n_best" in recipe.given and options.teacher_targets == BEAM:
+        rule = f"must be left out with `teacher_targets: {BEAM}`, which takes the best translation"
+        raise ValueError(f"`teacher_n_best` {rule}, got {options.teacher_n_best}.")
     return recipe, options
 
 

@@ -4,7 +4,6 @@ import codecs
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.data.readers.text_files import decompress
@@ -14,7 +13,8 @@ from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, fin
 from vanilla_transformer.decoding.steps import split_on_error
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
-from vanilla_transformer.utils.file_utils import decode_text, open_stdin
+from vanilla_transformer.utils.file_utils import decode_text
+from vanilla_transformer.utils.input_files import STDIN, open_input
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
 from .blocks import BYTE_ORDER_MARK
@@ -93,11 +93,8 @@ def read_document(path: str | None) -> str:
         ValueError: It is not UTF-8, or a compressed file is corrupt.
         OSError: The file cannot be read.
     """
-    if path is None:
-        content = open_stdin().buffer.read()
-    else:
-        with Path(path).open("rb") as file, decompress(file) as plain:
-            content = plain.read()
+    with open_input(path or STDIN) as file, decompress(file) as plain:
+        content = plain.read()
     mark = BYTE_ORDER_MARK if content.startswith(codecs.BOM_UTF8) else ""
     return mark + decode_text(content, path or "Standard input")
 

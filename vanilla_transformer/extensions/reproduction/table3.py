@@ -16,6 +16,7 @@ from vanilla_transformer.training.metrics import read_entries
 from vanilla_transformer.training.recipe import Recipe, parse_recipe
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.utils.file_utils import decode_text, hash_file
+from vanilla_transformer.utils.input_files import read_input
 from vanilla_transformer.utils.user_input import load_yaml
 
 _ROWS = Path(__file__).with_suffix(".yaml")
@@ -34,7 +35,7 @@ def read_rows(path: str | None) -> dict[str, dict[str, Any]]:
         OSError: there is no such file.
     """
     file = _ROWS if path is None else Path(path)
-    found = load_yaml(decode_text(file.read_bytes(), str(file)))
+    found = load_yaml(decode_text(read_input(file), str(file)))
     if (
         not isinstance(found, dict)
         or {*found} != _SECTIONS

@@ -17,6 +17,7 @@ from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.units import count_forms, split_units
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
 from vanilla_transformer.utils.file_utils import decode_text
+from vanilla_transformer.utils.input_files import read_input
 
 _TBX = (".tbx", ".xml")
 _SIDES = ("source", "target")
@@ -137,7 +138,7 @@ def read_glossary(
         source_language, target_language: Codes of the languages, such as `en` or `de-AT`, which TBX needs.
         casefold: See [`Glossary`].
     """
-    content = Path(path).read_bytes()
+    content = read_input(path)
     if not content.strip():
         raise ValueError(f"The glossary {path} must have a term with its translation, but it is empty.")
     if Path(path).suffix.lower() in _TBX:

@@ -45,13 +45,6 @@ def test_engine_warns_of_emulated_precision(warnings, name, count):
     assert len(warnings) == count
 
 
-def test_own_int8_model_names_the_ways_of_torchao():
-    with pytest.raises(
-        ImportError, match='`VanillaTransformerInt8Config` is gone. Use `precision="int8"` of .*TorchAo'
-    ):
-        from vanilla_transformer import VanillaTransformerInt8Config  # noqa: F401
-
-
 @pytest.mark.parametrize(
     ("fast", "expected", "said"), [(True, "bfloat16", "has"), (False, "float32", "does not have")]
 )

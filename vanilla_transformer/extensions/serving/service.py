@@ -14,7 +14,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Body, FastAPI, File, Form, Request, Response, UploadFile
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -35,7 +35,6 @@ from .language_detection import Detected, DetectLanguages
 from .libretranslate import Question, TranslatedFiles, find_format, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
 from .models import Choice, LoadedModel, Models, ServedModel
-from .page import render_docs
 from .prometheus import CountRequests, Metrics
 from .queue import CountTokens, ModelFailure, Translate, count_bytes
 from .schema import ResolvedRequest, TranslationRequest
@@ -143,18 +142,19 @@ def create_service_of(
             worker.cancel()
             model.batcher.close()
 
-    # FastAPI's own pages load their scripts from other machines.
-    openapi_url = "/openapi.json" if docs else None
     service = FastAPI(
-        title="vanilla-transformer", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=openapi_url
+        title="vanilla-transformer",
+        lifespan=lifespan,
+        openapi_url="/openapi.json" if docs else None,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
     )
     service.state.models = models
     if len(batchers := [model.batcher for model in models]) == 1:
         (service.state.batcher,) = batchers
     service.state.api_keys = tuple(api_keys)
-    service.add_middleware(BodyLimit, limits=limits)
     service.add_middleware(CountRequests, metrics=counters, paths=("/translate", "/translate_file"))
-    if cors:  # added last, so that refusals have its headers too
+    if cors:  # added after the counter, so that refusals have its headers too
         service.add_middleware(
             CORSMiddleware,
             allow_origins=list(cors),
@@ -162,6 +162,7 @@ def create_service_of(
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
+    service.add_middleware(BodyLimit, limits=limits)  # outermost: no answer may precede it
     _refuse_errors(service, api_keys)
     router = APIRouter(route_class=JsonRoute)
 
@@ -242,12 +243,6 @@ def create_service_of(
     @service.get("/health", **schema.HEALTH)
     async def health() -> Response:
         return JSONResponse(*models.health())
-
-    if docs:
-
-        @service.get("/docs", include_in_schema=False)
-        async def show_docs() -> Response:
-            return HTMLResponse(render_docs(service.openapi()))
 
     if metrics:
 
@@ -447,7 +442,9 @@ def _find_client(request: Request, api_keys: Sequence[str], key: str = "") -> st
     """
     if not api_keys:
         return request.client.host if request.client else ""
-    scheme, _, given = request.headers.get("authorization", f"Bearer {key}").partition(" ")
+    header = request.headers.get("authorization")  # as Latin-1
+    sent = f"Bearer {key}" if header is None else header.encode("latin-1").decode(errors="surrogateescape")
+    scheme, _, given = sent.partition(" ")
     if scheme.lower() != "bearer" or not is_api_key(given, api_keys):
         raise Refusal(401, "A valid API key is required: `Authorization: Bearer KEY`.")
     return given

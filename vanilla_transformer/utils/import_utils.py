@@ -93,6 +93,15 @@ def is_command_line() -> bool:
     return Path((sys.argv or [""])[0]).stem == "vanilla-transformer" and "multiprocessing" not in sys.modules
 
 
+def child_environment() -> dict[str, str]:
+    """Return the environment for a new interpreter: it imports from where this one does, not from the current folder.
+
+    `python -m` and `-c` would find `torch.py` beside a downloaded model first.
+    """
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return os.environ | {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}
+
+
 @contextmanager
 def collection_paused() -> Iterator[None]:
     """

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
-from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.import_utils import child_environment, requires_extra
 
 from .text_files import COMPRESSIONS, open_file
 
@@ -302,7 +302,7 @@ def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
         version("mtdata")
     module = "vanilla_transformer.data.readers.mtdata_process"
     words = [sys.executable, "-m", module, name, source, target, str(folder / _TSV_FILE)]
-    result = subprocess.run(words, capture_output=True, text=True, errors="replace")
+    result = subprocess.run(words, capture_output=True, text=True, errors="replace", env=child_environment())
     if result.returncode:
         reason = (result.stderr.strip().splitlines() or ["no reason was given"])[-1]
         error = ValueError if result.returncode == 2 else OSError

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from vanilla_transformer.extensions import RUNTIMES, SCALE_OUT, find, load
+from vanilla_transformer.utils.user_input import check_local_model
 
 from .engine.precision import check_precision
 from .pretrained import load_seq2seq, load_tokenizer
@@ -35,6 +36,7 @@ def load_pipeline(
     Raises:
         ValueError: A name is unknown, or the model cannot decode with the precision.
     """
+    check_local_model(name)
     backend = backend or find_backend(name)
     if precision is not None:
         check_precision(precision)

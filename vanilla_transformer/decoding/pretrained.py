@@ -137,6 +137,7 @@ def load_tokenizer(name: str | Path) -> Any:
     Raises:
         OSError: there is no such tokenizer, or a file of it is damaged.
     """
+    check_local_model(name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         tokenizer("")  # a `model_max_length` of a wrong type fails here

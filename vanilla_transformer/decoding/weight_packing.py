@@ -23,8 +23,8 @@ class PackedLinear(nn.Linear):
     """
     `x Wᵀ + b` by oneDNN, with W in its own memory layout. Several layers of the same input are one product.
 
-    A single layer shares its contiguous parameters. Where oneDNN does not multiply the type of the weights, and in a step that is
-    being compiled, which packs them itself, this is a plain product.
+    A single layer shares its contiguous parameters. Where oneDNN does not multiply the type of the weights, and in a
+    step that is being compiled, which packs them itself, this is a plain product.
 
     Args:
         linears (`nn.Linear`): The layers, which must not change as long as this one is used.

@@ -4,7 +4,7 @@ import hashlib
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,7 @@ from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.import_utils import child_environment, requires_extra
 
-from .text_files import COMPRESSIONS, open_file
+from .text_files import COMPRESSIONS, file_version, open_file
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
@@ -167,6 +167,7 @@ class OpenCorpus(NamedTuple):
     spec: CorpusSpec
     files: list[BufferedReader]
     rows: Any = None
+    versions: Sequence[tuple[int, int]] = ()  # of the files when they were opened
 
 
 @contextmanager
@@ -187,7 +188,8 @@ def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
         return
     paths = [_download(spec)] if spec.is_downloaded else spec.files
     with ExitStack() as stack:
-        yield OpenCorpus(spec, [stack.enter_context(open_file(path)) for path in paths])
+        files = [stack.enter_context(open_file(path)) for path in paths]
+        yield OpenCorpus(spec, files, versions=[*map(file_version, files)])
 
 
 def content_key(corpus: OpenCorpus) -> list[Any]:

@@ -133,7 +133,10 @@ def test_server_cuts_a_client_that_does_not_read_its_answer():
 def test_server_admits_requests_beside_clients_that_pipeline_and_read_nothing():
     count = LIMITS["max_connections"]
     with (
-        running(lambda texts, n: [["a" * 1_000_000] * n for _ in texts]) as (running_server, connect),
+        running(lambda texts, n: [["a" * 1_000_000] * n for _ in texts], client_seconds=3) as (
+            running_server,
+            connect,
+        ),
         ExitStack() as deaf,
     ):
         connections = running_server.server_state.connections
@@ -166,11 +169,13 @@ PREFLIGHT = b"OPTIONS /translate HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAcc
 def test_server_closes_after_a_request_of_unclear_length(request_head, statuses):
     """RFC 9112, section 6.1: or a proxy may take for a body what is a request here."""
     limits = Limits(**LIMITS)
-    with running_service(create_service(shout, limits, cors=["*"]), limits) as running_server:
-        with closing(socket.create_connection(running_server.address, timeout=10)) as connection:
-            last = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-            connection.sendall(request_head + b"\r\n0\r\n\r\n" + last)
-            answers = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    last = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    with (
+        running_service(create_service(shout, limits, cors=["*"]), limits) as running_server,
+        closing(socket.create_connection(running_server.address, timeout=10)) as connection,
+    ):
+        connection.sendall(request_head + b"\r\n0\r\n\r\n" + last)
+        answers = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     assert [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", answers)] == statuses
 
 

@@ -75,12 +75,7 @@ def measure_costs(name: str, lengths: Sequence[int] = LENGTHS) -> dict[str, Any]
 
 
 def _measure_alone(name: str, folder: Path | None = None) -> dict[str, Any]:
-    """
-    Measure in a new interpreter, whose peak of memory is its own. In its own session, Ctrl-C ends it quietly.
-
-    Raises:
-        OSError: It failed, for example for lack of memory.
-    """
+    """Measure in a new interpreter, whose peak of memory is its own. In its own session, Ctrl-C ends it quietly."""
     command = [sys.executable, "-c", _MEASUREMENT, name]
     environment = child_environment()
     ended = subprocess.run(command, capture_output=True, text=True, start_new_session=True, env=environment)

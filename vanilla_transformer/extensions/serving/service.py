@@ -84,19 +84,14 @@ def create_service(
     detect: DetectLanguages | None = None,
     cors: Sequence[str] = (),
 ) -> FastAPI:
-    """Create the application for one model, for an ASGI server such as uvicorn.
+    """Create the application for one model, as [`create_service_of`] does for several.
 
     Args:
-        translate, count_tokens: See [`Batcher`].
         limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if it arrives too
             slowly, with 503 if too many texts wait or the time is up, otherwise with 422.
-        api_keys, metrics, docs, check_document, detect, cors: See [`create_service_of`].
         known: Names of options that `translate` accepts, see [`TranslationRequest`]; others are refused with 422.
         directions: Languages from and to which the model translates, for clients of LibreTranslate.
         name: Name of the model, for requests that name it and for metrics.
-
-    Returns:
-        The application, see [`create_service_of`].
     """
     model = LoadedModel(translate, count_tokens or count_bytes, known)
     models = Models([ServedModel(name, limits or Limits(), loaded=model, directions=directions)])
@@ -416,11 +411,7 @@ def _address(request: Request) -> str:
 
 
 def _admit(request: Request, api_keys: Sequence[str], content: TranslationRequest | Question) -> str:
-    """Return what [`_find_client`] returns, after a check of all strings of the request.
-
-    Raises:
-        Refusal: 401; the request has no valid key. 422; a string cannot be encoded.
-    """
+    """Return what [`_find_client`] returns, after a check of all strings of the request."""
     request.state.is_libretranslate = isinstance(content, Question)
     client = _find_client(request, api_keys, content.key if isinstance(content, Question) else "")
     for name, value in content:
@@ -436,9 +427,6 @@ def _find_client(request: Request, api_keys: Sequence[str], key: str = "") -> st
 
     Args:
         key: The key in the body of a request, which the header replaces.
-
-    Raises:
-        Refusal: 401; the request has no valid key.
     """
     if not api_keys:
         return request.client.host if request.client else ""
@@ -465,11 +453,7 @@ def _find_direction(model: Choice, options: Mapping[str, Any]) -> Direction:
 async def _check_documents(
     body: schema.ResolvedRequest, limits: Limits, check_document: CheckDocument, direction: Direction
 ) -> None:
-    """Check texts of a format besides plain text.
-
-    Raises:
-        Refusal: 422; one of them is beyond a limit or not of the format.
-    """
+    """Check texts of a format besides plain text."""
     name = dict(body.options).get("format")
     if name is None:
         return

@@ -167,7 +167,7 @@ PREFLIGHT = b"OPTIONS /translate HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAcc
     ],
 )
 def test_server_closes_after_a_request_of_unclear_length(request_head, statuses):
-    """RFC 9112, section 6.1: or a proxy may take for a body what is a request here."""
+    """RFC 9112, section 6.1: or a proxy may read a body where this server reads a request."""
     limits = Limits(**LIMITS)
     last = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
     with (

@@ -242,6 +242,9 @@ def write_shards(
             done = shards.finished_lines
             hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
             raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
+        if shards.finished_lines != total:
+            found = f"{shards.finished_lines:,} of {total:,} lines"
+            raise ValueError(f"The input must not change while it is read, but it did: {found} have results.")
         write_text_atomically(output, shards.results(total))
         shards.delete()
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from vanilla_transformer.extensions import RUNTIMES, SCALE_OUT, find, load
+from vanilla_transformer.utils.user_input import check_local_model
 
 from .engine.precision import check_precision
 from .pretrained import load_seq2seq, load_tokenizer
@@ -32,6 +33,7 @@ def load_pipeline(
         dtype: See [`check_dtype`]; by default the checkpoint's.
         further_models: `ensemble`, `rerank_quality` and others, see [`TranslationPipeline`].
     """
+    check_local_model(name)
     backend = backend or find_backend(name)
     if precision is not None:
         check_precision(precision)

@@ -140,6 +140,7 @@ def load_tokenizer(name: str | Path) -> Any:
     Raises:
         OSError: there is no such tokenizer, or a file of it is damaged.
     """
+    check_local_model(name)
     try:
         with reporting_panics("its library failed"):
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)

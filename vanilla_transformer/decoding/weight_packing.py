@@ -23,8 +23,8 @@ class PackedLinear(nn.Linear):
     """
     `x Wᵀ + b` by oneDNN, with W in its own memory layout. Several layers of the same input are one product.
 
-    A single layer shares its parameters. Where oneDNN does not multiply the type of the weights, and in a step that is
-    being compiled, which packs them itself, this is a plain product.
+    A single layer shares its contiguous parameters. Where oneDNN does not multiply the type of the weights, and in a
+    step that is being compiled, which packs them itself, this is a plain product.
 
     Args:
         linears (`nn.Linear`): The layers, which must not change as long as this one is used.
@@ -35,7 +35,8 @@ class PackedLinear(nn.Linear):
         super().__init__(first.in_features, outputs, first.bias is not None, device="meta")
         self.weight = first.weight if len(linears) == 1 else _join([linear.weight for linear in linears])
         if first.bias is not None:
-            self.bias = first.bias if len(linears) == 1 else _join([linear.bias for linear in linears])
+            is_shared = len(linears) == 1 and first.bias.is_contiguous()  # oneDNN reads it as if it were
+            self.bias = first.bias if is_shared else _join([linear.bias for linear in linears])
         self._packed: Tensor | None = None
         self._is_small = self.weight.dtype == torch.float32 and self.weight.numel() <= SMALL_WEIGHT
 

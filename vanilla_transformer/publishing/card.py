@@ -18,7 +18,7 @@ from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.input_files import read_input
 from vanilla_transformer.utils.resources import METRIC_LABELS
-from vanilla_transformer.utils.user_input import load_yaml
+from vanilla_transformer.utils.user_input import load_yaml, refuse_pipes
 
 from .behavior import CheckFailed, find_task
 from .run_records import (
@@ -30,7 +30,7 @@ from .run_records import (
     read_stress_tables,
     read_validations,
 )
-from .staging import CARD_NAME, publishable_files, refuse_pipes
+from .staging import CARD_NAME, publishable_files
 
 # Records of training and evaluation in a run's folder.
 _RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"

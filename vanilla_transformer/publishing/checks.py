@@ -23,6 +23,7 @@ from transformers.utils import logging as library_logging
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.text.languages import TARGET_TAG, find_languages
 from vanilla_transformer.utils.file_utils import hash_file
+from vanilla_transformer.utils.user_input import refuse_pipes
 
 from . import behavior
 from .behavior import BEHAVIOR_CHECKS, CheckFailed, find_task, run_check
@@ -36,7 +37,6 @@ from .staging import (
     foreign_code,
     missing_files,
     publishable_files,
-    refuse_pipes,
     required_names,
     walk_json,
 )

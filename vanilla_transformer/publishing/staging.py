@@ -83,18 +83,6 @@ def _code_of_type(model_type: str) -> tuple[str, ...]:
     return tuple(sorted({Path(path).name for each in modules for path in (each, *get_relative_import_files(each))}))
 
 
-def refuse_pipes(folder: str | Path) -> None:
-    """Refuse a folder with a pipe or a device, since reading one would wait for a writer.
-
-    Raises:
-        ValueError: there is one.
-        OSError: there is no such folder.
-    """
-    for path in sorted(Path(folder).iterdir()):
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise ValueError(f"{path} must be a file or a folder, but it is a pipe or a device. Delete it.")
-
-
 def publishable_files(folder: str | Path) -> list[Path]:
     """Return the files of `folder` that belong to a published model, sorted by name.
 

@@ -444,8 +444,10 @@ def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int
     pieces = [text] if isinstance(text, str) else text
     is_replaced = path.is_file() or not path.exists()
     compress = COMPRESSIONS.get(compression_of(path), lambda file, mode: nullcontext(file))
-    opened = atomic_file(path.resolve(), mode) if is_replaced else open(path, "wb")
-    with opened as file, compress(file, "wb") as stream:
+    with (
+        atomic_file(path.resolve(), mode) if is_replaced else open(path, "wb") as file,
+        compress(file, "wb") as stream,
+    ):
         for piece in pieces:
             stream.write(piece.encode())
     return path

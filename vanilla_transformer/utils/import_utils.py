@@ -124,6 +124,15 @@ def import_user_module() -> None:
         raise ValueError(f"{path} cannot be imported: {place}{type(error).__name__}: {error}") from error
 
 
+def child_environment() -> dict[str, str]:
+    """Return the environment for a new interpreter: it imports from where this one does, not from the current folder.
+
+    `python -m` and `-c` would find `torch.py` beside a downloaded model first.
+    """
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return os.environ | {"PYTHONSAFEPATH": "1", "PYTHONPATH": path}
+
+
 @contextmanager
 def collection_paused() -> Iterator[None]:
     """

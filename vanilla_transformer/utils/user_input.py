@@ -74,16 +74,30 @@ def _is_same_word(first: str, second: str) -> bool:
 
 
 def check_local_model(name: str | Path) -> None:
-    """Check that the folder of a local name exists, before the Hub gets a request.
+    """Check that the folder of a local name exists, before the Hub gets a request, and that reading it does not wait.
 
     Names are local that begin with `runs/`, `.`, `~` or `/`; no name on the Hub does.
     """
     path = Path(name)
+    if path.is_dir():
+        refuse_pipes(path)
     is_local = path.is_absolute() or path.parts[:1] == ("runs",) or str(name).startswith((".", "~"))
     if is_local and not path.exists():
         command = "demo" if path.name == "demo" else "train small --train_source FILE --train_target FILE"
         command = f"vanilla-transformer {command} --output_dir {name}"
         raise FileNotFoundError(f"There is no model folder {name}. To make it: `{command}`.")
+
+
+def refuse_pipes(folder: str | Path) -> None:
+    """Refuse a folder with a pipe or a device, since reading one would wait for a writer.
+
+    Raises:
+        ValueError: there is one.
+        OSError: there is no such folder.
+    """
+    for path in sorted(Path(folder).iterdir()):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ValueError(f"{path} must be a file or a folder, but it is a pipe or a device. Delete it.")
 
 
 def load_yaml(text: str) -> Any:

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import tracemalloc
 import zipfile
 
@@ -17,11 +18,13 @@ from vanilla_transformer.data.readers import (
     CorpusRow,
     CorpusSpec,
     SentencePair,
+    line_formats,
     open_corpus,
     read_lines,
     read_pairs,
     read_rows,
     read_text_files,
+    stream_lines,
 )
 from vanilla_transformer.data.readers.text_files import LONGEST_LINE
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
@@ -376,3 +379,46 @@ def test_read_lines_takes_a_line_of_the_limit(write):
 def test_read_pairs_takes_a_tsv_file_of_blank_lines_alone(write):
     path = write("a.tsv", b" \n\x1c\n")  # the sign is white space to Python
     assert parse(CorpusSpec(file=str(path))) == [("", ""), ("", "")]
+
+
+def test_parquet_is_read_in_tables_of_bounded_size(tmp_path, monkeypatch):
+    """A few bytes of a file may be a dictionary whose longest text is in each of its rows."""
+    monkeypatch.setattr(line_formats, "_BATCH_BYTES", 10_000)
+    rows = [{"en": "a" * (1000 if index % 2 else 1), "de": "b"} for index in range(100)]
+    table = pa.Table.from_pylist(rows, pa.schema({"en": pa.dictionary(pa.int32(), pa.string()), "de": pa.string()}))
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    spec = CorpusSpec(file=str(tmp_path / "a.parquet"), **LANGUAGES)
+    assert parse(spec) == [SentencePair(**dict(zip(("source", "target"), row.values(), strict=True))) for row in rows]
+    with open_corpus(spec) as corpus:
+        assert max(map(len, line_formats._read_tables(corpus.files[0], spec))) == 10
+    pyarrow.parquet.write_table(table[:3], tmp_path / "a.parquet", compression="brotli")
+    monkeypatch.setattr(line_formats, "_LARGEST_EXPANSION", 1)
+    monkeypatch.setattr(line_formats, "_BATCH_BYTES", 100)
+    with pytest.raises(ValueError, match="a.parquet must not expand more than 1-fold, but its column en does"):
+        parse(spec)
+
+
+TMX = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in (("en", "one"), ("de", "eins")))
+TMX = f'<tmx version="1.4"><header srclang="en"/><body><tu>{TMX}</tu></body></tmx>'
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.tmx", "a.parquet"])
+def test_readers_refuse_a_file_that_changes_while_it_is_read(name, tmp_path):
+    path, spec = tmp_path / name, CorpusSpec(file=str(tmp_path / name), **LANGUAGES)
+    texts = {".tsv": b"one\teins\n", ".gz": gzip.compress(b"one\teins\n"), ".tmx": TMX.encode()}
+    if path.suffix in texts:
+        path.write_bytes(texts[path.suffix])
+    else:
+        pyarrow.parquet.write_table(pa.Table.from_pylist(ROWS), path)
+    with open_corpus(spec) as corpus, pytest.raises(ValueError, match=f"{name} must not change while it is read"):
+        for _ in read_pairs(corpus):
+            os.utime(path, ns=(1, 1))
+
+
+def test_stream_lines_refuses_a_file_that_changes_while_it_is_read(write):
+    path = write("a.txt", "old\n" * 100_000)
+    with pytest.raises(ValueError, match="a.txt must not change while it is read, but it did"):
+        for number, _ in enumerate(stream_lines(path)):
+            if number == 0:
+                path.write_text("new\n" * 100_001)
+    assert len([*stream_lines(path)]) == 100_001

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard, split_shards
+from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard, split_shards, write_shards
 
 LINES = [f"line {number}" for number in range(7)]
 ORIGIN = {"input": "1", "model": "2", "options": {"num_beams": 4}}
@@ -207,3 +207,12 @@ def test_corpus_shards_of_a_killed_deletion_are_a_new_beginning(folder, monkeypa
         opened(folder).delete()
     assert "manifest.json" in os.listdir(folder)
     assert work(opened(folder, resume=False)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("total", [len(LINES) - 1, len(LINES) + 1])
+def test_write_shards_refuses_another_number_of_lines_than_was_counted(tmp_path, total):
+    with pytest.raises(ValueError, match="The input must not change while it is read"):
+        write_shards(
+            tmp_path / "out", LINES, total, {}, 3, False, lambda shards, done: ((each, each.lines) for each in shards)
+        )
+    assert not (tmp_path / "out").exists()

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ from tests.tiny import tiny_model
 from tests.tiny_runs import damage_file
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import pretrained
-from vanilla_transformer.decoding.pretrained import load_pretrained, load_seq2seq
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_seq2seq, load_tokenizer
 from vanilla_transformer.extensions.conversion import common
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import write_hashes
@@ -220,6 +222,16 @@ def test_load_pretrained_accepts_a_bias_that_bans_a_token(folder):
 def test_load_seq2seq_accepts_a_margin_of_zero(folder):
     set_values("generation_config.json", max_new_tokens_beyond_source=0)(folder)
     assert load_seq2seq(folder, "translates").generation_config.max_new_tokens_beyond_source == 0
+
+
+@pytest.mark.parametrize("load", [load_config, load_tokenizer, load_pipeline])
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors", "generation_config.json"])
+def test_loaders_refuse_a_named_pipe(folder, name, load):
+    """Reading it would wait for ever."""
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(ValueError, match=rf"{name} must be a file or a folder, but it is a pipe or a device\."):
+        load(folder)
 
 
 def test_load_pretrained_names_a_missing_folder():

@@ -44,6 +44,25 @@ def test_packed_linear_joins_layers_of_one_input(bias):
     assert joined.out_features == 8 and (joined.bias is not None) == bias
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    "strided",
+    [
+        lambda values: values.unsqueeze(-1).expand(*values.shape, 7).clone()[..., 3],  # a column
+        lambda values: values[:1].expand(values.shape),
+        lambda values: values.t().clone().t() if values.dim() == 2 else values.repeat(2)[::2],
+    ],
+)
+def test_packed_linear_reads_parameters_by_their_strides(strided, count, dtype):
+    layer, states = nn.Linear(48, 64, dtype=dtype), torch.randn(20, 48, dtype=dtype)
+    layer.weight, layer.bias = (nn.Parameter(strided(each.detach())) for each in (layer.weight, layer.bias))
+    with torch.no_grad():
+        found, plain = PackedLinear(*[layer] * count)(states), layer(states)
+    assert not layer.bias.is_contiguous()
+    torch.testing.assert_close(found, plain.repeat(1, count), atol=1e-5 if dtype == torch.float32 else 0.05, rtol=1e-2)
+
+
 @needs_onednn
 def test_packed_linear_can_be_copied_after_it_has_packed_its_weight():
     layer, states = PackedLinear(nn.Linear(4, 3)), torch.randn(9, 4)

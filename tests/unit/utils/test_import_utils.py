@@ -2,13 +2,20 @@
 
 import gc
 import json
+import os
 import sys
 import types
 
 import pytest
 
 from vanilla_transformer.evaluation.plots import plot_learning_curve
-from vanilla_transformer.utils.import_utils import collection_paused, is_command_line, lazy_names, requires_extra
+from vanilla_transformer.utils.import_utils import (
+    child_environment,
+    collection_paused,
+    is_command_line,
+    lazy_names,
+    requires_extra,
+)
 
 
 def test_requires_extra_names_the_extra_in_one_line(monkeypatch):
@@ -69,3 +76,9 @@ def test_is_command_line_knows_the_program_and_not_its_workers(argv, is_worker, 
     monkeypatch.setattr("sys.argv", argv)
     monkeypatch.setattr("sys.modules", {"multiprocessing": None} if is_worker else {})
     assert is_command_line() is expected
+
+
+def test_child_environment_has_the_path_of_this_process_without_the_current_folder(monkeypatch):
+    monkeypatch.setattr(sys, "path", ["", "/a", "/b"])
+    environment = child_environment()
+    assert environment["PYTHONPATH"] == os.pathsep.join(["/a", "/b"]) and environment["PYTHONSAFEPATH"] == "1"

@@ -27,7 +27,14 @@ from .line_formats import (
     read_text_files,
     stream_text_files,
 )
-from .text_files import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error, read_lines, stream_lines
+from .text_files import (
+    check_version,
+    escape_invalid_unicode,
+    has_invalid_unicode,
+    invalid_unicode_error,
+    read_lines,
+    stream_lines,
+)
 
 # Parsers by the suffix of `file`: some give the score of a pair, and its line where that is not its number.
 _ROW_PARSERS: dict[str, Callable[[OpenCorpus], Iterator[CorpusRow]]] = {
@@ -44,9 +51,11 @@ def read_rows(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     A side may be blank. Bytes that are not UTF-8 become lone surrogates (PEP 383), which the cleaning rules find.
     """
     rows = _parse(corpus)
-    if not corpus.spec.reverse:
-        return rows
-    return (CorpusRow(number, SentencePair(pair.target, pair.source), score) for number, pair, score in rows)
+    if corpus.spec.reverse:
+        rows = (CorpusRow(number, SentencePair(pair.target, pair.source), score) for number, pair, score in rows)
+    yield from rows
+    for file, version in zip(corpus.files, corpus.versions, strict=True):
+        check_version(file, version)
 
 
 def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:

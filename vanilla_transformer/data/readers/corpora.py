@@ -4,7 +4,7 @@ import hashlib
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
-from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.import_utils import child_environment, requires_extra
 from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of
 
-from .text_files import open_file
+from .text_files import file_version, open_file
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
@@ -162,6 +162,7 @@ class OpenCorpus(NamedTuple):
     spec: CorpusSpec
     files: list[BufferedReader]
     rows: Any = None
+    versions: Sequence[tuple[int, int]] = ()  # of the files when they were opened
 
 
 @contextmanager
@@ -178,7 +179,8 @@ def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
         return
     paths = [_download(spec)] if spec.is_downloaded else spec.files
     with ExitStack() as stack:
-        yield OpenCorpus(spec, [stack.enter_context(open_file(path)) for path in paths])
+        files = [stack.enter_context(open_file(path)) for path in paths]
+        yield OpenCorpus(spec, files, versions=[*map(file_version, files)])
 
 
 def content_key(corpus: OpenCorpus) -> list[Any]:
@@ -285,7 +287,7 @@ def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
         version("mtdata")
     module = "vanilla_transformer.data.readers.mtdata_process"
     words = [sys.executable, "-m", module, name, source, target, str(folder / _TSV_FILE)]
-    result = subprocess.run(words, capture_output=True, text=True, errors="replace")
+    result = subprocess.run(words, capture_output=True, text=True, errors="replace", env=child_environment())
     if result.returncode:
         reason = (result.stderr.strip().splitlines() or ["no reason was given"])[-1]
         error = ValueError if result.returncode == 2 else OSError

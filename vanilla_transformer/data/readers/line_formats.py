@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NESTED = "translation"  # the column of both sentences, if they are in one
 _SCORE = "score"  # the column of scores, if there is one
 
 
@@ -141,14 +142,39 @@ def _find_member(archive: zipfile.ZipFile, language: str, name: str) -> str:
 
 def parse_parquet(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     import pyarrow as pa
-    import pyarrow.parquet
 
     try:
-        with pyarrow.parquet.ParquetFile(corpus.files[0]) as file:
-            tables = (pa.Table.from_batches([batch]) for batch in file.iter_batches(ROWS_PER_BATCH))
-            yield from _parse_tables(tables, corpus.spec)
+        yield from _parse_tables(_read_tables(corpus.files[0], corpus.spec), corpus.spec)
     except pa.ArrowInvalid as error:
         raise ValueError(f"Cannot read {corpus.files[0].name}: it must be a Parquet file ({error}).") from error
+
+
+_BATCH_BYTES = 2**26
+_LARGEST_EXPANSION = 1000  # bytes of a column from each byte of the file
+
+
+def _read_tables(path: BufferedReader, spec: CorpusSpec) -> Iterator["pa.Table"]:
+    """Yield the rows of a Parquet file in tables of bounded size, since rows share the texts of a dictionary."""
+    import pyarrow as pa
+    from pyarrow.compute import binary_length
+    from pyarrow.parquet import ParquetFile
+
+    file = ParquetFile(path)
+    is_nested, names = _find_texts(file.schema_arrow, spec)
+    paths = [f"{_NESTED}.{name}" if is_nested else name for name in names]
+    for group in range(file.num_row_groups):
+        chunks = map(file.metadata.row_group(group).column, range(file.metadata.num_columns))
+        for chunk in (chunk for chunk in chunks if chunk.path_in_schema in paths):
+            if chunk.total_uncompressed_size > max(_BATCH_BYTES, _LARGEST_EXPANSION * chunk.total_compressed_size):
+                rule = f"{path.name} must not expand more than {_LARGEST_EXPANSION:,}-fold"
+                raise ValueError(f"{rule}, but its column {chunk.path_in_schema} does.")
+        first = ParquetFile(path, metadata=file.metadata, read_dictionary=paths).iter_batches(1, [group], paths)
+        columns = [column for batch in islice(first, 1) for column in pa.Table.from_batches([batch]).flatten().columns]
+        dictionaries = [column.chunk(0).dictionary for column in columns if pa.types.is_dictionary(column.type)]
+        longest = max((size for each in dictionaries for size in binary_length(each).to_pylist() if size), default=0)
+        rows = min(ROWS_PER_BATCH, 1 + _BATCH_BYTES // (1 + longest))
+        read = [*paths, *({_SCORE} & {*file.schema_arrow.names})]
+        yield from map(pa.Table.from_batches, zip(file.iter_batches(rows, [group], read)))
 
 
 def parse_dataset(corpus: OpenCorpus) -> Iterator[CorpusRow]:
@@ -171,21 +197,30 @@ def _scores(table: "pa.Table") -> Iterable[float | None]:
     return table[_SCORE].to_pylist()
 
 
+def _find_texts(schema: "pa.Schema", spec: CorpusSpec) -> tuple[bool, tuple[str, str]]:
+    """Return whether the sentences are in a column `translation`, and the names of their columns."""
+    import pyarrow as pa
+
+    is_nested = _NESTED in schema.names and pa.types.is_struct(schema.field(_NESTED).type)
+    names = [field.name for field in schema.field(_NESTED).type] if is_nested else schema.names
+    location = spec.name if spec.dataset is None else f"The dataset {spec.name}"
+    return is_nested, find_columns(names, is_nested, spec, location)
+
+
 def _parse_table(table: "pa.Table", spec: CorpusSpec) -> Iterator[SentencePair]:
     import pyarrow as pa
 
-    nested = "translation" in table.column_names and pa.types.is_struct(table["translation"].type)
-    if nested:
-        table = pa.Table.from_struct_array(table["translation"])
-    location = spec.name if spec.dataset is None else f"The dataset {spec.name}"
-    columns = [_column_texts(table[name], spec) for name in find_columns(table.column_names, nested, spec, location)]
-    return map(SentencePair, *columns)
+    is_nested, names = _find_texts(table.schema, spec)
+    table = pa.Table.from_struct_array(table[_NESTED]) if is_nested else table
+    return map(SentencePair, *(_column_texts(table[name], spec) for name in names))
 
 
 def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
     """Return the sentences of a column, decoded from bytes because Parquet files may hold text that is not UTF-8."""
     import pyarrow as pa
 
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise ValueError(f"{spec.name} must hold sentences, but it has a column of type {column.type}.")
     values = column.cast(pa.large_binary()).to_pylist()

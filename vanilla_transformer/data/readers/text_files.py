@@ -5,6 +5,7 @@ Bytes that are not UTF-8 become lone surrogates (PEP 383).
 """
 
 import lzma
+import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -69,8 +70,22 @@ def decompress(file: BufferedReader) -> Iterator[Any]:
 
 def read_file_lines(file: BufferedReader, may_be_blank: bool = False) -> Iterator[str]:
     """Yield the lines of a file, decompressed as its name requires, as [`decode_lines`] does."""
+    before = file_version(file)
     with decompress(file) as lines:
         yield from decode_lines(lines, file.name, may_be_blank)
+    check_version(file, before)
+
+
+def file_version(file: BufferedReader) -> tuple[int, int]:
+    """Return what changes when an open file is written."""
+    facts = os.fstat(file.fileno())
+    return facts.st_size, facts.st_mtime_ns
+
+
+def check_version(file: BufferedReader, before: tuple[int, int]) -> None:
+    """Check that a file is still as it was before it was read, or text of both would be mixed."""
+    if not file.closed and file_version(file) != before:  # pyarrow closes what it decompresses
+        raise ValueError(f"{file.name} must not change while it is read, but it did. Run the command again.")
 
 
 def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[str]:

@@ -37,6 +37,7 @@ from vanilla_transformer.utils.device_utils import (
     usable_cores,
 )
 from vanilla_transformer.utils.file_utils import cached_folder, find_damage
+from vanilla_transformer.utils.import_utils import child_environment
 from vanilla_transformer.utils.private_folders import check_inductor_caches
 
 from .machine_cache import (
@@ -308,7 +309,7 @@ def _start_worker(step: nn.Module, buffers: SlotBuffers, threads: int, name: str
         stdin=content,
         stdout=subprocess.DEVNULL,
         stderr=errors,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+        env=child_environment(),
         start_new_session=True,
     )
     if hasattr(os, "sched_setaffinity"):

@@ -44,12 +44,15 @@ def precision_of(model: Any) -> str | None:
 
 
 def cast(model: _Model, precision: str) -> _Model:
-    """Return the model with weights of a precision, as `resolve_precision` names it: a copy if they have another."""
+    """Return the model with contiguous weights of a precision, as `resolve_precision` names it: a copy if need be."""
     check_precision(precision)
     dtype = PRECISIONS[precision]
-    if all(weight.dtype == dtype for weight in model.parameters()):
+    if all(weight.dtype == dtype and weight.is_contiguous() for weight in model.parameters()):
         return model
-    return copy.deepcopy(model).to(dtype)
+    model = copy.deepcopy(model).to(dtype)
+    for weight in model.parameters():  # compiled steps read memory, whatever the strides
+        weight.data = weight.data.contiguous()
+    return model
 
 
 def round_to_int8(module: _Model) -> _Model:

@@ -417,7 +417,10 @@ class MarkdownDocument:
         return _Place(number, start, start + len(raw), number + 1, "", "cell")
 
     def _text(self, number: int, content: str, opening: Any) -> _Place:
-        line, parts = self._lines[number], content.split("\n")
+        parts = content.split("\n")
+        while parts[0] not in self._lines[number]:  # the parser strips lines of white space such as U+2028
+            number += 1
+        line = self._lines[number]
         start = line.rindex(parts[0])
         indent = ""
         if len(parts) > 1:
@@ -433,14 +436,11 @@ def _read_value(line: str) -> str | None:
     if not _FRONT_VALUE.match(line):
         return None
     try:
-        (value,) = _load_line(line).values()
+        content: Any = tomllib.loads(line) if re.match(r"\w+\s*=", line) else yaml.safe_load(line)
     except (ValueError, yaml.YAMLError):
         return None
-    return value if isinstance(value, str) else None
-
-
-def _load_line(line: str) -> dict[str, Any]:
-    return tomllib.loads(line) if re.match(r"\w+\s*=", line) else yaml.safe_load(line)
+    values = [*content.values()] if isinstance(content, dict) else []
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else None
 
 
 def _write_value(line: str, text: str) -> str:

@@ -11,7 +11,7 @@ from random import Random
 from statistics import median
 from typing import Any, NamedTuple
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.cleaning_rules import (
     has_unequal_numbers,
@@ -27,6 +27,7 @@ from vanilla_transformer.data.cleaning_rules import (
 from vanilla_transformer.data.data_arguments import DataArguments, augmentations
 from vanilla_transformer.data.perturbations import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import UNSPACED, bleu_tokenizer, find_scripts
@@ -216,7 +217,7 @@ def _find_languages(sample: Sequence[Numbered], given: Sequence[str | None]) -> 
 
 def _find_tokenizer(sample: Sequence[Numbered], data: DataArguments) -> PreTrainedTokenizerBase:
     if data.tokenizer is not None:
-        return AutoTokenizer.from_pretrained(data.tokenizer, trust_remote_code=False)
+        return load_tokenizer(data.tokenizer)
     texts = [text for each in sample for text in each.pair]
     size, model = min(data.vocab_size, _VOCABULARY), data.tokenizer_model
     return VanillaTransformerTokenizer.train_from_iterator(texts, size, model=model, normalization=data.normalization)

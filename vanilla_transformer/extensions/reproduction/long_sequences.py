@@ -18,6 +18,7 @@ import torch
 
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.training.metrics import peak_memory_gib
+from vanilla_transformer.utils.import_utils import child_environment
 
 from .layer_costs import growth_exponent
 from .recall import ANSWERS, SEGMENT, build, draw_texts, read_text, set_length, train_recall
@@ -74,14 +75,10 @@ def measure_costs(name: str, lengths: Sequence[int] = LENGTHS) -> dict[str, Any]
 
 
 def _measure_alone(name: str, folder: Path | None = None) -> dict[str, Any]:
-    """
-    Measure in a new interpreter, whose peak of memory is its own. In its own session, Ctrl-C ends it quietly.
-
-    Raises:
-        OSError: It failed, for example for lack of memory.
-    """
+    """Measure in a new interpreter, whose peak of memory is its own. In its own session, Ctrl-C ends it quietly."""
     command = [sys.executable, "-c", _MEASUREMENT, name]
-    ended = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
+    environment = child_environment()
+    ended = subprocess.run(command, capture_output=True, text=True, start_new_session=True, env=environment)
     if ended.returncode:
         reason = ended.stderr.strip().splitlines()[-1:] or [f"status {ended.returncode}"]
         raise OSError(f"The measurement of {name} failed: {reason[0]}")

@@ -72,7 +72,8 @@ class WorkerPipeline(TranslationPipeline):
         self.workers, self.threads = workers, threads_of(workers, usable_cores(), torch.get_num_threads())
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)
-        self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, self.threads))
+        with _safe_path():  # for the tracker of its semaphores
+            self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, self.threads))
         frozen = [(key, tuple(value) if isinstance(value, list) else value) for key, value in loading.items()]
         self._task = partial(_translate_chunk, str(name), precision, tuple(frozen))
 
@@ -104,13 +105,25 @@ class WorkerPipeline(TranslationPipeline):
 
     def _submit(self, *arguments: Any) -> Future:
         """Submit a chunk. Workers that start now inherit that SIGINT is blocked: Ctrl-C is for their parent."""
-        if not hasattr(signal, "pthread_sigmask"):  # on Windows
-            return self._executor.submit(self._task, *arguments)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            return self._executor.submit(self._task, *arguments)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with _safe_path():
+            if not hasattr(signal, "pthread_sigmask"):  # on Windows
+                return self._executor.submit(self._task, *arguments)
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                return self._executor.submit(self._task, *arguments)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Let processes that start find no module in the current folder, where `multiprocessing` would seek its own."""
+    before = os.environ.get("PYTHONSAFEPATH", "")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        os.environ["PYTHONSAFEPATH"] = before
 
 
 @contextmanager

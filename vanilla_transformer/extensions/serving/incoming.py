@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import HTTPException, Request, Response
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -45,7 +46,7 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 class BodyLimit:
-    """Middleware that refuses a body that arrives too slowly or is too large.
+    """Middleware that refuses a body of unclear length, or that arrives too slowly or is too large.
 
     It counts bytes, whatever the header Content-Length says.
     """
@@ -57,6 +58,11 @@ class BodyLimit:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         close, limits = {"Connection": "close"}, self._limits
+        if {b"content-length", b"transfer-encoding"} <= {
+            name for name, _ in scope["headers"]
+        }:  # RFC 9112, section 6.1
+            reason = "A request may have one of `Content-Length` and `Transfer-Encoding`, but it has both."
+            return await JSONResponse({"detail": reason}, 400, close)(scope, receive, send)
         read, more, deadline = 0, True, asyncio.get_running_loop().time() + limits.client_seconds
 
         async def receive_within_limits() -> Message:

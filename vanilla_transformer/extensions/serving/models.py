@@ -317,11 +317,7 @@ Choice = ServedModel | PivotModels  # for which requests may ask
 
 
 def _find_pairs(models: Sequence[ServedModel], pivot: str) -> list[PivotModels]:
-    """Return pairs of models for the languages that no model has together, through the language `pivot`.
-
-    Raises:
-        ValueError: There is none.
-    """
+    """Return pairs of models for the languages that no model has together, through the language `pivot`."""
     steps = [(model, direction) for model in models for direction in model.directions if direction.source is not None]
     direct = {(direction.source, direction.target) for _, direction in steps}
     into = [step for step in steps if step[1].target == pivot]

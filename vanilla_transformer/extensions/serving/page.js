@@ -39,7 +39,8 @@ async function request(content, signal) {
 }
 
 async function fetchFrom(path, options) {
-  const headers = settings.needs_key ? {...options.headers, Authorization: `Bearer ${find("key").value}`} : options.headers;
+  const key = String.fromCharCode(...new TextEncoder().encode(find("key").value));  // a header has bytes, not letters
+  const headers = settings.needs_key ? {...options.headers, Authorization: `Bearer ${key}`} : options.headers;
   const answer = await fetch(path, {...options, headers}).catch(error => {
     throw error.name === "AbortError" ? error : new Problem("The service does not answer. Try again later.");
   });

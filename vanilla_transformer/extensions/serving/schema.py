@@ -207,11 +207,7 @@ def explain_refusal(errors: Sequence[Any]) -> str:
 
 
 def _resolve(given: dict[str, Any], known: Sequence[str]) -> ResolvedRequest:
-    """Return a request, given its entries.
-
-    Raises:
-        ValueError: The model does not know an option, or options do not fit each other or the texts.
-    """
+    """Return a request, given its entries."""
     texts, is_stream, format = given.pop("text"), given.pop("stream", False), given.pop("format", "text")
     texts = [texts] if isinstance(texts, str) else texts
     check_known(given, known)

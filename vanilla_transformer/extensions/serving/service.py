@@ -14,7 +14,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Body, FastAPI, File, Form, Request, Response, UploadFile
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -35,7 +35,6 @@ from .language_detection import Detected, DetectLanguages
 from .libretranslate import Question, TranslatedFiles, find_format, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
 from .models import Choice, LoadedModel, Models, ServedModel
-from .page import render_docs
 from .prometheus import CountRequests, Metrics
 from .queue import CountTokens, ModelFailure, Translate, count_bytes
 from .schema import ResolvedRequest, TranslationRequest
@@ -85,19 +84,14 @@ def create_service(
     detect: DetectLanguages | None = None,
     cors: Sequence[str] = (),
 ) -> FastAPI:
-    """Create the application for one model, for an ASGI server such as uvicorn.
+    """Create the application for one model, as [`create_service_of`] does for several.
 
     Args:
-        translate, count_tokens: See [`Batcher`].
         limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if it arrives too
             slowly, with 503 if too many texts wait or the time is up, otherwise with 422.
-        api_keys, metrics, docs, check_document, detect, cors: See [`create_service_of`].
         known: Names of options that `translate` accepts, see [`TranslationRequest`]; others are refused with 422.
         directions: Languages from and to which the model translates, for clients of LibreTranslate.
         name: Name of the model, for requests that name it and for metrics.
-
-    Returns:
-        The application, see [`create_service_of`].
     """
     model = LoadedModel(translate, count_tokens or count_bytes, known)
     models = Models([ServedModel(name, limits or Limits(), loaded=model, directions=directions)])
@@ -143,18 +137,19 @@ def create_service_of(
             worker.cancel()
             model.batcher.close()
 
-    # FastAPI's own pages load their scripts from other machines.
-    openapi_url = "/openapi.json" if docs else None
     service = FastAPI(
-        title="vanilla-transformer", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=openapi_url
+        title="vanilla-transformer",
+        lifespan=lifespan,
+        openapi_url="/openapi.json" if docs else None,
+        redoc_url=None,
+        swagger_ui_oauth2_redirect_url=None,
     )
     service.state.models = models
     if len(batchers := [model.batcher for model in models]) == 1:
         (service.state.batcher,) = batchers
     service.state.api_keys = tuple(api_keys)
-    service.add_middleware(BodyLimit, limits=limits)
     service.add_middleware(CountRequests, metrics=counters, paths=("/translate", "/translate_file"))
-    if cors:  # added last, so that refusals have its headers too
+    if cors:  # added after the counter, so that refusals have its headers too
         service.add_middleware(
             CORSMiddleware,
             allow_origins=list(cors),
@@ -162,6 +157,7 @@ def create_service_of(
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
+    service.add_middleware(BodyLimit, limits=limits)  # outermost: no answer may precede it
     _refuse_errors(service, api_keys)
     router = APIRouter(route_class=JsonRoute)
 
@@ -242,12 +238,6 @@ def create_service_of(
     @service.get("/health", **schema.HEALTH)
     async def health() -> Response:
         return JSONResponse(*models.health())
-
-    if docs:
-
-        @service.get("/docs", include_in_schema=False)
-        async def show_docs() -> Response:
-            return HTMLResponse(render_docs(service.openapi()))
 
     if metrics:
 
@@ -421,11 +411,7 @@ def _address(request: Request) -> str:
 
 
 def _admit(request: Request, api_keys: Sequence[str], content: TranslationRequest | Question) -> str:
-    """Return what [`_find_client`] returns, after a check of all strings of the request.
-
-    Raises:
-        Refusal: 401; the request has no valid key. 422; a string cannot be encoded.
-    """
+    """Return what [`_find_client`] returns, after a check of all strings of the request."""
     request.state.is_libretranslate = isinstance(content, Question)
     client = _find_client(request, api_keys, content.key if isinstance(content, Question) else "")
     for name, value in content:
@@ -441,13 +427,12 @@ def _find_client(request: Request, api_keys: Sequence[str], key: str = "") -> st
 
     Args:
         key: The key in the body of a request, which the header replaces.
-
-    Raises:
-        Refusal: 401; the request has no valid key.
     """
     if not api_keys:
         return request.client.host if request.client else ""
-    scheme, _, given = request.headers.get("authorization", f"Bearer {key}").partition(" ")
+    header = request.headers.get("authorization")  # as Latin-1
+    sent = f"Bearer {key}" if header is None else header.encode("latin-1").decode(errors="surrogateescape")
+    scheme, _, given = sent.partition(" ")
     if scheme.lower() != "bearer" or not is_api_key(given, api_keys):
         raise Refusal(401, "A valid API key is required: `Authorization: Bearer KEY`.")
     return given
@@ -468,11 +453,7 @@ def _find_direction(model: Choice, options: Mapping[str, Any]) -> Direction:
 async def _check_documents(
     body: schema.ResolvedRequest, limits: Limits, check_document: CheckDocument, direction: Direction
 ) -> None:
-    """Check texts of a format besides plain text.
-
-    Raises:
-        Refusal: 422; one of them is beyond a limit or not of the format.
-    """
+    """Check texts of a format besides plain text."""
     name = dict(body.options).get("format")
     if name is None:
         return

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.fake_translation import shout
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.extensions.documents import parse_document, translate_document
+from vanilla_transformer.extensions.documents.markdown_format import MarkdownDocument
 
 UNIT = re.compile(r"\w+|[^\w\s]")
 DOCUMENTS = {
@@ -129,10 +130,33 @@ def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
         ("---\ntitle:\n  - a\n---", "---\ntitle:\n  - a\n---"),
         ('+++\ndescription = "My page"\n+++\na', '+++\ndescription = "MY PAGE"\n+++\nA'),
         ("---\n\nText\n\n---", "---\n\nTEXT\n\n---"),  # no front matter
+        ("---\ntitle:my page\n---\na", "---\ntitle:my page\n---\nA"),  # no mapping
+        ("---\njust text\n---\na", "---\njust text\n---\nA"),
+        ("+++\ntitle: a\n[b]\n+++\na", "+++\ntitle: A\n[b]\n+++\nA"),
     ],
 )
 def test_markdown_translates_text_only(text, expected):
     assert translate(text, by_word(str.upper)) == expected
+
+
+@pytest.mark.parametrize("separator", "\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+def test_markdown_lines_end_at_line_feeds_only(separator):
+    forms = [
+        "one\n\n{}\n\ntwo\n",
+        "{}\none\n{}\ntwo {} three\n{}\n",
+        "# a{}b{}\n",
+        "| a | {} |\n|---|---|\n| {}b | c |\n",
+    ]
+    forms += [
+        "> {}\n> one\n",
+        "- {}\n  one{}\n",
+        '!!! note "{}"\n    {}\n    one\n',
+        "---\ntitle: a{}b\n---\n{}\none\n",
+    ]
+    for text in (form.replace("{}", separator) for form in forms):
+        document = MarkdownDocument(text)
+        assert document.render(document.blocks) == text
+        assert "one" not in translate(text, by_word(str.upper))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The server under clients that are silent, slow, many, or gone."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -127,6 +128,71 @@ def test_server_cuts_a_client_that_does_not_read_its_answer():
         connection.recv(10)
         time.sleep(1.6)
         assert not running_server.server_state.connections
+
+
+def test_server_admits_requests_beside_clients_that_pipeline_and_read_nothing():
+    count = LIMITS["max_connections"]
+    with (
+        running(lambda texts, n: [["a" * 1_000_000] * n for _ in texts], client_seconds=3) as (
+            running_server,
+            connect,
+        ),
+        ExitStack() as deaf,
+    ):
+        connections = running_server.server_state.connections
+        for _ in range(count):
+            deaf.enter_context(connect()).sendall(REQUEST * 20)
+        wait_until(lambda: sum(connection.flow.write_paused for connection in list(connections)) == count)
+        with connect() as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            assert read_status(connection) == 200
+        wait_until(lambda: not connections)
+
+
+CHUNKED = b"POST /translate HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
+PREFLIGHT = b"OPTIONS /translate HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAccess-Control-Request-Method: POST\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_head", "statuses"),
+    [
+        (CHUNKED, [422, 200]),
+        (CHUNKED + b"Content-Length: 5\r\n", [400]),
+        (CHUNKED.replace(b"POST", b"GET") + b"CONTENT-LENGTH: 0\r\n", [400]),
+        (CHUNKED.replace(b"translate", b"nothing") + b"Content-Length: 5\r\n", [400]),
+        (PREFLIGHT + b"Content-Length: 5\r\nTransfer-Encoding: Chunked\r\n", [400]),
+        (CHUNKED.replace(b"/1.1", b"/1.0") + b"Connection: keep-alive\r\n", [422]),
+        (CHUNKED.replace(b": chunked", b": gzip, chunked"), [400]),
+        (b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n", [400]),
+    ],
+)
+def test_server_closes_after_a_request_of_unclear_length(request_head, statuses):
+    """RFC 9112, section 6.1: or a proxy may read a body where this server reads a request."""
+    limits = Limits(**LIMITS)
+    last = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    with (
+        running_service(create_service(shout, limits, cors=["*"]), limits) as running_server,
+        closing(socket.create_connection(running_server.address, timeout=10)) as connection,
+    ):
+        connection.sendall(request_head + b"\r\n0\r\n\r\n" + last)
+        answers = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    assert [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", answers)] == statuses
+
+
+def test_server_takes_turns_between_a_client_of_tiny_chunks_and_others():
+    with running(client_seconds=4) as (running_server, connect), connect() as attacker:
+        attacker.setblocking(False)
+        attacker.send(CHUNKED + b"\r\n")
+        wait_until(lambda: running_server.server_state.tasks)
+        attacker.send(b"1\r\na\r\n" * 500_000)
+        turns = []
+        (connection,) = running_server.server_state.connections
+        received = connection.data_received
+        connection.data_received = lambda data: (turns.append(len(data)), received(data))
+        with connect() as other:
+            other.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert read_status(other) == 200
+    assert 0 < max(turns) <= 4096
 
 
 def test_server_forgets_the_texts_of_a_client_that_hangs_up():

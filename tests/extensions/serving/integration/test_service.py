@@ -185,18 +185,27 @@ def test_create_service_has_metrics_and_docs_by_choice():
     with TestClient(create_service(shout, metrics=True, docs=True)) as client:
         assert [client.get(path).status_code for path in ("/metrics", "/docs", "/openapi.json")] == [200] * 3
         assert "num_return_sequences" in client.get("/openapi.json").text
+        assert "/openapi.json" in client.get("/docs").text
 
 
 def test_create_service_requires_one_of_its_api_keys():
-    with TestClient(create_service(shout, api_keys=["first", "second"], metrics=True)) as client:
-        for header in ("", "first", "Bearer", "Bearer ", "Bearer other", "Bearer firs", "Basic first", "Bearer \xe9"):
-            answer = client.post(
-                "/translate", json={"text": "one"}, headers={"Authorization": header.encode("latin-1")}
-            )
-            assert answer.status_code == 401, header
-        for header in ("Bearer first", "bearer second"):
-            answer = client.post("/translate", json={"text": "one"}, headers={"Authorization": header})
-            assert answer.status_code == 200
+    with TestClient(create_service(shout, api_keys=["first", "schlüssel", "鍵"], metrics=True)) as client:
+        refused = [
+            "",
+            "first",
+            "Bearer",
+            "Bearer ",
+            "Bearer other",
+            "Bearer firs",
+            "Basic first",
+            "Bearer é",
+            b"Bearer \xff",
+        ]
+        admitted = ["Bearer first", "bearer schlüssel", "Bearer 鍵"]
+        for header, status in [*dict.fromkeys(refused, 401).items(), *dict.fromkeys(admitted, 200).items()]:
+            sent = header if isinstance(header, bytes) else header.encode()
+            answer = client.post("/translate", json={"text": "one"}, headers={"Authorization": sent})
+            assert answer.status_code == status, header
         assert client.get("/metrics").status_code == 401 and client.get("/health").status_code == 200
         answer = client.get("/metrics", headers={"Authorization": "Bearer first"})
         assert answer.status_code == 200

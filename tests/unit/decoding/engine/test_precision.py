@@ -8,7 +8,7 @@ import torch
 from tests.tiny import tiny_model
 from vanilla_transformer import Engine
 from vanilla_transformer.decoding.engine import precision
-from vanilla_transformer.decoding.engine.precision import resolve_precision, warn_if_emulated
+from vanilla_transformer.decoding.engine.precision import cast, resolve_precision, warn_if_emulated
 
 
 @pytest.fixture
@@ -53,3 +53,18 @@ def test_auto_is_bfloat16_where_device_multiplies_it(warnings, monkeypatch, tmp_
     monkeypatch.setattr(precision, "multiplies", lambda name, device: fast)
     assert resolve_precision(tiny_model(), "auto") == expected
     assert warnings == [f'`precision="auto"` is {expected}: this device {said} instructions for bfloat16.']
+
+
+def test_cast_returns_contiguous_weights():
+    """Compiled steps, which another model may have made, read them without their strides."""
+    model = tiny_model(attention_bias=True)
+    projection = model.model.decoder.layers[0].self_attn.out_proj
+    projection.weight.data, projection.bias.data = (
+        projection.weight.data.t(),
+        torch.randn(1).expand(projection.bias.shape),
+    )
+    for name in ("float32", "bfloat16"):
+        found = cast(model, name)
+        assert all(weight.is_contiguous() for weight in found.parameters()) and not projection.bias.is_contiguous()
+        assert all(map(torch.equal, found.parameters(), model.to(found.dtype).parameters()))
+        assert cast(found, name) is found

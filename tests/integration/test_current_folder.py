@@ -1,0 +1,53 @@
+"""Processes that we start import nothing from the current folder, such as `torch.py` beside a downloaded model."""
+
+import pytest
+
+from tests.sweeps import rare
+from tests.tiny_engines import engine_of
+from vanilla_transformer.data.readers import corpora
+from vanilla_transformer.decoding.engine import compiled_steps
+from vanilla_transformer.decoding.loading import open_pipeline
+from vanilla_transformer.extensions.reproduction import long_sequences
+from vanilla_transformer.extensions.scale_out import engine_workers
+from vanilla_transformer.utils.file_utils import save_model_folder
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """Change to a folder with modules that leave a file; return the path of the file."""
+    folder, mark = tmp_path / "downloads", tmp_path / "mark"
+    folder.mkdir()
+    for name in ("vanilla_transformer", "torch", "mtdata", "multiprocessing", "pickle", "json"):
+        (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write({name!r} + ' ')\nraise SystemExit(1)\n")
+    monkeypatch.chdir(folder)
+    return mark
+
+
+def run_compile_worker(folder):
+    steps = engine_of(1, compile="auto").steps
+    compiled_steps._run_worker(steps.step, steps._buffers, 1, "name", "no kind")
+
+
+def run_mtdata(folder):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises((OSError, ValueError), match="Cannot download mtdata:"):
+        patch.setattr("importlib.metadata.version", lambda name: "1")
+        corpora._download_mtdata(folder, "no corpus", "en", "de")
+
+
+def run_measurement(folder):
+    with pytest.raises(OSError, match="The measurement of no variant failed"):
+        long_sequences._measure_alone("no variant")
+
+
+def run_workers(folder):
+    with open_pipeline(folder, 2) as translate:
+        assert len(translate(["a man", "a dog"], num_beams=1)) == 2
+
+
+@pytest.mark.parametrize("start", [run_compile_worker, rare(run_mtdata), rare(run_measurement), rare(run_workers)])
+def test_processes_import_nothing_of_the_current_folder(
+    start, planted, tiny_model, tiny_tokenizer, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(engine_workers, "usable_cores", lambda: 2)
+    start(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+    assert not planted.exists()

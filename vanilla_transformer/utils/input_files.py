@@ -36,7 +36,7 @@ def open_input(path: str | Path) -> BufferedReader:
         ValueError: Several processes of a launcher would divide a pipe among them.
     """
     if not is_pipe(path):
-        return open(path, "rb")
+        return Path(path).open("rb")
     name, file = "standard input" if str(path) == STDIN else str(path), _spool(str(path))
     return open(name, "rb", opener=lambda _, flags: os.open(_place(file), flags))
 

@@ -3,7 +3,6 @@
 import gc
 import os
 from functools import partial
-from pathlib import Path
 
 import datasets
 import pytest
@@ -88,7 +87,7 @@ def _no_compilation_in_the_background():
 def _blank_pictures():
     """Write only the first bytes of pictures: drawing takes longer than training a tiny model."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Figure, "savefig", lambda figure, path, **_: Path(path).write_bytes(b"\x89PNG\r\n\x1a\n"))
+        patch.setattr(Figure, "savefig", lambda figure, file, **_: file.write(b"\x89PNG\r\n\x1a\n"))
         yield
 
 

@@ -25,7 +25,7 @@ def planted(tmp_path, monkeypatch):
 
 def run_compile_worker(folder):
     steps = engine_of(1, compile="auto").steps
-    compiled_steps._run_worker(steps.step, steps._buffers, 1, "name", "no kind")
+    compiled_steps._start_worker(steps.step, steps._buffers, 1, "name", "no kind").wait()
 
 
 def run_mtdata(folder):

@@ -14,8 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from vanilla_transformer.text.languages import add_language_tags, find_languages, store_direction
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, constructor_arguments
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
-from vanilla_transformer.utils.rust_panics import reporting_panics
-from vanilla_transformer.utils.user_input import check_local_model
+from vanilla_transformer.utils.user_input import check_local_model, reporting_panics
 
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, tagged_sides
 from .prepare_data import Texts

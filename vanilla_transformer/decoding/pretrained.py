@@ -30,8 +30,7 @@ from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.utils.device_utils import usable_cores
 from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, mapping, recover_folders, refuse_damage
-from vanilla_transformer.utils.rust_panics import reporting_panics
-from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of
+from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of, reporting_panics
 
 from .ensemble import Ensemble, check_weights
 from .options import TranslationOptions

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.utils.import_utils import requires_extra
-from vanilla_transformer.utils.rust_panics import reporting_panics
+from vanilla_transformer.utils.user_input import reporting_panics
 
 SentenceSplitter = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"\S+")

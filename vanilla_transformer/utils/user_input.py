@@ -1,10 +1,11 @@
-"""Check what users write: names, YAML and numbers."""
+"""Check what users write: names, YAML and numbers; and what libraries in Rust do not survive."""
 
 import difflib
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -206,3 +207,14 @@ def least_parameters(config: Any) -> int:
         parameters += size(f"{side}_layers") * layer
     # Formats may share embeddings and lack the row of the padding.
     return parameters + width * (max(size("vocab_size"), size("decoder_vocab_size")) - 1)
+
+
+@contextmanager
+def reporting_panics(failure: str) -> Iterator[None]:
+    """Raise a `ValueError` that begins with `failure` for a panic of a library in Rust, which is no `Exception`."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # of `pyo3_runtime`, which no one can import
+            raise
+        raise ValueError(f"{failure}: {error}.") from error

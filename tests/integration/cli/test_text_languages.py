@@ -36,7 +36,8 @@ def test_commands_on_text_take_languages(command, arguments, monkeypatch, capsys
     translate = TranslationPipeline.__call__
 
     def record(pipeline, inputs, **options):
-        asked.append((options.get("src_lang"), options.get("tgt_lang")))
+        resolved = pipeline.default_options | options
+        asked.append((resolved.get("src_lang"), resolved.get("tgt_lang")))
         return translate(pipeline, inputs, **options)
 
     monkeypatch.setattr(TranslationPipeline, "__call__", record)

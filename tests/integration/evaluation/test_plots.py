@@ -18,7 +18,10 @@ from vanilla_transformer.evaluation.plots import (
 
 
 def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path, real_pictures):
-    metrics = [{"minutes": 0.5, "loss": 3.0}, {"minutes": 1.0, "validation_loss": 2.0, "bleu": 9.0}]
+    metrics = [
+        {"step": 1, "minutes": 0.5, "loss": 3.0},
+        {"step": 2, "minutes": 1.0, "validation_loss": 2.0, "bleu": 9.0},
+    ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in metrics))
     pictures = [
         plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png"),
@@ -32,7 +35,7 @@ def test_learning_curve_joins_no_points_of_different_searches(tmp_path):
     metrics += [{"minutes": float(minute), "validation_loss": 2.0, "bleu": 9.0 + minute} for minute in (1, 2)]
     final = {"minutes": 2.1, "validation_loss": 1.5, "model": "mean of checkpoints"}
     metrics += [final | {"bleu": 12.0}, final | {"bleu": 13.0}]
-    lines = [json.dumps(entry) + "\n" for entry in metrics]
+    lines = [json.dumps({"step": 1} | entry) + "\n" for entry in metrics]
     (tmp_path / "metrics.jsonl").write_text("".join([*lines, '{"minutes": 3']))  # by a run that was killed
     loss, bleu = draw_learning_curve(tmp_path / "metrics.jsonl").axes
     assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in (loss, bleu)] == [
@@ -115,6 +118,6 @@ def test_plots_leave_the_backend_as_it_is(tmp_path, monkeypatch):
 
     before = matplotlib.get_backend()
     monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
-    (tmp_path / "metrics.jsonl").write_text('{"minutes": 0.5, "loss": 3.0}\n')
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "minutes": 0.5, "loss": 3.0}\n')
     plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png")
     assert matplotlib.get_backend() == "svg" != before

@@ -8,7 +8,6 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
 from tests.tiny_runs import assert_same_run, entries, flags, kill_at_step
 from vanilla_transformer.decoding import TranslationPipeline
-from vanilla_transformer.extensions.conversion.from_transformers import load_converted
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
@@ -70,7 +69,7 @@ def test_train_adds_a_language_to_a_model(corpus, tmp_path):
     corpora = json.dumps([*directions(corpus, "train", "ac"), *({**each, "weight": 0.5} for each in two)])
     changes = {"init_from": start, "init_vocabulary": "extend", "corpora": corpora, "learning_rate": 0.0}
     still = recipe(corpus, tmp_path / "still", **NO_SIZES | {"vocab_size": 290, "lr_scheduler": "constant"} | changes)
-    folder = train(still, scores_by_language, load_converted)
+    folder = train(still, scores_by_language)
     old, new = (AutoTokenizer.from_pretrained(each) for each in (start, folder))
     languages, former = find_languages(new), find_languages(old)
     assert sorted(languages.targets) == ["a", "b", "c"] and len(new) > len(old)
@@ -104,7 +103,7 @@ def test_train_fine_tunes_nllb_in_both_directions(corpus, tmp_path):
         seen.append((src_lang, tgt_lang))
         return {"bleu": 0.0}
 
-    folder = train(recipe(corpus, tmp_path / "out", **NO_SIZES | changes), evaluate, load_converted)
+    folder = train(recipe(corpus, tmp_path / "out", **NO_SIZES | changes), evaluate)
     assert seen[:2] == [("eng_Latn", "deu_Latn"), ("deu_Latn", "eng_Latn")]
     losses = [entry["validation_loss"] for entry in entries(folder) if "validation_loss" in entry]
     assert losses[-1] < losses[0]

@@ -14,7 +14,7 @@ def test_cached_folder_removes_files_of_a_killed_writer(tmp_path):
     if not child:
         cached_folder(tmp_path, "entry", die)
     os.waitpid(child, 0)
-    assert [path.name for path in tmp_path.glob(".entry.*/a")] == ["a"]
+    assert [path.name for path in tmp_path.glob(".entry.*/**/a")] == ["a"]
 
     folder = cached_folder(tmp_path, "entry", lambda folder: (folder / "a").write_text("whole"))
     assert (folder / "a").read_text() == "whole"

@@ -53,7 +53,7 @@ class SourceRules:
 
     def check_target(self, position: int, source: Sequence[int], prefix: Sequence[int], phrases: Phrases) -> None:
         """Check what the target of a source must begin with, and what it must contain."""
-        limit = self.limit(len(self.seen(source)))
+        limit = self.limit(source)
         last = {*prefix[-1:]} & {*self._eos}  # with which a target may be complete
         wrong = [token for token in prefix if token not in self._target_tokens and token not in last]
         if wrong or len(last & {*prefix[:-1]}):
@@ -75,19 +75,19 @@ class SourceRules:
         eos = self._model.eos_token_id
         return [token for token in source if token not in (eos if isinstance(eos, list) else [eos])]
 
-    def limit(self, source_length: int) -> int:
-        """Return how many tokens may be generated for a source."""
-        options, prompt_length = self._options, 1 if self.has_encoder else source_length
+    def limit(self, source: Sequence[int]) -> int:
+        """Return how many tokens may be generated for a source. `max_length` counts all of a prompt, also its EOS."""
+        options, seen = self._options, len(self.seen(source))
         if self._margin is not None:
-            limit = source_length + self._margin
+            limit = seen + self._margin
         elif options.max_new_tokens is not None:
             limit = options.max_new_tokens
         else:
             assert options.max_length is not None
-            limit = options.max_length - prompt_length
+            limit = options.max_length - (1 if self.has_encoder else len(source))
         if self._model.position_embedding_type == "learned":
             longest = self._model.max_position_embeddings  # the last token of a text has no position
-            limit = min(limit, longest - 1 if self.has_encoder else longest + 1 - prompt_length)
+            limit = min(limit, longest - 1 if self.has_encoder else longest + 1 - seen)
         return max(1, limit)
 
 
@@ -162,5 +162,7 @@ class SourceQueue:
         seen = [self._rules.seen(source) for _, source in sentences]
         read = [tokens or source[:1] for tokens, (_, source) in zip(seen, sentences, strict=True)]
         batch = prefill(self._model, read, [*map(len, seen)])
-        lengths = [(len(tokens), self._rules.limit(len(kept))) for tokens, kept in zip(read, seen, strict=True)]
+        lengths = [
+            (len(tokens), self._rules.limit(source)) for tokens, (_, source) in zip(read, sentences, strict=True)
+        ]
         self.add_batch(batch, [(requests, *each) for (requests, _), each in zip(sentences, lengths, strict=True)])

@@ -100,7 +100,10 @@ def read_document(path: str | None) -> str:
 
 
 def translate_by(pipeline: Any, **options: Any) -> Translate:
-    """Return the function that translates by a pipeline, with alignments if its model has heads for them."""
+    """Return the function that translates by a pipeline, with alignments if its model has heads for them.
+
+    The pipeline protects nothing: the document does, which knows fixed spans, too.
+    """
     return partial(_answer, pipeline, options)
 
 
@@ -125,6 +128,7 @@ def _answer(
         options = options | {"return_alignments": True}
     if phrases is not None:
         options = options | {"constraints": phrases}
+    options = options | {"protect": False}
     return [(each["translation_text"], each.get("alignment")) for each in pipeline(texts, **options)]
 
 
@@ -156,8 +160,7 @@ def translator_by(
     """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do.
 
     Args:
-        protect: See [`BlockTranslator`], which does it for the pipeline: it knows fixed spans, too.
+        protect: See [`BlockTranslator`].
     """
-    options |= {"protect": False}
     translate, constrain = translate_by(pipeline, **options), constrain_by(pipeline, **options)
     return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain, protect)

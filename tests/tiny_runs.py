@@ -54,7 +54,8 @@ def flags(corpus, output, **changes):
         for name in ("train", "validation")
         for side, end in (("source", "a"), ("target", "b"))
     }
-    options |= {"output_dir": output} | TINY | changes
+    without = {"warmup_steps": None} if changes.get("lr_scheduler") == "constant" else {}
+    options |= {"output_dir": output} | TINY | without | changes
     return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
 
 

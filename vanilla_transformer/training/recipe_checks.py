@@ -14,7 +14,7 @@ from vanilla_transformer.data.data_arguments import (
 from vanilla_transformer.data.stages import UNTIL_SHARE
 from vanilla_transformer.utils.user_input import check_numbers
 
-from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, SCHEDULES
+from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, SCHEDULES, UNUSED
 from .run_arguments import (
     DERIVED,
     EXTEND,
@@ -157,6 +157,8 @@ def _check_effects(recipe: Recipe) -> None:
         reasons = dict.fromkeys(names, f"`init_vocabulary: {tuning.init_vocabulary}` keeps the model's tokenizer")
     if recipe.model.position_embedding_type != "learned":
         reasons["max_position_embeddings"] = f"positions are {recipe.model.position_embedding_type}, without a limit"
+    scheduler = recipe.optimization.lr_scheduler
+    reasons |= dict.fromkeys(UNUSED.get(scheduler, ()), f"`lr_scheduler` is {scheduler}")
     if recipe.data.train_alignments is None:
         reasons["alignment_weight"] = "there are no `train_alignments`"
     if recipe.long.layer_types != "lsh_attention":

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 
 from .distributed import sum_over_processes
-from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, PAPER_WARMUP_STEPS, Schedule
+from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, PAPER_WARMUP_STEPS, UNUSED, Schedule
 from .run_arguments import DERIVED, Recipe
 from .train_state import TrainState
 from .train_step import compute_gradient
@@ -88,6 +88,8 @@ def derive_schedule(recipe: Recipe, pace: Pace, before: Mapping[str, Any] | None
 
 def _derive_warmup(recipe: Recipe, planned: int) -> tuple[int, float]:
     """Return the warm-up of a run with so many steps, and the scale of equation 3 that goes with it."""
+    if recipe.optimization.lr_scheduler == "constant":
+        return 0, 1.0
     steps, scale_exponent = _WARMUP_SHARE * planned, 2 / 3
     if recipe.optimization.lr_scheduler == NOAM and recipe.fine_tuning.init_from is None:
         steps = max(steps, min(_SHORT_WARMUP_SHARE * planned, _FULL_RATE_FROM))
@@ -178,9 +180,8 @@ def describe_schedule(recipe: Recipe, schedule: Schedule, pace: Pace, before: Ma
     if options.max_minutes is not None:
         line += f" and {options.max_minutes:g} {'minute' if options.max_minutes == 1 else 'minutes'}"
     line += f", with a warm-up of {schedule.warmup_steps:,} {'step' if schedule.warmup_steps == 1 else 'steps'}."
-    names = [name for name, value in _known_schedule(recipe, before or {}).items() if value is None]
-    if options.lr_scheduler != NOAM and "learning_rate_scale" in names:
-        names.remove("learning_rate_scale")
+    known = _known_schedule(recipe, before or {})
+    names = [name for name in known if known[name] is None and name not in UNUSED.get(options.lr_scheduler, set())]
     if "max_steps" in names and planned < schedule.max_steps:  # the time decides
         names.remove("max_steps")
     derived = [f"{name} {round(getattr(schedule, name), 4):,}" for name in names]

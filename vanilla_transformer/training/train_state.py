@@ -28,7 +28,7 @@ from .device_batch import BatchPreparation, batch_to_device
 from .distributed import full_tensor, shard_like, shard_model
 from .lora import LoraAdapters
 from .loss import ModelWithLoss, check_r_drop
-from .lr_scheduler import NOAM, Schedule, create_lr_scheduler
+from .lr_scheduler import NOAM, UNUSED, Schedule, create_lr_scheduler
 from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_steps
 from .packed_attention import should_pack
 from .run_arguments import DERIVED, Recipe, flatten
@@ -138,7 +138,9 @@ class TrainState:
         Args:
             planned_steps: The steps that fit into `max_minutes`, by the speed of this machine.
         """
-        self.schedule, self.progress.recipe = schedule, self.progress.recipe | asdict(schedule)
+        unused = UNUSED.get(self.recipe.optimization.lr_scheduler, set())
+        used = {name: value for name, value in asdict(schedule).items() if name not in unused}
+        self.schedule, self.progress.recipe = schedule, self.progress.recipe | used
         self.planned_steps = schedule.max_steps if planned_steps is None else planned_steps
         self.lr_scheduler = create_lr_scheduler(
             self.recipe.optimization.lr_scheduler,

@@ -165,6 +165,8 @@ WITHOUT_EFFECT = {
     "normalization: nfkc": ("init_from: m", "`init_vocabulary: keep` keeps the model's tokenizer"),
     "tokenizer_model: unigram": ("{init_from: m, init_vocabulary: extend}", "`init_vocabulary: extend` keeps"),
     "max_position_embeddings: 1024": ("", "positions are sinusoidal, without a limit"),
+    "learning_rate_scale: 1.0": ("{lr_scheduler: inverse_sqrt, learning_rate: 0.1}", "`lr_scheduler` is inverse_sqrt"),
+    "warmup_steps: 10": ("{lr_scheduler: constant, learning_rate: 0.1}", "`lr_scheduler` is constant"),
     "alignment_weight: 0.3": ("", "there are no `train_alignments`"),
     "num_hashes: 4": ("", "`layer_types` is full_attention, which does not hash"),
     "num_buckets: 32": ("layer_types: linear_attention", "`layer_types` is linear_attention"),

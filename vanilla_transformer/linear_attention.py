@@ -82,9 +82,6 @@ def linear_attention_forward(
 
     Returns:
         The output `(B, T, H, K)`, and None, since there are no attention probabilities.
-
-    Raises:
-        ValueError: The mask is not a padding mask.
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
@@ -115,12 +112,7 @@ def _causal(
 
 
 def key_padding(attention_mask: torch.Tensor | None, key: torch.Tensor) -> torch.Tensor:
-    """
-    Return the mask `(B, 1, S, 1)` of the keys `(B, H, S, K)`, True for tokens; all ones without a mask.
-
-    Raises:
-        ValueError: The mask is not a padding mask.
-    """
+    """Return the mask `(B, 1, S, 1)` of the keys `(B, H, S, K)`, True for tokens; all ones without a mask."""
     if attention_mask is None:
         return key.new_ones((1, 1, 1, 1), dtype=torch.bool)
     if attention_mask.dim() != 2:
@@ -169,12 +161,7 @@ class LinearAttentionCacheLayer(DynamicLayer):
         return self.cumulative_length + query_length, 0
 
     def crop(self, tokens_to_remove: int) -> None:
-        """
-        Reject the removal of tokens.
-
-        Raises:
-            ValueError: `tokens_to_remove` is not 0; a token cannot be subtracted from the sums.
-        """
+        """Reject the removal of tokens."""
         if tokens_to_remove:
             raise ValueError(f"Linear attention cannot remove tokens from its sums, got {tokens_to_remove}.")
 

@@ -218,9 +218,6 @@ def lsh_attention_forward(
 
     Returns:
         `(B, T, H, K)`. Scores are not scaled by `1 / √K`, since keys have unit length.
-
-    Raises:
-        ValueError: The mask is not a padding mask.
     """
     config, layer_idx = module.config, module.layer_idx
     buckets = replay(lambda: hash_buckets(query_keys, *hash_settings(module)))

@@ -150,10 +150,6 @@ class LongStack(VanillaTransformerStack):
 
         With full attention, the mask is as in [`VanillaTransformerStack`]. Otherwise it is a padding mask `(B, ≥ L)`,
         or None for no padding.
-
-        Raises:
-            ValueError: Invalid ids or embeddings, a cache of another layer type, a mask other than a padding mask,
-                padding at the start of a segment after a memory, or a memory with gradient checkpointing.
         """
         self._check_cache(cache)
         attention_class = type(self.layers[0].self_attn)
@@ -305,9 +301,6 @@ class LongGenerationMixin(GenerationMixin):
         """
         Generate; see `GenerationMixin.generate`. An encoder-decoder model does not change a memory in
         `cache`.
-
-        Raises:
-            ValueError: `cache_implementation` is set, but not to `"dynamic"`.
         """
         implementation = generation_option(self, "cache_implementation", generation_config, kwargs)
         if implementation not in (None, "dynamic"):

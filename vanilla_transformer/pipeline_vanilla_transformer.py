@@ -260,7 +260,6 @@ def encode_segments(
     Args:
         lines: The lines of each text.
         encode: Returns the token ids of texts.
-        longest, most: See [`source_limits`].
     """
     segments: list[list[Segment]] = []
     parts = _split_long(_encode(lines, encode), encode, longest, split_sentences)

@@ -81,12 +81,7 @@ class TransfoXLCacheLayer(DynamicLayer):
             self.values = self.values.index_select(0, indices.to(self.values.device))
 
     def crop(self, tokens_to_remove: int) -> None:
-        """
-        Reject the removal of tokens.
-
-        Raises:
-            ValueError: `tokens_to_remove` is not 0; the older tokens that those tokens displaced are lost.
-        """
+        """Reject the removal of tokens."""
         if tokens_to_remove:
             raise ValueError(f"A Transformer-XL memory cannot remove tokens, got {tokens_to_remove}.")
 

@@ -470,13 +470,7 @@ def request_settings(options: Any) -> dict[str, Any]:
 
 
 def open_model(name: str, options: TranslationArguments) -> AbstractContextManager["TranslationPipeline"]:
-    """
-    Return a context of the pipeline by which a command translates: the flags are the defaults of its calls.
-
-    Raises:
-        ValueError: A flag has an invalid value, or does not fit another one, the machine or, on entry, the model.
-        OSError: On entry, there is no such model, or it is damaged.
-    """
+    """Return a context of the pipeline by which a command translates: the flags are the defaults of its calls."""
     settings, workers = request_settings(options), parse_workers(options.workers)
     from vanilla_transformer.decoding.loading import open_pipeline
     from vanilla_transformer.utils.device_utils import process_state

@@ -29,7 +29,6 @@ class BlockProgress:
     Move a bar that counts the lines of a text while a block of them is translated.
 
     Args:
-        bar: See [`progress_bar`].
         lines: Lines of the block. Each has no sentence, one or several.
     """
 

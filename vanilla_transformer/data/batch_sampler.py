@@ -56,7 +56,6 @@ class PlannedBatch:
         rows: The rows of its pairs in the table of the epoch.
         shape: Its rows, and the tokens of each row on both sides, with padding.
         places: The row of each pair in a packed batch; otherwise None, and each pair has a row.
-        counts: See [`MicroBatch`].
         step_target_tokens (`int`): See [`MicroBatch`].
     """
 
@@ -138,7 +137,6 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
 
     Args:
         corpus: The pairs. As a `batch_sampler` it needs their lengths alone.
-        max_tokens, seed, pad_to_multiple_of: See [`plan_batches`].
         accumulation (`int`): Batches of each process per training step.
         num_replicas, rank (`int`): Number of processes, and the index of this one.
         stages: The stages of the run, which change the pairs of an epoch.
@@ -147,9 +145,6 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
     Attributes:
         pairs (`EncodedPairs`): The pairs of the current epoch.
         packed_shape (`BatchShape`): The shape of its packed batches; otherwise None.
-
-    Raises:
-        ValueError: see [`plan_batches`].
     """
 
     def __init__(

@@ -126,10 +126,6 @@ def plan_batches(
             have about the same number of padded tokens, so processes finish together. Their distribution over
             processes does not change the step.
         pad_to_multiple_of (`int`): Batches are padded to lengths that are multiples of this number.
-
-    Raises:
-        ValueError: a pair exceeds `max_tokens`, there are too few pairs for the processes, the numbers of lengths
-            differ, or a length is below 1.
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max_tokens, batches_per_step, pad_to_multiple_of)

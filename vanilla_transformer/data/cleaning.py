@@ -161,10 +161,6 @@ def clean_text(
 
     Args:
         rules: None for held-out text, for which a recipe can enable none.
-
-    Raises:
-        ValueError: a pair has no text on one side or is not valid Unicode, and no rule drops it; or pairs must have
-            scores, but do not.
     """
     way_out, rules = ("", CleaningRules()) if rules is None else (_WAY_OUT, rules)
     for number, pair, score in rows:

@@ -174,9 +174,6 @@ def share_weights(names: Sequence[str], counts: Sequence[int], shares: Mapping[s
     Args:
         names, counts: The name of each corpus and its number of pairs.
         shares: Shares by name, relative to their sum. Corpora without a share have the weight 0.
-
-    Raises:
-        ValueError: a corpus with a share has no pairs.
     """
     sizes = dict.fromkeys(names, 0)
     for name, count in zip(names, counts, strict=True):
@@ -233,12 +230,7 @@ def temperature_weights(
 def drop_by_length(
     pairs: EncodedPairs, texts: datasets.Dataset, rules: Sequence[CleaningRules], report: CleaningReport
 ) -> EncodedPairs:
-    """
-    Drop the pairs that break the rules of their corpus on lengths in tokens, and count them in `report`.
-
-    Raises:
-        ValueError: no pair is left.
-    """
+    """Drop the pairs that break the rules of their corpus on lengths in tokens, and count them in `report`."""
     kept = np.ones(len(pairs), dtype=bool)
     corpora = corpus_numbers(texts, pairs)
     for rule, mask in find_dropped_by_length(pairs.source_lengths, pairs.target_lengths, rules, corpora).items():

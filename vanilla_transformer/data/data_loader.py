@@ -269,11 +269,7 @@ def _watch_parent(parent: int) -> None:
 
 @contextmanager
 def report_lost_workers(advice: str) -> Iterator[None]:
-    """Turn the death of a worker, at any place in the block, into one line.
-
-    Raises:
-        ChildProcessError: a worker was killed; the text ends with `advice`.
-    """
+    """Turn the death of a worker, at any place in the block, into one line."""
     try:
         yield
     except RuntimeError as error:  # torch has no other type

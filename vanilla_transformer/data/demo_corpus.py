@@ -16,12 +16,7 @@ DEMO_CORPUS_FOLDER = Path(__file__).parent / "demo_corpus"
 
 
 def read_demo_corpus(split: str, count: int) -> list[SentencePair]:
-    """
-    Return the first `count` pairs of a split, which are distinct.
-
-    Raises:
-        ValueError: there is no such split, or it does not have so many pairs.
-    """
+    """Return the first `count` pairs of a split, which are distinct."""
     if split not in SPLIT_SIZES:
         raise ValueError(f"The demo corpus has the splits {', '.join(SPLIT_SIZES)}, got {split!r}.")
     if not 1 <= count <= SPLIT_SIZES[split]:
@@ -50,10 +45,6 @@ def write_demo_corpus(
 
     Returns:
         The paths of the six text files by file name.
-
-    Raises:
-        ValueError: a split does not have so many pairs; nothing is written.
-        OSError: a file cannot be written, or the folder has files of others.
     """
     texts: dict[str, Sequence[str]] = {}
     for split, count in {"train": train, "validation": validation, "test": test}.items():

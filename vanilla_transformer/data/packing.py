@@ -23,9 +23,6 @@ def packed_shape(source_lengths: Lengths, target_lengths: Lengths, max_tokens: i
     Return the shape of batches of at most `max_tokens` tokens on each side, with padding.
 
     The side with more tokens in the corpus has the longer rows. Rows hold the longest sentence of their side.
-
-    Raises:
-        ValueError: see [`plan_batches`].
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max_tokens, batches_per_step=1)
@@ -51,11 +48,7 @@ def plan_packed_batches(
     Plan one epoch of packed batches of one shape: every pair once, in rows with pairs of all lengths, in random order.
 
     Args:
-        source_lengths, target_lengths, seed, epoch, batches_per_step: See [`plan_batches`].
         shape: The shape of all batches, from [`packed_shape`].
-
-    Raises:
-        ValueError: see [`plan_batches`].
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     check_lengths(source, target, max(shape.source_length, shape.target_length), batches_per_step)

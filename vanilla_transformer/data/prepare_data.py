@@ -103,11 +103,7 @@ class Texts:
 
     @property
     def augmentation(self) -> "Augmentation | None":
-        """Return what changes the training text in each epoch, or None if nothing does.
-
-        Raises:
-            ValueError: The recipe asks for it, and no extension does it.
-        """
+        """Return what changes the training text in each epoch, or None if nothing does."""
         asked = [name for name in ("augment", "bpe_dropout") if getattr(self.data, name)]
         return load("augmentation", AUGMENTATION, f"`{asked[0]}`") if asked else None
 
@@ -129,10 +125,6 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
 
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
-
-    Raises:
-        OSError: a file or dataset is missing or cannot be read.
-        ValueError: a corpus has another form than its spec says (with file and line), or cleaning leaves nothing.
     """
     specs, validating, forgetting = corpus_specs(data), validation_specs(data), validation_specs(data, forgetting=True)
     rules = cleaning_rules(data)
@@ -181,11 +173,6 @@ def tokenize(
     Args:
         seed (`int`): Seed of these changes, and of the sampling of pairs if a weight is not an integer.
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
-
-    Raises:
-        ValueError: the rules on lengths leave nothing, or nothing of a stage's corpus; or a change does not support
-            the tokenizer.
-        OSError: the cache cannot be written.
     """
     data, encode, languages = texts.data, partial(encode_sentences, tokenizer), find_languages(tokenizer)
     tokens = [] if languages is None else [languages.tokens(spec.direction) for spec in texts.specs]

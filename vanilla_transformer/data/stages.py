@@ -52,10 +52,6 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
     Args:
         names: The names of the corpora.
         max_steps (`int`): The steps of the run, of which `until_share` is a share.
-
-    Raises:
-        ValueError: the section is no list of mappings, a stage has an unknown key or corpus (the message names the
-            nearest one), no corpus, a share of 0 or less, or no end; or the ends do not increase.
     """
     if not isinstance(section, list) or not section:
         raise ValueError(f"`stages` must be a list with a stage in it, got {section!r}.")

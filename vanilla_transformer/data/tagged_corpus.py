@@ -45,7 +45,6 @@ class TaggedTable(TokenTable):
     Args:
         dataset (`datasets.Dataset`): See [`TokenTable`].
         corpora (`np.ndarray` of shape `(rows,)`): The number of each row's corpus.
-        tokens, replaced: See [`TaggedCorpus`].
     """
 
     def __init__(

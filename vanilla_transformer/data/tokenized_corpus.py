@@ -204,12 +204,7 @@ def _place_links(
 def encode_pairs(
     tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair], direction: Direction = NO_DIRECTION
 ) -> list[EncodedPair]:
-    """
-    Return the token ids of each pair, both sides ending with EOS.
-
-    Raises:
-        ValueError: the tokenizer has languages, and not the ones of `direction`.
-    """
+    """Return the token ids of each pair, both sides ending with EOS."""
     sources = encode_sentences(tokenizer, [pair.source for pair in pairs])
     targets = encode_sentences(tokenizer, [pair.target for pair in pairs], as_target=True)
     languages = find_languages(tokenizer)

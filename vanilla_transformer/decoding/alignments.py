@@ -154,9 +154,6 @@ def token_spans(
 
     Args:
         encoded: The tokens of the texts, which may begin with further ones, for languages. These have no characters.
-
-    Raises:
-        ValueError: The tokenizer does not know the characters of its tokens.
     """
     if not getattr(tokenizer, "is_fast", False):
         raise ValueError(f"Alignments need a fast tokenizer, got {type(tokenizer).__name__}.")

@@ -34,11 +34,7 @@ class Translation(NamedTuple):
 
 
 def needs_alignments(options: TranslationOptions, config: Any) -> bool:
-    """Return whether alignments are computed, to be returned or for the confidence.
-
-    Raises:
-        ValueError: The confidence is requested of a model that was not calibrated.
-    """
+    """Return whether alignments are computed, to be returned or for the confidence."""
     calibration = Calibration.from_config(config) if options.return_confidence else None
     return options.return_alignments or (calibration is not None and calibration.needs_alignments)
 

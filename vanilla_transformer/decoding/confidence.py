@@ -37,11 +37,7 @@ class Calibration:
 
     @classmethod
     def from_config(cls, config: Any) -> "Calibration":
-        """Return the calibration of a model.
-
-        Raises:
-            ValueError: The model was not calibrated, or the entry of its configuration is damaged.
-        """
+        """Return the calibration of a model."""
         stored = getattr(config, "confidence", None)
         if stored is None:
             raise ValueError(f"A model must be calibrated to return confidence. {COMMAND} does that.")

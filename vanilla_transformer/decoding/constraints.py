@@ -18,12 +18,7 @@ _known = WeakKeyDictionary[Any, tuple[int, WordContinuations]]()
 
 
 def tokenize_constraint(tokenizer: Any, phrase: Any) -> Sequence[int]:
-    """
-    Return the tokens of a constraint: [`WholeWords`], unless further letters may follow.
-
-    Raises:
-        ConstraintError: See [`tokenize_phrase`].
-    """
+    """Return the tokens of a constraint: [`WholeWords`], unless further letters may follow."""
     text = phrase.strip() if isinstance(phrase, str) else phrase
     if isinstance(text, str) and text.endswith(_STEM) and ends_in_word(text.removesuffix(_STEM)):
         return tokenize_phrase(tokenizer, text.removesuffix(_STEM))
@@ -32,13 +27,7 @@ def tokenize_constraint(tokenizer: Any, phrase: Any) -> Sequence[int]:
 
 
 def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
-    """
-    Return the tokens of a phrase, as in running text.
-
-    Raises:
-        ConstraintError: It is not a string, is empty, has other white space than single spaces, which no translation
-            has, or unknown or special tokens.
-    """
+    """Return the tokens of a phrase, as in running text."""
     if not isinstance(phrase, str):
         raise ConstraintError(f"A constraint must be a string, got {phrase!r}.")
     text = " ".join(phrase.split())
@@ -55,11 +44,7 @@ def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
 
 
 def room_for_phrases(phrases: Sequence[Phrases]) -> int:
-    """Return room for the tokens of each sentence's phrases, a power of two, so that few engines are built.
-
-    Raises:
-        ConstraintError: There are too many tokens.
-    """
+    """Return room for the tokens of each sentence's phrases, a power of two, so that few engines are built."""
     most = max(sum(map(len, each)) for each in phrases)
     if most > _MOST_ROOM:
         raise ConstraintError(f"The constraints of a text may have at most {_MOST_ROOM} tokens, got {most}.")
@@ -67,11 +52,7 @@ def room_for_phrases(phrases: Sequence[Phrases]) -> int:
 
 
 def check_token_ids(phrases: Any) -> Phrases:
-    """Check `force_words_ids`.
-
-    Raises:
-        ConstraintError: It is not a list with lists of token ids.
-    """
+    """Check `force_words_ids`."""
     if phrases is None:
         return []
     lists = phrases if isinstance(phrases, list | tuple) else [phrases]

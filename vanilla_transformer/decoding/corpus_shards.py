@@ -229,7 +229,6 @@ def write_shards(
 
     Args:
         total: The number of lines.
-        origin, shard_lines: See [`CorpusShards`].
         resume: Continue a run that was killed.
         work: Yields shards with their results, given those without, and how many lines are finished.
     """

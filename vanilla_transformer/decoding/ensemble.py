@@ -25,10 +25,6 @@ class Ensemble(nn.Module):
     Args:
         models: Two or more models, of any sizes.
         weights: A positive number for each model; by default all are equal. Their sum may be any number.
-
-    Raises:
-        ValueError: There are too few models or weights, they have different vocabularies, or one is no translation
-            model.
     """
 
     def __init__(self, models: Sequence[Any], weights: Sequence[float] | None = None):
@@ -87,9 +83,6 @@ def check_weights(weights: Sequence[float] | None, count: int, name: str = "ense
 
     Args:
         name: Name of the option, for the error.
-
-    Raises:
-        ValueError: Their number is another one, or one is not a positive number.
     """
     given = [1.0] * count if weights is None else list(weights)
     are_positive = all(type(each) in (int, float) and 0 < each < math.inf for each in given)

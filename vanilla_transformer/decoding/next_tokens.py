@@ -19,9 +19,6 @@ def next_tokens(
 
     Args:
         special: Tokens that no translation has. EOS is not among them.
-
-    Raises:
-        ValueError: The vocabulary has fewer tokens.
     """
     start, device = model.generation_config.decoder_start_token_id, model.device
     entries = model.get_output_embeddings().weight.shape[0] - len({*special})

@@ -20,11 +20,6 @@ def load_pickled_checkpoint(
         entry: The key of the weights.
         allowed_types: Classes to accept besides tensors and plain values.
         mmap: Whether tensors stay in the file until they are needed; the format of PyTorch 1.5 has no such tensors.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file contains other objects, has no `entry`, is compressed or has tensors without their
-            values.
     """
     check_unpacked_size(path)
     try:
@@ -44,9 +39,6 @@ def check_unpacked_size(path: Path) -> None:
     """Check that a file, if it is a zip archive (`.pt`, `.npz`), does not unpack to more than its own size.
 
     PyTorch and Marian do not compress. A compressed archive of some megabytes can fill the memory.
-
-    Raises:
-        ValueError: it unpacks to more.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -61,11 +53,7 @@ def check_unpacked_size(path: Path) -> None:
 
 
 def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
-    """Check that no tensor declares more values than it has: an expanded one fills the memory when it is copied.
-
-    Raises:
-        ValueError: a tensor does, or is sparse; or many tensors share the same values.
-    """
+    """Check that no tensor declares more values than it has: an expanded one fills the memory when it is copied."""
     parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
     tensors = [value for part in parts for value in part.values() if isinstance(value, torch.Tensor)]
     for tensor in tensors:

@@ -52,12 +52,7 @@ _AGAIN = "Copy or download the model again."
 
 
 def load_config(name: str | Path) -> PreTrainedConfig:
-    """Load the configuration of a folder or of a name on the Hub, without running code of its folder.
-
-    Raises:
-        OSError: there is no such folder, and the Hub gives no such model.
-        ValueError: the configuration is invalid.
-    """
+    """Load the configuration of a folder or of a name on the Hub, without running code of its folder."""
     check_local_model(name)  # without a network, the Hub library would try for half a minute
     if Path(name).is_dir():
         recover_folders(Path(name))
@@ -84,9 +79,6 @@ def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
     Args:
         purpose: What only such a model does, for the error: `"scores translations"`.
         kwargs: Passed to `from_pretrained`.
-
-    Raises:
-        ValueError: It is another model.
     """
     config = load_config(name)
     if not config.is_encoder_decoder:
@@ -102,11 +94,6 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
         model_class: A class of models, or an Auto class.
         name: A folder, or a name on the Hub.
         kwargs: Passed to `from_pretrained`.
-
-    Raises:
-        OSError: there is no such model, a file of it is damaged or lacks weights, or has some that the configuration
-            does not use: a model without them translates nonsense.
-        ValueError: its configuration or generation config is invalid.
     """
     refuse_damage(Path(name))
     _check_size(load_config(name), name)
@@ -134,11 +121,7 @@ def limit_threads() -> None:
 
 
 def load_tokenizer(name: str | Path) -> Any:
-    """Load the tokenizer of a folder or of a name on the Hub, without running code of its folder.
-
-    Raises:
-        OSError: there is no such tokenizer, or a file of it is damaged.
-    """
+    """Load the tokenizer of a folder or of a name on the Hub, without running code of its folder."""
     check_local_model(name)
     try:
         with reporting_panics("its library failed"):
@@ -185,9 +168,6 @@ def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: 
     Args:
         name: Name of the other tokenizer's model.
         models: What needs one vocabulary, for the error.
-
-    Raises:
-        ValueError: It does not.
     """
     ours, theirs = tokenizer.get_vocab(), other.get_vocab()
     if ours == theirs:
@@ -293,11 +273,7 @@ def _find_generation_config(name: str | Path) -> Path | None:
 
 
 def hash_model(name: str | Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a model that translations depend on. Models of the Hub must be loaded.
-
-    Raises:
-        OSError: It is neither a folder nor in the cache.
-    """
+    """Return the SHA-256 of each file of a model that translations depend on. Models of the Hub must be loaded."""
     folder = Path(name)
     if not folder.is_dir():
         cached = [try_to_load_from_cache(str(name), file) for file in (CONFIG_NAME, COMET_FILES[0])]
@@ -320,10 +296,6 @@ def load_ensemble(
         model, tokenizer: The first model, and its tokenizer.
         names: Folders or Hub names of the other models.
         weights: Weights of all models, the first one included; see [`Ensemble`].
-
-    Raises:
-        ValueError: The models have different vocabularies, one is no translation model, or the weights do not fit.
-        OSError: There is no such model, or it is damaged.
     """
     if names is None and weights is not None:
         raise ValueError("`ensemble_weights` needs `ensemble`, the other models.")
@@ -339,10 +311,6 @@ def load_ensemble(
 
 
 def ensemble_arguments(names: Sequence[str], weights: Sequence[float] | None) -> dict[str, Any]:
-    """Return the arguments of the pipeline that combine a first model with others; without others, none.
-
-    Args:
-        names, weights: See [`load_ensemble`].
-    """
+    """Return the arguments of the pipeline that combine a first model with others; without others, none."""
     given = {"ensemble": list(names) or None, "ensemble_weights": weights}
     return {name: value for name, value in given.items() if value is not None}

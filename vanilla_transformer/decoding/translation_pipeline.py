@@ -270,9 +270,6 @@ class TranslationCall:
         pipeline: Pipeline that was called.
         options: Options of the call.
         count: The number of texts, if it is known.
-
-    Raises:
-        OptionError: An option does not fit the texts, the vocabulary or the languages.
     """
 
     def __init__(self, pipeline: TranslationPipeline, options: TranslationOptions, count: int | None):

@@ -145,20 +145,12 @@ def find(door: str) -> Any:
 
 
 def load(name: str, door: str, wanted: str = "This") -> Any:
-    """Return the object that an extension, which something needs, plugs into a door.
-
-    Raises:
-        ValueError: This installation lacks the extension.
-    """
+    """Return the object that an extension, which something needs, plugs into a door."""
     return resolve_name(f"{__name__}.{require(name, wanted).doors[door]}")
 
 
 def require(name: str, wanted: str = "This") -> Extension:
-    """Return the row of an extension that something needs.
-
-    Raises:
-        ValueError: This installation lacks it.
-    """
+    """Return the row of an extension that something needs."""
     if name not in EXTENSIONS:
         raise ValueError(f"{wanted} needs the extension {name!r}, which this installation lacks. Leave it out.")
     return EXTENSIONS[name]

@@ -47,11 +47,7 @@ def run_check(name: str, check: Callable[..., str], *arguments: Any) -> dict[str
 
 
 def find_task(architectures: Sequence[str] | None) -> tuple[str, str]:
-    """Return the task and the auto class of a model, given `config.architectures`.
-
-    Raises:
-        CheckFailed: it is the class of another model, such as a base model without a head.
-    """
+    """Return the task and the auto class of a model, given `config.architectures`."""
     name = next(iter(architectures or []), "")
     for ending, found in TASKS.items():
         if name.endswith(ending):
@@ -148,11 +144,7 @@ def check_loading(folder: str, loaded: dict[str, Any]) -> str:
 
 @torch.no_grad()
 def answer(loaded: dict[str, Any], sentences: Sequence[str]) -> list[str]:
-    """Return the translation of each sentence, its continuation, its most likely tokens, or its class.
-
-    Args:
-        loaded: See [`check_loading`].
-    """
+    """Return the translation of each sentence, its continuation, its most likely tokens, or its class."""
     if loaded["task"] == "translation":
         return [answer["translation_text"] for answer in loaded["pipeline"](list(sentences))]
     model, tokenizer = loaded["model"].eval(), loaded["tokenizer"]

@@ -70,10 +70,6 @@ def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[Ch
 
     Args:
         trust_remote_code: Run the folder's code even if it differs from this package's.
-
-    Raises:
-        OSError: there is no such folder.
-        ValueError: a file is a pipe, or a link out of the folder.
     """
     folder = Path(folder)
     if folder.is_dir():

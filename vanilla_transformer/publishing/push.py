@@ -39,17 +39,11 @@ def push_folder(
         card: Renders the model card of the copy; by default the folder's own card is published.
         private: Create a private repository; an existing one does not change.
         revision: Branch to push to, created if it does not exist; by default `main`.
-        trust_remote_code: See [`check_folder`].
         report: Called with the results of the checks before anything is uploaded.
         plan: Called with the sizes of the files in bytes, by name, instead of an upload. The Hub gets no request.
 
     Returns:
         The URL of the commit, or None with `plan`.
-
-    Raises:
-        ValueError: a check failed, or `repo_id` is not a valid name. Nothing has been uploaded.
-        OSError: there is no such folder, or the Hub cannot be reached or refuses. The repository may have been
-            created, but its content has not changed.
     """
     _check_name(repo_id)
     refuse_damage(Path(folder))

@@ -63,11 +63,7 @@ def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, A
 
 
 def check_record_name(name: str) -> None:
-    """Check a name under which a record is saved in the model's folder for its card.
-
-    Raises:
-        ValueError: it has other characters than a file name and a heading may have.
-    """
+    """Check a name under which a record is saved in the model's folder for its card."""
     if not regex.fullmatch(r"[\w\p{N} .-]+", name):
         raise ValueError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {name!r}.")
 

@@ -87,10 +87,6 @@ def publishable_files(folder: str | Path) -> list[Path]:
     """Return the files of `folder` that belong to a published model, sorted by name.
 
     Checkpoints, metrics and recipes are not published; the card summarizes them and shows the learning curve.
-
-    Raises:
-        NotADirectoryError: there is no such folder.
-        ValueError: one of the files is a link to a file outside the folder.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -154,11 +150,7 @@ class CodeReference(NamedTuple):
 
 
 def foreign_code(folder: Path) -> list[CodeReference]:
-    """Return every reference of `folder` to code other than the modules that this package saves with a model.
-
-    Raises:
-        ValueError: a JSON file cannot be read, so its references are unknown.
-    """
+    """Return every reference of `folder` to code other than the modules that this package saves with a model."""
     own_modules = code_names(folder)
     found = [reference for path in sorted(folder.glob("*.json")) for reference in _read_references(path)]
     found += [CodeReference(path.name, True) for path in sorted(folder.glob("*.py")) if path.name not in own_modules]

@@ -181,11 +181,7 @@ def can_number(protect: bool | str) -> bool:
 
 
 def find_protected(text: str, protect: bool | str = True) -> list[Range]:
-    """Return where text begins and ends that must appear in the translation as it is.
-
-    Args:
-        protect: See [`chosen_patterns`].
-    """
+    """Return where text begins and ends that must appear in the translation as it is."""
     expression = _compile(protect) if _NEEDED.search(text) else None
     return [match.span() for match in expression.finditer(text)] if expression else []
 

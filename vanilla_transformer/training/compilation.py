@@ -22,21 +22,13 @@ _UNIT_COMPILED = 8  # tokens: kernels for GPUs read eight values of two bytes at
 
 
 def check_compiler() -> None:
-    """Refuse to compile without a compiler.
-
-    Raises:
-        ValueError: there is no C++ compiler.
-    """
+    """Refuse to compile without a compiler."""
     if find_compiler() is None:
         raise ValueError("`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out.")
 
 
 def should_compile(choice: bool | None, config: Any, device: torch.device) -> bool:
-    """Return whether to compile a model: as the recipe says, and by default on a GPU of CUDA where that works.
-
-    Raises:
-        ValueError: the recipe says so, but the layers of the model cannot be compiled as one graph.
-    """
+    """Return whether to compile a model: as the recipe says, and by default on a GPU of CUDA where that works."""
     obstacle = _find_obstacle(config)
     if choice and obstacle is not None:
         rule = "must be given without this key, whose layers are no single graph"
@@ -53,9 +45,6 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
 
     Args:
         packing: All batches have one shape, for which layers are compiled.
-
-    Raises:
-        PermissionError: see [`check_inductor_caches`].
     """
     from vanilla_transformer.utils.private_folders import check_inductor_caches
 

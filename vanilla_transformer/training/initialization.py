@@ -35,12 +35,7 @@ _LAYER = re.compile(r"(model\.(encoder|decoder)\.layers\.)(\d+)(\..+)")
 
 
 def load_own_model(name: str | Path) -> InitialModel:
-    """Load a translation model of this package in float32.
-
-    Raises:
-        ValueError: the model is of another type.
-        OSError: there is no such model.
-    """
+    """Load a translation model of this package in float32."""
     from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 
     config = load_config(name)
@@ -56,10 +51,6 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
     """Return the model that `init_from` names, with the vocabulary that the recipe wants.
 
     A run resumes without that model, because its checkpoint has all of it, except with LoRA.
-
-    Raises:
-        ValueError: a tokenizer of many languages does not know the recipe's, or the recipe names none; or the
-            vocabulary cannot change as the recipe wants.
     """
     name = recipe.fine_tuning.init_from
     assert name is not None
@@ -121,9 +112,6 @@ def keep_layers(
 
     Args:
         kept: The layers of `"encoder"` and `"decoder"` to keep, from 0 and in this order; None for all.
-
-    Raises:
-        ValueError: the model has no such layer, or its layers are of several types.
     """
     numbers = {name: list(layers) for name, layers in kept.items() if layers is not None}
     if not numbers:
@@ -163,9 +151,6 @@ def replace_vocabulary(
     An entry that `old` has too keeps its vectors, in the embeddings and in the output projection, and its bias. Others
     get the mean over the pieces into which `old` splits them, and entries without pieces the mean over all. The tag of
     a new language gets the mean over the tags of the others, if there are any.
-
-    Raises:
-        ValueError: the model has a vocabulary for each language.
     """
     if model.config.decoder_vocab_size != model.config.vocab_size:
         raise ValueError(

@@ -32,11 +32,7 @@ _REFUSED = {
 
 
 def add_launcher(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given values of a recipe with the settings of `accelerate launch`, and what they imply.
-
-    Raises:
-        ValueError: a setting cannot work, or the recipe has another one; the text names both and what to do.
-    """
+    """Return the given values of a recipe with the settings of `accelerate launch`, and what they imply."""
     _check_settings()
     plugin, precision = _read_fsdp(), _merge_precision(values.get("mixed_precision"), _read_mixed_precision())
     found = dict(values) | {"compile": _merge_compile(values.get("compile"))}

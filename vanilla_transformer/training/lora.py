@@ -19,9 +19,6 @@ class LoraAdapters:
 
     Args:
         rank: Rank of each adapter; its output is scaled by 2, as if `lora_alpha` were twice the rank.
-
-    Raises:
-        OSError: peft is not installed.
     """
 
     def __init__(self, model: VanillaTransformerForConditionalGeneration, rank: int):

@@ -139,11 +139,7 @@ class ModelWithLoss(nn.Module):
 
 
 def check_r_drop(weight: float, config: Any) -> None:
-    """Refuse R-Drop for a model without dropout.
-
-    Raises:
-        ValueError: both passes would be the same.
-    """
+    """Refuse R-Drop for a model without dropout."""
     if weight and not any(getattr(config, name) for name in DROPOUTS):
         rule = "must be given for a model with dropout, got it for one without"
         raise ValueError(f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it out.")
@@ -177,9 +173,6 @@ def cross_entropy_in_graph(
 
     It is to be compiled for a GPU, where the operations of each chunk would cost a quarter of a step. Autograd gives
     its gradient.
-
-    Args:
-        states, weight, bias, labels, smoothing, r_drop_weight: See [`projected_cross_entropy`].
     """
     return cross_entropy(nn.functional.linear(states, weight, bias), labels, smoothing, r_drop_weight)
 
@@ -191,7 +184,6 @@ def cross_entropy(
 
     Args:
         logits (`torch.Tensor` of shape `(batch_size, target_length, vocab_size)`)
-        labels, smoothing, r_drop_weight: See [`projected_cross_entropy`].
     """
     logits, labels = logits.flatten(end_dim=-2).float(), labels.flatten()  # (N, V), (N,)
     counts = labels != IGNORED_LABEL

@@ -119,11 +119,7 @@ def _on_cpu() -> bool:
 
 
 def _set_attention(model: VanillaTransformerForConditionalGeneration, attention: str) -> None:
-    """Choose the attention implementation.
-
-    Raises:
-        ValueError: the implementation is unknown or not installed, or cannot train this model.
-    """
+    """Choose the attention implementation."""
     if "flash" in attention:
         raise ValueError(
             f"`attn_implementation` {attention} cannot train an encoder-decoder: transformers removes the source's "

@@ -18,11 +18,7 @@ _WITH_MASKS = ("sdpa", "eager")  # implementations that take a mask for each row
 
 
 def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.device) -> bool:
-    """Return whether to pack batches: as the recipe says, and by default for a compiled model on a GPU of CUDA.
-
-    Raises:
-        ValueError: the recipe says so, but the model cannot keep the sentences of a row apart.
-    """
+    """Return whether to pack batches: as the recipe says, and by default for a compiled model on a GPU of CUDA."""
     attention = model.config._attn_implementation
     stacks = type(model.model), type(model.get_encoder()), type(model.get_decoder())
     plain = stacks == (VanillaTransformerModel, VanillaTransformerEncoder, VanillaTransformerDecoder)

@@ -44,9 +44,6 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
 
     The library's AdamW equals the paper's Adam, since `weight_decay` is 0 by default. `per_device_train_batch_size` is
     ignored in favor of `max_tokens`.
-
-    Raises:
-        ValueError: a value cannot work, or would be ignored.
     """
 
     max_tokens: int = field(
@@ -123,9 +120,6 @@ class TokenBudgetTrainerMixin:
 
     A resumed run continues with the same batches, given the same data, `max_tokens`, seed, `packing` and number of
     batches per step (processes × accumulation).
-
-    Raises:
-        ValueError: `packing` is given, but the model, its loss or the number of processes does not permit it.
     """
 
     # Attributes of the trainer class.
@@ -199,11 +193,7 @@ class TokenBudgetTrainerMixin:
         return loss.smoothed / _count_tokens(labels, num_items_in_batch)
 
     def get_train_dataloader(self) -> DataLoader:
-        """Return the batches of this process, packed, or padded by the trainer's collator.
-
-        Raises:
-            ValueError: the data have no length or lack a column, or a pair alone exceeds `max_tokens`.
-        """
+        """Return the batches of this process, packed, or padded by the trainer's collator."""
         # Take columns and workers from the library's loader. Accelerate must not prepare the new one: it would split
         # batches that are already this process's own, into unequal numbers. `Trainer` moves them to the device.
         stock = super().get_train_dataloader()  # type: ignore[misc]
@@ -301,19 +291,12 @@ def encoded_dataset(
     """Tokenize two parallel text files into a dataset for any trainer: `input_ids` and `labels`, both with EOS.
 
     `DataCollatorForSeq2Seq` pads them and adds masks.
-
-    Raises:
-        ValueError, OSError: see [`read_text_files`].
     """
     return to_dataset(encode_pairs(tokenizer, read_text_files(source_file, target_file)))
 
 
 def column_lengths(dataset: Any, column: str) -> Sequence[int]:
-    """Return the number of tokens in each row of a column.
-
-    Raises:
-        ValueError: the dataset is a stream without a length, or has no such column.
-    """
+    """Return the number of tokens in each row of a column."""
     if isinstance(dataset, IterableDataset | datasets.IterableDataset):
         raise ValueError(
             "Batches of `max_tokens` need a dataset with a length, to know the length of every pair, got a stream "

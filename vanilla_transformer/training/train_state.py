@@ -222,11 +222,7 @@ class TrainState:
         self.progress.step += 1
 
     def read_steps(self) -> None:
-        """Wait for the device, and add the losses of `unread` to `step_metrics`. All processes must call it together.
-
-        Raises:
-            FloatingPointError: a loss or a gradient was not finite; the parameters did not change in that step.
-        """
+        """Wait for the device, and add the losses of `unread` to `step_metrics`. All processes call it together."""
         unread, self.unread = self.unread, []
         for step, read in zip(unread, read_steps(self.accelerator, unread), strict=True):
             # With a scaler, a gradient that is not finite lowers the scale.

@@ -33,10 +33,6 @@ def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.
 
     Returns:
         The norm of the gradient, before clipping, on the device.
-
-    Raises:
-        FloatingPointError: an earlier loss was not finite.
-        ValueError: the device has no memory for a micro-batch.
     """
     if len(state.unread) >= _MOST_UNREAD_STEPS:
         state.read_steps()
@@ -80,9 +76,6 @@ def compile_train_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]])
 
     Args:
         steps: The first steps. The batch is the first one of several pairs: torch compiles a size of 1 for itself.
-
-    Raises:
-        ValueError: the compiler fails.
     """
     for batch in chain.from_iterable(islice(steps, _MOST_STEPS_TO_COMPILE)):
         if len(batch.pairs) > 1:
@@ -138,11 +131,7 @@ def _describe_batch(batch: MicroBatch) -> str:
 
 @contextmanager
 def explain_out_of_memory(state: TrainState, what: str, step: int) -> Iterator[None]:
-    """Say in one line what does not fit into the memory of the device, and what to lower.
-
-    Raises:
-        ValueError: the device has no memory for what the block does.
-    """
+    """Say in one line what does not fit into the memory of the device, and what to lower."""
     try:
         yield
     except torch.OutOfMemoryError as error:

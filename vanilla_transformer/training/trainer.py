@@ -78,12 +78,7 @@ def train(
 
 @contextmanager
 def apply_settings(threads: int | None) -> Iterator[None]:
-    """Compute in so many threads, and report lost processes in one line.
-
-    Raises:
-        ValueError: `threads` is below 1, or above the number of cores.
-        ConnectionError: another process of the run was killed or has failed.
-    """
+    """Compute in so many threads, and report lost processes in one line."""
     if threads is not None:
         torch.set_num_threads(check_threads(threads))
     with report_lost_processes():

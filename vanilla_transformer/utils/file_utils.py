@@ -616,9 +616,6 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
 
     If several processes need the same folder, one writes it and the others wait. The folder is renamed into place once
     it is complete, so a killed process leaves no incomplete entry.
-
-    Args:
-        mode: See [`atomic_folder`].
     """
     folder = Path(cache_dir) / name
     if folder.is_dir() and find_damage(folder) is None:

@@ -94,9 +94,6 @@ def use_user_module(path: str | Path) -> None:
     """Import a file of a user, which defines classes of models, in this process and all that it starts.
 
     The program does so when it registers the models.
-
-    Raises:
-        ValueError: There is no such file, or it cannot be imported.
     """
     if Path(path).suffix != ".py" or not Path(path).is_file():
         raise ValueError(f"`user_module` must be a file of Python such as my_model.py, got {path}.")

@@ -29,12 +29,7 @@ def is_pipe(path: str | Path) -> bool:
 
 
 def open_input(path: str | Path) -> BufferedReader:
-    """Open a file at its start. A pipe is read once, into a temporary file.
-
-    Raises:
-        OSError: There is no such file, or no room for a temporary one.
-        ValueError: Several processes of a launcher would divide a pipe among them.
-    """
+    """Open a file at its start. A pipe is read once, into a temporary file."""
     if not is_pipe(path):
         return Path(path).open("rb")
     name, file = "standard input" if str(path) == STDIN else str(path), _spool(str(path))
@@ -81,11 +76,7 @@ def check_pipes(names: Iterable[str | Path | int]) -> None:
 
 
 def open_stdin() -> TextIO:
-    """Return standard input.
-
-    Raises:
-        OSError: It is closed.
-    """
+    """Return standard input."""
     if sys.stdin is None:
         raise OSError("Standard input must be open, but it is closed. Give a file by --input.")
     return sys.stdin

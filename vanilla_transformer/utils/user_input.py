@@ -90,12 +90,7 @@ def check_local_model(name: str | Path) -> None:
 
 
 def refuse_pipes(folder: str | Path) -> None:
-    """Refuse a folder with a pipe or a device, since reading one would wait for a writer.
-
-    Raises:
-        ValueError: there is one.
-        OSError: there is no such folder.
-    """
+    """Refuse a folder with a pipe or a device, since reading one would wait for a writer."""
     for path in sorted(Path(folder).iterdir()):
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise ValueError(f"{path} must be a file or a folder, but it is a pipe or a device. Delete it.")

@@ -34,7 +34,6 @@ class EnginePool:
 
     Args:
         precision: See [`Engine`]; None for the model's own.
-        compile: See [`Engine`].
     """
 
     def __init__(self, precision: str | None = None, compile: bool | str = "auto"):

@@ -57,11 +57,7 @@ def _histories(state: Any) -> Tensor:
 def features_of(
     model: Any, options: TranslationOptions, constraint_tokens: int, word_continuations: WordContinuations
 ) -> tuple[SearchFeature, ...]:
-    """Return the features that the options of a search ask for.
-
-    Args:
-        constraint_tokens, word_continuations: See [`Engine`].
-    """
+    """Return the features that the options of a search ask for."""
     features: list[SearchFeature] = []
     bias, prefixed = options.prefix_bias, options.is_prefixed
     if bias is not None and not prefixed:

@@ -219,7 +219,6 @@ class PhraseConstraints(SearchFeature):
 
     Attributes:
         room: Tokens that the phrases of a sentence may have.
-        num_beams, eos_token_ids: See [`SearchOptions`].
         word_continuations: The tokens that must not follow [`WholeWords`].
         penalties: [`UNLIKELY`] for these tokens, otherwise 0, `(V,)`, if there are any.
     """

@@ -59,9 +59,6 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
         model: A sequence-to-sequence model that an [`Engine`] decodes.
         source: Token ids, as the model was trained: usually with EOS at the end.
         options: Keyword arguments of `generate()`.
-
-    Raises:
-        ValueError: The options ask for sampling, or for what no engine decodes.
     """
     resolved = TranslationOptions.from_levels([options, vars(model.generation_config)])
     if resolved.do_sample:

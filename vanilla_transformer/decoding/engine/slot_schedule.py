@@ -58,7 +58,6 @@ class SlotSchedule:
         slots: Sentences that are decoded at once, at most.
         options: Options of the search.
         start_token: The first token of each target.
-        alignment_heads: See [`SlotBuffers`].
 
     Attributes:
         buffers: The tensors of the slots.

@@ -118,12 +118,7 @@ class Bar(NamedTuple):
 
 
 def render_report(evaluation: Evaluation, setup: Setup) -> str:
-    """
-    Return the HTML of a page on the quality of translations.
-
-    Raises:
-        ValueError: All references are blank.
-    """
+    """Return the HTML of a page on the quality of translations."""
     report, sentences = evaluation.report, score_sentences(evaluation, setup.limits)
     if not sentences:
         raise ValueError(

@@ -48,12 +48,7 @@ class TranslationScores(evaluate.Metric):
         references: Sequence[str | Sequence[str]],
         paper_bleu: str | None = None,
     ) -> dict[str, Any]:
-        """Compute the scores.
-
-        Raises:
-            ValueError: a prediction does not have exactly one reference, or the language is not supported.
-            OSError: `paper_bleu` is given, but sacremoses is not installed.
-        """
+        """Compute the scores."""
         targets = [_only_reference(reference) for reference in references]
         scores = score(predictions, targets)._asdict()
         if paper_bleu is not None:

@@ -31,11 +31,7 @@ class AlignmentScores(NamedTuple):
 
 
 def score_alignments(found: Sequence[set[WordPair]], gold: Sequence[GoldAlignment]) -> AlignmentScores:
-    """Compare the links of all sentences with the gold links. Without any links on either side there is no error.
-
-    Raises:
-        ValueError: There are more sentences on one side.
-    """
+    """Compare the links of all sentences with the gold links. Without any links on either side there is no error."""
     rows = [*zip(found, gold, strict=True)]
     links = sum(len(ours) for ours, _ in rows)
     sure = sum(len(theirs.sure) for _, theirs in rows)
@@ -67,9 +63,6 @@ def rank_alignment_heads(
     Args:
         expected: The aligned words of each pair, see [`read_alignments`]. By default the heads are compared with the
             alignments of [`align_lexically`], and their order matters more than their errors.
-
-    Raises:
-        ValueError: The model has no softmax cross-attention, there are no pairs, or the tokenizer is not a fast one.
     """
     check_cross_attention(model)
     if not pairs:
@@ -95,9 +88,6 @@ def align_by_heads(
     Args:
         reverse: A model of the other direction and its tokenizer, which may have another vocabulary. The links of
             both are put together by [`grow_diagonally`].
-
-    Raises:
-        ValueError: A configuration names no heads, or a tokenizer is not a fast one.
     """
     forward = _align_by_named_heads(model, tokenizer, pairs)
     if reverse is None:
@@ -134,9 +124,6 @@ def cross_attentions(
 
     The attention of each pair is `(heads, T, S)`, over the tokens that the model may see. Pairs are computed one by
     one. The model's attention implementation becomes `"eager"`, since no other one returns weights.
-
-    Raises:
-        ValueError: A text is longer than the learned positions.
     """
     check_positions(model.config, [*sources, *targets])
     model.set_attn_implementation("eager")
@@ -152,9 +139,5 @@ def _align_by_named_heads(model: Any, tokenizer: Any, pairs: Sequence[SentencePa
 
 
 def store_alignment_heads(folder: str | Path, heads: Heads) -> None:
-    """Write `alignment_heads` to the configuration of a model folder.
-
-    Raises:
-        OSError: The folder has no configuration, or it cannot be written.
-    """
+    """Write `alignment_heads` to the configuration of a model folder."""
     update_json(Path(folder) / CONFIG_NAME, {"alignment_heads": [[*head] for head in heads]})

@@ -64,9 +64,6 @@ def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) ->
 
     Args:
         config: Configuration of the model that is trained.
-
-    Raises:
-        ValueError: the model has no such layer, or is a model for long sequences.
     """
     if isinstance(config, VanillaTransformerLongConfig):
         raise ValueError("`train_alignments` must be given for models with full attention only. Leave it out.")
@@ -97,7 +94,6 @@ def alignment_loss(
     Args:
         attention: A cross-attention of the model.
         states, mask, source: Its inputs, `(B, T, D)`, a mask for `(B, 1, T, S)`, and `(B, S, D)`.
-        places, weights: See [`TokenTable.pad`].
     """
     width = attention.head_dim
     rows = slice(HEAD * width, (HEAD + 1) * width)

@@ -37,10 +37,6 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLi
     """Return the alignments of the training text of a recipe with `train_alignments`. They are cached by content.
 
     With `AGREEMENT`, [`align_lexically`] finds them.
-
-    Raises:
-        OSError: There is no such file.
-        ValueError: The file does not fit the text, or the tokenizer is not a fast one or has languages.
     """
     path = texts.data.train_alignments
     assert path is not None

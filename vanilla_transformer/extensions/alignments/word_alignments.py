@@ -32,20 +32,12 @@ class GoldAlignment(NamedTuple):
 
 
 def read_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> list[set[WordPair]]:
-    """Return the aligned words of each pair, counted from 0 between white space.
-
-    Raises:
-        ValueError: The file has another number of lines, or a line names no words of its pair.
-    """
+    """Return the aligned words of each pair, counted from 0 between white space."""
     return [parse_alignment(*row) for row in _rows(path, pairs)]
 
 
 def read_gold_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> list[GoldAlignment]:
-    """Return the sure (`0-1`) and the possible (`0p1`) links of each pair.
-
-    Raises:
-        ValueError: The file has another number of lines, or a line names no words of its pair.
-    """
+    """Return the sure (`0-1`) and the possible (`0p1`) links of each pair."""
     return [_parse_gold(*row) for row in _rows(path, pairs)]
 
 
@@ -64,11 +56,7 @@ def _parse_gold(line: str, pair: SentencePair, location: str) -> GoldAlignment:
 
 
 def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPair]:
-    """Return the aligned words of a pair.
-
-    Raises:
-        ValueError: The line names no words of the pair; the text ends with `location`.
-    """
+    """Return the aligned words of a pair."""
     matches = [(text, _SURE.fullmatch(text)) for text in line.split()]
     sizes = len(pair.source.split()), len(pair.target.split())
     found = set[WordPair]()

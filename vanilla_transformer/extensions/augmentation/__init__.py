@@ -22,13 +22,7 @@ def add_tokens(tokenizer: PreTrainedTokenizerBase, data: DataArguments) -> None:
 def change_corpus(
     corpus: Corpus, texts: Texts, tokenizer: PreTrainedTokenizerBase, seed: int, max_tokens: int
 ) -> Corpus:
-    """
-    Return a corpus with the augmentations and the BPE-dropout of a recipe.
-
-    Raises:
-        ValueError: There are no terms to annotate, or BPE-dropout does not support the tokenizer.
-        OSError: The cache cannot be written.
-    """
+    """Return a corpus with the augmentations and the BPE-dropout of a recipe."""
     data, training = texts.data, texts.training
     if requested := augmentations(data):
         augment = find_augmentations(

@@ -121,10 +121,6 @@ def find_augmentations(
     Args:
         texts, key: The training text and its hash; the lexicon of inline terms is fitted to it.
         tags: Words at the start of sources, which no augmentation changes.
-
-    Raises:
-        OSError: The cache cannot be written.
-        ValueError: There are no terms to annotate.
     """
     functions: dict[str, Augment] = {"noise_pairs": replace_by_noise, "placeholders": insert_placeholders}
     functions |= {name: partial(perturb_pair, name=name) for name in PERTURBATIONS}

@@ -46,9 +46,6 @@ class BpeDropout:
             tokenizer (`VanillaTransformerTokenizer`): A BPE tokenizer. Its added tokens are never split.
             dropout (`float`): Probability p in [0, 1]. The paper uses 0.1; 0 gives the tokenizer's own segmentation,
                 1 gives single bytes.
-
-        Raises:
-            ValueError: the tokenizer is of another class or model, or p is not a probability.
         """
         _check_tokenizer(tokenizer)
         if not 0.0 <= dropout <= 1.0:

@@ -34,9 +34,6 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
     Returns:
         The text files, such as `train.en-de.en` and `train.en-de.de`; without languages `train.source` and
         `train.target`, and within one language `train.en-en.source` and `train.en-en.target`.
-
-    Raises:
-        OSError: the folder cannot be written, or has files of others.
     """
     directions = [spec.direction for spec in texts.specs]
     names = {name for direction in directions for name in _text_file_names(direction)}

@@ -36,10 +36,6 @@ def drop_low_scores(
 
     Args:
         rules: The rule of each corpus, or None. Pairs are scored only if the cache does not hold their scores.
-
-    Raises:
-        OSError: there is no such model.
-        ValueError: a model does not fit, or nothing is left.
     """
     corpora = texts.dataset.data.column("corpus").to_numpy()
     kept = np.ones(len(corpora), dtype=bool)
@@ -104,10 +100,6 @@ def corpus_scores(models: Sequence[str], pairs: Sequence[tuple[str, str]], direc
     Args:
         models: A model of the direction and one of the opposite direction, or a COMET model that needs no references;
             folders or names on the Hub.
-
-    Raises:
-        OSError: there is no such model.
-        ValueError: a model does not fit.
     """
     if len(models) == 2:
         return dual_scores(models[0], models[1], pairs, direction)
@@ -125,10 +117,6 @@ def dual_scores(forward: str, backward: str, pairs: Sequence[tuple[str, str]], d
 
     Args:
         forward, backward: A model of the direction, and one of the opposite direction; folders or names on the Hub.
-
-    Raises:
-        OSError: there is no such model.
-        ValueError: a model cannot translate in its direction, or a text is too long for it.
     """
     reverse = Direction(direction.target, direction.source)
     forth = cross_entropies(forward, pairs, direction)

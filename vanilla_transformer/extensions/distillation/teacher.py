@@ -99,7 +99,6 @@ class CandidatePair(NamedTuple):
 
     Attributes:
         target: The translation.
-        warnings: See [`find_warnings`].
         score: Its log-probability for each token by forced decoding, in nats; None if it was not scored.
     """
 

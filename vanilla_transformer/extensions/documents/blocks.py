@@ -113,11 +113,7 @@ class SpanBuilder:
         self._level.append(span)
 
     def open(self, name: Any, payload: Any, is_paired: bool = False) -> None:
-        """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed.
-
-        Raises:
-            ValueError: Too many spans are nested.
-        """
+        """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed."""
         if len(self._open) == _DEEPEST:
             raise ValueError(f"Markup in a paragraph must be nested at most {_DEEPEST} deep, got more.")
         span = Span(len(self.text), len(self.text), payload, fixed=True, space_before=self.text.endswith(" "))

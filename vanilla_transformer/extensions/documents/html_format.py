@@ -72,9 +72,6 @@ class HtmlDocument(SourceDocument):
     Args:
         direction: The languages, as far as they are known. The language of a page is the source language unless that
             is given, and its attribute `lang` becomes the target language.
-
-    Raises:
-        ValueError: Too many elements are nested.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):

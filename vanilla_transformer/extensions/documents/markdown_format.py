@@ -342,9 +342,6 @@ class MarkdownDocument:
 
     Args:
         direction: Is not used: Markdown names no languages.
-
-    Raises:
-        OSError: markdown-it-py or mdit-py-plugins is not installed.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):

@@ -46,9 +46,6 @@ def project(
     Args:
         links: Aligned characters of the two texts.
         fixed: Equal ranges of source and target: text that was not translated, and places that belong together.
-
-    Raises:
-        CrossingSpansError: Fixed text of two spans has changed its order.
     """
     edges = {edge for span in _walk(spans) for edge in (span.start, span.end)}
     fixed = [*fixed, *_equal_words(source, target, links, fixed, edges)]

@@ -38,10 +38,6 @@ class SrtDocument:
 
     Args:
         direction: Is not used: subtitles name no languages.
-
-    Raises:
-        ValueError: The text is not SubRip.
-        OSError: srt is not installed.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):

@@ -49,13 +49,8 @@ def translate_document(
 
     Args:
         format: One of `FORMATS`.
-        translate, splitter, masks, constrain: See [`BlockTranslator`].
         direction: The languages, as far as they are known: attributes such as `lang` name the target language then,
             and XLIFF must be of these languages.
-
-    Raises:
-        ValueError: As [`parse_document`] raises it.
-        OSError: A library that the format needs is not installed.
     """
     translator = BlockTranslator(translate, splitter, masks, constrain)
     (translated,) = translate_documents([text], format, translator, direction)
@@ -76,10 +71,6 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
 
     Args:
         direction: The languages, as far as they are known.
-
-    Raises:
-        ValueError: The format is unknown, the text is not of this format, or it is XLIFF of other languages.
-        OSError: A library that the format needs is not installed.
     """
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
@@ -87,12 +78,7 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
 
 
 def read_document(path: str | None) -> str:
-    """Return the text of a file with its byte order mark, or of standard input if there is none.
-
-    Raises:
-        ValueError: It is not UTF-8, or a compressed file is corrupt.
-        OSError: The file cannot be read.
-    """
+    """Return the text of a file with its byte order mark, or of standard input if there is none."""
     with open_input(path or STDIN) as file, decompress(file) as plain:
         content = plain.read()
     mark = BYTE_ORDER_MARK if content.startswith(codecs.BOM_UTF8) else ""
@@ -157,10 +143,6 @@ class DocumentTranslator:
 def translator_by(
     pipeline: Any, splitter: SentenceSplitter, protect: bool | str = True, **options: Any
 ) -> BlockTranslator:
-    """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do.
-
-    Args:
-        protect: See [`BlockTranslator`].
-    """
+    """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do."""
     translate, constrain = translate_by(pipeline, **options), constrain_by(pipeline, **options)
     return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain, protect)

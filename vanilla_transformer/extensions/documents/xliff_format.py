@@ -47,11 +47,6 @@ class XliffDocument(MarkupDocument):
     Attributes:
         directions: The languages of each `<file>`, as far as they are named.
         longer: The number of rendered units that are longer than their `maxwidth` in characters.
-
-    Raises:
-        ValueError: The text is not XLIFF, is of other languages, or has no target language where its version requires
-            one.
-        OSError: lxml is not installed.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):

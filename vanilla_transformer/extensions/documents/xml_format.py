@@ -18,13 +18,7 @@ _ABOVE_OR_BELOW = {"sub", "subscript", "sup", "superscript"}
 
 
 class MarkupDocument(SourceDocument, ABC):
-    """
-    The text of a well-formed XML document, which names the encoding UTF-8 if it names one.
-
-    Raises:
-        ValueError: The text is not well-formed XML.
-        OSError: lxml is not installed.
-    """
+    """The text of a well-formed XML document, which names the encoding UTF-8 if it names one."""
 
     def __init__(self, text: str):
         root = parse_xml(text).getroot()
@@ -138,10 +132,6 @@ class XmlDocument(MarkupDocument):
     Args:
         direction: The languages, as far as they are known. The language of the root is the source language unless that
             is given, and its attribute `xml:lang` becomes the target language.
-
-    Raises:
-        ValueError: The text is not well-formed XML.
-        OSError: lxml is not installed.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):

@@ -21,11 +21,7 @@ def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]
 
 
 def identity(options: Any) -> dict[str, Any]:
-    """Return the model, the hashes of a local one, and the sentence.
-
-    Raises:
-        ValueError: there is no model.
-    """
+    """Return the model, the hashes of a local one, and the sentence."""
     if options.model is None:
         raise ValueError("Name a trained model by --model, such as runs/demo of `vanilla-transformer demo`.")
     check_local_model(options.model)
@@ -35,11 +31,7 @@ def identity(options: Any) -> dict[str, Any]:
 
 @torch.no_grad()
 def measure(name: str, sentence: str, most_layers: int, folder: Path | None = None) -> dict[str, Any]:
-    """Return the tokens, and the weights of each head of the last layers, `(layers, heads, length, length)`.
-
-    Raises:
-        ValueError: a language is missing, or the encoder's attention has no weights.
-    """
+    """Return the tokens, and the weights of each head of the last layers, `(layers, heads, length, length)`."""
     model, tokenizer = load_seq2seq(name, "can be looked into"), load_tokenizer(name)
     model.set_attn_implementation("eager")  # the only implementation that returns the weights
     ids = torch.tensor(begin_with_languages(tokenizer, encode_sentences(tokenizer, [sentence]), NO_DIRECTION))

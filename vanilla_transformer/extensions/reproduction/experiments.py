@@ -154,11 +154,7 @@ def describe_experiments() -> dict[str, str]:
 
 
 def find_experiment(name: str) -> Experiment:
-    """Return the experiment with this name.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Return the experiment with this name."""
     if name not in EXPERIMENTS:
         raise ValueError(f"The experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}.")
     return EXPERIMENTS[name]
@@ -174,11 +170,7 @@ def plan_experiment(name: str, options: ReproductionOptions) -> list[str]:
 
 
 def check_options(name: str, options: ReproductionOptions) -> int:
-    """Check the options and the folder, and return the budget.
-
-    Raises:
-        ValueError: a number is too small, or the folder holds results of another experiment.
-    """
+    """Check the options and the folder, and return the budget."""
     experiment = find_experiment(name)
     budget = experiment.budget if options.budget is None else options.budget
     for key, value in (("budget", budget), ("seeds", options.seeds)):
@@ -204,10 +196,6 @@ def reproduce(name: str, options: ReproductionOptions, report: Callable[[str], A
 
     Args:
         report: Gets a line for each finished run, and the table.
-
-    Raises:
-        ValueError: there is no such experiment, an option is wrong, or the folder holds results of another one.
-        OSError: the text or matplotlib is missing.
     """
     experiment, budget = find_experiment(name), check_options(name, options)
     folder, runs = _folder(name, options), experiment.runs(options, budget)

@@ -39,11 +39,7 @@ def identity(options: Any) -> dict[str, Any]:
 
 
 def _final_entry(name: str | None) -> dict[str, Any]:
-    """Return the last entry with BLEU of a run.
-
-    Raises:
-        ValueError: it is not a run, or has no BLEU.
-    """
+    """Return the last entry with BLEU of a run."""
     if name is None or not Path(name, METRICS_FILE).is_file():
         raise ValueError(f"Name the folder of a run of `train` by --model, got {name}.")
     scored = [entry for entry in read_entries(Path(name)) if "bleu" in entry]

@@ -28,12 +28,7 @@ _TIMED_STEPS = 2
 
 
 def read_rows(path: str | None) -> dict[str, dict[str, Any]]:
-    """Return the settings of each row by its name, `paper` among them.
-
-    Raises:
-        ValueError: the file is not as the package's own.
-        OSError: there is no such file.
-    """
+    """Return the settings of each row by its name, `paper` among them."""
     file = _ROWS if path is None else Path(path)
     found = load_yaml(decode_text(read_input(file), str(file)))
     if (
@@ -57,12 +52,7 @@ def read_rows(path: str | None) -> dict[str, dict[str, Any]]:
 
 
 def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
-    """Return a training run for each row and seed; all rows have a run before one has two.
-
-    Raises:
-        ValueError: a setting of a row is unknown or wrong, or two rows would have the same folder.
-        OSError: a file is missing.
-    """
+    """Return a training run for each row and seed; all rows have a run before one has two."""
     table = read_rows(options.rows)
     folders = {name: re.sub(r"[\W_]+", "-", name.lower()).strip("-") for name in table}
     for name, row in table.items():
@@ -110,9 +100,6 @@ def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: 
 
     Args:
         changes: Values that differ; None leaves a key out.
-
-    Raises:
-        ValueError: a setting is unknown or wrong.
     """
     values = {name: value for name, value in row.items() if name != "paper"}
     for name in [name for name in _OF_BOTH_SIDES if name in values]:
@@ -123,11 +110,7 @@ def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: 
 
 
 def text_files(data: str) -> dict[str, Path]:
-    """Return the files of the text, by the keys of a recipe.
-
-    Raises:
-        FileNotFoundError: one is missing.
-    """
+    """Return the files of the text, by the keys of a recipe."""
     files = {f"{part}_{side}": Path(data) / f"{name}.{end}" for part, name in _FILES.items() for side, end in _SIDES}
     missing = [path for path in files.values() if not path.is_file()]
     if missing:

@@ -49,12 +49,7 @@ class WorkerPipeline(TranslationPipeline):
         name: The folder of the model, or its name on the Hub.
         loaded: A pipeline with the same model.
         workers: Processes, at most as many as the cores that this process may use.
-        precision: See [`TranslationPipeline`].
         loading: `dtype` and other arguments of [`load_pipeline`].
-
-    Raises:
-        ValueError: `workers` is out of range, or the precision is unknown.
-        ChildProcessError: On a call, if a worker was killed.
     """
 
     def __init__(
@@ -136,9 +131,6 @@ def open_workers(
     Args:
         workers: A number, or `"auto"` for the one that [`save_workers`] stored. On a GPU that is 1.
         num_beams: The beam size for which `"auto"` was measured; by default the checkpoint's.
-
-    Raises:
-        ValueError: As [`load_pipeline`] and [`WorkerPipeline`] raise it, or the model is on a GPU or not PyTorch's.
     """
     if workers != AUTO:
         check_workers(workers)
@@ -163,11 +155,7 @@ def open_workers(
 
 
 def check_workers(workers: Any) -> None:
-    """Check a number of workers.
-
-    Raises:
-        ValueError: It is not an integer from 1 to the number of cores.
-    """
+    """Check a number of workers."""
     cores = usable_cores()
     if type(workers) is not int or not 1 <= workers <= cores:
         rule = f"from 1 to {cores}, the number of cores that this process may use"

@@ -29,10 +29,6 @@ def map_shards(
         build: Called by each actor; returns the function that works on a shard. It is pickled.
         workers: Actors; by default one per GPU or, without GPUs, as many as the CPUs of the cluster allow.
         threads: CPUs of each actor.
-
-    Raises:
-        ValueError: No machine has so many CPUs, or the work has raised a `ValueError` or an `OSError`.
-        OSError: Ray is not installed.
     """
     with requires_extra("ray", "Ray"):
         import pyarrow
@@ -111,11 +107,7 @@ class _Actor:
 
 
 def count_workers(nodes: Iterable[dict[str, Any]], threads: int) -> int:
-    """Return how many actors with so many threads fit on the machines of a cluster.
-
-    Raises:
-        ValueError: None does.
-    """
+    """Return how many actors with so many threads fit on the machines of a cluster."""
     cpus = [int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
     count = sum(each // threads for each in cpus)
     if not count:

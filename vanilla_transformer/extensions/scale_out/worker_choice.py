@@ -25,7 +25,6 @@ def compare_workers(
     """Return the sentences a second of each number of workers, or 0.0 if a worker was killed.
 
     Args:
-        name, precision: See [`open_pipeline`].
         counts: Numbers of workers.
         options: Options of the search.
     """

@@ -157,11 +157,7 @@ def serve_command(arguments: Sequence[str]) -> None:
 
 
 def check_origins(origins: Sequence[str]) -> None:
-    """Check that browsers spell origins so.
-
-    Raises:
-        ValueError: One is no origin.
-    """
+    """Check that browsers spell origins so."""
     for origin in origins:
         if origin != "*" and _ORIGIN.fullmatch(origin) is None:
             rule = "a scheme and a host in lower case, and a port unless it is the usual one, without a path"
@@ -169,12 +165,7 @@ def check_origins(origins: Sequence[str]) -> None:
 
 
 def parse_models(words: Sequence[str], options: ServeArguments) -> dict[Direction, str]:
-    """Return the folders of models by their languages, none if there is one MODEL.
-
-    Raises:
-        ValueError: a flag does not name a model and its languages, or names them twice; or other flags do not fit.
-        OSError: there is no such folder.
-    """
+    """Return the folders of models by their languages, none if there is one MODEL."""
     if options.model is None:
         if options.max_loaded is not None:
             raise ValueError("`max_loaded` is for several models. Name them by --model, or leave it out.")
@@ -290,11 +281,7 @@ def _wrap(
 
 
 def find_directions(tokenizer: Any, given: str | None) -> list[Direction]:
-    """Return from and to which languages a model translates, as far as that is known.
-
-    Raises:
-        ValueError: `given` is no direction, or not the one of the model, or the model has tokens for languages.
-    """
+    """Return from and to which languages a model translates, as far as that is known."""
     languages = find_languages(tokenizer)
     direction = NO_DIRECTION if given is None else _parse_direction(given)
     if direction is None or (given is not None and languages is not None):

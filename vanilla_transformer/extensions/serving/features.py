@@ -60,11 +60,7 @@ def tokenizer_options(tokenizer: Any) -> list[str]:
 
 
 def check_known(given: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Check that a model knows the options of a request, besides the ones of sampling and of terms.
-
-    Raises:
-        OptionError: It does not know one.
-    """
+    """Check that a model knows the options of a request, besides the ones of sampling and of terms."""
     for name in given:
         if name in known or name in ("num_return_sequences", *SAMPLING, *TERMS):
             continue
@@ -75,11 +71,7 @@ def check_known(given: Mapping[str, Any], known: Sequence[str]) -> None:
 
 
 def find_term_mode(mode: str | None, known: Sequence[str]) -> str:
-    """Return the mode of the terms of a request, by default the one that fits the model.
-
-    Raises:
-        OptionError: The model does not know the mode.
-    """
+    """Return the mode of the terms of a request, by default the one that fits the model."""
     mode = mode or (SOFT if SOFT_TERMS in known else EXACT)
     if mode == SOFT and SOFT_TERMS not in known:
         hint = "Give `term_mode` 'hard', or leave it out."

@@ -22,11 +22,7 @@ STATUS_OF_A_CLIENT_THAT_LEFT = 499
 
 
 async def unless_disconnected(request: Request, work: Awaitable[Result]) -> Result:
-    """Return the result of `work`; if the client hangs up first, cancel it.
-
-    Raises:
-        ClientDisconnect: the client has hung up.
-    """
+    """Return the result of `work`; if the client hangs up first, cancel it."""
     working = asyncio.ensure_future(work)
     listening = asyncio.ensure_future(_wait_for_disconnect(request))
     try:

@@ -60,11 +60,7 @@ class TranslatedFiles:
         return f"{token}.{name}"
 
     def find(self, name: str) -> TranslatedFile:
-        """Return the file of a name that [`add`] returned.
-
-        Raises:
-            Refusal: 404; there is none.
-        """
+        """Return the file of a name that [`add`] returned."""
         self._delete_old()
         found = self._files.get(name.partition(".")[0])
         if found is None:
@@ -87,11 +83,7 @@ class TranslatedFiles:
 
 
 def find_format(name: str) -> str:
-    """Return the format of a file.
-
-    Raises:
-        Refusal: 422; the ending of its name is no known one.
-    """
+    """Return the format of a file."""
     ending = PurePosixPath(name).suffix.lower()
     if ending not in DOCUMENT_ENDINGS:
         raise Refusal(422, f"The name of the file must end with one of {', '.join(DOCUMENT_ENDINGS)}.")
@@ -147,23 +139,13 @@ class Question(BaseModel):
 
     @property
     def num_hypotheses(self) -> int:
-        """
-        Return the number of translations of each text.
-
-        Raises:
-            Refusal: 422; `alternatives` is no number.
-        """
+        """Return the number of translations of each text."""
         if not re.fullmatch(r"\d{1,9}", str(self.alternatives or 0)):
             raise Refusal(422, "`alternatives` must be a number of 0 or more, of at most 9 digits.")
         return int(self.alternatives or 0) + 1
 
     def list_languages(self, detect: DetectLanguages) -> list[dict[str, Any]]:
-        """
-        Return the languages that the text may be in, the most probable first.
-
-        Raises:
-            Refusal: 422; there is no text.
-        """
+        """Return the languages that the text may be in, the most probable first."""
         if not isinstance(self.q, str):
             raise Refusal(422, "`q` must be a text.")
         best, *others = detect(self.q)
@@ -179,12 +161,7 @@ class Question(BaseModel):
         return [choose_language(detect(text), sources) for text in self.texts] if sources else None
 
     def to_content(self) -> dict[str, Any]:
-        """
-        Return the content of the request in the form of this service, without its languages.
-
-        Raises:
-            Refusal: 422; an entry is invalid.
-        """
+        """Return the content of the request in the form of this service, without its languages."""
         content: dict[str, Any] = {"text": self.q}
         if self.num_hypotheses > 1:
             content["num_return_sequences"] = self.num_hypotheses
@@ -193,12 +170,7 @@ class Question(BaseModel):
         return content
 
     def find_direction(self, directions: Sequence[Direction]) -> Direction | None:
-        """
-        Return the one of `directions` that the request asks for, or None if there are none.
-
-        Raises:
-            Refusal: 422; a language is missing, or the service does not translate between the languages.
-        """
+        """Return the one of `directions` that the request asks for, or None if there are none."""
         source, target = self.source, self.target
         if not isinstance(source, str) or not isinstance(target, str):
             raise Refusal(422, "`source` and `target` must be given: the codes of two languages.")

@@ -61,11 +61,7 @@ class Limits:
                 raise ValueError(f"`{limit.name}` must be 1 or more, got {value}.")
 
     def check_request(self, texts: Any, num_hypotheses: int) -> None:
-        """Check the texts of a request in constant time each; the first mistake ends the check.
-
-        Raises:
-            Refusal: 422; the message does not repeat the request.
-        """
+        """Check the texts of a request in constant time each; the first mistake ends the check."""
         if not isinstance(texts, list):
             raise Refusal(422, f"`text` must be a string or a list of strings, got {_type(texts)}.")
         if len(texts) > self.max_texts:
@@ -77,11 +73,7 @@ class Limits:
             self._check_text(text, position)
 
     def check_samples(self, count: int) -> None:
-        """Check the number of samples of each text from which one is chosen.
-
-        Raises:
-            Refusal: 422; there are too many.
-        """
+        """Check the number of samples of each text from which one is chosen."""
         if count > self.max_mbr_samples:
             reason = f"`mbr_samples` may be at most {self.max_mbr_samples}, got {count}."
             raise Refusal(422, reason[:LONGEST_REASON])
@@ -97,11 +89,7 @@ class Limits:
             )
 
     def check_tokens(self, counts: Sequence[int]) -> None:
-        """Check the numbers of tokens of texts.
-
-        Raises:
-            Refusal: 422; a text has too many.
-        """
+        """Check the numbers of tokens of texts."""
         for position, count in enumerate(counts):
             if count > self.max_tokens:
                 raise Refusal(

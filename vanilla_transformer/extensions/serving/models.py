@@ -27,7 +27,6 @@ class LoadedModel:
     """A model in memory.
 
     Attributes:
-        translate, count_tokens: See [`Batcher`].
         known: Names of options that `translate` accepts, see [`TranslationRequest`].
         is_compiled: Tells whether the model decodes by compiled steps.
     """
@@ -54,12 +53,7 @@ class ModelLoader:
         self._lock = asyncio.Lock()
 
     async def load(self, model: "ServedModel", load: Callable[[], LoadedModel]) -> LoadedModel:
-        """Return the result of `load`, after idle models have made room for it, least recently used ones first.
-
-        Raises:
-            ModelFailure: the model cannot be loaded.
-            Refusal: 503; there is no room.
-        """
+        """Return the result of `load`, after idle models have made room for it, least recently used ones first."""
         async with self._lock:
             self._make_room()
             # This thread ends, and OpenMP's threads for it end too, so that they do not slow down the model thread's.
@@ -94,7 +88,6 @@ class ServedModel:
 
     Args:
         name: Name by which requests ask for it.
-        limits: See [`Batcher`].
         load: Returns the model; called when a request needs it. If it is None, `loaded` is given.
         loaded: The model if it is in memory from the start.
         directions: Languages from and to which it translates, as far as that is known.
@@ -161,11 +154,7 @@ class ServedModel:
         return {"src_lang": str(direction.source), "tgt_lang": str(direction.target)}
 
     async def load(self) -> None:
-        """Load the model unless it is in memory.
-
-        Raises:
-            Refusal: 500; it cannot be loaded. 503; that takes too long, there is no room, or the service ends.
-        """
+        """Load the model unless it is in memory."""
         if self._loaded is not None:
             return
         loading = self._loading = self._loading or asyncio.create_task(self._load())
@@ -184,12 +173,7 @@ class ServedModel:
         self._loaded = None
 
     async def translate(self, *arguments: Any, **options: Any) -> list[list[Any]]:
-        """Translate as [`Batcher.translate`] does; the model stays in memory meanwhile.
-
-        Raises:
-            Refusal: as [`load`] and [`Batcher.translate`] raise it.
-            ModelFailure: the model failed.
-        """
+        """Translate as [`Batcher.translate`] does; the model stays in memory meanwhile."""
         self._requests += 1
         try:
             await self.load()
@@ -273,11 +257,7 @@ class PivotModels:
         return {}
 
     async def load(self) -> None:
-        """Load both models, one after the other.
-
-        Raises:
-            Refusal: as [`ServedModel.load`] raises it.
-        """
+        """Load both models, one after the other."""
         await self._first.load()
         await self._second.load()
 
@@ -289,13 +269,7 @@ class PivotModels:
         options: Options = (),
         *columns: Any,
     ) -> list[list[Any]]:
-        """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does.
-
-        Raises:
-            Refusal: as [`ServedModel.translate`] raises it; together they have the time of one request. 422; the
-                texts are XLIFF, of which the second model would translate the sources, too.
-            ModelFailure: a model failed.
-        """
+        """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does."""
         if dict(options).get("format") == "xliff":
             raise Refusal(422, f"XLIFF needs one model from {' to '.join(map(str, self.default))}, got two.")
         limits = self._second.limits
@@ -335,9 +309,6 @@ class Models:
 
     Args:
         pivot: Code of the language through which two models translate languages that no model has together.
-
-    Raises:
-        ValueError: No two models translate so.
     """
 
     def __init__(self, models: Sequence[ServedModel], pivot: str | None = None):
@@ -368,19 +339,11 @@ class Models:
         return any(model.loader.is_busy or model.batcher.busy_seconds > 0 for model in self)
 
     def find(self, name: Any) -> Choice:
-        """Return the choice that a request names; the only model needs no name.
-
-        Raises:
-            Refusal: 422; there is none of this name.
-        """
+        """Return the choice that a request names; the only model needs no name."""
         return next(iter(self)) if name is None and len(self._models) == 1 else self.find_name(name, 422)
 
     def find_name(self, name: Any, status: int) -> Choice:
-        """Return the choice of a name.
-
-        Raises:
-            Refusal: with `status`; there is none of this name.
-        """
+        """Return the choice of a name."""
         found = next((choice for choice in self.choices if choice.name == name), None)
         if found is None:
             known = ", ".join([choice.name for choice in self.choices][:_MOST_SHOWN])

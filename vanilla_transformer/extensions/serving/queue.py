@@ -70,11 +70,7 @@ class FairQueue:
         return self._small.texts.total() + self._large.texts.total()
 
     def add(self, request: QueuedRequest) -> None:
-        """Add the texts of a request.
-
-        Raises:
-            Refusal: 503; too many texts wait.
-        """
+        """Add the texts of a request."""
         tokens = self._small.tokens[request.client] + sum(text.tokens for text in request.texts)
         small = tokens <= _TOKENS_OF_SMALL_REQUESTS
         lane = self._small if small else self._large
@@ -252,10 +248,6 @@ class Batcher:
 
         `options` are passed to `translate` of the constructor, and so are the `constraints` and the target prefix of
         each text, if there are any. If the caller is canceled, its texts leave the queue.
-
-        Raises:
-            Refusal: the request is beyond a limit, options do not fit, the queue is full, or the time is up.
-            ModelFailure: the model failed.
         """
         self.limits.check_request(texts, num_hypotheses)
         try:
@@ -272,11 +264,7 @@ class Batcher:
             raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
 
     async def run_on_model_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Run `function` on the model thread; no batch is translated meanwhile.
-
-        Raises:
-            ModelFailure: `function` raised an exception, of any kind.
-        """
+        """Run `function` on the model thread; no batch is translated meanwhile."""
         return await call_on_thread(self._model_thread, function, *arguments)
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int]:
@@ -396,12 +384,7 @@ class Batcher:
             raise
 
     async def _call_in_time(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Run `function` on the model thread. The calls of other batchers on the same thread do not count as its time.
-
-        Raises:
-            TimeoutError: it hangs.
-            ModelFailure: it raised an exception, of any kind.
-        """
+        """Run `function` on the model thread. The calls of other batchers on this thread do not count as its time."""
 
         def begin(*arguments: Any) -> Result:
             self._busy_since = time.monotonic()  # stays so if the call is canceled or hangs: its thread still works
@@ -433,11 +416,7 @@ class Batcher:
 
 
 async def call_on_thread(thread: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Run `function` on a thread and return its result.
-
-    Raises:
-        ModelFailure: `function` raised an exception, of any kind.
-    """
+    """Run `function` on a thread and return its result."""
     result, error = await asyncio.get_running_loop().run_in_executor(thread, _guard, function, arguments)
     if error is not None:
         raise ModelFailure(f"{type(error).__name__}: {error}") from error

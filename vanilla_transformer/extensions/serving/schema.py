@@ -64,11 +64,7 @@ class ResolvedRequest(NamedTuple):
 
 
 def parse_json(body: bytes) -> Any:
-    """Return the content of a request.
-
-    Raises:
-        Refusal: 422; it is not JSON.
-    """
+    """Return the content of a request."""
     try:
         return json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -149,11 +145,7 @@ class TranslationRequest(_Entries):
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> "TranslationRequest":
-        """Return the request of some content.
-
-        Raises:
-            Refusal: 422; an entry is out of range.
-        """
+        """Return the request of some content."""
         try:
             return cls.model_validate(content)
         except ValidationError as error:
@@ -166,9 +158,6 @@ class TranslationRequest(_Entries):
             known: Names of options that the model knows; `do_sample` stands for all options of sampling. `"format"`
                 is among them if the service translates documents, and `SOFT_TERMS` if the model was trained with
                 inline terms.
-
-        Raises:
-            Refusal: 422; the model does not know an option, or options do not fit each other or the texts.
         """
         try:
             return _resolve(self._given(), known)

@@ -23,12 +23,7 @@ _SECONDS_TO_CLOSE = 0.5
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to the address, but does not listen yet.
-
-    Raises:
-        OSError: the address cannot be bound.
-        ValueError: the port is out of range.
-    """
+    """Return a socket that is bound to the address, but does not listen yet."""
     if not 0 <= port <= 65535:
         raise ValueError(f"`port` must be from 0 to 65535, got {port}.")
     try:
@@ -63,12 +58,7 @@ def _without_query(record: logging.LogRecord) -> bool:
 
 
 def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> None:
-    """Serve until SIGTERM or SIGINT, which end the process within `limits.grace_seconds`.
-
-    Raises:
-        SystemExit: the model is broken; the status is 1.
-        KeyboardInterrupt: SIGINT.
-    """
+    """Serve until SIGTERM or SIGINT, which end the process within `limits.grace_seconds`."""
     models: Models = service.state.models
     server = create_server(service, limits)
     for model in models:

@@ -136,7 +136,6 @@ def read_glossary(
         path: TBX (version 2 or 3) if its name ends in .tbx or .xml. Otherwise each line has a term, a tab and its
             translation; the first line may name the columns, see [`find_named_columns`]. UTF-8.
         source_language, target_language: Codes of the languages, such as `en` or `de-AT`, which TBX needs.
-        casefold: See [`Glossary`].
     """
     content = read_input(path)
     if not content.strip():

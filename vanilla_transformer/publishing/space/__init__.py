@@ -26,11 +26,6 @@ def create_space(
         model: Its folder, whose files are copied, or its name on the Hub.
         title: Title of the page, by default the name of the model.
         examples: Sentences to click on.
-
-    Raises:
-        ValueError: The folder lacks a file of a model that can be published, or the name is no name on the Hub.
-        FileExistsError: `output_dir` is a file, or has files already.
-        FileNotFoundError: The name is of a local folder that does not exist, or `output_dir` is a link to one.
     """
     output_dir = Path(output_dir)
     check_output_dir_is_empty(output_dir)

@@ -103,10 +103,6 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
         model: A sequence-to-sequence model of this package, in evaluation mode.
         translation: Explain this one instead of the one that the search finds.
         options: Keyword arguments of `generate()` for greedy or beam search, `src_lang` and `tgt_lang`.
-
-    Raises:
-        ValueError: A text is empty, has several lines or more than `MOST_TOKENS` tokens, or the options ask for
-            sampling.
     """
     direction = Direction(options.pop("src_lang", None), options.pop("tgt_lang", None))
     text = _check_line(text, "text")

@@ -1,0 +1,65 @@
+"""The page on the architecture: a sentence and a batch pass its files in its order, by the calls that it names."""
+
+import re
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import vanilla_transformer
+from tests.tiny import write_tiny_corpus
+from tests.tiny_runs import flags
+from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.trainer import train
+
+PACKAGE = Path(vanilla_transformer.__file__).parent
+PAGE = PACKAGE.parent / "docs" / "architecture.md"
+
+
+def rows(heading):
+    """Return the file and the call of each row of a table of the page."""
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(r"^\| `([\w/]+\.py)` \| `([\w.]+)` \|", section, re.MULTILINE)
+
+
+@pytest.fixture
+def follow():
+    """Return a function that calls another one, and returns when each call of the package came first."""
+
+    def follow(function):
+        calls = {}
+
+        def record(frame, event, argument):
+            if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
+                path = Path(frame.f_code.co_filename).relative_to(PACKAGE).as_posix()
+                calls.setdefault((path, frame.f_code.co_qualname), len(calls))
+
+        threading.setprofile(record)
+        sys.setprofile(record)
+        try:
+            function()
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+        return calls
+
+    return follow
+
+
+def check_order(table, calls):
+    assert len(table) > 15 and not [row for row in table if row not in calls]
+    assert sorted(table, key=calls.get) == table
+
+
+def test_sentence_passes_the_files_of_the_page(follow, tiny_model, tiny_tokenizer):
+    translate = TranslationPipeline(tiny_model, tiny_tokenizer, compile=False)
+    calls = follow(lambda: translate("A man is sleeping."))
+    check_order(rows("A sentence"), calls)
+
+
+def test_batch_passes_the_files_of_the_page(follow, tmp_path):
+    words = flags(write_tiny_corpus(tmp_path), tmp_path / "out", max_steps=2, save_steps=1)
+    calls = follow(lambda: train(parse_recipe(words)))
+    check_order(rows("A training batch"), calls)

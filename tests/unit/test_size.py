@@ -12,11 +12,11 @@ LINES = {
     "vanilla_transformer/decoding": 8561,
     "vanilla_transformer/evaluation": 1669,
     "vanilla_transformer/extensions": 16471,
-    "vanilla_transformer/publishing": 1422,
+    "vanilla_transformer/publishing": 1431,
     "vanilla_transformer/text": 1530,
     "vanilla_transformer/training": 5553,
     "vanilla_transformer/utils": 1712,
-    "tests": 57447,
+    "tests": 57454,
     "docs/*.md": 5119,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it

@@ -46,12 +46,17 @@ def run_check(name: str, check: Callable[..., str], *arguments: Any) -> dict[str
     return {"name": name, "passed": False, "detail": detail}
 
 
-def find_task(architectures: Sequence[str] | None) -> tuple[str, str]:
-    """Return the task and the auto class of a model, given `config.architectures`."""
-    name = next(iter(architectures or []), "")
+def find_task(config: Any, name: str | None = None) -> tuple[str, str]:
+    """Return the task and the auto class of a model, given its configuration and the name of its class.
+
+    A class of a user may have any name if its models translate: the package has no other encoder-decoder with a head.
+    """
+    name = next(iter(config.architectures or []), "") if name is None else name
     for ending, found in TASKS.items():
         if name.endswith(ending):
             return found
+    if name and not name.endswith("Model") and config.is_encoder_decoder:
+        return TASKS["ForConditionalGeneration"]
     raise CheckFailed(f"`architectures` must name a model that ends with one of {', '.join(TASKS)}, got {name!r}")
 
 
@@ -69,7 +74,7 @@ def check_behavior(model: Any, tokenizer: Any) -> list[dict[str, Any]]:
         tokenizer: Its tokenizer.
     """
     model.eval()
-    task, _ = find_task([type(model).__name__])
+    task, _ = find_task(model.config, type(model).__name__)
     return [run_check(name, _CHECKS[name], model, tokenizer) for name in names_of_checks(task)]
 
 
@@ -128,7 +133,7 @@ def check_loading(folder: str, loaded: dict[str, Any]) -> str:
     else:
         raise CheckFailed("the configuration loads without `trust_remote_code`, so the folder's code is not used")
     trusted = {"trust_remote_code": True}
-    loaded["task"], auto_class = find_task(AutoConfig.from_pretrained(folder, **trusted).architectures)
+    loaded["task"], auto_class = find_task(AutoConfig.from_pretrained(folder, **trusted))
     AutoModel.from_pretrained(folder, **trusted)
     loaded["model"] = getattr(transformers, auto_class).from_pretrained(folder, dtype=torch.float32, **trusted)
     loaded["tokenizer"] = AutoTokenizer.from_pretrained(folder, **trusted)

@@ -229,7 +229,7 @@ def hashes_in_card(text: str) -> dict[str, str]:
 
 def _find_task(folder: Path, config: Any) -> tuple[str, str]:
     try:
-        return find_task(config.architectures)
+        return find_task(config)
     except CheckFailed as failure:
         raise ValueError(f"{folder} must hold a model with a head: {failure}.") from failure
 

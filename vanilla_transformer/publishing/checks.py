@@ -21,6 +21,7 @@ from transformers.utils import GENERATION_CONFIG_NAME
 from transformers.utils import logging as library_logging
 
 from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerPreTrainedModel, subclasses
 from vanilla_transformer.text.languages import TARGET_TAG, find_languages
 from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.user_input import refuse_pipes
@@ -137,9 +138,12 @@ def _tensors(path: Path) -> Any:
 def _expected_shapes(folder: Path) -> dict[str, torch.Size]:
     """Return the shapes of the tensors that the configuration needs, tied ones once."""
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    _, auto_class = find_task(config.architectures)
+    find_task(config)
+    kinds = {kind.__name__: kind for kind in subclasses(VanillaTransformerPreTrainedModel)}
+    if (name := config.architectures[0]) not in kinds:
+        raise CheckFailed(f"`architectures` must name a class of this package or of --user_module, got {name!r}")
     with torch.device("meta"):
-        model = getattr(transformers, auto_class).from_config(config)
+        model = kinds[name](config)
     tied = model.all_tied_weights_keys
     return {name: tensor.shape for name, tensor in model.state_dict().items() if name not in tied}
 
@@ -178,7 +182,7 @@ def _check_card(folder: Path) -> str:
     lacking = [name for name in _METADATA if not getattr(card.data, name, None)]
     if lacking:
         raise CheckFailed(f"the metadata lacks {', '.join(lacking)}")
-    task, _ = find_task(AutoConfig.from_pretrained(folder, trust_remote_code=False).architectures)
+    task, _ = find_task(AutoConfig.from_pretrained(folder, trust_remote_code=False))
     if card.data.pipeline_tag != task:
         raise CheckFailed(f"`pipeline_tag` must be {task!r}, got {card.data.pipeline_tag!r}")
     unfilled = re.search(r"\{\{.*?\}\}|\[More Information Needed\]", card.text)
@@ -300,7 +304,7 @@ def _environment_without_secrets(home: Path) -> dict[str, str]:
 
 def _check_answers(folder: Path, answers: Sequence[str]) -> str:
     """Check that this package translates, continues, fills or classifies sentences as the folder's own code does."""
-    task, auto_class = find_task(AutoConfig.from_pretrained(folder, trust_remote_code=False).architectures)
+    task, auto_class = find_task(AutoConfig.from_pretrained(folder, trust_remote_code=False))
     library_logging.disable_progress_bar()
     try:
         model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=False)

@@ -5,6 +5,7 @@ import pytest
 from tests import tiny
 from tests.publishable import FAMILIES, family_folder
 from vanilla_transformer.publishing import checks
+from vanilla_transformer.publishing.behavior import TASKS, CheckFailed, find_task
 from vanilla_transformer.publishing.staging import missing_files
 
 
@@ -46,6 +47,12 @@ def test_check_folder_names_a_model_without_a_head(tmp_path):
         config.replace("VanillaTransformerForMaskedLM", "VanillaTransformerEncoderModel", 1)
     )
     assert "`architectures` must name a model that ends with one of" in failed(folder)["weights"]
+
+
+def test_class_of_a_user_that_translates_may_have_any_name():
+    assert find_task(tiny.tiny_config(architectures=["Gated"])) == TASKS["ForConditionalGeneration"]
+    with pytest.raises(CheckFailed, match="must name a model that ends with one of .* got 'Gated'"):
+        find_task(tiny.tiny_encoder_config(architectures=["Gated"]))
 
 
 def test_check_folder_leaves_out_the_state_of_trainer(folder):

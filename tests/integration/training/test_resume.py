@@ -79,7 +79,7 @@ def test_train_resumes_run_killed_before_final_validation_bit_for_bit(corpus, tm
 
 def test_train_killed_while_checkpoint_is_written_resumes_from_the_one_before(corpus, tmp_path):
     """All files of checkpoint 5 are written, and step 6 is made."""
-    options = RUN | {"eval_steps": 8}  # no scores before the kill
+    options = RUN | {"eval_steps": 8, "threads": 1}  # no scores before the kill; the same sums in both processes
     straight, killed = (flags(corpus, tmp_path / name, **options) for name in ("straight", "killed"))
     process = start(["0", *killed], script=SLOW_DISK)
     process.communicate(timeout=120)

@@ -60,6 +60,11 @@ def test_sentence_passes_the_files_of_the_page(follow, tiny_model, tiny_tokenize
 
 
 def test_batch_passes_the_files_of_the_page(follow, tmp_path):
-    words = flags(write_tiny_corpus(tmp_path), tmp_path / "out", max_steps=2, save_steps=1)
+    limits = {
+        "max_steps": 2,
+        "save_steps": 1,
+        "cache_dir": tmp_path / "cache",
+    }  # without text that others have cleaned
+    words = flags(write_tiny_corpus(tmp_path), tmp_path / "out", **limits)
     calls = follow(lambda: train(parse_recipe(words)))
     check_order(rows("A training batch"), calls)

@@ -16,7 +16,7 @@ LINES = {
     "vanilla_transformer/text": 1530,
     "vanilla_transformer/training": 5553,
     "vanilla_transformer/utils": 1712,
-    "tests": 57454,
+    "tests": 57459,
     "docs/*.md": 5119,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it

@@ -48,9 +48,8 @@ def load_pipeline(
         model = load_seq2seq(name, "translates", **({} if dtype is None else {"dtype": dtype}))
         translate = TranslationPipeline(model, load_tokenizer(name), **options)
     if precision is not None:
-        translate(
-            [], protect=False
-        )  # fails now, not at the first text, if the model cannot decode with this precision
+        # Fail now, not at the first text, if the model cannot decode with this precision.
+        translate([], protect=False)
     return translate
 
 

@@ -369,11 +369,11 @@ def remove_masks(decode: Decode) -> Decode:
 
 
 def _without_masks(translation: Translation, source: str) -> Translation:
-    places = find_invented_masks(translation.text, source)
+    if not (places := find_invented_masks(translation.text, source)):
+        return translation
     text, removed = mask(translation.text, places, [""] * len(places))
     links = [link for link in translation.alignment if not overlaps(link[2:4], places)]
-    moved = _move(links, [], _shifts(zip(places, removed, strict=True))) if places else translation.alignment
-    return translation._replace(text=text, alignment=moved)
+    return translation._replace(text=text, alignment=_move(links, [], _shifts(zip(places, removed, strict=True))))
 
 
 def _decode_with(

@@ -13,8 +13,8 @@ NOAM = "noam"  # equation 3, by its name in Tensor2Tensor
 NEED_MAX_STEPS = ("linear", "cosine", "cosine_with_restarts", "polynomial")
 # The others of transformers need arguments that a recipe does not have.
 SCHEDULES = (NOAM, "inverse_sqrt", *NEED_MAX_STEPS, "constant", "constant_with_warmup")
-# The values of a [`Schedule`] that a schedule of transformers does not use.
-UNUSED = {name: {"learning_rate_scale"} for name in SCHEDULES if name != NOAM}
+# The values of a [`Schedule`] that each schedule does not use.
+UNUSED = {name: set() if name == NOAM else {"learning_rate_scale"} for name in SCHEDULES}
 UNUSED["constant"] |= {"warmup_steps"}
 PAPER_MAX_STEPS = 100_000  # section 5.2, base model
 PAPER_WARMUP_STEPS = 4000  # section 5.3

@@ -158,7 +158,7 @@ def _check_effects(recipe: Recipe) -> None:
     if recipe.model.position_embedding_type != "learned":
         reasons["max_position_embeddings"] = f"positions are {recipe.model.position_embedding_type}, without a limit"
     scheduler = recipe.optimization.lr_scheduler
-    reasons |= dict.fromkeys(UNUSED.get(scheduler, ()), f"`lr_scheduler` is {scheduler}")
+    reasons |= dict.fromkeys(UNUSED[scheduler], f"`lr_scheduler` is {scheduler}")
     if recipe.data.train_alignments is None:
         reasons["alignment_weight"] = "there are no `train_alignments`"
     if recipe.long.layer_types != "lsh_attention":

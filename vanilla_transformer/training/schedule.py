@@ -181,7 +181,7 @@ def describe_schedule(recipe: Recipe, schedule: Schedule, pace: Pace, before: Ma
         line += f" and {options.max_minutes:g} {'minute' if options.max_minutes == 1 else 'minutes'}"
     line += f", with a warm-up of {schedule.warmup_steps:,} {'step' if schedule.warmup_steps == 1 else 'steps'}."
     known = _known_schedule(recipe, before or {})
-    names = [name for name in known if known[name] is None and name not in UNUSED.get(options.lr_scheduler, set())]
+    names = [name for name in known if known[name] is None and name not in UNUSED[options.lr_scheduler]]
     if "max_steps" in names and planned < schedule.max_steps:  # the time decides
         names.remove("max_steps")
     derived = [f"{name} {round(getattr(schedule, name), 4):,}" for name in names]

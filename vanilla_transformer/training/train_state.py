@@ -138,7 +138,7 @@ class TrainState:
         Args:
             planned_steps: The steps that fit into `max_minutes`, by the speed of this machine.
         """
-        unused = UNUSED.get(self.recipe.optimization.lr_scheduler, set())
+        unused = UNUSED[self.recipe.optimization.lr_scheduler]
         used = {name: value for name, value in asdict(schedule).items() if name not in unused}
         self.schedule, self.progress.recipe = schedule, self.progress.recipe | used
         self.planned_steps = schedule.max_steps if planned_steps is None else planned_steps

@@ -54,9 +54,8 @@ class BodyLimit:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         close, limits = {"Connection": "close"}, self._limits
-        if {b"content-length", b"transfer-encoding"} <= {
-            name for name, _ in scope["headers"]
-        }:  # RFC 9112, section 6.1
+        names = {name for name, _ in scope["headers"]}
+        if {b"content-length", b"transfer-encoding"} <= names:  # RFC 9112, section 6.1
             reason = "A request may have one of `Content-Length` and `Transfer-Encoding`, but it has both."
             return await JSONResponse({"detail": reason}, 400, close)(scope, receive, send)
         read, more, deadline = 0, True, asyncio.get_running_loop().time() + limits.client_seconds

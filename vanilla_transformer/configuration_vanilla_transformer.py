@@ -18,6 +18,8 @@ from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.dynamic_module_utils import HF_MODULES_CACHE, get_cached_module_file
 
+from .compatibility_vanilla_transformer import UserError
+
 SIDES = ("encoder_", "decoder_")
 PIPELINE = "pipeline_vanilla_transformer.TranslationPipeline"
 
@@ -92,13 +94,13 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
             entries = min(self.vocab_size, target_entries) if field == "pad_token_id" else target_entries
             for token_id in value if isinstance(value, list) else [value]:
                 if token_id is not None and not 0 <= token_id < entries:
-                    raise ValueError(f"`{field}` must be in the vocabulary of {entries} entries, got {token_id}.")
+                    raise UserError(f"`{field}` must be in the vocabulary of {entries} entries, got {token_id}.")
 
     def check(self, field: str, rule: str, holds: Callable[[Any], bool]) -> None:
         """Check that a field, if it exists and is not None, follows a rule."""
         value = getattr(self, field, None)
         if value is not None and not holds(value):
-            raise ValueError(f"`{field}` must {rule}, got {value!r}.")
+            raise UserError(f"`{field}` must {rule}, got {value!r}.")
 
     def head_dims(self, num_heads: int) -> tuple[int, int]:
         """Return the widths of keys and of values, d_k and d_v, of attention with this number of heads."""
@@ -116,7 +118,7 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
         for field in (f"{side}attention_heads" for side in SIDES):
             if needs_multiple and self.d_model % getattr(self, field, 1):
                 found = f"d_model={self.d_model} and {field}={getattr(self, field)}"
-                raise ValueError(f"`d_model` must be a multiple of `{field}`, got {found}.")
+                raise UserError(f"`d_model` must be a multiple of `{field}`, got {found}.")
 
     def validate_architecture(self) -> None:
         """Check the other values, by themselves and together."""

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
+from .compatibility_vanilla_transformer import UserError
 from .configuration_vanilla_transformer import VanillaTransformerConfig, VanillaTransformerDecoderFields
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 
@@ -46,24 +47,24 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
         self._check_lsh_fields()
         self._check_transfo_xl_fields()
         if self.reversible and not self.normalize_before:
-            raise ValueError(
+            raise UserError(
                 "`reversible` needs `normalize_before=True`: a branch must not be normalized together with the stream "
                 "that it is added to, got normalize_before=False."
             )
         if self.layer_type == "linear_attention" and self.attention_dropout:
-            raise ValueError(
+            raise UserError(
                 "`attention_dropout` must be 0 for linear attention, which has no probabilities, got "
                 f"{self.attention_dropout}."
             )
 
     def _check_layer_types(self) -> None:
         if len(set(self.layer_types)) != 1 or self.layer_types[0] not in LAYER_TYPES:
-            raise ValueError(
+            raise UserError(
                 f"`layer_types` must be one of {', '.join(LAYER_TYPES)}, the same for all layers, got "
                 f"{self.layer_types}."
             )
         if len(self.layer_types) != self.decoder_layers:
-            raise ValueError(
+            raise UserError(
                 f"`layer_types` must have one entry for each of `decoder_layers`={self.decoder_layers}, got "
                 f"{len(self.layer_types)}. A single type stands for all layers."
             )
@@ -72,7 +73,7 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
         types = {self.layer_type, getattr(self, "cross_attention_type", "full_attention")}
         for field in ("attention_key_dim", "attention_value_dim"):
             if getattr(self, field) is not None and types != {"full_attention"}:
-                raise ValueError(
+                raise UserError(
                     f"`{field}` needs softmax attention in all layers, got {field}={getattr(self, field)} and "
                     f"{', '.join(sorted(types))}."
                 )
@@ -80,27 +81,27 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
     def _check_lsh_fields(self) -> None:
         for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length"):
             if getattr(self, field) < 1:
-                raise ValueError(f"`{field}` must be at least 1, got {getattr(self, field)}.")
+                raise UserError(f"`{field}` must be at least 1, got {getattr(self, field)}.")
         if self.num_buckets > 1 and self.num_buckets % 2:
-            raise ValueError(f"`num_buckets` must be even, or 1 for no hashing, got {self.num_buckets}.")
+            raise UserError(f"`num_buckets` must be even, or 1 for no hashing, got {self.num_buckets}.")
         for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length", "hash_seed"):
             value = getattr(self, field)
             if self.layer_type != "lsh_attention" and value != getattr(VanillaTransformerLongFields, field):
-                raise ValueError(
+                raise UserError(
                     f'`{field}` needs `layer_types="lsh_attention"`, got {field}={value} and {self.layer_type!r}.'
                 )
 
     def _check_transfo_xl_fields(self) -> None:
         is_transfo_xl = self.layer_type == "transfo_xl_attention"
         if self.mem_len is not None and self.mem_len < 1:
-            raise ValueError(f"`mem_len` must be at least 1, or None for no limit, got {self.mem_len}.")
+            raise UserError(f"`mem_len` must be at least 1, or None for no limit, got {self.mem_len}.")
         if self.mem_len is not None and not is_transfo_xl:
-            raise ValueError(
+            raise UserError(
                 '`mem_len` needs `layer_types="transfo_xl_attention"`, whose positions are relative, got '
                 f"mem_len={self.mem_len} and {self.layer_type!r}."
             )
         if is_transfo_xl and (self.d_model % 2 or self.position_embedding_type != "sinusoidal"):
-            raise ValueError(
+            raise UserError(
                 '`layer_types="transfo_xl_attention"` needs an even `d_model` and '
                 f'`position_embedding_type="sinusoidal"`, got {self.d_model} and {self.position_embedding_type!r}.'
             )

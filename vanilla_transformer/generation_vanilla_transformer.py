@@ -17,6 +17,8 @@ from transformers.generation import GenerationMixin, StoppingCriteria, StoppingC
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
+from .compatibility_vanilla_transformer import UserError
+
 # The penalty of the `generate()` call in progress: the library passes only α to the two methods that apply it.
 _penalty_type: ContextVar[str] = ContextVar("length_penalty_type", default="power")
 
@@ -178,9 +180,7 @@ def check_hooks() -> None:
     for name in ("_update_finished_beams", "_check_early_stop_heuristic"):
         if not hasattr(GenerationMixin, name):
             rule = f"Beam search with this length penalty needs `GenerationMixin.{name}` of transformers"
-            raise ValueError(
-                f"{rule}, which transformers {transformers.__version__} lacks. Install transformers 5.24."
-            )
+            raise UserError(f"{rule}, which transformers {transformers.__version__} lacks. Install transformers 5.24.")
 
 
 def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
@@ -203,24 +203,24 @@ def check_rows(ids: torch.Tensor | None, mask: torch.Tensor | None = None) -> No
     if ids is None:
         return
     if ids.dim() != 2 or ids.numel() == 0:
-        raise ValueError(f"`input_ids` must have at least one row of tokens, got the shape {tuple(ids.shape)}.")
+        raise UserError(f"`input_ids` must have at least one row of tokens, got the shape {tuple(ids.shape)}.")
     if mask is not None and mask.dim() == 2 and mask.shape != ids.shape:
         rule = f"`attention_mask` must have the shape of `input_ids`, {tuple(ids.shape)}"
-        raise ValueError(f"{rule}, got {tuple(mask.shape)}.")
+        raise UserError(f"{rule}, got {tuple(mask.shape)}.")
 
 
 def refuse_chunks(levels: Sequence[Mapping[str, Any]]) -> None:
     if (size := closest(levels, "prefill_chunk_size")) is not None:
-        raise ValueError(f"`prefill_chunk_size` must be left out, since models read prompts at once, got {size!r}.")
+        raise UserError(f"`prefill_chunk_size` must be left out, since models read prompts at once, got {size!r}.")
 
 
 def check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
     if penalty_type not in ("power", "wu"):
-        raise ValueError(f"`length_penalty_type` must be 'power' or 'wu', got {penalty_type!r}.")
+        raise UserError(f"`length_penalty_type` must be 'power' or 'wu', got {penalty_type!r}.")
     if beams is not None and (type(beams) is not int or beams < 1):
-        raise ValueError(f"`num_beams` must be an integer of 1 or more, got {beams!r}.")
+        raise UserError(f"`num_beams` must be an integer of 1 or more, got {beams!r}.")
     if margin is not None and (type(margin) is not int or margin < 0):
-        raise ValueError(f"`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got {margin!r}.")
+        raise UserError(f"`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got {margin!r}.")
 
 
 def _source_arguments(config: Any, ids: torch.Tensor | None, given: Mapping[str, Any]) -> dict[str, Any]:

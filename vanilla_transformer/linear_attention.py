@@ -19,6 +19,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
+from .compatibility_vanilla_transformer import UserError
 from .modeling_vanilla_transformer import VanillaTransformerAttention
 
 _CHUNK_SIZE = 64
@@ -116,7 +117,7 @@ def key_padding(attention_mask: torch.Tensor | None, key: torch.Tensor) -> torch
     if attention_mask is None:
         return key.new_ones((1, 1, 1, 1), dtype=torch.bool)
     if attention_mask.dim() != 2:
-        raise ValueError(
+        raise UserError(
             "Linear and LSH attention take a padding mask of shape `(batch_size, length)`, got the shape "
             f"{tuple(attention_mask.shape)}."
         )
@@ -163,7 +164,7 @@ class LinearAttentionCacheLayer(DynamicLayer):
     def crop(self, tokens_to_remove: int) -> None:
         """Reject the removal of tokens."""
         if tokens_to_remove:
-            raise ValueError(f"Linear attention cannot remove tokens from its sums, got {tokens_to_remove}.")
+            raise UserError(f"Linear attention cannot remove tokens from its sums, got {tokens_to_remove}.")
 
 
 class VanillaTransformerLinearAttention(VanillaTransformerAttention):

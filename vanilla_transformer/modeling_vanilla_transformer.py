@@ -42,6 +42,7 @@ from transformers.utils.generic import (
 )
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
+from .compatibility_vanilla_transformer import UserError
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config, source_mask
 
@@ -82,7 +83,7 @@ def check_ids(name: str, ids: Tensor, size: int, hint: str = TOKENIZER_HINT, ign
     lowest, highest = (int(bound) for bound in valid.aminmax())
     if lowest < 0 or highest >= size:
         allowed = f"from 0 to {size - 1}" + (f" (or {ignored})" if ignored is not None else "")
-        raise ValueError(f"`{name}` must be {allowed}, got {lowest if lowest < 0 else highest}. {hint}")
+        raise UserError(f"`{name}` must be {allowed}, got {lowest if lowest < 0 else highest}. {hint}")
 
 
 def accept_past_key_values(forward: Callable) -> Callable:
@@ -422,7 +423,7 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
         known = {each.__name__: each for each in subclasses(VanillaTransformerPreTrainedModel)} | {cls.__name__: cls}
         if saved not in known:
             hint = f"import the module of `{saved}` first; commands take it as `--user_module FILE.py`"
-            raise ValueError(f"{name} must be loaded as its class `{saved}`, but no such class is defined: {hint}.")
+            raise UserError(f"{name} must be loaded as its class `{saved}`, but no such class is defined: {hint}.")
         loaded: Any = known[saved] if issubclass(known[saved], cls) else cls
         try:
             return super(VanillaTransformerPreTrainedModel, loaded).from_pretrained(name, *args, **kwargs)
@@ -478,7 +479,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             return inputs_embeds
         if input_ids is None or inputs_embeds is not None:
             given = "neither" if input_ids is None else "both"
-            raise ValueError(f"Give exactly one of `{name}_ids` and `{name}s_embeds`, got {given}.")
+            raise UserError(f"Give exactly one of `{name}_ids` and `{name}s_embeds`, got {given}.")
         check_ids(f"{name}_ids", input_ids, self.embed_tokens.weight.shape[0])
         return self.embed_tokens(input_ids)
 
@@ -589,7 +590,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         """
         check_arguments(self, kwargs)
         if encoder_hidden_states is None:
-            raise ValueError("`encoder_hidden_states` must be given: every decoder layer attends to them.")
+            raise UserError("`encoder_hidden_states` must be given: every decoder layer attends to them.")
         if use_cache and cache is None:
             cache = self.create_cache()
         hidden_states, attention_mask = self.prepare_inputs(
@@ -794,13 +795,13 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         """Shift labels `(B, T)` right; the library's label smoothing calls this."""
         pad, start = self.config.pad_token_id, self.config.decoder_start_token_id
         if pad is None or start is None:
-            raise ValueError(f"`pad_token_id` and `decoder_start_token_id` must be set, got {pad} and {start}.")
+            raise UserError(f"`pad_token_id` and `decoder_start_token_id` must be set, got {pad} and {start}.")
         return shift_tokens_right(labels, pad, start)
 
     def resize_decoder_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         """Resize a separate target vocabulary. New rows of the output projection start as the mean of the old ones."""
         if self.config.share_encoder_decoder_embeddings:
-            raise ValueError("This model shares its embeddings. Call `resize_token_embeddings` instead.")
+            raise UserError("This model shares its embeddings. Call `resize_token_embeddings` instead.")
         source_vocab_size = self.config.vocab_size
         embeddings = self.model.decoder.resize_token_embeddings(new_num_tokens)
         self.config.vocab_size, self.config.decoder_vocab_size = source_vocab_size, new_num_tokens

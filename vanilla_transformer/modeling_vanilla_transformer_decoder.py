@@ -20,6 +20,7 @@ from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
+from .compatibility_vanilla_transformer import UserError
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 from .generation_vanilla_transformer import check_rows, refuse_chunks
 from .modeling_vanilla_transformer import (
@@ -246,7 +247,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         kwargs.pop("tokenizer", None)  # of `stop_strings`, which the library passes on
         past = cache.get_seq_length() if cache is not None else 0
         if is_first_iteration and inputs_embeds is None and 0 < input_ids.shape[1] <= past:
-            raise ValueError(
+            raise UserError(
                 "`input_ids` must be the whole text: the tokens that `cache` holds and at least one more. "
                 f"Got {input_ids.shape[1]} tokens, but the cache holds {past}. Pass the whole text."
             )

@@ -16,6 +16,7 @@ from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.generation import GenerationConfig, GenerationMixin
 
+from .compatibility_vanilla_transformer import UserError
 from .configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
@@ -156,7 +157,7 @@ class LongStack(VanillaTransformerStack):
         if attention_class is VanillaTransformerAttention:
             return super().prepare_inputs(name, input_ids, inputs_embeds, attention_mask, position_ids, cache)
         if attention_mask is not None and attention_mask.dim() != 2:
-            raise ValueError(
+            raise UserError(
                 f'The mask for `layer_types="{self.config.layer_type}"` must be a padding mask of shape '
                 f"`(batch_size, length)`, got the shape {tuple(attention_mask.shape)}."
             )
@@ -174,7 +175,7 @@ class LongStack(VanillaTransformerStack):
         target_cache = getattr(cache, "self_attention_cache", cache)
         expected = CACHE_LAYER_CLASSES[self.config.layer_type]
         if target_cache is not None and target_cache.layer_class_to_replicate is not expected:
-            raise ValueError(
+            raise UserError(
                 f"`cache` must have layers of {expected.__name__} for "
                 f'`layer_types="{self.config.layer_type}"`, as `create_cache(config)` has, got {target_cache}.'
             )
@@ -186,14 +187,14 @@ class LongStack(VanillaTransformerStack):
         if cache is None:
             return attention_mask
         if self.training and self.gradient_checkpointing:
-            raise ValueError(
+            raise UserError(
                 "A memory cannot be used with gradient checkpointing: a layer that runs twice would store its inputs "
                 "twice. Call `model.activation_checkpointing_disable()`."
             )
         layers = getattr(cache, "self_attention_cache", cache).layers
         has_memory = bool(layers) and layers[0].keys is not None and layers[0].keys.shape[1] > 0
         if has_memory and attention_mask is not None and not bool(attention_mask[:, -length].all()):
-            raise ValueError(
+            raise UserError(
                 "A segment after a memory must not begin with padding, which would be between the two: got rows of "
                 "`attention_mask` whose first new position is 0. Pad on the right."
             )
@@ -304,7 +305,7 @@ class LongGenerationMixin(GenerationMixin):
         """
         implementation = generation_option(self, "cache_implementation", generation_config, kwargs)
         if implementation not in (None, "dynamic"):
-            raise ValueError(
+            raise UserError(
                 f'`cache_implementation` must be "dynamic" for `layer_types="{self.config.layer_type}"`, whose cache '
                 f"has no fixed size, got {implementation!r}."
             )

@@ -15,6 +15,8 @@ from transformers import PreTrainedTokenizerFast
 from transformers.pipelines import Pipeline
 from transformers.utils import logging
 
+from .compatibility_vanilla_transformer import UserError
+
 _BATCHES_PER_WINDOW = 64  # how far ahead a stream is read, to batch sentences of similar length
 _LONGEST_SENTENCE = 512  # tokens; without a limit, each token would take longer than the one before
 _LONG_WORK = 256  # sentences from which a terminal shows a progress bar
@@ -144,13 +146,13 @@ class TranslationPipeline(Pipeline):
         if hasattr(batch_size, "item"):  # of numpy or torch
             batch_size = batch_size.item()
         if type(batch_size) is not int or batch_size < 1:
-            raise ValueError(f"`batch_size` must be an integer of 1 or more, got {batch_size!r}.")
+            raise UserError(f"`batch_size` must be an integer of 1 or more, got {batch_size!r}.")
         count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
         translate = partial(self._translate, self.begin(options, count), batch_size, progress_bar)
         if isinstance(inputs, str):
             return translate([inputs])
         if isinstance(inputs, Mapping | bytes) or not (hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")):
-            raise ValueError(f"`inputs` must be a string or an iterable of strings, got {type(inputs).__name__}.")
+            raise UserError(f"`inputs` must be a string or an iterable of strings, got {type(inputs).__name__}.")
         texts = _check_strings(inputs)
         if hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__"):
             return translate(list(texts))
@@ -232,7 +234,7 @@ class TranslationPipeline(Pipeline):
 def _check_workers(options: dict[str, Any]) -> None:
     """Take out an argument of the library's pipelines, which load inputs by a `DataLoader`."""
     if workers := options.pop("num_workers", None):
-        raise ValueError(f"`num_workers` must be 0 or left out, since one process prepares texts, got {workers!r}.")
+        raise UserError(f"`num_workers` must be 0 or left out, since one process prepares texts, got {workers!r}.")
 
 
 def join_translations(segments: Sequence[Any], translations: Sequence[str]) -> str:
@@ -315,7 +317,7 @@ def encode_sentences(tokenizer: Any, texts: Sequence[str], as_target: bool = Fal
     eos = tokenizer.eos_token_id
     if eos is None:
         hint = "Set one with `tokenizer.add_special_tokens({'eos_token': '</s>'})`."
-        raise ValueError(f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. {hint}")
+        raise UserError(f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. {hint}")
     if not texts:
         return []
     try:
@@ -327,7 +329,7 @@ def encode_sentences(tokenizer: Any, texts: Sequence[str], as_target: bool = Fal
         if type(error).__name__ != "PanicException":  # of the backend in Rust, which is no `Exception`
             raise
         if len(texts) == 1:
-            raise ValueError(f"The tokenizer failed to encode {texts[0]!r:.80}: {error}.") from error
+            raise UserError(f"The tokenizer failed to encode {texts[0]!r:.80}: {error}.") from error
         return [row for text in texts for row in encode_sentences(tokenizer, [text], as_target)]
     for row, sentence in enumerate(sentences):
         if sentence[-1:] != [eos] or sentence.count(eos) > 1:
@@ -358,12 +360,12 @@ def _check_strings(texts: Iterable[Any]) -> Iterator[str]:
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             found = f"{type(text).__name__} ({text!r})"
-            raise ValueError(f"Text to translate must be a string, got {found} at position {position}.")
+            raise UserError(f"Text to translate must be a string, got {found} at position {position}.")
         try:
             text.encode()
         except UnicodeEncodeError as error:
             found = f"the lone surrogate {text[error.start]!a}"
-            raise ValueError(f"Text to translate must be Unicode, got {found} at position {position}.") from None
+            raise UserError(f"Text to translate must be Unicode, got {found} at position {position}.") from None
         yield text
 
 

@@ -26,6 +26,8 @@ from tokenizers import (
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import to_py_obj
 
+from .compatibility_vanilla_transformer import UserError
+
 # In the order of their ids, which are the defaults of VanillaTransformerConfig.
 _SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each of the 256 bytes
@@ -100,7 +102,7 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         untrained = _byte_level(build_normalizer(normalization))
         tokenizer = _TRAINERS[model](untrained, counted, _trainer_options(vocab_size, min_frequency, show_progress))
         if not counted.characters:
-            raise ValueError(f"A vocabulary needs text to train on, got {counted.texts} texts without a character.")
+            raise UserError(f"A vocabulary needs text to train on, got {counted.texts} texts without a character.")
         eos = _SPECIAL_TOKENS["eos_token"]
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"$A {eos}", pair=f"$A $B {eos}", special_tokens=[(eos, tokenizer.token_to_id(eos))]
@@ -171,16 +173,16 @@ def _are_rows(token_ids: Any) -> bool:
 
 def _check_training(texts: Iterable[str], vocab_size: int, min_frequency: int, model: str) -> None:
     if isinstance(texts, str):
-        raise ValueError(f"`texts` must be an iterable of sentences, got the one string {texts[:40]!r}.")
+        raise UserError(f"`texts` must be an iterable of sentences, got the one string {texts[:40]!r}.")
     if model not in _TRAINERS:
-        raise ValueError(f"`model` must be one of {', '.join(_TRAINERS)}, got {model!r}.")
+        raise UserError(f"`model` must be one of {', '.join(_TRAINERS)}, got {model!r}.")
     if min_frequency < 0:
-        raise ValueError(f"`min_frequency` must not be negative, got {min_frequency}.")
+        raise UserError(f"`min_frequency` must not be negative, got {min_frequency}.")
     if vocab_size > _MAX_VOCAB_SIZE:
-        raise ValueError(f"`vocab_size` must be at most {_MAX_VOCAB_SIZE:,}, got {vocab_size}.")
+        raise UserError(f"`vocab_size` must be at most {_MAX_VOCAB_SIZE:,}, got {vocab_size}.")
     smallest = len(_SPECIAL_TOKENS) + len(_BYTES)
     if vocab_size < smallest:
-        raise ValueError(
+        raise UserError(
             f"`vocab_size` must be at least {smallest} (256 bytes and {len(_SPECIAL_TOKENS)} special tokens), "
             f"got {vocab_size}."
         )
@@ -215,7 +217,7 @@ def build_normalizer(normalization: str, prefix: str = " ") -> normalizers.Norma
     ² and ½ (NFKC).
     """
     if normalization not in NORMALIZATIONS:
-        raise ValueError(f"`normalization` must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}.")
+        raise UserError(f"`normalization` must be one of {', '.join(NORMALIZATIONS)}, got {normalization!r}.")
     if normalization == "none":
         return normalizers.Prepend(prefix)
     return normalizers.Sequence(
@@ -273,14 +275,14 @@ def with_normalization(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenize
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
-        raise ValueError(f"`normalize` needs a tokenizer with `tokenizer.json`, got {type(tokenizer).__name__}.")
+        raise UserError(f"`normalize` needs a tokenizer with `tokenizer.json`, got {type(tokenizer).__name__}.")
     if _strips_spaces(backend):
         return tokenizer
     steps = _steps(backend)
     kinds = [step["type"] for step in steps if not _pattern(step).endswith(_LONE_END)]
     if kinds not in ([], ["Prepend"]):
         found = ", ".join(kinds)
-        raise ValueError(f"`normalize` is for tokenizers that leave text as it is, but this one has its own: {found}.")
+        raise UserError(f"`normalize` is for tokenizers that leave text as it is, but this one has its own: {found}.")
     tokenizer = copy.deepcopy(tokenizer)
     normalizer = build_normalizer("nfc", steps[0]["prepend"] if steps else "")
     if len(steps) > 1:  # of lone tokens

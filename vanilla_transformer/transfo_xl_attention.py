@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicLayer
 
+from .compatibility_vanilla_transformer import UserError
 from .configuration_vanilla_transformer_long import VanillaTransformerLongFields
 from .modeling_vanilla_transformer import VanillaTransformerAttention, sinusoidal_positions
 
@@ -83,7 +84,7 @@ class TransfoXLCacheLayer(DynamicLayer):
     def crop(self, tokens_to_remove: int) -> None:
         """Reject the removal of tokens."""
         if tokens_to_remove:
-            raise ValueError(f"A Transformer-XL memory cannot remove tokens, got {tokens_to_remove}.")
+            raise UserError(f"A Transformer-XL memory cannot remove tokens, got {tokens_to_remove}.")
 
 
 def restart_positions(cache: Cache) -> None:

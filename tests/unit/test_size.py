@@ -6,17 +6,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "vanilla_transformer/*.py": 4351,
-    "vanilla_transformer/cli": 2503,
-    "vanilla_transformer/data": 4998,
-    "vanilla_transformer/decoding": 8561,
-    "vanilla_transformer/evaluation": 1669,
-    "vanilla_transformer/extensions": 16471,
-    "vanilla_transformer/publishing": 1431,
-    "vanilla_transformer/text": 1530,
-    "vanilla_transformer/training": 5553,
-    "vanilla_transformer/utils": 1712,
-    "tests": 57459,
+    "vanilla_transformer/*.py": 4376,
+    "vanilla_transformer/cli": 2508,
+    "vanilla_transformer/data": 5011,
+    "vanilla_transformer/decoding": 8581,
+    "vanilla_transformer/evaluation": 1679,
+    "vanilla_transformer/extensions": 16525,
+    "vanilla_transformer/publishing": 1432,
+    "vanilla_transformer/text": 1534,
+    "vanilla_transformer/training": 5568,
+    "vanilla_transformer/utils": 1724,
+    "tests": 57462,
     "docs/*.md": 5119,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import EXTENSIONS
 from vanilla_transformer.utils.import_utils import hide_own_matters_of_packages, limit_progress_bars, limit_spinning
 from vanilla_transformer.utils.input_files import forget_pipes
@@ -209,7 +210,7 @@ def _check_encoding(arguments: Sequence[str]) -> None:
         try:
             argument.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"Arguments must be UTF-8, got {ascii(argument)}.") from None
+            raise UserError(f"Arguments must be UTF-8, got {ascii(argument)}.") from None
 
 
 def _on_one_line(error: Exception) -> str:

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from vanilla_transformer.data.data_arguments import NORMALIZATIONS, TOKENIZER_MODELS
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, atomic_folder
 
 from .flags import parse, require_no_words
@@ -31,7 +32,7 @@ def download_data_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.data.download import CORPORA, download_corpus
 
     if len(words) != 1:
-        raise ValueError(f"Name one corpus of {', '.join(CORPORA)}, got {len(words)} names.")
+        raise UserError(f"Name one corpus of {', '.join(CORPORA)}, got {len(words)} names.")
     (name,) = words
     folder = download_corpus(name, Path(options.output_dir or Path("data") / name), options.base_url)
     print(f"{name} is in {folder}. License: {CORPORA[name].license}.")
@@ -84,10 +85,10 @@ def train_tokenizer_command(arguments: Sequence[str]) -> None:
         {"FILE": "Text files, one sentence per line."},
     )
     if not files:
-        raise ValueError("Name at least one text file.")
+        raise UserError("Name at least one text file.")
     folder = Path(options.output_dir)
     if any((folder / name).exists() for name in (*TOKENIZER_FILES, "tokenizer_config.json")):
-        raise ValueError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")
+        raise UserError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.data.tokenizer_training import train_tokenizer
 

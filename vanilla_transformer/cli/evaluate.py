@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import SCALE_OUT, load
 from vanilla_transformer.utils.file_utils import write_text_atomically
 
@@ -212,36 +213,34 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
 
     if options.hypotheses is not None:
         if words:
-            raise ValueError(
+            raise UserError(
                 f"Give a model or its --hypotheses, not both, got {words[0]!r} and {options.hypotheses!r}."
             )
         of_models = [item.name for group in (SearchArguments, ModelArguments) for item in fields(group)]
         for name in (each for each in of_models if each in given_flags(options) and each != "threads"):
-            raise ValueError(f"--{name} is for a model that translates, got it with --hypotheses. Leave it out.")
+            raise UserError(f"--{name} is for a model that translates, got it with --hypotheses. Leave it out.")
     else:
         require_one_model(words)
         if options.source is None:
-            raise ValueError(
-                "Give a text to translate with --source FILE, or its translations with --hypotheses FILE."
-            )
+            raise UserError("Give a text to translate with --source FILE, or its translations with --hypotheses FILE.")
     if options.source is None and not SACRE_METRICS.keys() >= {*(options.metric or ())}:
-        raise ValueError("Give the source text by --source FILE, which the metrics of --metric may read.")
+        raise UserError("Give the source text by --source FILE, which the metrics of --metric may read.")
     if "loss" in (options.metric or ()) and options.hypotheses is not None:
-        raise ValueError("The metric loss is of a model, so a model must translate. Leave out --hypotheses.")
+        raise UserError("The metric loss is of a model, so a model must translate. Leave out --hypotheses.")
     if "loss" in (options.metric or ()) and (backend := options.backend or find_backend(words[0])) is not None:
-        raise ValueError(f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}.")
+        raise UserError(f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}.")
     if options.glossary is not None and options.source is None:
-        raise ValueError("Give the source text by --source FILE, in which the terms of --glossary are found.")
+        raise UserError("Give the source text by --source FILE, in which the terms of --glossary are found.")
     if options.bootstrap_samples < 1:
-        raise ValueError(f"`bootstrap_samples` must be 1 or more, got {options.bootstrap_samples}.")
+        raise UserError(f"`bootstrap_samples` must be 1 or more, got {options.bootstrap_samples}.")
     if options.name is not None:
         if options.hypotheses is not None or not Path(words[0]).is_dir():
-            raise ValueError("--name saves the scores in the model's folder, so a local model must translate.")
+            raise UserError("--name saves the scores in the model's folder, so a local model must translate.")
         check_record_name(options.name)
     if options.report is not None and Path(options.report).suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"--report must be an HTML file, such as report.html, got {options.report!r}.")
+        raise UserError(f"--report must be an HTML file, such as report.html, got {options.report!r}.")
     if parse_workers(options.workers) != 1 and process_state().num_processes > 1:
-        raise ValueError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
+        raise UserError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
 
 
 _DIRECTIONS_MAIN = ("text", "directions", "json", "precision", "num_beams")  # the flags that `--help` shows
@@ -278,7 +277,7 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
 
     name = require_one_model(words)
     if options.source_language is not None or options.target_language is not None:
-        raise ValueError("`source_language` and `target_language` are for one direction. Give --directions instead.")
+        raise UserError("`source_language` and `target_language` are for one direction. Give --directions instead.")
     opening = open_model(name, options)
     from vanilla_transformer.decoding.pretrained import load_tokenizer
     from vanilla_transformer.evaluation.directions import (
@@ -291,7 +290,7 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
 
     languages = find_languages(load_tokenizer(name))
     if languages is None:
-        raise ValueError(f"The model must have several languages, but {name} has none. Use `evaluate` for it.")
+        raise UserError(f"The model must have several languages, but {name} has none. Use `evaluate` for it.")
     wanted = None if options.directions is None else parse_directions(options.directions, languages)
     directions, texts = read_test_sets(options.text, wanted, languages)
     with opening as translate:
@@ -327,10 +326,10 @@ def score_command(arguments: Sequence[str]) -> None:
     words, options = parse(ScoreArguments, arguments, "score MODEL --source FILE --target FILE [--flags]", MODEL)
     name = require_one_model(words)
     if options.max_tokens < 1:
-        raise ValueError(f"`max_tokens` must be 1 or more, got {options.max_tokens}.")
+        raise UserError(f"`max_tokens` must be 1 or more, got {options.max_tokens}.")
     check_engine(options)
     if options.resume and options.engine is None:
-        raise ValueError("--resume is for --engine ray. Leave it out.")
+        raise UserError("--resume is for --engine ray. Leave it out.")
     from vanilla_transformer.data.readers import stream_text_files
 
     total = sum(1 for _ in stream_text_files(options.source, options.target))  # before an hour of work

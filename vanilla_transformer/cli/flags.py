@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from vanilla_transformer.decoding.options import FLAG, TERMS, TranslationOptions, options_of
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import GLOSSARY, SCALE_OUT, load, require
 from vanilla_transformer.text.protection import names_patterns
 from vanilla_transformer.training.parser import Parser
@@ -72,7 +73,7 @@ def parse(
     if others and not others[0].overwrite:
         refuse_existing_files(written)
     elif others and not written:
-        raise ValueError(f"--overwrite replaces the file of --{outputs[0]}, got it without one. Leave it out.")
+        raise UserError(f"--overwrite replaces the file of --{outputs[0]}, got it without one. Leave it out.")
     vars(parsed)["given"] = frozenset(values)
     register_models()
     set_threads(getattr(parsed, "threads", None))
@@ -126,14 +127,14 @@ def parse_workers(text: str) -> int | str:
 def require_one_model(words: Sequence[str]) -> str:
     """Return the model that `words` names."""
     if len(words) != 1:
-        raise ValueError(f"Name one model (its folder or Hub name), got {len(words)} names.")
+        raise UserError(f"Name one model (its folder or Hub name), got {len(words)} names.")
     return words[0]
 
 
 def require_no_words(words: Sequence[str]) -> None:
     """Check that a command without positional arguments got none."""
     if words:
-        raise ValueError(f"This command takes flags only, got {words[0]!r}.")
+        raise UserError(f"This command takes flags only, got {words[0]!r}.")
 
 
 def refuse_file_names(what: str, texts: Sequence[str | None], hint: str) -> None:
@@ -146,7 +147,7 @@ def refuse_file_names(what: str, texts: Sequence[str | None], hint: str) -> None
     for text in texts:
         if text and (os.path.isfile(text) or (os.sep in text and os.path.exists(text))):
             kind = "folder" if os.path.isdir(text) else "file"
-            raise ValueError(f"{what} must be text, got the name of a {kind}: {text}. {hint.format(text)}")
+            raise UserError(f"{what} must be text, got the name of a {kind}: {text}. {hint.format(text)}")
 
 
 def read_keys(path: str) -> list[str]:
@@ -154,12 +155,12 @@ def read_keys(path: str) -> list[str]:
     try:
         lines = [line.strip() for line in read_input(path).decode().splitlines() if line.strip()]
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} must be a text file with one key per line, but it is not UTF-8.") from error
+        raise UserError(f"{path} must be a text file with one key per line, but it is not UTF-8.") from error
     if not lines:
-        raise ValueError(f"{path} must hold a key, but it is empty.")
+        raise UserError(f"{path} must hold a key, but it is empty.")
     for number, line in enumerate(lines, 1):
         if len(line.split()) > 1:  # the message must not show a key
-            raise ValueError(f"{path} must have one key per line without white space, but key {number} contains some.")
+            raise UserError(f"{path} must have one key per line without white space, but key {number} contains some.")
     return lines
 
 
@@ -201,7 +202,7 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
         is_named = getattr(options, "glossary", None) is not None or getattr(options, "format", None) in _NAMING
         if options.target_language is not None and not is_named:
             rule = "is for models that translate into several languages, for `--glossary FILE` and for `--format`"
-            raise ValueError(f"`target_language` {rule} html, xml or xliff, got none of them. Leave it out.")
+            raise UserError(f"`target_language` {rule} html, xml or xliff, got none of them. Leave it out.")
         return {}
     check_languages(tokenizer, Direction(options.source_language, options.target_language))
     given = {"src_lang": options.source_language, "tgt_lang": options.target_language}
@@ -313,21 +314,21 @@ def check_engine(options: Any) -> None:
     """Check the flags of the cluster, and that no launcher has started several processes."""
     if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
         rule = "This command must be started once, since processes of a launcher divide no lines any more"
-        raise ValueError(f"{rule}, got {processes}. Use --engine ray for several GPUs or machines.")
+        raise UserError(f"{rule}, got {processes}. Use --engine ray for several GPUs or machines.")
     if options.engine not in (None, "ray"):
-        raise ValueError(f"`engine` must be 'ray' or left out, got {options.engine!r}.")
+        raise UserError(f"`engine` must be 'ray' or left out, got {options.engine!r}.")
     if options.engine is None and given_flags(options) & {"ray_workers", "ray_threads"}:
-        raise ValueError("--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them out.")
+        raise UserError("--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them out.")
     for name in ("ray_workers", "ray_threads"):
         value = getattr(options, name)
         if value is not None and value < 1:
-            raise ValueError(f"`{name}` must be 1 or more, got {value}.")
+            raise UserError(f"`{name}` must be 1 or more, got {value}.")
     if options.engine == "ray":
         require("scale_out", "--engine ray")
     if options.engine == "ray" and options.threads is not None:
-        raise ValueError("--threads is for this process. Give --ray_threads with --engine ray.")
+        raise UserError("--threads is for this process. Give --ray_threads with --engine ray.")
     if options.engine == "ray" and options.output is None:
-        raise ValueError("--engine ray writes a file, of which finished parts are kept. Give its --output.")
+        raise UserError("--engine ray writes a file, of which finished parts are kept. Give its --output.")
 
 
 # Options of what `translate` alone has: its lines, and several translations of each.
@@ -457,14 +458,14 @@ def request_settings(options: Any) -> dict[str, Any]:
     if options.do_sample:
         settings = {"num_beams": 1, **settings}
     elif options.mbr is None and (idle := given_flags(options) & {*_SAMPLING} - {"do_sample"}):
-        raise ValueError(f"--{min(idle)} is for --do_sample and --mbr, got neither. Leave it out.")
+        raise UserError(f"--{min(idle)} is for --do_sample and --mbr, got neither. Leave it out.")
     if options.split_sentences:
         settings["sentence_splitter"] = options.sentence_splitter
         settings["source_language"] = options.source_language or DEFAULT_LANGUAGE
     if "glossary" in settings:
         settings["glossary"] = _read_glossary(options)
     elif getattr(options, "glossary_casefold", False):
-        raise ValueError("`glossary_casefold` must be given with `--glossary FILE`, got it without.")
+        raise UserError("`glossary_casefold` must be given with `--glossary FILE`, got it without.")
     TranslationOptions.resolve(settings)  # checks them before the model is loaded
     return settings
 
@@ -512,9 +513,9 @@ def check_sentences(options: SentenceArguments, format: str) -> None:
     """Check that flags of sentences are given for text, and each prefix once."""
     given = [name for name in _NOT_OF_DOCUMENTS if getattr(options, name)]
     if format != "text" and given:
-        raise ValueError(f"--{given[0]} is for sentences, but `--format` is {format}.")
+        raise UserError(f"--{given[0]} is for sentences, but `--format` is {format}.")
     if options.target_prefix is not None and options.target_prefixes is not None:
-        raise ValueError("Give --target_prefix (for all sentences) or --target_prefixes (a file), not both.")
+        raise UserError("Give --target_prefix (for all sentences) or --target_prefixes (a file), not both.")
 
 
 def split_constraints(options: SentenceArguments, lines: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -539,7 +540,7 @@ def read_prefixes(options: SentenceArguments, total: int | None) -> list[str] | 
     lines = read_lines(options.target_prefixes)
     if total is not None and len(lines) != total:
         found = f"{len(lines)} in {options.target_prefixes}"
-        raise ValueError(f"There must be a target prefix for each of {total} sentences, got {found}.")
+        raise UserError(f"There must be a target prefix for each of {total} sentences, got {found}.")
     return lines
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import vanilla_transformer
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import STRESS_TABLE, load
 from vanilla_transformer.utils.resources import find_facts, resource_folder
 
@@ -114,12 +115,12 @@ def check_model_command(arguments: Sequence[str]) -> None:
 
 def _check_stress_flags(options: CheckArguments) -> None:
     if (options.source is None) != (options.target is None):
-        raise ValueError("A stress test needs a text and its translations. Give both --source and --target, or none.")
+        raise UserError("A stress test needs a text and its translations. Give both --source and --target, or none.")
     for each in fields(StressArguments):
         if options.source is None and getattr(options, each.name) != each.default:
-            raise ValueError(f"--{each.name} is for a stress test. Give --source and --target, or leave it out.")
+            raise UserError(f"--{each.name} is for a stress test. Give --source and --target, or leave it out.")
     if options.max_pairs is not None and options.max_pairs < 1:
-        raise ValueError(f"`max_pairs` must be 1 or more, got {options.max_pairs}.")
+        raise UserError(f"`max_pairs` must be 1 or more, got {options.max_pairs}.")
     if options.name is not None:
         from vanilla_transformer.publishing.run_records import check_record_name
 
@@ -176,7 +177,7 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
         {"FOLDER": "Folder of the model.", "USER/NAME": "Its place on the Hugging Face Hub."},
     )
     if len(words) != 2:
-        raise ValueError(f"Name a model folder and its place on the Hub (user/name), got {len(words)} names.")
+        raise UserError(f"Name a model folder and its place on the Hub (user/name), got {len(words)} names.")
     from vanilla_transformer.publishing.checks import format_results
     from vanilla_transformer.publishing.push import push_folder
 
@@ -205,7 +206,7 @@ def _print_plan(sizes: Mapping[str, int]) -> None:
 def _read_token(path: str) -> str:
     keys = read_keys(path)
     if len(keys) != 1:
-        raise ValueError(f"{path} must hold one access token, got {len(keys)} lines.")
+        raise UserError(f"{path} must hold one access token, got {len(keys)} lines.")
     return keys[0]
 
 

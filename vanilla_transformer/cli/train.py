@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.utils.resources import find_recipe
 
@@ -117,7 +118,7 @@ def average_checkpoints_command(arguments: Sequence[str]) -> None:
         {"FOLDER": "Folders of two models or more, of the same architecture."},
     )
     if len(folders) < 2:
-        raise ValueError(f"Name at least two model folders, got {len(folders)}.")
+        raise UserError(f"Name at least two model folders, got {len(folders)}.")
     from vanilla_transformer.training.averaging import average_model_folders
 
     output = average_model_folders(folders, options.output_dir, options.weights)

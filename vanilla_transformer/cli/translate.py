@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, load
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
 
@@ -176,13 +177,13 @@ def translate_command(arguments: Sequence[str]) -> None:
         _MAIN,
     )
     if not words:
-        raise ValueError("Name the folder (or Hub name) of a model first.")
+        raise UserError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words
     is_silent = bool(options.format) or options.quiet
     options.format = options.format or _find_format(options.input or "")
     if options.join_lines != "no":
         if options.format != "text":
-            raise ValueError(f"--join_lines is for plain text, but `--format` is {options.format}. Leave one out.")
+            raise UserError(f"--join_lines is for plain text, but `--format` is {options.format}. Leave one out.")
         options.format, is_silent = "wrapped", options.quiet or options.join_lines == "yes"
     _check_translate(options, sentences)
     if options.quiet:
@@ -218,7 +219,7 @@ def _find_format(name: str) -> str:
     ending = file_format(name).lower()
     if ending in OTHER_ENDINGS:
         rule = f"The name of a file must end with {', '.join(DOCUMENT_ENDINGS)} or, for lines of text, no known format"
-        raise ValueError(f"{rule}, got {name}. Convert it, or say by --format how to read it, such as --format text.")
+        raise UserError(f"{rule}, got {name}. Convert it, or say by --format how to read it, such as --format text.")
     return DOCUMENT_ENDINGS.get(ending, "text")
 
 
@@ -240,36 +241,36 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
     """Check the flags that no library call checks before work begins."""
     for name in ("batch_size", "n_best"):
         if (value := getattr(options, name)) is not None and value < 1:
-            raise ValueError(f"`{name}` must be 1 or more, got {value}.")
+            raise UserError(f"`{name}` must be 1 or more, got {value}.")
     if options.n_best is not None and options.num_return_sequences is not None:
-        raise ValueError("Give --n_best (translations with scores) or --num_return_sequences (without), not both.")
+        raise UserError("Give --n_best (translations with scores) or --num_return_sequences (without), not both.")
     if sentences and (options.input is not None or options.format != "text"):
         hint = "`--input` and `--format` are for files and standard input."
-        raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
+        raise UserError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
     if "sentence_splitter" in given_flags(options) and options.format == "text" and not options.split_sentences:
-        raise ValueError("--sentence_splitter is for documents and --split_sentences, got neither. Leave it out.")
+        raise UserError("--sentence_splitter is for documents and --split_sentences, got neither. Leave it out.")
     refuse_file_names("Sentences", sentences, "Give it by --input {}, or a sentence by standard input.")
     refuse_file_names("--constraint", options.constraint or [], "Write the words themselves.")
     refuse_file_names("--target_prefix", [options.target_prefix], "Give it by --target_prefixes {}.")
     counts = {options.num_return_sequences, options.n_best} - {None, 1}
     several = counts or options.samples or options.seed is not None
     if options.alternatives is not None and options.n_best is not None:
-        raise ValueError("With --alternatives there is one search for each. Leave out the number of translations.")
+        raise UserError("With --alternatives there is one search for each. Leave out the number of translations.")
     format = options.format if options.join_lines == "no" else f"{options.format} (by --join_lines)"
     if options.format != "text" and (options.json or options.alignments or options.resume or several):
         rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
-        raise ValueError(f"With `--format {format}` there is {rule}.")
+        raise UserError(f"With `--format {format}` there is {rule}.")
     check_engine(options)
     if options.engine == "ray" and (options.input is None or options.samples or options.format != "text"):
-        raise ValueError("--engine ray is for searches of the lines of an --input, without samples and --format.")
+        raise UserError("--engine ray is for searches of the lines of an --input, without samples and --format.")
     check_sentences(options, format)
     if options.resume and (options.input is None or options.output is None):
-        raise ValueError("--resume continues a file that an interrupted run began. Give its --input and --output.")
+        raise UserError("--resume continues a file that an interrupted run began. Give its --input and --output.")
     if options.resume and options.samples:
-        raise ValueError("--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr.")
+        raise UserError("--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr.")
     output = Path(options.output or "")
     if options.resume and output.exists() and not output.is_file():
-        raise ValueError(f"--resume needs an ordinary file as --output, but {output} is a pipe or a device.")
+        raise UserError(f"--resume needs an ordinary file as --output, but {output} is a pipe or a device.")
 
 
 def _check_splitter(options: TranslateArguments) -> None:
@@ -287,7 +288,7 @@ def _settings(translate: "TranslationPipeline", options: TranslateArguments) -> 
     is_scored = Engine.supports(model)  # a converted model, or one of another architecture, gives texts only
     if options.n_best is not None and not is_scored:
         rule = "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
-        raise ValueError(f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead.")
+        raise UserError(f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead.")
     has_heads, is_calibrated = (bool(getattr(model.config, name, None)) for name in ("alignment_heads", "confidence"))
     as_objects = options.json and is_scored
     if options.json and not (is_scored or options.quiet):
@@ -505,7 +506,7 @@ def _check_compile(options: CompileArguments) -> tuple[list[tuple[str, str]], li
         found = ", ".join([f"--precision {options.precision}", f"--workers {options.workers}"])
         found = ", ".join([found, *(f"--{name}" for name in sorted(given))])
         rule = "--precision auto needs --source and --target, --workers auto needs --source"
-        raise ValueError(f"{rule}, and nothing else uses them, got {found}.")
+        raise UserError(f"{rule}, and nothing else uses them, got {found}.")
     if options.source and options.target:
         pairs = [(pair.source, pair.target) for pair in read_text_files(options.source, options.target)]
         return pairs, [source for source, _ in pairs]

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from vanilla_transformer.errors import UserError
+
 # Batches are exchanged among this many neighboring steps, so that the batches of one step have about the same size.
 STEPS_PER_NEIGHBORHOOD = 4
 # The remainder of an epoch is spread over this many steps, so that no step is much smaller than the others.
@@ -143,18 +145,18 @@ def check_lengths(
 ) -> None:
     """Check the arguments of [`plan_batches`]."""
     if len(source) != len(target):
-        raise ValueError(
+        raise UserError(
             f"There must be as many source as target lengths, got {len(source)} of the source and {len(target)} of "
             "the target."
         )
     for name, lengths in (("source", source), ("target", target)):
         if len(lengths) and lengths.min() < 1:
-            raise ValueError(
+            raise UserError(
                 f"Each sentence has at least one token, EOS, but pair {int(lengths.argmin()) + 1} has {lengths.min()} "
                 f"{name} tokens."
             )
     if len(source) < batches_per_step:
-        raise ValueError(
+        raise UserError(
             f"There must be a pair for each of the {batches_per_step} batches of a step (processes × "
             f"accumulation), got {len(source)} pairs. Start fewer processes, lower `gradient_accumulation_steps`, or "
             "train on more text."
@@ -164,7 +166,7 @@ def check_lengths(
     if least > max_tokens:
         pair = int(longest.argmax())
         rounded = f", as a multiple of {pad_to_multiple_of}" if pad_to_multiple_of > 1 else ""
-        raise ValueError(
+        raise UserError(
             f"`max_tokens` must be at least the length of the longest sentence{rounded}, got max_tokens={max_tokens}, "
             f"but pair {pair + 1} after cleaning has {source[pair]} source and {target[pair]} target tokens. Raise "
             f"`max_tokens` to {least} or take the pair out of the corpus."
@@ -203,7 +205,7 @@ def _number_of_batches(pairs: int, fewest: int, divisor: int) -> int:
     """Return the first multiple of `divisor` above `fewest`, or equal to it if there are few pairs."""
     above, at_least = fewest // divisor * divisor + divisor, -(-fewest // divisor) * divisor
     if at_least > pairs:
-        raise ValueError(
+        raise UserError(
             f"{pairs} pairs cannot be divided among the {divisor} batches of a step "
             "(processes × accumulation). Raise `max_tokens`, so that batches hold several pairs."
         )

@@ -14,6 +14,7 @@ import datasets
 import numpy as np
 import pyarrow.compute as pc
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import MISALIGNMENT, load
 
 from .cleaning_rules import (
@@ -127,7 +128,7 @@ class CleaningReport:
 
 def nothing_left_error(report: CleaningReport) -> ValueError:
     """Return the error for rules that drop every pair."""
-    return ValueError(f"Cleaning must leave some pairs of the training text, got none. {report}")
+    return UserError(f"Cleaning must leave some pairs of the training text, got none. {report}")
 
 
 def abbreviate(text: str) -> str:
@@ -168,7 +169,7 @@ def clean_text(
         rule = _broken_rule(pair, rules, score)
         if rules.min_score is not None and score is None and any(pair):
             rule = f"`min_score` needs scores, but line {number} of {spec.name} has none"
-            raise ValueError(f"{rule}. Leave it out, or set `min_score: null` for this corpus in `corpora`.")
+            raise UserError(f"{rule}. Leave it out, or set `min_score: null` for this corpus in `corpora`.")
         if rule is None:
             yield pair
             continue

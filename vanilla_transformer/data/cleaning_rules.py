@@ -15,6 +15,7 @@ from typing import Any
 
 import regex
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.damage import has_bad_encoding, has_markup
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.text.scripts import find_scripts
@@ -76,23 +77,23 @@ class ScoreRule:
 
     def __post_init__(self) -> None:
         if self.quality is not None and (self.forward or self.backward):
-            raise ValueError("`score` must have either `quality` or both `forward` and `backward`, got more.")
+            raise UserError("`score` must have either `quality` or both `forward` and `backward`, got more.")
         for name in ("forward", "backward") if self.quality is None else ("quality",):
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise ValueError(f"`{name}` of `score` must name a model, got {getattr(self, name)!r}.")
+                raise UserError(f"`{name}` of `score` must name a model, got {getattr(self, name)!r}.")
         if (self.min_score is None) == (self.keep is None):
-            raise ValueError("`score` must have either `min_score` or `keep`, a number from 0 to 1.")
+            raise UserError("`score` must have either `min_score` or `keep`, a number from 0 to 1.")
         for name in ("min_score", "keep"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and 0 < value <= 1):
-                raise ValueError(f"`{name}` of `score` must be a number in (0, 1], got {value!r}.")
+                raise UserError(f"`{name}` of `score` must be a number in (0, 1], got {value!r}.")
 
     @classmethod
     def from_section(cls, section: Any) -> "ScoreRule":
         """Read the section `score` of a recipe or of a corpus."""
         if not isinstance(section, Mapping):
             example = "{forward: MODEL, backward: MODEL, keep: 0.7}"
-            raise ValueError(f"`score` must be a mapping, such as {example}, got {section!r}.")
+            raise UserError(f"`score` must be a mapping, such as {example}, got {section!r}.")
         check_names(
             [str(name) for name in section], {item.name for item in fields(cls)}, "key of `score`", exactly=True
         )
@@ -130,13 +131,13 @@ class CleaningRules:
         for name in (*ON_TOKENS, "max_characters", "max_character_ratio"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and value >= 1):
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+                raise UserError(f"`{name}` must be at least 1, got {value}.")
         if self.min_score is not None and not _is_number(self.min_score):
-            raise ValueError(f"`min_score` must be a number, got {self.min_score!r}.")
+            raise UserError(f"`min_score` must be a number, got {self.min_score!r}.")
         if self.min_letter_ratio is not None and not (
             _is_number(self.min_letter_ratio) and 0 <= self.min_letter_ratio <= 1
         ):
-            raise ValueError(f"`min_letter_ratio` must be a number in [0, 1], got {self.min_letter_ratio!r}.")
+            raise UserError(f"`min_letter_ratio` must be a number in [0, 1], got {self.min_letter_ratio!r}.")
 
     @classmethod
     def from_arguments(cls, arguments: Any, changes: Mapping[str, Any] | None = None) -> "CleaningRules":
@@ -163,11 +164,11 @@ def read_drop(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         names = as_list(value) if value.strip("[] ") else ()
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"`drop` must be a list of names, such as [empty, duplicates], got {value!r}.")
+        raise UserError(f"`drop` must be a list of names, such as [empty, duplicates], got {value!r}.")
     for name in names:
         if name not in DROPPED:
             found = f"got {name!r}.{did_you_mean(name, DROPPED)}"
-            raise ValueError(f"`drop` must name kinds of pairs of {', '.join(DROPPED)}, {found}")
+            raise UserError(f"`drop` must name kinds of pairs of {', '.join(DROPPED)}, {found}")
     return tuple(name for name in DROPPED if name in names)
 
 
@@ -240,7 +241,7 @@ def _require_codes(spec: CorpusSpec) -> tuple[str, ...]:
         if language_code(language) is None:
             known = ", ".join(sorted(load_identifier().labels))
             rule = f"The languages of {spec.name} must have codes that py3langid knows ({known})"
-            raise ValueError(f"{rule}, got {language}. Rename it, or leave `other_languages` out of `drop`.")
+            raise UserError(f"{rule}, got {language}. Rename it, or leave `other_languages` out of `drop`.")
     return tuple(str(language_code(language)) for language in spec.direction)
 
 

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from vanilla_transformer.errors import UserError
+
 from .cleaning import EXAMPLES, CleaningReport, abbreviate, find_dropped_by_length, nothing_left_error
 from .cleaning_rules import CleaningRules
 from .readers import ROWS_PER_BATCH, SentencePair
@@ -180,7 +182,7 @@ def share_weights(names: Sequence[str], counts: Sequence[int], shares: Mapping[s
         sizes[name] += count
     for name in shares:
         if not sizes[name]:
-            raise ValueError(f"The corpus {name} of `stages` must have pairs, but cleaning has left none.")
+            raise UserError(f"The corpus {name} of `stages` must have pairs, but cleaning has left none.")
     scale = sum(sizes[name] for name in shares) / sum(shares.values())
     weights = {name: share * scale / sizes[name] for name, share in shares.items()}
     return [weights.get(name, 0.0) for name in names]

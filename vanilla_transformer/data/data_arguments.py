@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.user_input import check_names, load_yaml
 
 from .cleaning_rules import DROPPED, ON_TOKENS, CleaningRules, read_drop
@@ -181,9 +182,9 @@ def _parse_section(text: str, name: str, kind: str) -> Any:
     try:
         value = load_yaml(text)
     except ValueError as error:
-        raise ValueError(f"`{name}` must be {kind} in YAML or JSON: {error}") from error
+        raise UserError(f"`{name}` must be {kind} in YAML or JSON: {error}") from error
     if value is None:
-        raise ValueError(
+        raise UserError(
             f"`{name}` must be {kind} in YAML or JSON, got {text!r}, which is empty. Leave it out, or quote text that "
             "begins with #."
         )
@@ -194,11 +195,11 @@ def augmentations(data: DataArguments) -> dict[str, float]:
     """Return the shares of training pairs in the section `augment`, in the order of `AUGMENTATIONS`."""
     shares = {} if data.augment is None else data.augment
     if not isinstance(shares, dict):
-        raise ValueError(f"`augment` must be a mapping, such as {{typos: 0.05}}, got {shares!r}.")
+        raise UserError(f"`augment` must be a mapping, such as {{typos: 0.05}}, got {shares!r}.")
     check_names([str(name) for name in shares], set(AUGMENTATIONS), "key of `augment`", exactly=True)
     for name, share in shares.items():
         if type(share) not in (int, float) or not 0.0 <= share <= 1.0:
-            raise ValueError(f"`{name}` of `augment` must be a number in [0, 1], got {share!r}.")
+            raise UserError(f"`{name}` of `augment` must be a number in [0, 1], got {share!r}.")
     return {name: shares[name] for name in AUGMENTATIONS if shares.get(name)}
 
 
@@ -238,23 +239,23 @@ def validation_specs(data: DataArguments, forgetting: bool = False) -> list[Corp
 
 def _corpus_specs(section: str, entries: Any, languages: dict[str, Any]) -> list[CorpusSpec]:
     if not isinstance(entries, list) or not entries:
-        raise ValueError(f"`{section}` must be a list with a corpus in it, got {entries!r}.")
+        raise UserError(f"`{section}` must be a list with a corpus in it, got {entries!r}.")
     return [spec for entry in entries for spec in _directions(section, entry, languages)]
 
 
 def _directions(section: str, entry: Any, languages: dict[str, Any]) -> list[CorpusSpec]:
     """Return the corpus of an entry, once for each of its directions."""
     if not isinstance(entry, dict):
-        raise ValueError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
+        raise UserError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
     known = _SPEC_KEYS | {_BOTH_DIRECTIONS} | (_RULE_KEYS if section == "corpora" else {_FORGETTING})
     check_names([str(name) for name in entry], known, "key of a corpus", exactly=True)
     given = {name: value for name, value in entry.items() if name not in _RULE_KEYS and value is not None}
     values = languages | given
     both = values.pop(_BOTH_DIRECTIONS, False)
     if type(values.pop(_FORGETTING, False)) is not bool:
-        raise ValueError(f"`{_FORGETTING}` of a corpus must be true or false, got {entry!r}.")
+        raise UserError(f"`{_FORGETTING}` of a corpus must be true or false, got {entry!r}.")
     if type(both) is not bool or (both and "reverse" in values):
-        raise ValueError(f"`{_BOTH_DIRECTIONS}` of a corpus must be true or false, without `reverse`, got {entry!r}.")
+        raise UserError(f"`{_BOTH_DIRECTIONS}` of a corpus must be true or false, without `reverse`, got {entry!r}.")
     spec = CorpusSpec(**values)
     return [spec, replace(spec, reverse=True)] if both else [spec]
 
@@ -286,12 +287,12 @@ def stages(data: DataArguments, max_steps: int) -> Stages:
     if data.stages is None:
         return ONE_STAGE
     if data.corpora is None:
-        raise ValueError("`stages` must be given with `corpora`, whose shares they have, got it without. Add them.")
+        raise UserError("`stages` must be given with `corpora`, whose shares they have, got it without. Add them.")
     specs = corpus_specs(data)
     weighted = [spec for spec in specs if spec.weight != 1]
     if weighted:
         found = f"{weighted[0].weight} for {weighted[0].name}"
-        raise ValueError(f"`weight` must be left out with `stages`, which have shares, got {found}.")
+        raise UserError(f"`weight` must be left out with `stages`, which have shares, got {found}.")
     return read_stages(data.stages, [spec.name for spec in specs], max_steps)
 
 
@@ -301,18 +302,18 @@ def check_data_arguments(data: DataArguments) -> None:
     named = [kind for kind in kinds if getattr(data, kind) is not None]
     if named not in (["corpora"], ["dataset"], ["train_source", "train_target"]):
         if len(named) > 1:
-            raise ValueError(f"Give either `dataset` or text files or `corpora`, got `{named[0]}` and `{named[1]}`.")
+            raise UserError(f"Give either `dataset` or text files or `corpora`, got `{named[0]}` and `{named[1]}`.")
         missing = "train_target" if named else "train_source"
-        raise ValueError(f"`{missing}` must be given (or a `dataset`, or `corpora`): the path of a text file.")
+        raise UserError(f"`{missing}` must be given (or a `dataset`, or `corpora`): the path of a text file.")
     for name in ("source_language", "target_language"):
         if data.dataset is not None and getattr(data, name) is None:
-            raise ValueError(f"`{name}` must be given with a `dataset`: its key in the `translation` column.")
+            raise UserError(f"`{name}` must be given with a `dataset`: its key in the `translation` column.")
     for part in ("validation", "test"):
         if (getattr(data, f"{part}_source") is None) != (getattr(data, f"{part}_target") is None):
-            raise ValueError(f"`{part}_source` and `{part}_target` must be given together, got only one of them.")
+            raise UserError(f"`{part}_source` and `{part}_target` must be given together, got only one of them.")
     specs = corpus_specs(data)
     if data.dataset is not None and specs[0].is_downloaded:
-        raise ValueError(
+        raise UserError(
             f"`dataset` must have splits, but {data.dataset} has none. Put it into `corpora`, and name held-out text "
             "in `validation`."
         )
@@ -321,7 +322,7 @@ def check_data_arguments(data: DataArguments) -> None:
     augmentations(data)
     for tag in data.source_tags or ():
         if not isinstance(tag, str) or tag.split() != [tag]:
-            raise ValueError(f"`source_tags` must be words, such as <BT>, got {tag!r}.")
+            raise UserError(f"`source_tags` must be words, such as <BT>, got {tag!r}.")
     _check_alignments(data)
     cleaning_rules(data)
     _check_tokenizer(data)
@@ -330,14 +331,14 @@ def check_data_arguments(data: DataArguments) -> None:
 def _check_validation(data: DataArguments) -> None:
     others = [name for name in ("validation_source", "dataset") if getattr(data, name) is not None]
     if validation_specs(data) and others:
-        raise ValueError(f"Give either `validation` or `{others[0]}`, got both.")
+        raise UserError(f"Give either `validation` or `{others[0]}`, got both.")
 
 
 def _check_directions(data: DataArguments) -> None:
     if data.sampling_temperature < 1.0:
-        raise ValueError(f"`sampling_temperature` must be at least 1, got {data.sampling_temperature}.")
+        raise UserError(f"`sampling_temperature` must be at least 1, got {data.sampling_temperature}.")
     if data.stages is not None and data.sampling_temperature != 1.0:
-        raise ValueError("`sampling_temperature` must be left out with `stages`, which have shares, got both.")
+        raise UserError("`sampling_temperature` must be left out with `stages`, which have shares, got both.")
 
 
 def _check_alignments(data: DataArguments) -> None:
@@ -347,11 +348,11 @@ def _check_alignments(data: DataArguments) -> None:
     if data.bpe_dropout:
         reason = "the links would have to be found again for each epoch's tokens of all pairs"
         rule = f"must be given without `bpe_dropout`, got both: {reason}"
-        raise ValueError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
+        raise UserError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
     rules = [item.name for item in fields(CleaningRules) if item.name not in ON_TOKENS]
     given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name) not in (None, False)]
     if given and data.train_alignments != AGREEMENT:
-        raise ValueError(
+        raise UserError(
             f"`train_alignments` must be given with `train_source` and `train_target` and without `{given[0]}`, got "
             "both: each line belongs to a line of these files. Take one of them out of the recipe."
         )
@@ -359,9 +360,9 @@ def _check_alignments(data: DataArguments) -> None:
 
 def _check_tokenizer(data: DataArguments) -> None:
     if not 0.0 <= data.bpe_dropout < 1.0:
-        raise ValueError(f"`bpe_dropout` must be in [0, 1), got {data.bpe_dropout}.")
+        raise UserError(f"`bpe_dropout` must be in [0, 1), got {data.bpe_dropout}.")
     if data.bpe_dropout and data.tokenizer_model != "bpe":
-        raise ValueError(
+        raise UserError(
             f"`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got {data.bpe_dropout} with "
             f"{data.tokenizer_model}: it leaves out merges, which only bpe has."
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import check_output_dir, write_text_atomically
 
 from .readers import CorpusSpec, SentencePair, open_corpus, read_pairs
@@ -18,9 +19,9 @@ DEMO_CORPUS_FOLDER = Path(__file__).parent / "demo_corpus"
 def read_demo_corpus(split: str, count: int) -> list[SentencePair]:
     """Return the first `count` pairs of a split, which are distinct."""
     if split not in SPLIT_SIZES:
-        raise ValueError(f"The demo corpus has the splits {', '.join(SPLIT_SIZES)}, got {split!r}.")
+        raise UserError(f"The demo corpus has the splits {', '.join(SPLIT_SIZES)}, got {split!r}.")
     if not 1 <= count <= SPLIT_SIZES[split]:
-        raise ValueError(
+        raise UserError(
             f"The number of {split} pairs of the demo corpus must be from 1 to {SPLIT_SIZES[split]}, got {count}."
         )
     with open_corpus(CorpusSpec(file=str(DEMO_CORPUS_FOLDER / f"{split}.tsv.gz"))) as corpus:

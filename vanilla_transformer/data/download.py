@@ -19,6 +19,7 @@ from urllib.error import HTTPError, URLError
 
 from tqdm.auto import tqdm
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import atomic_folder, hash_file
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
         base_url: A mirror with the same `.gz` files, `https://...` or `file://...`, instead of the original source.
     """
     if name not in CORPORA:
-        raise ValueError(f"There is no corpus {name!r}. Known corpora: {', '.join(CORPORA)}.")
+        raise UserError(f"There is no corpus {name!r}. Known corpora: {', '.join(CORPORA)}.")
     corpus = CORPORA[name]
     url = (base_url or corpus.url).rstrip("/")
     for file, expected in corpus.files.items():
@@ -146,10 +147,8 @@ def _extract(archive: Path, path: Path, url: str, expected: TextFile) -> None:
                 digest.update(piece)
                 lines += piece.count(b"\n")
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"{url} is not a complete .gz file ({error}). Nothing was written; download again."
-        ) from error
+        raise UserError(f"{url} is not a complete .gz file ({error}). Nothing was written; download again.") from error
     if lines != expected.lines:
-        raise ValueError(f"{path.name} must have {expected.lines:,} lines, got {lines:,}. Nothing was written.")
+        raise UserError(f"{path.name} must have {expected.lines:,} lines, got {lines:,}. Nothing was written.")
     if digest.hexdigest() != expected.sha256:
         logger.warning("%s differs from the copy that the published results were measured on.", path.name)

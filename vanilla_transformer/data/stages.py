@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.user_input import check_names
 
 UNTIL_STEP, UNTIL_EPOCH, UNTIL_SHARE = ENDS = ("until_step", "until_epoch", "until_share")
@@ -54,12 +55,12 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
         max_steps (`int`): The steps of the run, of which `until_share` is a share.
     """
     if not isinstance(section, list) or not section:
-        raise ValueError(f"`stages` must be a list with a stage in it, got {section!r}.")
+        raise UserError(f"`stages` must be a list with a stage in it, got {section!r}.")
     for number, stage in enumerate(section, start=1):
         _check_stage(stage, f"stage {number}", names, is_last=number == len(section))
     kinds = [kind for stage in section for kind in ENDS if kind in stage]
     if len(set(kinds)) > 1:
-        raise ValueError(
+        raise UserError(
             f"All stages must end by the same key, got `{kinds[0]}` and `{(set(kinds) - {kinds[0]}).pop()}`."
         )
     ends = [stage[kind] for stage, kind in zip(section, kinds, strict=False)]
@@ -73,35 +74,35 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
 
 def _check_stage(stage: Any, name: str, names: Sequence[str], is_last: bool) -> None:
     if not isinstance(stage, dict):
-        raise ValueError(f"{name.capitalize()} must be a mapping, such as {{corpora: {{a: 1}}}}, got {stage!r}.")
+        raise UserError(f"{name.capitalize()} must be a mapping, such as {{corpora: {{a: 1}}}}, got {stage!r}.")
     check_names([*map(str, stage)], {_CORPORA, *ENDS}, f"key of {name}", exactly=True)
     corpora = stage.get(_CORPORA)
     if not isinstance(corpora, dict) or not corpora:
         example = f"`corpora` with the share of a corpus in it, such as {{{names[0]}: 1}}"
-        raise ValueError(f"{name.capitalize()} must have {example}, got {corpora!r}.")
+        raise UserError(f"{name.capitalize()} must have {example}, got {corpora!r}.")
     check_names([*map(str, corpora)], set(names), f"corpus of {name}", exactly=True)
     for corpus, share in corpora.items():
         if type(share) not in (int, float) or not 0 < share < 1e6:
-            raise ValueError(f"The share of {corpus} in {name} must be a number above 0, got {share!r}.")
+            raise UserError(f"The share of {corpus} in {name} must be a number above 0, got {share!r}.")
     _check_end(stage, name, is_last)
 
 
 def _check_end(stage: dict[str, Any], name: str, is_last: bool) -> None:
     kinds = [kind for kind in ENDS if kind in stage]
     if is_last and kinds:
-        raise ValueError(f"The last stage lasts until the run ends, so `{kinds[0]}` must be left out of {name}.")
+        raise UserError(f"The last stage lasts until the run ends, so `{kinds[0]}` must be left out of {name}.")
     if is_last:
         return
     if len(kinds) != 1:
-        raise ValueError(
+        raise UserError(
             f"{name.capitalize()} must have one of {', '.join(ENDS)}, got {' and '.join(kinds) or 'none'}."
         )
     end = stage[kinds[0]]
     if kinds[0] == UNTIL_SHARE:
         if type(end) is not float or not 0 < end < 1:
-            raise ValueError(f"`{kinds[0]}` of {name} must be between 0 and 1, the share of `max_steps`, got {end!r}.")
+            raise UserError(f"`{kinds[0]}` of {name} must be between 0 and 1, the share of `max_steps`, got {end!r}.")
     elif type(end) is not int or end < 1:
-        raise ValueError(f"`{kinds[0]}` of {name} must be a number of 1 or more, got {end!r}.")
+        raise UserError(f"`{kinds[0]}` of {name} must be a number of 1 or more, got {end!r}.")
 
 
 def _check_increasing(section: list[dict[str, Any]], ends: list[int], kinds: list[str], max_steps: int) -> None:
@@ -113,4 +114,4 @@ def _check_increasing(section: list[dict[str, Any]], ends: list[int], kinds: lis
         unit = "epoch" if UNTIL_EPOCH in kinds else "step"
         rule = f"after its beginning, {unit} {before}, got {unit} {end}"
         last = " (`max_steps`)" if number == len(section) else ""
-        raise ValueError(f"Stage {number} must end {rule}{last}. Let the ends of `stages` increase.")
+        raise UserError(f"Stage {number} must end {rule}{last}. Let the ends of `stages` increase.")

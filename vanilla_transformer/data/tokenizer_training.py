@@ -11,6 +11,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import add_language_tags, find_languages, store_direction
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, constructor_arguments
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
@@ -86,7 +87,7 @@ def _load(name: str | Path) -> PreTrainedTokenizerBase:
         raise OSError(f"`tokenizer` must be a folder or a Hub name of one, got {name}: {error}") from error
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
-            raise ValueError(
+            raise UserError(
                 f"The tokenizer {name} must have a `{token}`, it has none. Add one with "
                 f"`tokenizer.add_special_tokens({{'{token}': '<…>'}})` and save it."
             )
@@ -117,7 +118,7 @@ def _check_same_on_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
     keys = [""] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(keys, hash_tokenizer(tokenizer))
     if len(set(keys)) > 1:
-        raise ValueError(
+        raise UserError(
             f"All processes must have one tokenizer, got {len(set(keys))} different ones. Give each the same "
             "text, or train a tokenizer first, with train-tokenizer, and name it by --tokenizer."
         )
@@ -157,11 +158,11 @@ def extend_tokenizer(
         vocab_size: Entries of the new vocabulary. There are fewer if the text has fewer pairs.
     """
     if not isinstance(tokenizer, VanillaTransformerTokenizer) or not isinstance(_model(tokenizer), models.BPE):
-        raise ValueError(
+        raise UserError(
             "`init_vocabulary` extend needs a BPE tokenizer of this package, got another one. Use keep or replace."
         )
     if not len(tokenizer) < vocab_size <= _MOST_ENTRIES:
-        raise ValueError(
+        raise UserError(
             f"`vocab_size` must be above the {len(tokenizer):,} entries to extend and at most {_MOST_ENTRIES:,}, got "
             f"{vocab_size:,}."
         )

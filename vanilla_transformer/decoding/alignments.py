@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.units import Span, split_units
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def token_spans(
         encoded: The tokens of the texts, which may begin with further ones, for languages. These have no characters.
     """
     if not getattr(tokenizer, "is_fast", False):
-        raise ValueError(f"Alignments need a fast tokenizer, got {type(tokenizer).__name__}.")
+        raise UserError(f"Alignments need a fast tokenizer, got {type(tokenizer).__name__}.")
     if not texts:
         return []
     found = tokenizer(list(texts), add_special_tokens=True, return_offsets_mapping=True, return_attention_mask=False)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.translation_warnings import length_ratio
 from vanilla_transformer.text.units import Span, split_units
 
@@ -40,14 +41,14 @@ class Calibration:
         """Return the calibration of a model."""
         stored = getattr(config, "confidence", None)
         if stored is None:
-            raise ValueError(f"A model must be calibrated to return confidence. {COMMAND} does that.")
+            raise UserError(f"A model must be calibrated to return confidence. {COMMAND} does that.")
         try:
             calibration = cls(**stored)
             unknown = calibration.weights.keys() - measure_features("", "", [], []).keys()
             if unknown or not np.isfinite(calibration.predict(dict.fromkeys(calibration.weights, 0.0))):
-                raise ValueError
+                raise UserError
         except (TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"`confidence` in the configuration is damaged. {COMMAND} writes it again.") from error
+            raise UserError(f"`confidence` in the configuration is damaged. {COMMAND} writes it again.") from error
         return calibration
 
     @property

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import hash_file, lock_folder, write_text_atomically
 
 logger = logging.get_logger(__name__)
@@ -90,7 +91,7 @@ class CorpusShards:
             if self.finished_lines:
                 if not resume:
                     found = f"{self.folder} has {self.finished_lines:,} sentences of an interrupted run"
-                    raise ValueError(f"{found}. Add --resume to continue it. {self._again}")
+                    raise UserError(f"{found}. Add --resume to continue it. {self._again}")
                 self._check_origin(manifest["origin"])
                 self.shard_lines = manifest["shard_lines"]
                 return
@@ -98,9 +99,7 @@ class CorpusShards:
             foreign = next((path.name for path in self.folder.iterdir() if not path.name.startswith(".")), None)
             if foreign is not None:
                 rule = f"{self.folder} must be a folder that an interrupted run left"
-                raise ValueError(
-                    f"{rule}, but it has {foreign} and no {_MANIFEST}. Move it, or choose another output."
-                )
+                raise UserError(f"{rule}, but it has {foreign} and no {_MANIFEST}. Move it, or choose another output.")
         self.delete()
         manifest = {"origin": self.origin, "shard_lines": self.shard_lines}
         write_text_atomically(self.folder / _MANIFEST, json.dumps(manifest, indent=2) + "\n")
@@ -129,7 +128,7 @@ class CorpusShards:
                 yield shard
             elif (record["lines"], record["source"]) != (len(shard.lines), _hash_lines(shard.lines)):
                 rule = f"{_describe(shard)} must be the ones from which {self.folder} was made"
-                raise ValueError(f"{rule}, but they differ. {self._again}")
+                raise UserError(f"{rule}, but they differ. {self._again}")
             elif not self._is_whole(shard.number, record):
                 self.finished_lines -= record["lines"]
                 logger.warning("The result of shard %d in %s is damaged. It is made again.", shard.number, self.folder)
@@ -138,7 +137,7 @@ class CorpusShards:
     def write(self, shard: Shard, results: Sequence[str]) -> None:
         """Store the result of each line of a shard, a text of one or several lines without the last line feed."""
         if len(results) != len(shard.lines):
-            raise ValueError(f"{_describe(shard)} must have one result each, got {len(results):,}.")
+            raise UserError(f"{_describe(shard)} must have one result each, got {len(results):,}.")
         path = write_text_atomically(self._place(shard.number, "txt"), (f"{result}\n" for result in results))
         record = {"lines": len(shard.lines), "source": _hash_lines(shard.lines), "result": hash_file(path)}
         write_text_atomically(self._place(shard.number, "json"), json.dumps(record) + "\n")
@@ -156,7 +155,7 @@ class CorpusShards:
             expected = min(self.shard_lines, total - start)
             if record is None or record["lines"] != expected or not self._is_whole(number, record):
                 rule = f"{self.folder} must have the results of {expected:,} lines as shard {number}"
-                raise ValueError(f"{rule}, but they are missing or damaged. {self._again}")
+                raise UserError(f"{rule}, but they are missing or damaged. {self._again}")
             yield self._place(number, "txt").read_bytes().decode()
 
     def result_lines(self, total: int) -> Iterator[str]:
@@ -194,22 +193,20 @@ class CorpusShards:
             return None
         record = _read_object(path, {"lines": int, "source": str, "result": str})
         if record is None:
-            raise ValueError(f"{path} must describe a shard, but it is damaged. {self._again}")
+            raise UserError(f"{path} must describe a shard, but it is damaged. {self._again}")
         return record
 
     def _read_manifest(self) -> dict[str, Any]:
         manifest = _read_object(self.folder / _MANIFEST, {"origin": dict, "shard_lines": int})
         if manifest is None:
-            raise ValueError(
-                f"{self.folder / _MANIFEST} must describe {self.folder}, but it is damaged. {self._again}"
-            )
+            raise UserError(f"{self.folder / _MANIFEST} must describe {self.folder}, but it is damaged. {self._again}")
         return manifest
 
     def _check_origin(self, before: Mapping[str, Any]) -> None:
         for name, value in self.origin.items():
             if before.get(name) != value:
                 rule = f"An interrupted run must continue with the same {name} as {self.folder}"
-                raise ValueError(f"{rule}, but {_difference(name, before.get(name), value)}. {self._again}")
+                raise UserError(f"{rule}, but {_difference(name, before.get(name), value)}. {self._again}")
 
 
 Work = Callable[[Iterator[Shard], int], Iterable[tuple[Shard, list[str]]]]
@@ -243,7 +240,7 @@ def write_shards(
             raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
         if shards.finished_lines != total:
             found = f"{shards.finished_lines:,} of {total:,} lines"
-            raise ValueError(f"The input must not change while it is read, but it did: {found} have results.")
+            raise UserError(f"The input must not change while it is read, but it did: {found} have results.")
         write_text_atomically(output, shards.results(total))
         shards.delete()
 

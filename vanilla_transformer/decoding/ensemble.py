@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vanilla_transformer.errors import UserError
+
 
 class Ensemble(nn.Module):
     """
@@ -30,7 +32,7 @@ class Ensemble(nn.Module):
     def __init__(self, models: Sequence[Any], weights: Sequence[float] | None = None):
         super().__init__()
         if len(models) < 2:
-            raise ValueError(f"An ensemble must have 2 models or more, got {len(models)}.")
+            raise UserError(f"An ensemble must have 2 models or more, got {len(models)}.")
         self.weights = check_weights(weights, len(models))
         for place, model in enumerate(models[1:], start=2):
             _check_like_first(models[0], model, place)
@@ -87,14 +89,14 @@ def check_weights(weights: Sequence[float] | None, count: int, name: str = "ense
     given = [1.0] * count if weights is None else list(weights)
     are_positive = all(type(each) in (int, float) and 0 < each < math.inf for each in given)
     if len(given) != count or not are_positive:
-        raise ValueError(f"`{name}` must be {count} positive numbers, one for each model, got {weights}.")
+        raise UserError(f"`{name}` must be {count} positive numbers, one for each model, got {weights}.")
     return tuple(each / sum(given) for each in given)
 
 
 def _check_like_first(first: Any, model: Any, place: int) -> None:
     for each in (first, model):
         if not getattr(each.config, "is_encoder_decoder", False):
-            raise ValueError(f"An ensemble needs translation models, got {type(each).__name__}.")
+            raise UserError(f"An ensemble needs translation models, got {type(each).__name__}.")
     rules = {
         "source vocabulary": lambda each: each.config.vocab_size,
         "target vocabulary": lambda each: each.get_output_embeddings().weight.shape[0],
@@ -105,7 +107,7 @@ def _check_like_first(first: Any, model: Any, place: int) -> None:
     for name, value_of in rules.items():
         ours, theirs = value_of(first), value_of(model)
         if ours != theirs:
-            raise ValueError(
+            raise UserError(
                 f"The models of an ensemble must have one vocabulary, but model 1 has {name} {ours} and model {place} "
                 f"has {theirs}."
             )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences, encode_sources
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, DirectionTokens, find_languages
@@ -38,7 +39,7 @@ def score_tokens(
     """
     start = model.generation_config.decoder_start_token_id
     if start is None:
-        raise ValueError("The model's generation config must have a `decoder_start_token_id`, got none.")
+        raise UserError("The model's generation config must have a `decoder_start_token_id`, got none.")
     check_positions(model.config, [*sources, *targets])
     results = dict[int, list[float]]()
     sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
@@ -134,7 +135,7 @@ def check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
     most, longest = getattr(config, "max_position_embeddings", None), max(map(len, texts), default=0)
     is_limited = getattr(config, "position_embedding_type", "learned") == "learned"  # as in models of transformers
     if is_limited and most is not None and longest > most:
-        raise ValueError(f"A text must have at most {most} tokens, as many as the model has positions, got {longest}.")
+        raise UserError(f"A text must have at most {most} tokens, as many as the model has positions, got {longest}.")
 
 
 def pad(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:

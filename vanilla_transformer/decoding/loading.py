@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import RUNTIMES, SCALE_OUT, find, load
 from vanilla_transformer.utils.user_input import check_local_model
 
@@ -91,15 +92,15 @@ def check_device(device: str) -> None:
     if accelerator is not None:
         known += [accelerator.type, *(f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count()))]
     if device not in known:
-        raise ValueError(f"`device` must be one that this machine has: {', '.join(map(repr, known))}; got {device!r}.")
+        raise UserError(f"`device` must be one that this machine has: {', '.join(map(repr, known))}; got {device!r}.")
 
 
 def check_dtype(dtype: str, backend: str | None = None, precision: str | None = None) -> None:
     """Check the type in which weights are loaded."""
     if dtype not in DTYPES:
-        raise ValueError(f"`dtype` must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}.")
+        raise UserError(f"`dtype` must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}.")
     if backend is not None:
         hint = "Convert the model with `--target_format ctranslate2-float16` or another format."
-        raise ValueError(f"`dtype` is for PyTorch's weights, but `backend` is {backend!r}. {hint}")
+        raise UserError(f"`dtype` is for PyTorch's weights, but `backend` is {backend!r}. {hint}")
     if precision is not None:
-        raise ValueError(f"Give `dtype` or `precision`, not both: got {dtype!r} and {precision!r}.")
+        raise UserError(f"Give `dtype` or `precision`, not both: got {dtype!r} and {precision!r}.")

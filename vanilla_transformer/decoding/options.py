@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import GLOSSARY, load, require
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.protection import DEFAULT, PATTERNS, names_patterns
@@ -40,7 +41,7 @@ _USUAL_TOP_K = 50  # of `generate()`
 # --- Types ----------------------------------------------------------------------------------------------------------
 
 
-class OptionError(ValueError):
+class OptionError(UserError):
     """Raised for options of a request that are out of range, or that do not fit each other or the model."""
 
 

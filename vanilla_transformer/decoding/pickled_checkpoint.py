@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from vanilla_transformer.errors import UserError
+
 _MAX_NAMES_OF_A_TENSOR = 4  # tied weights: embeddings of source and target, and the output projection
 
 
@@ -28,9 +30,9 @@ def load_pickled_checkpoint(
     except FileNotFoundError:
         raise
     except Exception as error:  # torch and pickle raise many types
-        raise ValueError(f"{path} cannot be read safely: {' '.join(str(error).split())[:200]}") from error
+        raise UserError(f"{path} cannot be read safely: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(content, dict) or entry not in content:
-        raise ValueError(f"{path} must be a {toolkit} checkpoint with the entry {entry!r}.")
+        raise UserError(f"{path} must be a {toolkit} checkpoint with the entry {entry!r}.")
     _check_tensors(path, content)
     return content
 
@@ -47,7 +49,7 @@ def check_unpacked_size(path: Path) -> None:
         return
     size = path.stat().st_size
     if unpacked > size:
-        raise ValueError(
+        raise UserError(
             f"{path} must not be compressed, got {unpacked:,} bytes in a file of {size:,}. Save it uncompressed."
         )
 
@@ -58,15 +60,15 @@ def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
     tensors = [value for part in parts for value in part.values() if isinstance(value, torch.Tensor)]
     for tensor in tensors:
         if tensor.layout is not torch.strided:
-            raise ValueError(f"{path} must contain dense tensors, got one of layout {tensor.layout}.")
+            raise UserError(f"{path} must contain dense tensors, got one of layout {tensor.layout}.")
         size, found = tensor.nbytes, tensor.untyped_storage().nbytes()
         if size > found:
-            raise ValueError(
+            raise UserError(
                 f"{path} must contain all values of its tensors, but one declares {size:,} bytes and has {found:,}."
             )
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     size, found = sum(tensor.nbytes for tensor in tensors), sum(storages.values())
     if size > _MAX_NAMES_OF_A_TENSOR * found:
-        raise ValueError(
+        raise UserError(
             f"{path} must contain all values of its tensors, but they declare {size:,} bytes and have {found:,}."
         )

@@ -28,6 +28,7 @@ from transformers import (
 )
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import usable_cores
 from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, mapping, recover_folders, refuse_damage
 from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of, reporting_panics
@@ -64,7 +65,7 @@ def load_config(name: str | Path) -> PreTrainedConfig:
     except HFValidationError as error:
         raise FileNotFoundError(f"There is no model folder {name}, and the Hub has no such names.") from error
     except _INVALID_CONFIG as error:
-        raise ValueError(f"The configuration of {name} is invalid: {error}") from error
+        raise UserError(f"The configuration of {name} is invalid: {error}") from error
     except OSError as error:
         if Path(name).is_dir():
             raise
@@ -83,7 +84,7 @@ def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
     config = load_config(name)
     if not config.is_encoder_decoder:
         found = f"{name} is a {config.model_type} model"
-        raise ValueError(f"A model with an encoder and a decoder {purpose}, but {found}.")
+        raise UserError(f"A model with an encoder and a decoder {purpose}, but {found}.")
     return load_pretrained(AutoModelForSeq2SeqLM, name, **kwargs)
 
 
@@ -107,7 +108,7 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise OSError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
     except _INVALID_CONFIG as error:
-        raise ValueError(f"The configuration of {name} is invalid: {error}") from error
+        raise UserError(f"The configuration of {name} is invalid: {error}") from error
     _check_tensors(found, name)
     _check_numbers(model, name)
     _check_generation_config(name)  # now that the files of a name on the Hub are here
@@ -174,10 +175,10 @@ def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: 
         return
     rule = f"{models} must have one vocabulary"
     if len(ours) != len(theirs):
-        raise ValueError(f"{rule}, but the first one has {len(ours):,} entries and {name} has {len(theirs):,}.")
+        raise UserError(f"{rule}, but the first one has {len(ours):,} entries and {name} has {len(theirs):,}.")
     entry = next(each for each in ours if theirs.get(each) != ours[each])
     found = f"token {theirs[entry]}" if entry in theirs else "missing"
-    raise ValueError(f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}.")
+    raise UserError(f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}.")
 
 
 def _check_config_file(path: Path) -> None:
@@ -187,19 +188,19 @@ def _check_config_file(path: Path) -> None:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} must be JSON: {error}") from error
+        raise UserError(f"{path} must be JSON: {error}") from error
     if not isinstance(config, dict):
-        raise ValueError(f"{path} must hold a JSON object, got {type(config).__name__}.")
+        raise UserError(f"{path} must hold a JSON object, got {type(config).__name__}.")
     model_type, code = config.get("model_type"), config.get("auto_map", {})
     if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
         hint = "`--user_module FILE.py` imports the module that registers a custom model."
-        raise ValueError(f"`model_type` in {path} must be the name of a known model, got {model_type!r}. {hint}")
+        raise UserError(f"`model_type` in {path} must be the name of a known model, got {model_type!r}. {hint}")
     for field, value in config.items():
         limit = min(limit_of(field), _LARGEST_FIELD)
         if isinstance(value, int) and value > limit:  # building the model would take all memory or hours
-            raise ValueError(f"`{field}` in {path} must be at most {limit:,}, got {value}.")
+            raise UserError(f"`{field}` in {path} must be at most {limit:,}, got {value}.")
     if not isinstance(code, dict):
-        raise ValueError(f"`auto_map` in {path} must be a JSON object, got {type(code).__name__}.")
+        raise UserError(f"`auto_map` in {path} must be a JSON object, got {type(code).__name__}.")
 
 
 def _check_size(config: PreTrainedConfig, name: str | Path) -> None:
@@ -261,7 +262,7 @@ def _check_generation_config(name: str | Path) -> None:
         GenerationConfig.from_dict(content).validate()
         TranslationOptions(**{name: content[name] for name in _COUNTS & content.keys()})
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
+        raise UserError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
 
 
 def _find_generation_config(name: str | Path) -> Path | None:
@@ -298,11 +299,11 @@ def load_ensemble(
         weights: Weights of all models, the first one included; see [`Ensemble`].
     """
     if names is None and weights is not None:
-        raise ValueError("`ensemble_weights` needs `ensemble`, the other models.")
+        raise UserError("`ensemble_weights` needs `ensemble`, the other models.")
     if names is None:
         return model
     if isinstance(names, str | Path) or not names:
-        raise ValueError(f"`ensemble` must be a list of one or more folders or Hub names, got {names!r}.")
+        raise UserError(f"`ensemble` must be a list of one or more folders or Hub names, got {names!r}.")
     check_weights(weights, len(names) + 1)
     others = [load_seq2seq(name, "translates", dtype=model.dtype).to(model.device) for name in names]
     for name in names:

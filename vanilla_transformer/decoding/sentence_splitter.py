@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
 from vanilla_transformer.text.languages import base_language
 from vanilla_transformer.utils.import_utils import requires_extra
@@ -64,7 +65,7 @@ def find_splitter(name: str, language: str = "en") -> SentenceSplitter:
         return getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         known = "'abbreviations', 'simple' or the place of a function, such as 'my_module:split'"
-        raise ValueError(f"`sentence_splitter` must be {known}, got {name!r} ({error}).") from error
+        raise UserError(f"`sentence_splitter` must be {known}, got {name!r} ({error}).") from error
 
 
 def split_line(line: Segment, splitter: SentenceSplitter) -> Iterator[Segment]:
@@ -80,16 +81,16 @@ def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, in
     ranges, end = list[tuple[int, int]](), 0
     sentences = splitter(text)
     if not isinstance(sentences, list | tuple) or not all(isinstance(each, str) for each in sentences):
-        raise ValueError(f"`sentence_splitter` must return a list of strings, got {sentences!r:.80}.")
+        raise UserError(f"`sentence_splitter` must return a list of strings, got {sentences!r:.80}.")
     for sentence in sentences:
         start = text.find(sentence.strip(), end)
         if start < 0 or text[end:start].strip():
-            raise ValueError(_WRONG.format(sentence))
+            raise UserError(_WRONG.format(sentence))
         end = start + len(sentence.strip())
         if end > start:
             ranges.append((start, end))
     if text[end:].strip():
-        raise ValueError(_WRONG.format(_WORD.search(text, end)[0]))  # type: ignore[index]
+        raise UserError(_WRONG.format(_WORD.search(text, end)[0]))  # type: ignore[index]
     return ranges
 
 

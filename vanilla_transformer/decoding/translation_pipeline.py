@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import DECODING_STEPS, RERANKERS, RUNTIMES, load, require
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
@@ -128,7 +129,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         self._engines = EnginePool(precision, compile)
         rerankers = {"rerank_reverse": rerank_reverse, "rerank_quality": rerank_quality}
         if None not in rerankers.values():
-            raise ValueError("Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best list.")
+            raise UserError("Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best list.")
         for argument, further in rerankers.items():
             if further is not None:
                 require("reranking", f"`{argument}`")
@@ -136,18 +137,18 @@ class TranslationPipeline(CarriedTranslationPipeline):
             for name, value in {"ensemble": ensemble, **rerankers}.items():
                 if value is not None:
                     hint = f"but `backend` is {backend!r}. Leave one of them out."
-                    raise ValueError(f"`{name}` is for models that PyTorch decodes, {hint}")
+                    raise UserError(f"`{name}` is for models that PyTorch decodes, {hint}")
             runtimes = load("conversion", RUNTIMES, f"`backend={backend!r}`")
             if backend not in runtimes:
                 known = ", ".join(["None", *map(repr, runtimes)])
-                raise ValueError(f"`backend` must be one of {known}, got {backend!r}.")
+                raise UserError(f"`backend` must be one of {known}, got {backend!r}.")
             model, tokenizer = runtimes[backend].load(model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         elif isinstance(model, str | Path):
             found = (
                 f"got the folder or name {str(model)!r}. Call `load_pipeline` of vanilla_transformer.decoding.loading"
             )
-            raise ValueError(f"Without `backend`, `model` must be a model, {found}.")
+            raise UserError(f"Without `backend`, `model` must be a model, {found}.")
         super().__init__(model, tokenizer, **kwargs)
         if normalize:
             self.tokenizer = with_normalization(self.tokenizer)

@@ -13,6 +13,7 @@ from vanilla_transformer.decoding.engine.machine_cache import prepare_cache
 from vanilla_transformer.decoding.engine.precision import AUTO, measurable_precisions, save_choice
 from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import SCALE_OUT, load
 from vanilla_transformer.utils.device_utils import find_compiler, usable_cores
 
@@ -44,14 +45,14 @@ def compile_model(
         report: Gets a line for each finished step and the tables of measurements.
     """
     if find_compiler() is None:
-        raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
+        raise UserError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
     prepare_cache(cache_folder())
     translates = load_config(name).is_encoder_decoder
     model = load_pretrained(AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM, name)
     if not Engine.supports(model):
-        raise ValueError(f"The model must be {SUPPORTED}, got {name}.")
+        raise UserError(f"The model must be {SUPPORTED}, got {name}.")
     if not translates and (sentences or workers != 1):
-        raise ValueError(f"--source, --target and --workers are for translation models, and {name} has no encoder.")
+        raise UserError(f"--source, --target and --workers are for translation models, and {name} has no encoder.")
     beams = num_beams or model.generation_config.num_beams or 1
     searches = [beams] if num_beams else [*dict.fromkeys((1, beams))]
     most = torch.get_num_threads()

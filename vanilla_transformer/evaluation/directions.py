@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import blank_side_error, read_lines
 from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction, Languages
 from vanilla_transformer.utils.input_files import is_pipe
 
@@ -36,7 +37,7 @@ def _parse_direction(name: str, languages: Languages) -> Direction:
     parts = name.split("-")
     splits = [("-".join(parts[:end]), "-".join(parts[end:])) for end in range(1, len(parts))]
     if not splits:
-        raise ValueError(f"A direction must be two languages, such as en-de, got {name!r}.")
+        raise UserError(f"A direction must be two languages, such as en-de, got {name!r}.")
     known = [split for split in splits if split[1] in languages.targets]
     return languages.resolve(*(known or splits)[0])
 
@@ -59,13 +60,13 @@ def read_test_sets(
         directions = [each for each in found if each.source in known and each.target in languages.targets]
     if not directions:
         shown = ", ".join(f"{prefix}.{code}" for code in list(languages.targets)[:3])
-        raise ValueError(f"The text of two languages must be in files such as {shown}, got fewer.")
+        raise UserError(f"The text of two languages must be in files such as {shown}, got fewer.")
     read = dict.fromkeys(code for direction in directions for code in direction if code is not None)
     texts = {code: read_lines(f"{prefix}.{code}") for code in read}
     counts = {code: len(lines) for code, lines in texts.items()}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{count} in {prefix}.{code}" for code, count in counts.items())
-        raise ValueError(f"All languages must have the same number of lines, got {shown}.")
+        raise UserError(f"All languages must have the same number of lines, got {shown}.")
     for direction in directions:
         for number, pair in enumerate(zip(*(texts[str(code)] for code in direction), strict=True), start=1):
             if any(pair) and not all(pair):

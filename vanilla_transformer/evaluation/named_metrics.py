@@ -11,6 +11,7 @@ from typing import Any
 from sacrebleu import CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import QUALITY_MODEL, load
 from vanilla_transformer.utils.device_utils import first_line, process_state
 
@@ -46,9 +47,9 @@ def load_metric(name: str) -> Metric:
         try:
             found = compute([*sources], [*hypotheses], [*references])
         except Exception as error:  # of any library
-            raise ValueError(f"The metric {name} failed: {type(error).__name__}: {first_line(error)}") from error
+            raise UserError(f"The metric {name} failed: {type(error).__name__}: {first_line(error)}") from error
         if isinstance(found, bool) or not isinstance(found, Real) or not math.isfinite(found):
-            raise ValueError(f"The metric {name} must return one finite number, got {found!r}.")
+            raise UserError(f"The metric {name} must return one finite number, got {found!r}.")
         return float(found)
 
     return measure
@@ -68,9 +69,9 @@ def _load_function(name: str, module: str, function: str) -> Callable[..., Any]:
     try:
         found = getattr(importlib.import_module(module), function)
     except Exception as error:  # any error of the user's module
-        raise ValueError(f"{_RULE}. {name!r} cannot be loaded: {first_line(error)}") from error
+        raise UserError(f"{_RULE}. {name!r} cannot be loaded: {first_line(error)}") from error
     if not callable(found):
-        raise ValueError(f"{_RULE}. {name!r} is not a function but {type(found).__name__}.")
+        raise UserError(f"{_RULE}. {name!r} is not a function but {type(found).__name__}.")
     return found
 
 
@@ -80,7 +81,7 @@ def _load_of_evaluate(name: str) -> Callable[..., Any]:
     try:
         metric = evaluate.load(name)
     except Exception as error:  # of the Hub, or of packages that the metric needs
-        raise ValueError(f"{_RULE}. {name!r} cannot be loaded: {first_line(error)}") from error
+        raise UserError(f"{_RULE}. {name!r} cannot be loaded: {first_line(error)}") from error
     features = metric.features[0] if isinstance(metric.features, list) else metric.features
     known = {"predictions", "references", "sources"} & {*features}
 
@@ -98,5 +99,5 @@ def _choose_score(name: str, found: dict[str, Any]) -> Any:
             return found[key]
     numbers = {key: value for key, value in found.items() if isinstance(value, Real)}
     if len(numbers) != 1:
-        raise ValueError(f"it returns {', '.join(map(repr, found))}. Write a function that returns one of them")
+        raise UserError(f"it returns {', '.join(map(repr, found))}. Write a function that returns one of them")
     return next(iter(numbers.values()))

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES
 from vanilla_transformer.decoding.alignments import token_texts
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction
@@ -183,7 +184,7 @@ def draw_lengths(report_file: str | Path) -> Any:
     figure = new_figure(15, 4)
     histograms = json.loads(Path(report_file).read_text(encoding="utf-8"))["cleaning"].get("histograms")
     if not histograms:
-        raise ValueError(f"{report_file} must count the lengths of pairs, which an older version did not.")
+        raise UserError(f"{report_file} must count the lengths of pairs, which an older version did not.")
     panels = figure.subplots(1, len(_PANELS))
     for axes, (name, (edges, label)) in zip(panels, _PANELS.items(), strict=True):
         counts = {kind: counted for kind, counted in histograms[name].items() if any(counted)}

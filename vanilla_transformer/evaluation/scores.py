@@ -10,6 +10,7 @@ from accelerate.utils import broadcast_object_list, gather_object
 from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.scripts import bleu_tokenizer
 from vanilla_transformer.utils.device_utils import process_state
 from vanilla_transformer.utils.import_utils import requires_extra
@@ -71,7 +72,7 @@ class _MosesTokens(BaseTokenizer):
             import sacremoses
         languages = sorted({*sacremoses.corpus.NonbreakingPrefixes().available_langs.values()} - _NOT_PORTED)
         if language not in languages:
-            raise ValueError(f"The Moses tokenizer supports the languages {', '.join(languages)}; got {language!r}.")
+            raise UserError(f"The Moses tokenizer supports the languages {', '.join(languages)}; got {language!r}.")
         self.language, self.compounds = language, compounds
         self.moses = sacremoses.MosesTokenizer(language)
         self.version = sacremoses.__version__
@@ -164,7 +165,7 @@ def measure_metrics(
             found[1] = str(error)
     values, failure = broadcast_object_list(found)
     if failure is not None:
-        raise ValueError(failure)
+        raise UserError(failure)
     return values
 
 
@@ -196,18 +197,18 @@ def corpus_metrics(
 def _bleu(tokenize: str) -> sacrebleu.BLEU:
     if tokenize not in sacrebleu.BLEU.TOKENIZERS:
         names = ", ".join(sorted(sacrebleu.BLEU.TOKENIZERS))
-        raise ValueError(f"The tokenizer of BLEU must be one of {names}, got {tokenize!r}.")
+        raise UserError(f"The tokenizer of BLEU must be one of {names}, got {tokenize!r}.")
     try:
         return sacrebleu.BLEU(tokenize=tokenize)
     except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())
-        raise ValueError(f"The tokenizer {tokenize} of sacreBLEU does not work: {reason}") from error
+        raise UserError(f"The tokenizer {tokenize} of sacreBLEU does not work: {reason}") from error
 
 
 def check_same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     """Check that there is one hypothesis for each reference."""
     if not references or len(hypotheses) != len(references):
-        raise ValueError(
+        raise UserError(
             f"There must be one hypothesis for each reference, got {len(hypotheses)} for {len(references)}."
         )
 

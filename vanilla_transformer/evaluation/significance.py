@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.resources import METRIC_LABELS
 
 from .scores import check_same_length, corpus_metrics, sentence_chrf
@@ -85,7 +86,7 @@ def _resample(
     call. sacreBLEU seeds every call equally, so all metrics see the same resamples.
     """
     if samples < 1:
-        raise ValueError(f"There must be at least one bootstrap resample, got {samples}.")
+        raise UserError(f"There must be at least one bootstrap resample, got {samples}.")
     named: list[tuple[str, Sequence[str]]] = [(f"system {number}", one) for number, one in enumerate(systems)]
     test = PairedTest(named, {"metric": metric}, [references], test_type="bs", n_samples=samples)
     signatures, scores = test()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from vanilla_transformer.data.readers import read_lines, read_text_files
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.options import TERMS
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.device_utils import process_state
 
@@ -110,5 +111,5 @@ def _read_aligned(path: str, target: str, references: Sequence[str]) -> list[str
     lines = read_lines(path)
     if len(lines) != len(references):
         rule = f"{path} must have one translation for each line of {target}"
-        raise ValueError(f"{rule}, got {len(lines)} for {len(references)}.")
+        raise UserError(f"{rule}, got {len(lines)} for {len(references)}.")
     return lines

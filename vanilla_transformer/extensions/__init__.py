@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any
 
+from vanilla_transformer.errors import UserError
+
 # The doors of the core besides commands.
 INITIAL_MODEL = "initial model"  # a `ModelLoader`: loads the model that `init_from` names
 STRESS_TABLE = "stress table"  # measures how a model copes with noise, for `check-model`
@@ -152,5 +154,5 @@ def load(name: str, door: str, wanted: str = "This") -> Any:
 def require(name: str, wanted: str = "This") -> Extension:
     """Return the row of an extension that something needs."""
     if name not in EXTENSIONS:
-        raise ValueError(f"{wanted} needs the extension {name!r}, which this installation lacks. Leave it out.")
+        raise UserError(f"{wanted} needs the extension {name!r}, which this installation lacks. Leave it out.")
     return EXTENSIONS[name]

@@ -15,6 +15,7 @@ from safetensors import safe_open
 from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.pretrained import load_config
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.input_files import read_input
 from vanilla_transformer.utils.resources import METRIC_LABELS
@@ -56,14 +57,12 @@ def read_facts(path: str | Path) -> dict[str, Any]:
     try:
         facts = load_yaml(read_input(path).decode())
     except ValueError as error:
-        raise ValueError(f"The file of facts {path} must be YAML: {error}") from error
+        raise UserError(f"The file of facts {path} must be YAML: {error}") from error
     if not isinstance(facts, dict):
-        raise ValueError(
-            f"The file of facts {path} must hold a mapping such as `name: …`, got {type(facts).__name__}."
-        )
+        raise UserError(f"The file of facts {path} must hold a mapping such as `name: …`, got {type(facts).__name__}.")
     _check_names(path, facts, _FACTS, _OPTIONAL_FACTS)
     if not isinstance(facts["data"], list) or not all(isinstance(corpus, dict) for corpus in facts["data"]):
-        raise ValueError(f"`data` in {path} must be a list of corpora, each with a `name` and a `license`.")
+        raise UserError(f"`data` in {path} must be a list of corpora, each with a `name` and a `license`.")
     for corpus in facts["data"]:
         _check_names(path, corpus, _CORPUS_FACTS)
         _check_texts(path, corpus)
@@ -72,31 +71,29 @@ def read_facts(path: str | Path) -> dict[str, Any]:
         _check_hub_names(path, name, facts[name])
     _check_texts(path, {name: facts[name] for name in (_LICENSE_FACTS | {"intended_use"}) & facts.keys()})
     if (facts["license"] == "other") != ("license_name" in facts):
-        raise ValueError(f"`license_name` in {path} must name the license where `license` is other, and only there.")
+        raise UserError(f"`license_name` in {path} must name the license where `license` is other, and only there.")
     if not isinstance(facts.get("quote_test_text", True), bool):
-        raise ValueError(f"`quote_test_text` in {path} must be true or false, got {facts['quote_test_text']!r}.")
+        raise UserError(f"`quote_test_text` in {path} must be true or false, got {facts['quote_test_text']!r}.")
     _check_datasets(path, facts.get("evaluation_datasets", {}))
     return facts
 
 
 def _check_datasets(path: str | Path, given: Any) -> None:
     if not isinstance(given, dict) or not all(isinstance(dataset, dict) for dataset in given.values()):
-        raise ValueError(
-            f"`evaluation_datasets` in {path} must name a `type` and a `split` for the name of each text."
-        )
+        raise UserError(f"`evaluation_datasets` in {path} must name a `type` and a `split` for the name of each text.")
     for dataset in given.values():
         _check_names(path, dataset, _DATASET_FACTS, ["config"])
         _check_texts(path, dataset)
         _check_hub_names(path, "evaluation_datasets", dataset["type"])
     places = [tuple(sorted(dataset.items())) for dataset in given.values()]
     if len({*places}) < len(places):
-        raise ValueError(f"`evaluation_datasets` in {path} must give each text its own split, or the Hub merges them.")
+        raise UserError(f"`evaluation_datasets` in {path} must give each text its own split, or the Hub merges them.")
 
 
 def _check_texts(path: str | Path, given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if not isinstance(value, str):
-            raise ValueError(f"`{name}` in {path} must be text, got {value!r}. Write it in quotation marks.")
+            raise UserError(f"`{name}` in {path} must be text, got {value!r}. Write it in quotation marks.")
 
 
 def _check_hub_names(path: str | Path, fact: str, given: Any) -> None:
@@ -105,7 +102,7 @@ def _check_hub_names(path: str | Path, fact: str, given: Any) -> None:
         try:
             validate_repo_id(name)
         except ValueError as error:
-            raise ValueError(
+            raise UserError(
                 f"`{fact}` in {path} must be names on the Hub, such as user/name, got {name!r}."
             ) from error
 
@@ -116,7 +113,7 @@ def _check_names(path: str | Path, given: Mapping[str, Any], known: set[str], op
         (given.keys() - known - {*optional}, "has the unknown fact"),
     ):
         if names:
-            raise ValueError(f"The file of facts {path} {problem} {min(names)!r}. Facts may be 'unknown'.")
+            raise UserError(f"The file of facts {path} {problem} {min(names)!r}. Facts may be 'unknown'.")
 
 
 def render_card(
@@ -175,7 +172,7 @@ def render_card(
             hashes=[(path.name, hash_file(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
         )
     except TemplateError as error:
-        raise ValueError(f"The template {template} must be valid Jinja, but it is not: {error}") from error
+        raise UserError(f"The template {template} must be valid Jinja, but it is not: {error}") from error
 
 
 def training_facts(run: str | Path) -> dict[str, Any]:
@@ -231,7 +228,7 @@ def _find_task(folder: Path, config: Any) -> tuple[str, str]:
     try:
         return find_task(config)
     except CheckFailed as failure:
-        raise ValueError(f"{folder} must hold a model with a head: {failure}.") from failure
+        raise UserError(f"{folder} must hold a model with a head: {failure}.") from failure
 
 
 def _card_data(

@@ -10,6 +10,7 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, Mo
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import refuse_damage
 
 from .behavior import run_check
@@ -55,7 +56,7 @@ def push_folder(
         report(results)
         failed = [f"{result.name} ({result.detail})" for result in failed_checks(results)]
         if failed:
-            raise ValueError(f"{folder} was not published; it fails {len(failed)} checks: {'; '.join(failed)}.")
+            raise UserError(f"{folder} was not published; it fails {len(failed)} checks: {'; '.join(failed)}.")
         if plan is not None:
             plan({path.name: path.stat().st_size for path in sorted(staged.iterdir())})
             return None
@@ -71,7 +72,7 @@ def _add_note(results: Sequence[CheckResult], folder: str | Path) -> list[CheckR
 def _check_name(repo_id: str) -> None:
     validate_repo_id(repo_id)
     if repo_id.count("/") != 1:
-        raise ValueError(f"The repository must be named 'user/name', got {repo_id!r}.")
+        raise UserError(f"The repository must be named 'user/name', got {repo_id!r}.")
 
 
 def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, message: str, token: str | None) -> str:

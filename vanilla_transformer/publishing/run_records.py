@@ -8,6 +8,7 @@ from typing import Any
 
 import regex
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.translation_warnings import WARNINGS
 from vanilla_transformer.utils.file_utils import read_json_lines, write_text_atomically
 
@@ -65,7 +66,7 @@ def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, A
 def check_record_name(name: str) -> None:
     """Check a name under which a record is saved in the model's folder for its card."""
     if not regex.fullmatch(r"[\w\p{N} .-]+", name):
-        raise ValueError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {name!r}.")
+        raise UserError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {name!r}.")
 
 
 def save_record(folder: str | Path, kind: str, name: str, values: Mapping[str, Any]) -> None:
@@ -93,7 +94,7 @@ def read_record(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:
-        raise ValueError(f"{path} must be JSON, but it is damaged ({error}). Restore it from a copy.") from error
+        raise UserError(f"{path} must be JSON, but it is damaged ({error}). Restore it from a copy.") from error
 
 
 def _as_text(record: Mapping[str, Any]) -> dict[str, Any]:

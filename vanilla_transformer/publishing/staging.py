@@ -25,6 +25,7 @@ from vanilla_transformer.configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
 )
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import TOKENIZER_FILES
 
 from .run_records import CURVE
@@ -97,7 +98,7 @@ def publishable_files(folder: str | Path) -> list[Path]:
     ]
     for path in files:
         if not path.resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"{path} must be a file of the folder, but it is a link out of it. Copy the file there.")
+            raise UserError(f"{path} must be a file of the folder, but it is a link out of it. Copy the file there.")
     return files
 
 
@@ -163,7 +164,7 @@ def _read_references(path: Path) -> Iterator[CodeReference]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path.name} is not valid JSON ({error})") from error
+        raise UserError(f"{path.name} is not valid JSON ({error})") from error
     if path.name == _ADAPTER_CONFIG:  # transformers loads the base model that it names, not the model of the folder
         yield CodeReference(f"{path.name} (merge the adapter into the model and delete the file)", False)
     if path.name == CONFIG_NAME and isinstance(content, dict):

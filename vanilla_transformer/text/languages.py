@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.import_utils import requires_extra
 from vanilla_transformer.utils.user_input import find_nearest
 
@@ -168,7 +169,7 @@ def find_direction(tokenizer: Any, source: str | None = None, target: str | None
         return languages.resolve(source, target)
     own = _only_direction(tokenizer)
     for side, code, expected in find_differences(Direction(source, target), own):
-        raise ValueError(f"The {side} language must be {expected}, as of the model, got {code}.")
+        raise UserError(f"The {side} language must be {expected}, as of the model, got {code}.")
     return Direction(source or own.source, target or own.target)
 
 
@@ -218,9 +219,9 @@ def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sour
     for direction in directions:
         for side, code in zip(("source", "target"), direction, strict=True):
             if (side == "target" or with_sources) and (code is None or _CODE.fullmatch(code) is None):
-                raise ValueError(f"`{side}_language` of each corpus must be a code such as en, got {code!r}.")
+                raise UserError(f"`{side}_language` of each corpus must be a code such as en, got {code!r}.")
     if _has_own_languages(tokenizer) or not tokenizer.is_fast:
-        raise ValueError(
+        raise UserError(
             f"Language tags need a fast tokenizer without other languages, got {type(tokenizer).__name__}. Set "
             "`language_tags` to none, or `init_vocabulary` to replace."
         )
@@ -293,4 +294,4 @@ def _known_code(side: str, code: str | None, known: Iterable[str]) -> str | None
     nearest = longer[0] if longer else find_nearest(code or "", known)
     hint = f" Did you mean {nearest!r}?" if nearest else ""
     found = "none" if code is None else repr(code)
-    raise ValueError(f"The {side} language must be one of {shown}; got {found}.{hint}")
+    raise UserError(f"The {side} language must be one of {shown}; got {found}.{hint}")

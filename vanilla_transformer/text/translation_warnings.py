@@ -14,6 +14,8 @@ from difflib import SequenceMatcher
 from functools import cache
 from typing import Any
 
+from vanilla_transformer.errors import UserError
+
 from .scripts import count_scripts, find_scripts
 from .units import split_graphemes, split_words
 
@@ -66,10 +68,10 @@ class WarningLimits:
             limits = cls(**stored)
             names = [*limits.scripts, *limits.source_scripts]
             if not 0 <= limits.shortest <= limits.longest or not all(isinstance(each, str) for each in names):
-                raise ValueError
+                raise UserError
         except (TypeError, ValueError) as error:
             hint = "`vanilla-transformer calibrate MODEL --source FILE --target FILE` writes it again."
-            raise ValueError(f"`warning_limits` in the configuration is damaged. {hint}") from error
+            raise UserError(f"`warning_limits` in the configuration is damaged. {hint}") from error
         return limits
 
 

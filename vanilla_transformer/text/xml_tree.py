@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.import_utils import requires_extra
 
 DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>\s*")
@@ -51,7 +52,7 @@ def iterate_elements(file: Any, names: Sequence[str]) -> Iterator[Any]:
 
 def _mistake(error: Exception) -> ValueError:
     reason = " ".join(str(error).split())  # older releases of lxml write two lines about bytes that are not UTF-8
-    return ValueError(f"The text must be well-formed XML: {reason}.")
+    return UserError(f"The text must be well-formed XML: {reason}.")
 
 
 def local_name(element: Any) -> str:

@@ -15,6 +15,7 @@ from accelerate.utils import DistributedDataParallelKwargs, patch_environment
 from torch.distributed import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import multiplies
 
 from .compilation import check_compiler
@@ -41,11 +42,11 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     options, output = recipe.optimization, recipe.output
     on_cpu = not torch.accelerator.is_available()
     if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
-        raise ValueError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
+        raise UserError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
     if options.compile:
         check_compiler()
     if options.fsdp and "RANK" not in os.environ:
-        raise ValueError(
+        raise UserError(
             "`fsdp` needs several processes, got one that was not launched by torchrun. Start training with "
             "`torchrun --nproc_per_node 2 scripts/train.py …`, or leave `fsdp` out."
         )
@@ -62,7 +63,7 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
         )
     batches, total = accelerator.num_processes * options.gradient_accumulation_steps, recipe.data.tokens_per_step
     if total is not None and recipe.data.max_tokens != total // batches:
-        raise ValueError(
+        raise UserError(
             f"A recipe with `tokens_per_step` must be read in each process of the run, got one that was read before "
             f"{accelerator.num_processes} processes started. Call `parse_recipe` in the function that trains."
         )

@@ -8,6 +8,7 @@ import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import (
     check_output_dir,
     find_damage,
@@ -38,7 +39,7 @@ def average_state_dicts(state_dicts: Iterable[StateDict], weights: Iterable[floa
             total[name].add_(tensor, alpha=weight)
         sum_of_weights += weight
     if not total:
-        raise ValueError("There must be at least one checkpoint to average, got none.")
+        raise UserError("There must be at least one checkpoint to average, got none.")
     return {name: (tensor / sum_of_weights).to(types[name]) for name, tensor in total.items()}
 
 
@@ -46,7 +47,7 @@ def _check_same_parameters(first: StateDict, other: StateDict) -> None:
     ours, theirs = ({name: tensor.shape for name, tensor in state.items()} for state in (first, other))
     if differing := ours.items() ^ theirs.items():
         name = min(name for name, _ in differing)
-        raise ValueError(f"Checkpoints must have the same parameters to be averaged; {name} differs.")
+        raise UserError(f"Checkpoints must have the same parameters to be averaged; {name} differs.")
 
 
 def load_weights(model: PreTrainedModel, weights: StateDict) -> None:
@@ -55,7 +56,7 @@ def load_weights(model: PreTrainedModel, weights: StateDict) -> None:
     # Tied weights share one tensor in the model, so that the one copy sets them all.
     foreign = set(missing) - model.all_tied_weights_keys.keys() | set(unexpected)
     if foreign:
-        raise ValueError(f"The weights belong to another model: {min(foreign)} is not in both.")
+        raise UserError(f"The weights belong to another model: {min(foreign)} is not in both.")
 
 
 def average_checkpoints(
@@ -66,7 +67,7 @@ def average_checkpoints(
         damage = find_damage(folder) if is_checkpoint(folder) else None
         if damage is not None:
             hint = "Restore it from a copy, or delete it to average the others"
-            raise ValueError(f"{folder} is damaged ({damage}), and its weights are part of the mean. {hint}.")
+            raise UserError(f"{folder} is damaged ({damage}), and its weights are part of the mean. {hint}.")
     load_weights(model, average_state_dicts(map(load_model_weights, folders), weights))
 
 
@@ -85,7 +86,7 @@ def average_model_folders(
     for path in paths:
         weight_files(path)
     if has_weights(Path(output_dir)):
-        raise ValueError(f"{output_dir} already holds a model. Choose another --output_dir, or delete it first.")
+        raise UserError(f"{output_dir} already holds a model. Choose another --output_dir, or delete it first.")
     check_output_dir(output_dir)
     model = load_pretrained(AutoModelForSeq2SeqLM, paths[-1])
     tokenizers = [load_tokenizer(path) for path in paths]

@@ -12,6 +12,7 @@ import torch
 import torch.fx.experimental._config
 from torch import nn
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import find_compiler
 
 from .loss import ModelWithLoss, cross_entropy_in_graph
@@ -24,7 +25,7 @@ _UNIT_COMPILED = 8  # tokens: kernels for GPUs read eight values of two bytes at
 def check_compiler() -> None:
     """Refuse to compile without a compiler."""
     if find_compiler() is None:
-        raise ValueError("`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out.")
+        raise UserError("`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out.")
 
 
 def should_compile(choice: bool | None, config: Any, device: torch.device) -> bool:
@@ -32,7 +33,7 @@ def should_compile(choice: bool | None, config: Any, device: torch.device) -> bo
     obstacle = _find_obstacle(config)
     if choice and obstacle is not None:
         rule = "must be given without this key, whose layers are no single graph"
-        raise ValueError(f"`compile` {rule}, got `{obstacle}`. Leave one of them out.")
+        raise UserError(f"`compile` {rule}, got `{obstacle}`. Leave one of them out.")
     by_default = device.type == "cuda" and obstacle is None and find_compiler() is not None
     return by_default if choice is None else choice
 

@@ -20,6 +20,7 @@ from vanilla_transformer.data.tokenizer_training import (
     load_or_train_tokenizer,
     special_token_ids,
 )
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import INITIAL_MODEL, find
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import Languages, find_languages, set_languages, similar_tags
@@ -40,7 +41,7 @@ def load_own_model(name: str | Path) -> InitialModel:
 
     config = load_config(name)
     if not isinstance(config, VanillaTransformerConfig):
-        raise ValueError(
+        raise UserError(
             f"`init_from` must be a translation model of this package, got one of type {config.model_type!r}. Convert "
             "it first, with vanilla-transformer convert."
         )
@@ -62,13 +63,13 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
         size = recipe.data.vocab_size
         if "vocab_size" in recipe.given and recipe.fine_tuning.init_vocabulary == KEEP and size != len(tokenizer):
             rule = f"`vocab_size` must be the value of the model that `init_from` names, {len(tokenizer)}"
-            raise ValueError(f"{rule}, got {size}. Leave it out, or set `init_vocabulary`.")
+            raise UserError(f"{rule}, got {size}. Leave it out, or set `init_vocabulary`.")
     else:
         model, tokenizer = load_own_model(checkpoint)
     languages = find_languages(tokenizer)
     if languages is not None and languages.is_forced:
         if any(None in spec.direction for spec in texts.specs):
-            raise ValueError(
+            raise UserError(
                 f"`source_language` and `target_language` must be given for {name}, in the codes of its tokenizer, "
                 "such as eng_Latn for NLLB."
             )
@@ -87,7 +88,7 @@ def _check_new_tags(recipe: Recipe, before: Languages | None, after: Languages |
     frozen = "embeddings" in (recipe.fine_tuning.freeze or ())
     if new and (frozen or recipe.fine_tuning.lora_rank is not None):
         option = "freeze: embeddings" if frozen else "lora_rank"
-        raise ValueError(
+        raise UserError(
             f"`{option}` leaves the tag of the new language {new[0]} untrained. Take it out of the recipe."
         )
 
@@ -118,13 +119,13 @@ def keep_layers(
         return model
     config = copy.deepcopy(model.config)
     if isinstance(config, VanillaTransformerLongConfig):
-        raise ValueError("Layers can be kept of models with full attention only. Leave `init_decoder_layers` out.")
+        raise UserError("Layers can be kept of models with full attention only. Leave `init_decoder_layers` out.")
     for name, layers in numbers.items():
         count = getattr(config, f"{name}_layers")
         wrong = next((layer for layer in layers if not 0 <= layer < count), None)
         if wrong is not None:
             rule = f"must name layers from 0 to {count - 1} of the model that `init_from` names"
-            raise ValueError(f"`init_{name}_layers` {rule}, got {wrong}.")
+            raise UserError(f"`init_{name}_layers` {rule}, got {wrong}.")
         setattr(config, f"{name}_layers", len(layers))
     if "decoder" in numbers and hasattr(config, "alignment_heads"):
         del config.alignment_heads  # which name heads by layers that may be gone
@@ -153,7 +154,7 @@ def replace_vocabulary(
     a new language gets the mean over the tags of the others, if there are any.
     """
     if model.config.decoder_vocab_size != model.config.vocab_size:
-        raise ValueError(
+        raise UserError(
             "The vocabulary must be joint to be changed, but the model has one for each language. Set "
             "`init_vocabulary` to keep."
         )

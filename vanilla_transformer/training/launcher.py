@@ -17,6 +17,8 @@ from accelerate.utils import (
     parse_flag_from_env,
 )
 
+from vanilla_transformer.errors import UserError
+
 from .accelerator import AUTO
 
 _LAUNCHER = "the configuration of accelerate launch"
@@ -54,7 +56,7 @@ def count_processes() -> int:
 def _divide_tokens(tokens: int, batches_per_step: int) -> int:
     """Return the tokens of a batch, of which a step of the whole run has `batches_per_step`."""
     if 0 < tokens < batches_per_step:  # others are refused by themselves
-        raise ValueError(
+        raise UserError(
             f"`tokens_per_step` must be at least the number of batches of a step, processes × "
             f"gradient_accumulation_steps = {batches_per_step}, got {tokens}. Raise it."
         )
@@ -65,12 +67,12 @@ def _check_settings() -> None:
     """Refuse settings that training cannot follow."""
     for what, (name, advice) in _REFUSED.items():
         if parse_flag_from_env(f"ACCELERATE_USE_{name}"):
-            raise ValueError(f"Training does not use {what}, which {_LAUNCHER} asks for. {advice}")
+            raise UserError(f"Training does not use {what}, which {_LAUNCHER} asks for. {advice}")
     # Without mpirun, `accelerate launch` starts only one of several CPU processes.
     by_mpi = any(name.endswith(("WORLD_SIZE", "LOCALNRANKS", "_SIZE")) and "MPI" in name for name in os.environ)
     started_alone = {"KMP_AFFINITY", "MASTER_PORT"} <= os.environ.keys() and "RANK" not in os.environ
     if parse_flag_from_env("ACCELERATE_USE_CPU") and started_alone and not by_mpi:
-        raise ValueError(
+        raise UserError(
             "Several processes on CPUs must be started by torchrun or mpirun, but accelerate launch has started one. "
             "Use `torchrun --nproc_per_node N scripts/train.py …`, or one process."
         )
@@ -90,7 +92,7 @@ def _read_fsdp() -> FullyShardedDataParallelPlugin | None:
     try:
         plugin = FullyShardedDataParallelPlugin()
     except (ImportError, RuntimeError, ValueError) as error:
-        raise ValueError(
+        raise UserError(
             f"FSDP cannot be used as {_LAUNCHER} asks for it: {error}. See `accelerate config`."
         ) from error
     if isinstance(plugin.cpu_offload, CPUOffloadPolicy):
@@ -105,13 +107,13 @@ def _read_fsdp() -> FullyShardedDataParallelPlugin | None:
 
 
 def _other_sharding(found: str, advice: str) -> ValueError:
-    return ValueError(f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has {found}. {advice}")
+    return UserError(f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has {found}. {advice}")
 
 
 def _read_mixed_precision() -> str | None:
     value = parse_choice_from_env("ACCELERATE_MIXED_PRECISION", "no")
     if value not in ("no", "bf16", "fp16"):
-        raise ValueError(f"`mixed_precision` must be no, bf16 or fp16, but {_LAUNCHER} has {value}.")
+        raise UserError(f"`mixed_precision` must be no, bf16 or fp16, but {_LAUNCHER} has {value}.")
     return None if value == "no" else value
 
 
@@ -120,18 +122,18 @@ def _merge_compile(ours: bool | None) -> bool | None:
     backend = TorchDynamoPlugin().backend
     found = f"{_LAUNCHER} has dynamo_backend={backend.value.lower()}"
     if backend not in (DynamoBackend.NO, DynamoBackend.INDUCTOR):
-        raise ValueError(f"Training compiles with inductor, but {found}. Set `dynamo_backend` to inductor or no.")
+        raise UserError(f"Training compiles with inductor, but {found}. Set `dynamo_backend` to inductor or no.")
     if backend == DynamoBackend.NO:
         return ours
     if ours is False:
-        raise ValueError(f"`compile` is false in the recipe, but {found}. Give it once, or the same.")
+        raise UserError(f"`compile` is false in the recipe, but {found}. Give it once, or the same.")
     return True
 
 
 def _merge_precision(ours: str | None, theirs: str | None) -> str | None:
     """Return the precision that is given; None is none."""
     if ours not in (None, AUTO, theirs) and theirs is not None:
-        raise ValueError(
+        raise UserError(
             f"`mixed_precision` is {ours} in the recipe, but {theirs} in {_LAUNCHER}. Give it once, or the same."
         )
     return theirs or ours

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed, round_up
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import without_cudnn_attention
 
@@ -142,7 +143,7 @@ def check_r_drop(weight: float, config: Any) -> None:
     """Refuse R-Drop for a model without dropout."""
     if weight and not any(getattr(config, name) for name in DROPOUTS):
         rule = "must be given for a model with dropout, got it for one without"
-        raise ValueError(f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it out.")
+        raise UserError(f"`r_drop_weight` {rule}: both passes would be the same. Set `dropout`, or leave it out.")
 
 
 def repeat_batch(batch: Batch) -> Batch:

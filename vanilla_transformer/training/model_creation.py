@@ -14,6 +14,7 @@ from accelerate.utils import set_seed
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, subclasses
 from vanilla_transformer.utils.device_utils import first_line, total_memory
 from vanilla_transformer.utils.user_input import least_parameters
@@ -61,7 +62,7 @@ def create_model(
         else:
             model = _create_random_model(recipe, tokenizer, max_source_length, model_class)
     except RuntimeError as error:  # torch has no other type for a CPU without memory
-        raise ValueError(
+        raise UserError(
             f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers of layers or "
             "`vocab_size`."
         ) from error
@@ -89,11 +90,11 @@ def _prepare_initial_model(
         rule = (
             f"`model_class` must derive from {type(initial).__name__}, the class of the model that `init_from` names"
         )
-        raise ValueError(f"{rule}, got {model_class.__name__}.")
+        raise UserError(f"{rule}, got {model_class.__name__}.")
     for name, value in given_architecture(recipe).items():
         found = getattr(initial.config, name, getattr(LongArguments, name, None))
         if value != found:
-            raise ValueError(
+            raise UserError(
                 f"`{name}` must be the value of the model that `init_from` names, {found!r}, got {value!r}. Leave it "
                 "out of the recipe."
             )
@@ -121,7 +122,7 @@ def _on_cpu() -> bool:
 def _set_attention(model: VanillaTransformerForConditionalGeneration, attention: str) -> None:
     """Choose the attention implementation."""
     if "flash" in attention:
-        raise ValueError(
+        raise UserError(
             f"`attn_implementation` {attention} cannot train an encoder-decoder: transformers removes the source's "
             "padding from the targets, too. Use sdpa."
         )
@@ -129,7 +130,7 @@ def _set_attention(model: VanillaTransformerForConditionalGeneration, attention:
         model.set_attn_implementation(attention)
     except (ImportError, ValueError) as error:
         reason = first_line(error)
-        raise ValueError(f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa.") from error
+        raise UserError(f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa.") from error
 
 
 def _default_attention(mixed_precision: str | None, max_source_length: int) -> str | None:
@@ -155,7 +156,7 @@ def _create_random_model(
     model_class = model_class or VanillaTransformerLongForConditionalGeneration
     if not issubclass(model_class, VanillaTransformerLongForConditionalGeneration):
         rule = f"`model_class` must derive from {VanillaTransformerLongForConditionalGeneration.__name__}"
-        raise ValueError(f"{rule} with the keys of long models, got {model_class.__name__}.")
+        raise UserError(f"{rule} with the keys of long models, got {model_class.__name__}.")
     return model_class(model_class.config_class(**fields | asdict(recipe.long)))
 
 
@@ -163,7 +164,7 @@ def _find_class(name: str | None) -> ModelClass | None:
     known = {each.__name__: each for each in subclasses(VanillaTransformerForConditionalGeneration)}
     if name is not None and name not in known:
         rule = f"`model_class` must be one of {', '.join(known)}"
-        raise ValueError(f"{rule}, got {name!r}. Does `user_module` define it?")
+        raise UserError(f"{rule}, got {name!r}. Does `user_module` define it?")
     return None if name is None else known[name]
 
 
@@ -171,7 +172,7 @@ def _check_memory(parameters: int) -> None:
     """Refuse a model of at least so many parameters whose training does not fit, before it is allocated."""
     needed, found = BYTES_PER_PARAMETER * parameters, total_memory(PartialState().device)
     if found is not None and needed > found:
-        raise ValueError(
+        raise UserError(
             f"The model must fit into memory, but its training needs {needed / 2**30:,.1f} GiB or more, and there are "
             f"{found / 2**30:,.1f} GiB. Lower `d_model`, the numbers of layers or `vocab_size`."
         )

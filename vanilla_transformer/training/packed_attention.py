@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerDecoder,
     VanillaTransformerEncoder,
@@ -25,7 +26,7 @@ def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.d
     plain = plain and model.config.source_eos and not has_other_forward(model)
     if choice and not (plain and attention in _WITH_MASKS):
         found = f"attn_implementation: {attention}" if plain else "another kind of model or one without `source_eos`"
-        raise ValueError(
+        raise UserError(
             f"`packing` must be given with softmax attention by {' or '.join(_WITH_MASKS)}, got {found}. Leave it out."
         )
     by_default = compiled and plain and attention in _WITH_MASKS and device.type == "cuda"

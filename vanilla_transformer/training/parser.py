@@ -13,6 +13,7 @@ from functools import partial
 from types import NoneType
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.import_utils import use_user_module
 from vanilla_transformer.utils.user_input import check_names
 
@@ -116,7 +117,7 @@ class Parser(ArgumentParser):
             self._names.add(off)
 
     def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message.removeprefix('argument ')}. See --help.")
+        raise UserError(f"{message.removeprefix('argument ')}. See --help.")
 
     def build(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """Return the dataclasses of values by name, with the defaults of all others, and import the user's module."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from vanilla_transformer.data.data_arguments import named_files
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.input_files import check_pipes, is_pipe, read_input
 from vanilla_transformer.utils.resources import describe_recipes, find_recipe
@@ -30,12 +31,12 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     try:
         recipe = load_yaml(text)
     except ValueError as error:
-        raise ValueError(f"The recipe {path} must be YAML: {error}") from error
+        raise UserError(f"The recipe {path} must be YAML: {error}") from error
     if not isinstance(recipe, dict):
-        raise ValueError(f"The recipe {path} must hold `key: value` lines, got {type(recipe).__name__}.")
+        raise UserError(f"The recipe {path} must hold `key: value` lines, got {type(recipe).__name__}.")
     for key in recipe:
         if not isinstance(key, str):
-            raise ValueError(f"Every key of the recipe {path} must be a name, got {key!r}.")
+            raise UserError(f"Every key of the recipe {path} must be a name, got {key!r}.")
     return recipe
 
 
@@ -51,19 +52,19 @@ def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> 
         for key, each in (_read_section(name, value) if is_section else {name: value}).items():
             key = key.replace("-", "_")
             if is_section and sections.get(key, name) != name:
-                raise ValueError(f"`{key}` must be in the section `{sections[key]}`, got it in `{name}`. Move it.")
+                raise UserError(f"`{key}` must be in the section `{sections[key]}`, got it in `{name}`. Move it.")
             if key in flat:
-                raise ValueError(f"`{key}` must be in a recipe once, got it twice. Delete one of the two.")
+                raise UserError(f"`{key}` must be in a recipe once, got it twice. Delete one of the two.")
             flat[key] = each
     return flat
 
 
 def _read_section(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict | None):
-        raise ValueError(f"The section `{name}` must hold `key: value` lines, got {type(value).__name__}.")
+        raise UserError(f"The section `{name}` must hold `key: value` lines, got {type(value).__name__}.")
     for key in value or ():
         if not isinstance(key, str):
-            raise ValueError(f"Every key of the section `{name}` must be a name, got {key!r}.")
+            raise UserError(f"Every key of the section `{name}` must be a name, got {key!r}.")
     return value or {}
 
 
@@ -79,7 +80,7 @@ def _as_word(name: str, value: Any) -> str:
     try:
         return json.dumps(value)
     except TypeError as error:
-        raise ValueError(f"`{name}` must hold text, numbers, lists and mappings only: {error}.") from error
+        raise UserError(f"`{name}` must hold text, numbers, lists and mappings only: {error}.") from error
 
 
 # The keys that `--help` shows; `--help_all` shows all.
@@ -146,7 +147,7 @@ def read_keys(words: Sequence[str], sections: Mapping[str, tuple[type[Any], ...]
         sections: The dataclasses whose fields are the keys, by section; by default the ones of training.
     """
     if len(words) > 1:
-        raise ValueError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
+        raise UserError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
     section_of, hints = dict[str, str](), dict[str, Any]()
     for name, parts in (SECTIONS if sections is None else sections).items():
         for part in parts:
@@ -157,7 +158,7 @@ def read_keys(words: Sequence[str], sections: Mapping[str, tuple[type[Any], ...]
     for key, value in recipe.items():  # many a key would take the text of a list
         kinds = {get_origin(kind) or kind for kind in (hints.get(key), *get_args(hints.get(key)))}
         if isinstance(value, list | dict) and kinds.isdisjoint({list, dict}):
-            raise ValueError(f"`{key}` must be a single value, got {value!r}.")
+            raise UserError(f"`{key}` must be a single value, got {value!r}.")
     return recipe
 
 
@@ -168,7 +169,7 @@ def _put_over(recipe: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     """
     for values, place in ((recipe, "in the recipe"), (flags, "as flags")):
         if values.keys() >= {*BATCH_SIZES}:
-            raise ValueError(
+            raise UserError(
                 f"Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, got both {place}."
             )
     replaced = {*BATCH_SIZES} if flags.keys() & BATCH_SIZES else set[str]()

@@ -12,6 +12,7 @@ from vanilla_transformer.data.data_arguments import (
     validation_specs,
 )
 from vanilla_transformer.data.stages import UNTIL_SHARE
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.user_input import check_numbers
 
 from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, SCHEDULES, UNUSED
@@ -39,16 +40,16 @@ def check_recipe(recipe: Recipe) -> None:
     _check_optimization(recipe.optimization)
     check_data_arguments(recipe.data)
     if recipe.data.stages is not None and recipe.optimization.max_steps is None:
-        raise ValueError("`stages` must be given with `max_steps`, got it without. Add it.")
+        raise UserError("`stages` must be given with `max_steps`, got it without. Add it.")
     stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
     _check_guided_alignment(recipe)
     _check_fine_tuning(recipe)
     _check_effects(recipe)
     _check_trackers(recipe.output.report_to)
     if not recipe.output.output_dir:
-        raise ValueError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
+        raise UserError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
     if (recipe.output.keep_last or 0) < recipe.output.average_checkpoints:
-        raise ValueError(
+        raise UserError(
             f"`keep_last` must be at least `average_checkpoints`={recipe.output.average_checkpoints}, got "
             f"{recipe.output.keep_last}: checkpoints are averaged at the end."
         )
@@ -62,9 +63,9 @@ def _check_numbers(recipe: Recipe) -> None:
             if item.type not in (int, int | None, float, float | None) or value is None:
                 continue
             if value < 0:
-                raise ValueError(f"`{item.name}` must not be negative, got {value}.")
+                raise UserError(f"`{item.name}` must not be negative, got {value}.")
     if recipe.optimization.seed >= 2**32:
-        raise ValueError(f"`seed` must be below 2**32, got {recipe.optimization.seed}.")
+        raise UserError(f"`seed` must be below 2**32, got {recipe.optimization.seed}.")
     for part, names in (
         (recipe.data, ("tokens_per_step", "max_tokens")),
         (
@@ -75,28 +76,28 @@ def _check_numbers(recipe: Recipe) -> None:
     ):
         for name in names:
             if getattr(part, name) is not None and getattr(part, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {getattr(part, name)}.")
+                raise UserError(f"`{name}` must be at least 1, got {getattr(part, name)}.")
 
 
 def _check_optimization(options: OptimizationArguments) -> None:
     if not 0.0 <= options.label_smoothing < 1.0:
-        raise ValueError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
+        raise UserError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
     if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:
-        raise ValueError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
+        raise UserError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
     if options.num_train_epochs == 0:
-        raise ValueError("`num_train_epochs` must be above 0, got 0.0.")
+        raise UserError("`num_train_epochs` must be above 0, got 0.0.")
     if options.max_grad_norm == 0:
-        raise ValueError("`max_grad_norm` must be above 0, got 0.0. Leave it out for no clipping.")
+        raise UserError("`max_grad_norm` must be above 0, got 0.0. Leave it out for no clipping.")
     if options.lr_scheduler not in SCHEDULES:
-        raise ValueError(f"`lr_scheduler` must be one of {', '.join(SCHEDULES)}, got {options.lr_scheduler!r}.")
+        raise UserError(f"`lr_scheduler` must be one of {', '.join(SCHEDULES)}, got {options.lr_scheduler!r}.")
     if (options.lr_scheduler == NOAM) != (options.learning_rate is None):
-        raise ValueError(
+        raise UserError(
             "`learning_rate` must be given with every `lr_scheduler` except noam, whose peak is "
             "(d_model · warmup_steps)^-0.5 times `learning_rate_scale`. Got "
             f"lr_scheduler={options.lr_scheduler} and learning_rate={options.learning_rate}."
         )
     if options.fsdp and options.mixed_precision == "fp16":
-        raise ValueError(
+        raise UserError(
             "`fsdp` needs `mixed_precision` bf16 or no, got fp16: processes that share a gradient would scale their "
             "losses differently. Use bf16."
         )
@@ -111,28 +112,28 @@ def _check_fine_tuning(recipe: Recipe) -> None:
         given["forgetting` of `validation"] = validation_specs(recipe.data, forgetting=True) or None
         for name, value in given.items():
             if value is not None:
-                raise ValueError(f"`{name}` must be given with `init_from`, got it without. Leave it out.")
+                raise UserError(f"`{name}` must be given with `init_from`, got it without. Leave it out.")
         return
     if validation_specs(recipe.data, forgetting=True):
         directions = {spec.direction for spec in validation_specs(recipe.data)}
         if len(directions) + bool(recipe.data.validation_source or recipe.data.dataset) != 1:
-            raise ValueError(
+            raise UserError(
                 "`forgetting` of `validation` must be beside validation text of one direction, got it beside "
                 f"{' and '.join(map(str, directions)) or 'none'}. Change the other text, or take it out."
             )
     if recipe.data.tokenizer is not None and options.init_vocabulary != REPLACE:
-        raise ValueError(
+        raise UserError(
             "Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both. To change the tokenizer, "
             "set `init_vocabulary` to replace."
         )
     for part in options.freeze or ():
         if part not in FROZEN_PARTS:
-            raise ValueError(f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.")
+            raise UserError(f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.")
     if set(options.freeze or ()) == set(FROZEN_PARTS):
-        raise ValueError("`freeze` must leave a part that is trained, got all of them.")
+        raise UserError("`freeze` must leave a part that is trained, got all of them.")
     with_tokens = _token_keys(recipe)
     if with_tokens and "embeddings" in (options.freeze or ()):
-        raise ValueError(
+        raise UserError(
             f"{with_tokens[0]} adds tokens, whose embeddings must be trained, so `freeze` must not name embeddings, "
             "got both. Leave one of them out."
         )
@@ -165,13 +166,13 @@ def _check_effects(recipe: Recipe) -> None:
         lsh = ("num_hashes", "num_buckets", "lsh_attn_chunk_length")
         reasons |= dict.fromkeys(lsh, f"`layer_types` is {recipe.long.layer_types}, which does not hash")
     for name in (each for each in reasons if each in recipe.given):
-        raise ValueError(f"`{name}` must be left out, since it would change nothing: {reasons[name]}.")
+        raise UserError(f"`{name}` must be left out, since it would change nothing: {reasons[name]}.")
 
 
 def _check_lora(recipe: Recipe) -> None:
     options, rank = recipe.optimization, recipe.fine_tuning.lora_rank
     if rank is not None and rank < 1:
-        raise ValueError(f"`lora_rank` must be at least 1, got {rank}.")
+        raise UserError(f"`lora_rank` must be at least 1, got {rank}.")
     reasons = {}
     if options.fsdp:
         reasons["fsdp"] = "adapters are merged into whole weights, of which each process has a shard"
@@ -185,14 +186,14 @@ def _check_lora(recipe: Recipe) -> None:
 def _refuse_together(key: str, reasons: dict[str, str]) -> None:
     """Refuse the first of the keys that exclude `key`, and say why."""
     for other, reason in reasons.items():
-        raise ValueError(f"`{key}` must be given without {other}, got both: {reason}. Take one of them out.")
+        raise UserError(f"`{key}` must be given without {other}, got both: {reason}. Take one of them out.")
 
 
 def _check_guided_alignment(recipe: Recipe) -> None:
     options, layers = recipe.optimization, recipe.model.decoder_layers
     if recipe.data.train_alignments is None:
         if options.alignment_layer is not None:
-            raise ValueError("`alignment_layer` must be given with `train_alignments`, got it without. Leave it out.")
+            raise UserError("`alignment_layer` must be given with `train_alignments`, got it without. Leave it out.")
         return
     if options.alignment_layer is not None and recipe.fine_tuning.init_from is None:
         check_alignment_layer(options.alignment_layer, layers)
@@ -209,7 +210,7 @@ def _check_guided_alignment(recipe: Recipe) -> None:
 def check_alignment_layer(layer: int, layers: int) -> None:
     """Refuse a layer that a decoder with so many layers does not have."""
     if layer >= layers:
-        raise ValueError(f"`alignment_layer` must be below `decoder_layers`={layers}, counted from 0, got {layer}.")
+        raise UserError(f"`alignment_layer` must be below `decoder_layers`={layers}, counted from 0, got {layer}.")
 
 
 def _check_trackers(report_to: str | None) -> None:
@@ -221,9 +222,9 @@ def _check_trackers(report_to: str | None) -> None:
     known, installed = ["all", *LOGGER_TYPE_TO_CLASS], ["all", *map(str, get_available_trackers())]
     for name in report_to.split(","):
         if name not in known:
-            raise ValueError(f"`report_to` must name trackers of {', '.join(known)}, got {name!r}.")
+            raise UserError(f"`report_to` must name trackers of {', '.join(known)}, got {name!r}.")
         if name not in installed:
-            raise ValueError(f"`report_to` names {name}, which must be installed and is not. Install or leave it out.")
+            raise UserError(f"`report_to` names {name}, which must be installed and is not. Install or leave it out.")
 
 
 # Keys that end a run.
@@ -248,7 +249,7 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
         allowed |= {"max_tokens"}  # of another number of processes
     refused = [name for name in names if name not in allowed]
     if refused:
-        raise ValueError(
+        raise UserError(
             f"The run in {now['output_dir']} cannot resume with different values of "
             f"{_list_changes(refused, before, now)}. Restore them, choose another --output_dir, or start over with "
             "--overwrite_output_dir."

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from vanilla_transformer.data.data_arguments import DataArguments, changeable, fixed
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.resources import LOWER_IS_BETTER
 from vanilla_transformer.utils.user_input import as_list
 
@@ -264,7 +265,7 @@ class FineTuningArguments:
 
 def _as_numbers(name: str, words: Sequence[str]) -> list[int]:
     if not all(word.isdecimal() for word in words):
-        raise ValueError(f"`{name}` must be numbers of layers, such as 0,2, got {','.join(words) or 'none'}.")
+        raise UserError(f"`{name}` must be numbers of layers, such as 0,2, got {','.join(words) or 'none'}.")
     return [*map(int, words)]
 
 

@@ -18,6 +18,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import describe_hardware
 from vanilla_transformer.utils.file_utils import (
     HASHES_FILE,
@@ -82,7 +83,7 @@ def check_is_writable(output_dir: str | Path) -> None:
     refuse_dangling_link(folder)
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
-        raise ValueError(f"`output_dir` must be a folder, but {existing} is a file.")
+        raise UserError(f"`output_dir` must be a folder, but {existing} is a file.")
     if not os.access(existing, os.W_OK):
         raise PermissionError(
             f"`output_dir` must be a writable folder, but {existing} is not writable. Choose another --output_dir."
@@ -93,7 +94,7 @@ def refuse_model_inside(name: str | Path | None, output_dir: str | Path) -> None
     """Refuse a model to read that is in the folder of a run, which may replace it."""
     if name is not None and Path(name).exists() and Path(name).resolve().is_relative_to(Path(output_dir).resolve()):
         rule = "`output_dir` must be another folder than the one of a model that is read"
-        raise ValueError(f"{rule}, but {name} is in {output_dir}. Choose another --output_dir.")
+        raise UserError(f"{rule}, but {name} is in {output_dir}. Choose another --output_dir.")
 
 
 class RunFolder:
@@ -131,7 +132,7 @@ class RunFolder:
                 logger.warning("%s. The model is made again from the checkpoints of the run.", damage)
         elif damage is not None and not self.options.overwrite_output_dir:
             hint = "Restore it from a copy, choose another --output_dir, or replace all by --overwrite_output_dir"
-            raise ValueError(f"{damage}, and no whole checkpoint can make it again. {hint}.")
+            raise UserError(f"{damage}, and no whole checkpoint can make it again. {hint}.")
         if not self.options.overwrite_output_dir:
             self._refuse_files_of_others()
         if is_whole and not (self.finished or self.checkpoint):
@@ -143,12 +144,12 @@ class RunFolder:
         hint = "choose another --output_dir, or replace all by --overwrite_output_dir."
         for folder in checkpoints:
             if not is_checkpoint(folder):
-                raise ValueError(f"Each checkpoint must be one of this package, but {folder} is none. Move it, {hint}")
+                raise UserError(f"Each checkpoint must be one of this package, but {folder} is none. Move it, {hint}")
         if self.checkpoint is not None or self.finished:
             return
         if checkpoints:
             rule, damage = f"The run in {self.path} must resume from a whole checkpoint", find_damage(checkpoints[-1])
-            raise ValueError(f"{rule}, but {checkpoints[-1]} is damaged ({damage}). Restore it, {hint}")
+            raise UserError(f"{rule}, but {checkpoints[-1]} is damaged ({damage}). Restore it, {hint}")
         if not has_weights(self.path):  # or else the caller knows more
             check_output_dir(self.path, own=[_MACHINE], replaced=[f"{_BEST}*", "checkpoint-*", EMA])
 
@@ -196,7 +197,7 @@ class RunFolder:
             elif damage is not None:
                 rule = f"In {folder}, {damage}, and no checkpoint of its step can make it again"
                 if self.finished:
-                    raise ValueError(f"{rule}. Restore it from a copy, or delete the folder.")
+                    raise UserError(f"{rule}. Restore it from a copy, or delete the folder.")
                 logger.warning("%s.", rule)
 
     def _find_checkpoint(self, recipe: dict[str, Any]) -> Path | None:
@@ -211,7 +212,7 @@ class RunFolder:
         return checkpoint
 
     def _cannot_continue(self, reason: str) -> ValueError:
-        return ValueError(
+        return UserError(
             f"{self.path} already holds a model that training cannot continue from: {reason}. Choose another "
             "--output_dir, or replace the model with --overwrite_output_dir."
         )
@@ -225,7 +226,7 @@ class RunFolder:
         progress = saved.progress
         changed = [name for name, value in state.progress.data.items() if progress["data"].get(name) != value]
         if changed and not self.options.allow_changed_data:
-            raise ValueError(
+            raise UserError(
                 f"The run in {self.path} must resume with the data it began with, but these have changed: "
                 f"{', '.join(changed)}. Restore the files, or continue with the new ones by --allow_changed_data."
             )

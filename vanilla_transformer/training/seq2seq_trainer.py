@@ -28,6 +28,7 @@ from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, BatchShape, i
 from vanilla_transformer.data.packing import find_rows, pack_pairs
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import limit_onednn_cache, without_cudnn_attention
 
@@ -76,26 +77,26 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_tokens < 1:
-            raise ValueError(f"`max_tokens` must be at least 1, got {self.max_tokens}.")
+            raise UserError(f"`max_tokens` must be at least 1, got {self.max_tokens}.")
         if self.auto_find_batch_size:
-            raise ValueError(
+            raise UserError(
                 "`auto_find_batch_size` cannot change batches of `max_tokens`. Lower `max_tokens` instead."
             )
         if self.paper_schedule:
             self._check_paper_schedule()
         elif self.learning_rate_scale != 1.0:
-            raise ValueError(
+            raise UserError(
                 f"`learning_rate_scale` belongs to `paper_schedule`, which is off, got {self.learning_rate_scale}. "
                 "Give `learning_rate` instead."
             )
 
     def _check_paper_schedule(self) -> None:
         if self.warmup_steps <= 0:
-            raise ValueError(f"`warmup_steps` must be above 0 for the paper's schedule, got {self.warmup_steps}.")
+            raise UserError(f"`warmup_steps` must be above 0 for the paper's schedule, got {self.warmup_steps}.")
         for item in fields(TrainingArguments):
             value = getattr(self, item.name)
             if item.name in ("learning_rate", "lr_scheduler_type") and value != item.default:
-                raise ValueError(
+                raise UserError(
                     f"`{item.name}` has no effect beside `paper_schedule`, got {getattr(value, 'value', value)}. Turn "
                     "`paper_schedule` off, or change its rate by `warmup_steps` and `learning_rate_scale`."
                 )
@@ -136,7 +137,7 @@ class TokenBudgetTrainerMixin:
         limit_onednn_cache()
         super().__init__(*args, **kwargs)
         if not isinstance(self.args, TokenBudgetTrainingArguments):
-            raise ValueError(
+            raise UserError(
                 "`args` must be `TokenBudgetTrainingArguments`, which have `max_tokens`, got "
                 f"{type(self.args).__name__}."
             )
@@ -158,7 +159,7 @@ class TokenBudgetTrainerMixin:
         obstacle = next((name for name, applies in obstacles.items() if applies), None)
         if obstacle is not None:
             if choice:
-                raise ValueError(f"`packing` must be given without {obstacle}. Leave one of them out.")
+                raise UserError(f"`packing` must be given without {obstacle}. Leave one of them out.")
             return None
         compiled = should_compile(None, self.model.config, device)
         if not should_pack(choice, self.model, compiled, device):
@@ -298,7 +299,7 @@ def encoded_dataset(
 def column_lengths(dataset: Any, column: str) -> Sequence[int]:
     """Return the number of tokens in each row of a column."""
     if isinstance(dataset, IterableDataset | datasets.IterableDataset):
-        raise ValueError(
+        raise UserError(
             "Batches of `max_tokens` need a dataset with a length, to know the length of every pair, got a stream "
             f"({type(dataset).__name__})."
         )
@@ -309,6 +310,6 @@ def column_lengths(dataset: Any, column: str) -> Sequence[int]:
     try:
         return [len(row[column]) for row in dataset]
     except KeyError:
-        raise ValueError(
+        raise UserError(
             f"The training data must have the columns `input_ids` and `labels`, but {column!r} is missing."
         ) from None

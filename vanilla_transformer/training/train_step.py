@@ -13,6 +13,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 from vanilla_transformer.data.batches import Batch, MicroBatch
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import first_line
 
 from .compilation import uncompiled
@@ -84,9 +85,7 @@ def compile_train_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]])
         compute_gradient(state, [batch])
     except RuntimeError as error:  # of torch and the compilers; they have no other type in common
         reason = first_line(error)
-        raise ValueError(
-            f"`compile` must work on this machine, but fails: {reason} Set `compile` to false."
-        ) from error
+        raise UserError(f"`compile` must work on this machine, but fails: {reason} Set `compile` to false.") from error
     state.optimizer.zero_grad()
 
 
@@ -135,7 +134,7 @@ def explain_out_of_memory(state: TrainState, what: str, step: int) -> Iterator[N
     try:
         yield
     except torch.OutOfMemoryError as error:
-        raise ValueError(
+        raise UserError(
             f"{what} must fit into the memory of {state.accelerator.device}, but in step {step} it did not. Lower "
             f"`max_tokens`, now {state.recipe.data.max_tokens}, and raise `gradient_accumulation_steps` by the same "
             f"factor to keep the size of a step; this is another run, with another --output_dir. The last checkpoint "

@@ -18,6 +18,7 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_w
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.stages import Stages
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import check_threads, limit_onednn_cache
 
@@ -273,7 +274,7 @@ def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> Path:
     checkpoints = list_checkpoints(run.path)[-run.options.average_checkpoints :]
     if not checkpoints:
         hint = "Raise `max_minutes` or `max_steps`."
-        raise ValueError(f"Training ended before its first step, so there is no model to save. {hint}")
+        raise UserError(f"Training ended before its first step, so there is no model to save. {hint}")
     model = state.gather_model()
     _load_final_weights(prepared, metrics, model, checkpoints)
     run.save_model(state, model)

@@ -20,6 +20,8 @@ from accelerate import PartialState
 from accelerate.utils import is_bf16_available, parse_flag_from_env
 from torch import Tensor
 
+from vanilla_transformer.errors import UserError
+
 # oneDNN and torch each cache compiled matrix products by shape, 1,024 of them by default.
 _CACHE_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 _PRODUCTS_PER_STEP = 64
@@ -68,7 +70,7 @@ def check_threads(threads: int) -> int:
     cores = usable_cores()
     if not 1 <= threads <= cores:
         rule = f"from 1 to {cores}, the number of cores that this process may use"
-        raise ValueError(f"`threads` must be {rule}, got {threads}.")
+        raise UserError(f"`threads` must be {rule}, got {threads}.")
     return threads
 
 

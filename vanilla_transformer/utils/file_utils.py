@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from safetensors import SafetensorError
 
+from vanilla_transformer.errors import UserError
+
 from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
 
 if TYPE_CHECKING:
@@ -259,17 +261,17 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
     given = [each for each in inputs if os.path.exists(each)]
     for output in map(Path, outputs):
         if output.is_dir():
-            raise ValueError(f"The output must be a file, but {output} is a folder. Name a file.")
+            raise UserError(f"The output must be a file, but {output} is a folder. Name a file.")
         if output.suffix.lower() in BINARY_ENDINGS:
             rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
-            raise ValueError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
+            raise UserError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
         same = next((each for each in given if _is_same_file(output, each)), None)
         if same is not None:
             name = "standard input" if same == 0 else same
             rule = "The output must be another file than the inputs"
-            raise ValueError(f"{rule}, but {output} is the same as {name}. Choose another.")
+            raise UserError(f"{rule}, but {output} is the same as {name}. Choose another.")
         if output.resolve() in written and not output.is_char_device():
-            raise ValueError(f"Each output must be another file, got {output} twice. Choose another.")
+            raise UserError(f"Each output must be another file, got {output} twice. Choose another.")
         written.append(output.resolve())
 
 
@@ -302,7 +304,7 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
         lock = _acquire(folder / _LOCK, wait=False)
     except TimeoutError:
         found = f"Only one run may use {folder} at a time, but {_holder(folder / _LOCK)} is"
-        raise ValueError(f"{found}. Wait for it, stop it, or choose another output.") from None
+        raise UserError(f"{found}. Wait for it, stop it, or choose another output.") from None
     try:
         for parent in (folder, *filter(Path.is_dir, folder.iterdir())):
             recover_folders(parent)
@@ -521,7 +523,7 @@ def not_utf_8_error(name: str | Path, line: int, found: str, way_out: str = "") 
         way_out: What to do otherwise than to convert the file.
     """
     hint = f"Convert the file, for example with `iconv -f latin1 -t utf-8`{way_out}."
-    return ValueError(f"{name} must be UTF-8, but line {line} has {found} where none can be. {hint}")
+    return UserError(f"{name} must be UTF-8, but line {line} has {found} where none can be. {hint}")
 
 
 HEAD_BYTES = 4096  # of a text, from which `refuse_utf_16` tells its encoding
@@ -553,7 +555,7 @@ def refuse_utf_16(head: bytes, name: str | Path) -> None:
             found = found or encoding
     if found is not None:
         hint = f"Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."
-        raise ValueError(f"{name} must be UTF-8, but it is {found}. {hint}")
+        raise UserError(f"{name} must be UTF-8, but it is {found}. {hint}")
 
 
 def _is_utf_8(head: bytes) -> bool:

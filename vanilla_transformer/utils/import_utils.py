@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.errors import UserError
+
 USER_MODULE = "VANILLA_TRANSFORMER_USER_MODULE"  # the variable of the environment that names it
 # How often a thread of OpenMP looks for work before it sleeps. By libgomp's default, 300,000 times, threads take the
 # cores of those that they wait for if other processes take cores, too.
@@ -96,7 +98,7 @@ def use_user_module(path: str | Path) -> None:
     The program does so when it registers the models.
     """
     if Path(path).suffix != ".py" or not Path(path).is_file():
-        raise ValueError(f"`user_module` must be a file of Python such as my_model.py, got {path}.")
+        raise UserError(f"`user_module` must be a file of Python such as my_model.py, got {path}.")
     os.environ[USER_MODULE] = str(Path(path).resolve())
     if "vanilla_transformer.registration" in sys.modules:
         import_user_module()
@@ -107,7 +109,7 @@ def import_user_module() -> None:
     path = Path(os.environ.get(USER_MODULE, ""))
     before = sys.modules.get(path.stem)
     if path.name and before is not None and getattr(before, "__file__", None) != str(path):
-        raise ValueError(f"`user_module` must have another name, since {path.stem!r} is imported. Rename {path}.")
+        raise UserError(f"`user_module` must have another name, since {path.stem!r} is imported. Rename {path}.")
     if not path.name or before is not None:
         return
     spec: Any = importlib.util.spec_from_file_location(path.stem, path)
@@ -118,7 +120,7 @@ def import_user_module() -> None:
         del sys.modules[path.stem]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         place = f"line {lines[-1]}: " if lines else ""
-        raise ValueError(f"{path} cannot be imported: {place}{type(error).__name__}: {error}") from error
+        raise UserError(f"{path} cannot be imported: {place}{type(error).__name__}: {error}") from error
 
 
 def child_environment() -> dict[str, str]:

@@ -15,6 +15,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, TextIO
 
+from vanilla_transformer.errors import UserError
+
 STDIN = "-"
 _NAMES_OF_STDIN = (STDIN, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
@@ -51,7 +53,7 @@ def forget_pipes() -> None:
 def _spool(path: str) -> Any:
     """Return a temporary file with the text of a pipe; on Linux it has no name that a killed process could leave."""
     if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
-        raise ValueError(f"A pipe has one reader, but {path} would have {processes}. Write its text to a file.")
+        raise UserError(f"A pipe has one reader, but {path} would have {processes}. Write its text to a file.")
     create: Any = tempfile.TemporaryFile if sys.platform == "linux" else tempfile.NamedTemporaryFile
     file = create()
     with nullcontext(open_stdin().buffer) if path in _NAMES_OF_STDIN else open(path, "rb") as pipe:
@@ -72,7 +74,7 @@ def check_pipes(names: Iterable[str | Path | int]) -> None:
     for number, place in enumerate(places):
         if place in places[:number]:
             found = f"{pipes[places.index(place)]} and {pipes[number]}"
-            raise ValueError(f"A pipe is one input, since it is read once, got {found}. Write its text to a file.")
+            raise UserError(f"A pipe is one input, since it is read once, got {found}. Write its text to a file.")
 
 
 def open_stdin() -> TextIO:

@@ -11,6 +11,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.errors import UserError
+
 from .input_files import is_pipe
 
 _PACKAGE = Path(__file__).parents[1]
@@ -47,7 +49,7 @@ def _find(name_or_path: str, folder: str, kind: str) -> Path:
         return path
     packaged = {each.stem: each for each in sorted(resource_folder(folder).glob("*.yaml"))}
     if name_or_path not in packaged:
-        raise ValueError(f"There is no {kind} {name_or_path!r}. Name a YAML file, or one of {', '.join(packaged)}.")
+        raise UserError(f"There is no {kind} {name_or_path!r}. Name a YAML file, or one of {', '.join(packaged)}.")
     return packaged[name_or_path]
 
 

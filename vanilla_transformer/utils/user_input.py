@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from vanilla_transformer.errors import UserError
+
 
 def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what: str, exactly: bool = False) -> None:
     """
@@ -22,7 +24,7 @@ def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what:
     for name in names:
         spellings = {name.replace("-", "_").removeprefix("no_"), name.replace("-", "_")}
         if not (name in known if exactly else spellings & known):
-            raise ValueError(f"There is no {what} {name!r}.{did_you_mean(name, known)}")
+            raise UserError(f"There is no {what} {name!r}.{did_you_mean(name, known)}")
 
 
 def as_list(text: str) -> list[str]:
@@ -93,7 +95,7 @@ def refuse_pipes(folder: str | Path) -> None:
     """Refuse a folder with a pipe or a device, since reading one would wait for a writer."""
     for path in sorted(Path(folder).iterdir()):
         if path.exists() and not (path.is_file() or path.is_dir()):
-            raise ValueError(f"{path} must be a file or a folder, but it is a pipe or a device. Delete it.")
+            raise UserError(f"{path} must be a file or a folder, but it is a pipe or a device. Delete it.")
 
 
 def load_yaml(text: str) -> Any:
@@ -101,7 +103,7 @@ def load_yaml(text: str) -> Any:
     try:
         return yaml.load(text, _StrictLoader)
     except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
+        raise UserError(str(error)) from error
 
 
 _BOOLEAN = "tag:yaml.org,2002:bool"
@@ -175,11 +177,11 @@ def check_number(name: str, value: Any) -> None:
     """Check a number, or the numbers of a list. Other values pass."""
     for each in value if isinstance(value, list | tuple) else [value]:
         if isinstance(each, float) and not math.isfinite(each):
-            raise ValueError(f"`{name}` must be a finite number, got {each}.")
+            raise UserError(f"`{name}` must be a finite number, got {each}.")
         if isinstance(each, int | float) and each > limit_of(name):
-            raise ValueError(f"`{name}` must be at most {limit_of(name):,}, got {each}.")
+            raise UserError(f"`{name}` must be at most {limit_of(name):,}, got {each}.")
         if isinstance(each, int | float) and each < -limit_of(name):
-            raise ValueError(f"`{name}` must be at least {-limit_of(name):,}, got {each}.")
+            raise UserError(f"`{name}` must be at least {-limit_of(name):,}, got {each}.")
 
 
 def check_numbers(values: Mapping[str, Any]) -> None:
@@ -212,4 +214,4 @@ def reporting_panics(failure: str) -> Iterator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # of `pyo3_runtime`, which no one can import
             raise
-        raise ValueError(f"{failure}: {error}.") from error
+        raise UserError(f"{failure}: {error}.") from error

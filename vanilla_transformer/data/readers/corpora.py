@@ -12,6 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.import_utils import child_environment, requires_extra
@@ -84,28 +85,28 @@ class CorpusSpec:
         texts = {name: value for name, value in vars(self).items() if name not in _NO_TEXT and value is not None}
         wrong = [name for name, value in texts.items() if not isinstance(value, str)]
         if wrong:
-            raise ValueError(f"`{wrong[0]}` of a corpus must be text, got {texts[wrong[0]]!r}.")
+            raise UserError(f"`{wrong[0]}` of a corpus must be text, got {texts[wrong[0]]!r}.")
         if (self.source is None) != (self.target is None):
-            raise ValueError(f"A corpus needs `source` and `target` together, got only {self.source or self.target}.")
+            raise UserError(f"A corpus needs `source` and `target` together, got only {self.source or self.target}.")
         kinds = [kind for kind in ("source", "file", "dataset") if kind in texts]
         if len(kinds) != 1:
             got = " and ".join(f"`{kind}`" for kind in kinds) or "none of them"
-            raise ValueError(f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}.")
+            raise UserError(f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}.")
         if self.file is not None and self.format not in FILE_FORMATS:
-            raise ValueError(
+            raise UserError(
                 f"The name of a `file` must end with {', '.join(FILE_FORMATS)} ({', '.join(COMPRESSIONS)} may "
                 f"follow the first seven), got {self.file}."
             )
         if self.is_downloaded and self.split != "train":
-            raise ValueError(
+            raise UserError(
                 f"`split` must be left out for {self.dataset}, which is read as a whole, got {self.split!r}. Leave it "
                 "out, and name another corpus for held-out text."
             )
         object.__setattr__(self, "name", self.name or self.dataset or self.file or f"{self.source} | {self.target}")
         if isinstance(self.weight, bool) or not isinstance(self.weight, int | float) or not 0 < self.weight < 1e6:
-            raise ValueError(f"`weight` of the corpus {self.name} must be a number above 0, got {self.weight!r}.")
+            raise UserError(f"`weight` of the corpus {self.name} must be a number above 0, got {self.weight!r}.")
         if type(self.reverse) is not bool:
-            raise ValueError(f"`reverse` of the corpus {self.name} must be true or false, got {self.reverse!r}.")
+            raise UserError(f"`reverse` of the corpus {self.name} must be true or false, got {self.reverse!r}.")
 
     @property
     def direction(self) -> Direction:
@@ -139,7 +140,7 @@ class CorpusSpec:
         """
         if self.source_language is None or self.target_language is None:
             missing = "source_language" if self.source_language is None else "target_language"
-            raise ValueError(f"`{missing}` must be given for {self.name}, which has its languages by their codes.")
+            raise UserError(f"`{missing}` must be given for {self.name}, which has its languages by their codes.")
         return self.source_language, self.target_language
 
     def location(self, side: int) -> str:
@@ -174,7 +175,7 @@ def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
         splits = load_splits(spec.dataset)
         if spec.split not in splits:
             found = ", ".join(map(repr, splits))
-            raise ValueError(f"The dataset {spec.dataset} must have a split {spec.split!r}, it has {found}.")
+            raise UserError(f"The dataset {spec.dataset} must have a split {spec.split!r}, it has {found}.")
         yield OpenCorpus(spec, [], splits[spec.split])
         return
     paths = [_download(spec)] if spec.is_downloaded else spec.files
@@ -268,9 +269,9 @@ def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
         reason = getattr(error, "reason", error)
         raise OSError(f"Cannot look up opus:{name}: {reason}. Check the network.") from error
     if not found:
-        raise ValueError(f"OPUS must have the corpus {name} for {source} and {target}, but it has none.")
+        raise UserError(f"OPUS must have the corpus {name} for {source} and {target}, but it has none.")
     if len(found) > 1:
-        raise ValueError(f"OPUS must have one archive of {name} for {source} and {target}, but it has {len(found)}.")
+        raise UserError(f"OPUS must have one archive of {name} for {source} and {target}, but it has {len(found)}.")
     try:
         fetch_file(found[0]["url"], folder / _MOSES_FILE)
     except OSError as error:

@@ -17,6 +17,7 @@ from itertools import chain, count, islice, repeat, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.column_names import find_named_columns
 
 from .corpora import ROWS_PER_BATCH, CorpusRow, CorpusSpec, OpenCorpus, SentencePair, open_corpus
@@ -48,7 +49,7 @@ def blank_side_error(number: int, location: str | Path, way_out: str = "") -> Va
     Args:
         way_out: What to do otherwise than to mend the text.
     """
-    return ValueError(
+    return UserError(
         f"Line {number} of {location} is blank, but its translation is not. Mend or delete both{way_out}."
     )
 
@@ -79,7 +80,7 @@ def pair_lines(sources: Iterator[str], targets: Iterator[str], names: Sequence[s
             rest = 1 + sum(1 for _ in chain(sources, targets))
             counts = [number, number + rest] if source is None else [number + rest, number]
             found = " and ".join(f"{count} in {name}" for count, name in zip(counts, names, strict=True))
-            raise ValueError(f"Both sides must have the same number of lines, got {found}.")
+            raise UserError(f"Both sides must have the same number of lines, got {found}.")
         yield SentencePair(source.strip(), target.strip())
 
 
@@ -90,12 +91,12 @@ def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise ValueError(f"{location} must be JSON: {error}.") from error
+            raise UserError(f"{location} must be JSON: {error}.") from error
         if not isinstance(row, dict):
-            raise ValueError(f"{location} must be a JSON object, got {type(row).__name__}.")
+            raise UserError(f"{location} must be a JSON object, got {type(row).__name__}.")
         texts = row.get("translation", row)
         if not isinstance(texts, dict):
-            raise ValueError(f"{location} must have sentences by language in its `translation`, got {texts!r}.")
+            raise UserError(f"{location} must have sentences by language in its `translation`, got {texts!r}.")
         source, target = find_columns(texts, "translation" in row, corpus.spec, location)
         pair = SentencePair(_json_text(texts[source], location), _json_text(texts[target], location))
         yield CorpusRow(number, pair, None if row.get(_SCORE) is None else parse_score(row[_SCORE], location))
@@ -106,7 +107,7 @@ def _json_text(value: Any, location: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise ValueError(f"{location} must hold sentences, got {value!r}.")
+        raise UserError(f"{location} must hold sentences, got {value!r}.")
     return value.strip()
 
 
@@ -122,9 +123,9 @@ def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
                 names = [f"{member} in {name}" for member in members]
                 yield from pair_lines(decode_lines(sources, names[0]), decode_lines(targets, names[1]), names)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise ValueError(f"Cannot read {name}: the .zip file is truncated or corrupt ({error}).") from error
+        raise UserError(f"Cannot read {name}: the .zip file is truncated or corrupt ({error}).") from error
     except RuntimeError as error:  # an encrypted member
-        raise ValueError(f"Cannot read {name}: {error}.") from error
+        raise UserError(f"Cannot read {name}: {error}.") from error
 
 
 def _open(archive: zipfile.ZipFile, member: str) -> BufferedReader:
@@ -137,7 +138,7 @@ def _find_member(archive: zipfile.ZipFile, language: str, name: str) -> str:
     if len(found) == 1:
         return found[0]
     listing = ", ".join(found or archive.namelist()) or "none"
-    raise ValueError(f"{name} must have one file whose name ends with .{language}, got {listing}.")
+    raise UserError(f"{name} must have one file whose name ends with .{language}, got {listing}.")
 
 
 def parse_parquet(corpus: OpenCorpus) -> Iterator[CorpusRow]:
@@ -146,7 +147,7 @@ def parse_parquet(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     try:
         yield from _parse_tables(_read_tables(corpus.files[0], corpus.spec), corpus.spec)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"Cannot read {corpus.files[0].name}: it must be a Parquet file ({error}).") from error
+        raise UserError(f"Cannot read {corpus.files[0].name}: it must be a Parquet file ({error}).") from error
 
 
 _BATCH_BYTES = 2**26
@@ -167,7 +168,7 @@ def _read_tables(path: BufferedReader, spec: CorpusSpec) -> Iterator["pa.Table"]
         for chunk in (chunk for chunk in chunks if chunk.path_in_schema in paths):
             if chunk.total_uncompressed_size > max(_BATCH_BYTES, _LARGEST_EXPANSION * chunk.total_compressed_size):
                 rule = f"{path.name} must not expand more than {_LARGEST_EXPANSION:,}-fold"
-                raise ValueError(f"{rule}, but its column {chunk.path_in_schema} does.")
+                raise UserError(f"{rule}, but its column {chunk.path_in_schema} does.")
         first = ParquetFile(path, metadata=file.metadata, read_dictionary=paths).iter_batches(1, [group], paths)
         columns = [column for batch in islice(first, 1) for column in pa.Table.from_batches([batch]).flatten().columns]
         dictionaries = [column.chunk(0).dictionary for column in columns if pa.types.is_dictionary(column.type)]
@@ -222,7 +223,7 @@ def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        raise ValueError(f"{spec.name} must hold sentences, but it has a column of type {column.type}.")
+        raise UserError(f"{spec.name} must hold sentences, but it has a column of type {column.type}.")
     values = column.cast(pa.large_binary()).to_pylist()
     return ["" if value is None else value.decode("utf-8", errors="surrogateescape").strip() for value in values]
 
@@ -236,11 +237,11 @@ def find_columns(names: Iterable[str], nested: bool, spec: CorpusSpec, location:
             return sides[0], sides[1]
     found = ", ".join(map(repr, sorted(names) if nested else names))
     if nested and len(languages) < 2:
-        raise ValueError(f"{location} needs `source_language` and `target_language`, two of {found}.")
+        raise UserError(f"{location} needs `source_language` and `target_language`, two of {found}.")
     if nested:
         missing = next(language for language in languages if language not in names)
-        raise ValueError(f"{location} has no language {missing!r}, it has {found}.")
-    raise ValueError(
+        raise UserError(f"{location} has no language {missing!r}, it has {found}.")
+    raise UserError(
         f"{location} must have a column 'translation', it has {found}. Columns named as the two languages, or "
         "'source' and 'target', will do as well."
     )
@@ -274,7 +275,7 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
         cells = [cell.strip() for cell in line.split("\t")] if line.strip() else [""] * columns.total
         if len(cells) != columns.total:
             rule = "two columns, source TAB target" if columns.total == 2 else f"{columns.total} columns, as the first"
-            raise ValueError(f"Line {number} of {name} must have {rule}, it has {len(cells)}.")
+            raise UserError(f"Line {number} of {name} must have {rule}, it has {len(cells)}.")
         score = None
         if columns.score is not None and line.strip():
             score = parse_score(cells[columns.score], f"Line {number} of {name}")
@@ -295,7 +296,7 @@ def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns
         if len(texts) != 2 or count < 2:
             hint = " Name the columns in a first line, such as source TAB target." if count > 2 else ""
             rule = "two columns, source TAB target" + (", besides columns of numbers" if count > 2 else "")
-            raise ValueError(f"Line 1 of {name} must have {rule}, it has {count}.{hint}")
+            raise UserError(f"Line 1 of {name} must have {rule}, it has {count}.{hint}")
         sides = texts[0], texts[1]
     scores = [index for index in numbers if index not in sides]
     named = [index for index in scores if has_names and first[index].strip().casefold() == "score"]
@@ -326,5 +327,5 @@ def parse_score(cell: object, location: str) -> float:
     """Return the score of a pair."""
     text = str(cell)
     if isinstance(cell, bool) or not _is_number(text):
-        raise ValueError(f"{location} must have a number as its score, got {text[:40]!r}.")
+        raise UserError(f"{location} must have a number as its score, got {text[:40]!r}.")
     return float(text)

@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
 from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of, is_pipe, open_input
 
@@ -65,7 +66,7 @@ def decompress(file: BufferedReader) -> Iterator[Any]:
     try:
         yield COMPRESSIONS[ending](file, "rb")
     except _CORRUPT as error:
-        raise ValueError(f"Cannot read {file.name}: the {ending} file is truncated or corrupt ({error}).") from error
+        raise UserError(f"Cannot read {file.name}: the {ending} file is truncated or corrupt ({error}).") from error
 
 
 def read_file_lines(file: BufferedReader, may_be_blank: bool = False) -> Iterator[str]:
@@ -85,7 +86,7 @@ def file_version(file: BufferedReader) -> tuple[int, int]:
 def check_version(file: BufferedReader, before: tuple[int, int]) -> None:
     """Check that a file is still as it was before it was read, or text of both would be mixed."""
     if not file.closed and file_version(file) != before:  # pyarrow closes what it decompresses
-        raise ValueError(f"{file.name} must not change while it is read, but it did. Run the command again.")
+        raise UserError(f"{file.name} must not change while it is read, but it did. Run the command again.")
 
 
 def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[str]:
@@ -105,9 +106,9 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[s
         if may_be_blank or line.strip():
             break
         if size > LONGEST_LINE or len(leading) > _MOST_BLANK_LINES:
-            raise ValueError(f"{name} must begin with text, but its first {len(leading):,} lines are blank.")
+            raise UserError(f"{name} must begin with text, but its first {len(leading):,} lines are blank.")
     else:
-        raise ValueError(f"{name} is empty. It must have one sentence per line.")
+        raise UserError(f"{name} is empty. It must have one sentence per line.")
     leading[0] = leading[0].removeprefix(_BYTE_ORDER_MARK)
     for line in chain(leading, lines):
         yield line.removesuffix(b"\n").decode("utf-8", errors="surrogateescape")
@@ -123,7 +124,7 @@ def bounded_lines(file: Any, name: str) -> Iterator[bytes]:
 
 def long_line_error(number: int, name: str | Path) -> ValueError:
     """Return the error for a line that is too long."""
-    return ValueError(f"Line {number} of {name} must have at most {LONGEST_LINE:,} bytes, but is longer. Split it.")
+    return UserError(f"Line {number} of {name} must have at most {LONGEST_LINE:,} bytes, but is longer. Split it.")
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -150,4 +151,4 @@ def invalid_unicode_error(number: int, location: str | Path, text: str, way_out:
         return not_utf_8_error(location, number, f"the byte 0x{code_point - 0xDC00:02x}", way_out)
     # In UTF-8, written as an escape sequence of JSON.
     rule = f"Line {number} of {location} must be valid Unicode, but it has half of a character, U+{code_point:04X}"
-    return ValueError(f"{rule}. Mend or delete it{way_out}.")
+    return UserError(f"{rule}. Mend or delete it{way_out}.")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.protection import are_two_words
 from vanilla_transformer.text.xliff import CODES, PLACEHOLDERS, UNITS, Status, read_segments
@@ -33,7 +34,7 @@ def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
 def _code(variant: Any, name: str) -> str:
     code = variant.get(LANG) or variant.get("lang")  # up to version 1.2
     if not code:
-        raise ValueError(
+        raise UserError(
             f"Each <tuv> of {name} must have the attribute xml:lang, got none in line {variant.sourceline}."
         )
     return code
@@ -46,7 +47,7 @@ def _first_of(variants: Sequence[tuple[str, Any]], language: str) -> Any:
 def _variant_text(variant: Any, name: str) -> str:
     segment = next((child for child in variant if local_name(child) == "seg"), None)
     if segment is None:
-        raise ValueError(f"Each <tuv> of {name} must have a <seg>, got none in line {variant.sourceline}.")
+        raise UserError(f"Each <tuv> of {name} must have a <seg>, got none in line {variant.sourceline}.")
     return segment_text(segment, name)
 
 
@@ -102,7 +103,7 @@ def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterat
         try:
             yield from iterate_elements(stream, names)
         except ValueError as error:
-            raise ValueError(f"{file.name} must be {form}. {error}") from None
+            raise UserError(f"{file.name} must be {form}. {error}") from None
 
 
 def segment_text(segment: Any, name: str) -> str:
@@ -128,7 +129,7 @@ def _pieces(element: Any, name: str) -> Iterator[str]:
                 yield "\0"
         elif (child.text or "").startswith("&"):
             rule = f"Line {element.sourceline} of {name} must have text instead of the entity {child.text}"
-            raise ValueError(f"{rule}, which is not read. Replace it.")
+            raise UserError(f"{rule}, which is not read. Replace it.")
         yield child.tail or ""
 
 
@@ -136,7 +137,7 @@ def nothing_found_error(corpus: OpenCorpus, form: str, codes: set[str]) -> Value
     """Return the error for a file without a pair in the languages of the corpus."""
     spec = corpus.spec
     found = f"has {', '.join(sorted(codes))}" if codes else "has no translated units"
-    return ValueError(
+    return UserError(
         f"{corpus.files[0].name} must be {form} with pairs in the languages {spec.source_language} and "
         f"{spec.target_language}, but it {found}."
     )

@@ -29,6 +29,7 @@ from torch import nn
 from transformers.utils import logging
 
 from vanilla_transformer.decoding.weight_packing import MOST_PLAIN_ROWS
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import (
     at_most_threads,
     explain_compiler_error,
@@ -231,7 +232,7 @@ def _rows(arguments: Any) -> int:
 def check_compile(compile: bool | str) -> None:
     """Check a value of `compile`."""
     if compile not in (True, False, "auto"):
-        raise ValueError(f"`compile` must be True, False or 'auto', got {compile!r}.")
+        raise UserError(f"`compile` must be True, False or 'auto', got {compile!r}.")
 
 
 def _has_compiler() -> bool:

@@ -16,6 +16,7 @@ from torch import Tensor
 from vanilla_transformer.decoding.ensemble import members_of, weights_of
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.weight_packing import packed_copy
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import HostCopy, limit_onednn_cache, to_device
 
 from .device_profile import profile_of
@@ -96,9 +97,9 @@ class Engine:
         **given: Any,
     ):
         if type(slots) is not int or slots < 1:
-            raise ValueError(f"`slots` must be an integer of 1 or more, got {slots!r}.")
+            raise UserError(f"`slots` must be an integer of 1 or more, got {slots!r}.")
         if not is_supported(model):
-            raise ValueError(f"The model must be {SUPPORTED}, got {kind_of(model)}.")
+            raise UserError(f"The model must be {SUPPORTED}, got {kind_of(model)}.")
         limit_onednn_cache()
         if options is None:
             options = _resolve(model, given | {"num_beams": num_beams})
@@ -193,14 +194,14 @@ class Engine:
         """
         output = self._output(num_return_sequences, seed)
         if prefixes is not None and not self._prefixed:
-            raise ValueError("`prefixes` need an engine that is `prefixed`.")
+            raise UserError("`prefixes` need an engine that is `prefixed`.")
         with self._reading():
             every_phrases: Iterator[Any] = repeat(()) if phrases is None else iter(phrases)
             every_prefix: Iterator[Any] = repeat(()) if prefixes is None else iter(prefixes)
             for position, source in enumerate(sources):
                 wanted, prefix = next(every_phrases, None), next(every_prefix, None)
                 if wanted is None or prefix is None:
-                    raise ValueError(f"There must be phrases and a prefix for each source, got none for {position}.")
+                    raise UserError(f"There must be phrases and a prefix for each source, got none for {position}.")
                 self._rules.check(position, source)
                 self._rules.check_target(position, source, prefix, wanted)
                 requests = output.request(position, source)
@@ -272,10 +273,10 @@ class Engine:
         if self.options.sampling is not None:
             return Samples(count, seed)
         if seed is not None:
-            raise ValueError("`seed` needs `do_sample=True`: greedy and beam search use no random numbers.")
+            raise UserError("`seed` needs `do_sample=True`: greedy and beam search use no random numbers.")
         if not 1 <= count <= self.options.num_beams:
             found = f"{count} with {self.options.num_beams} beams"
-            raise ValueError(f"`num_return_sequences` must be from 1 to `num_beams`, got {found}.")
+            raise UserError(f"`num_return_sequences` must be from 1 to `num_beams`, got {found}.")
         return Answers(count)
 
     def _finish(self, output: Answers | Samples) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -344,5 +345,5 @@ def _in_order(name: str, values: Iterable[Any], order: Sequence[int]) -> list[An
     """Return the value of each source in another order."""
     values = list(values)
     if len(values) != len(order):
-        raise ValueError(f"There must be a {name} for each of {len(order)} sources, got {len(values)}.")
+        raise UserError(f"There must be a {name} for each of {len(order)} sources, got {len(values)}.")
     return [values[index] for index in order]

@@ -13,6 +13,7 @@ import torch
 from transformers.utils import logging
 
 from vanilla_transformer.decoding.options import CONFIG, ENGINE_ONLY, FILTERS, TranslationOptions, options_of
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import limit_onednn_cache
 
 from .compiled_steps import check_compile
@@ -65,9 +66,9 @@ class EnginePool:
                 return self._find(model, precision, options, constraints)
         if required_by is not None:
             problem = problem or f"the weights must be float32 or bfloat16, got {model.dtype}."
-            raise ValueError(f"With `{required_by}`, {problem} Leave `{required_by}` out to decode by `generate()`.")
+            raise UserError(f"With `{required_by}`, {problem} Leave `{required_by}` out to decode by `generate()`.")
         if self.precision is not None:
-            raise ValueError(f"With `precision`, {problem} Leave `precision` out to decode by `generate()`.")
+            raise UserError(f"With `precision`, {problem} Leave `precision` out to decode by `generate()`.")
         if self.compile is True:
             logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
         return None

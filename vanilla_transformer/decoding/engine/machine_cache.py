@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers.utils import logging
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import write_text_atomically
 from vanilla_transformer.utils.private_folders import create_private_folder, find_unsafe
 
@@ -27,7 +28,7 @@ def cache_root() -> Path:
         return Path(root).expanduser().absolute()
     except RuntimeError as error:
         rule = "VANILLA_TRANSFORMER_CACHE must be a folder"
-        raise ValueError(f"{rule}, but there is no home folder for {root}. Give its full path.") from error
+        raise UserError(f"{rule}, but there is no home folder for {root}. Give its full path.") from error
 
 
 def is_usable(path: Path) -> bool:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import multiplies
 from vanilla_transformer.utils.import_utils import requires_extra
 
@@ -24,7 +25,7 @@ def check_precision(precision: str) -> None:
     """Check the name of a precision, and that its packages are installed."""
     if precision not in (*PRECISIONS, AUTO):
         known = ", ".join(map(repr, [*PRECISIONS, AUTO]))
-        raise ValueError(f"`precision` must be one of {known}, got {precision!r}.")
+        raise UserError(f"`precision` must be one of {known}, got {precision!r}.")
     if precision == INT8:
         with requires_extra("int8", '`precision="int8"`'):
             import torchao.quantization  # noqa: F401

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .engine import Engine
@@ -62,7 +63,7 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
     """
     resolved = TranslationOptions.from_levels([options, vars(model.generation_config)])
     if resolved.do_sample:
-        raise ValueError("Only greedy and beam search can be recorded, but the options ask for `do_sample`.")
+        raise UserError("Only greedy and beam search can be recorded, but the options ask for `do_sample`.")
     problem = find_problem(model, resolved)
     if problem is not None:
         raise OptionError(f"To record a search, {problem}")

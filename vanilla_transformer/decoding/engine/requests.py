@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from vanilla_transformer.errors import UserError
+
 from .phrase_constraints import Phrases
 from .sampling import LARGEST_SEED
 from .search_state import Hypothesis
@@ -95,7 +97,7 @@ class Samples:
 
     def __init__(self, count: int, seed: Seeds = None):
         if type(count) is not int or count < 1:
-            raise ValueError(f"`num_return_sequences` must be an integer of 1 or more, got {count!r}.")
+            raise UserError(f"`num_return_sequences` must be an integer of 1 or more, got {count!r}.")
         self._count = count
         self._given = iter(seed) if isinstance(seed, Iterable) and not isinstance(seed, str) else None
         self._seeds = None if self._given is not None else SentenceSeeds(seed)  # type: ignore[arg-type]
@@ -120,7 +122,7 @@ class Samples:
     def _next_given(self, position: int) -> int:
         seed: Any = next(self._given, None)  # type: ignore[arg-type]
         if seed is None:
-            raise ValueError(f"There must be a seed for each source, but there is none for source {position}.")
+            raise UserError(f"There must be a seed for each source, but there is none for source {position}.")
         return check_seed(seed)
 
 
@@ -134,7 +136,7 @@ def share_seed(options: Mapping[str, Any]) -> dict[str, Any]:
 def check_seed(seed: Any) -> int:
     """Return a seed."""
     if type(seed) is not int:
-        raise ValueError(f"`seed` must be an integer, got {seed!r}.")
+        raise UserError(f"`seed` must be an integer, got {seed!r}.")
     return seed
 
 

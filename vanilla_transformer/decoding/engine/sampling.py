@@ -26,6 +26,8 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
+from vanilla_transformer.errors import UserError
+
 from .top_k import block_log_sums, tokens_of_blocks
 
 _MASK = 2**32 - 1
@@ -83,7 +85,7 @@ class SamplingOptions:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if type(value) is bool or not isinstance(value, int | float):
-                raise ValueError(f"`{name}` must be a number, got {value!r}.")
+                raise UserError(f"`{name}` must be a number, got {value!r}.")
         self.filters()
 
     @classmethod

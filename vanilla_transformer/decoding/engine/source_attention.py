@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerAttention
 from vanilla_transformer.utils.device_utils import HostCopy
 
@@ -28,12 +29,12 @@ def alignment_heads_of(model: Any) -> list[tuple[int, int]]:
     check_cross_attention(model)
     heads, config = getattr(model.config, "alignment_heads", None), model.config
     if not heads:
-        raise ValueError(f"The model's configuration must have `alignment_heads`, got none. {CHOOSE}")
+        raise UserError(f"The model's configuration must have `alignment_heads`, got none. {CHOOSE}")
     pairs = heads if isinstance(heads, list | tuple) else [heads]
     sizes = config.decoder_layers, config.decoder_attention_heads
     if not all(_is_head(pair, sizes) for pair in pairs):
         rule = f"[layer, head] pairs of {sizes[0]} layers and {sizes[1]} heads, counted from 0"
-        raise ValueError(f"`alignment_heads` must be a list of {rule}, got {heads!r}.")
+        raise UserError(f"`alignment_heads` must be a list of {rule}, got {heads!r}.")
     return [(layer, head) for layer, head in pairs]
 
 
@@ -43,7 +44,7 @@ def check_cross_attention(model: Any) -> None:
     kinds = {type(getattr(layer, "encoder_attn", None)) for layer in layers}
     if kinds != {VanillaTransformerAttention}:
         found = ", ".join(sorted("none" if kind is type(None) else kind.__name__ for kind in kinds)) or "none"
-        raise ValueError(f"Alignments need a model of this package with softmax cross-attention, got {found}.")
+        raise UserError(f"Alignments need a model of this package with softmax cross-attention, got {found}.")
 
 
 def read_attention(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
+from vanilla_transformer.errors import UserError
 
 from .phrase_constraints import ConstraintError, PhraseConstraints, Phrases, check_phrases
 from .prefill import Prefilled, prefill
@@ -26,10 +27,10 @@ class SourceRules:
         margin = options.max_new_tokens_beyond_source
         self.has_encoder = model.config.is_encoder_decoder
         if margin is not None and not self.has_encoder:
-            raise ValueError("`max_new_tokens_beyond_source` needs a model with an encoder. Give `max_new_tokens`.")
+            raise UserError("`max_new_tokens_beyond_source` needs a model with an encoder. Give `max_new_tokens`.")
         if margin is None and options.max_new_tokens is None and options.max_length is None:
             limits = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
-            raise ValueError(f"One of {limits} must limit the number of new tokens. Give one of them.")
+            raise UserError(f"One of {limits} must limit the number of new tokens. Give one of them.")
         self._model, self._options, self._margin, self._eos = model.config, options, margin, search.eos_token_ids
         self._target_tokens = {*range(len(model.get_output_embeddings().weight))} - {*self._eos}
         self._phrase_room = max([0, *(each.room for each in search.features if isinstance(each, PhraseConstraints))])
@@ -39,7 +40,7 @@ class SourceRules:
         entries, name = self._model.vocab_size, "source" if self.has_encoder else "prompt"
         wrong = [token for token in source if not 0 <= token < entries]
         if wrong:
-            raise ValueError(f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} {position}.")
+            raise UserError(f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} {position}.")
         longest, reason = len(source), ""
         if self._model.position_embedding_type == "learned":
             longest, reason = self._model.max_position_embeddings, ", as many as learned positions"

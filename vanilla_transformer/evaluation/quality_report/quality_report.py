@@ -20,6 +20,7 @@ import sacrebleu
 from jinja2 import Environment, StrictUndefined
 
 from vanilla_transformer.decoding.pretrained import load_config
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import sentence_chrf
 from vanilla_transformer.evaluation.significance import Estimate, Report, SystemComparison
 from vanilla_transformer.evaluation.test_sets import Evaluation
@@ -121,7 +122,7 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
     """Return the HTML of a page on the quality of translations."""
     report, sentences = evaluation.report, score_sentences(evaluation, setup.limits)
     if not sentences:
-        raise ValueError(
+        raise UserError(
             "A report needs a sentence with a reference, but all references are blank. Leave out --report."
         )
     style = read_part(str(__package__), "css")

@@ -6,6 +6,8 @@ from typing import Any
 import datasets
 import evaluate
 
+from vanilla_transformer.errors import UserError
+
 # `evaluate` copies this file to another folder before importing it, so relative imports do not work.
 from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 
@@ -60,5 +62,5 @@ def _only_reference(reference: str | Sequence[str]) -> str:
     if isinstance(reference, str):
         return reference
     if len(reference) != 1:
-        raise ValueError(f"There must be one reference for each prediction, got {len(reference)}: {list(reference)}.")
+        raise UserError(f"There must be one reference for each prediction, got {len(reference)}: {list(reference)}.")
     return reference[0]

@@ -12,6 +12,7 @@ from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.decoding.alignments import link_units, linked_words, token_spans
 from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of, check_cross_attention
 from vanilla_transformer.decoding.forced_decoding import check_positions, encode_as_trained
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import update_json
 
 from .word_alignments import GoldAlignment, align_lexically, grow_diagonally
@@ -66,7 +67,7 @@ def rank_alignment_heads(
     """
     check_cross_attention(model)
     if not pairs:
-        raise ValueError("There must be sentences to choose an alignment head on, got none.")
+        raise UserError("There must be sentences to choose an alignment head on, got none.")
     expected = align_lexically(pairs) if expected is None else expected
     layers = [[(layer, head) for head in range(model.config.decoder_attention_heads)] for layer in _layers(model)]
     choices: list[Heads] = [*([head] for heads in layers for head in heads), *(each for each in layers if each[1:])]

@@ -16,6 +16,7 @@ from vanilla_transformer.cli.flags import (
     require_one_model,
 )
 from vanilla_transformer.cli.lines import print_texts
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import write_text_atomically
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def explain_command(arguments: Sequence[str]) -> None:
         },
     )
     if len(words) != 2:
-        raise ValueError(
+        raise UserError(
             f"Give the folder (or Hub name) of a model and one sentence in quotes, got {len(words)} words."
         )
     name, text = words
@@ -143,7 +144,7 @@ def choose_alignment_head_command(arguments: Sequence[str]) -> None:
     )
     folder = require_one_model(words)
     if not Path(folder).is_dir():
-        raise ValueError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
+        raise UserError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
     from transformers import AutoModelForSeq2SeqLM
 
     from vanilla_transformer.data.readers import stream_text_files
@@ -189,7 +190,7 @@ def write_alignments_command(arguments: Sequence[str]) -> None:
         WriteAlignmentsArguments, arguments, usage, MODEL | {"REVERSE_MODEL": "A model of the other direction."}
     )
     if len(models) > 2:
-        raise ValueError(f"Name at most a model and one of the reverse direction, got {len(models)}.")
+        raise UserError(f"Name at most a model and one of the reverse direction, got {len(models)}.")
     from vanilla_transformer.data.readers import stream_text_files
 
     lines = _alignment_lines(models, [*stream_text_files(options.source, options.target)])

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.batches import Batch
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.loss import SummedLoss
 from vanilla_transformer.training.recipe_checks import check_alignment_layer
 from vanilla_transformer.training.run_arguments import Recipe
@@ -66,7 +67,7 @@ def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) ->
         config: Configuration of the model that is trained.
     """
     if isinstance(config, VanillaTransformerLongConfig):
-        raise ValueError("`train_alignments` must be given for models with full attention only. Leave it out.")
+        raise UserError("`train_alignments` must be given for models with full attention only. Leave it out.")
     layer, layers = recipe.optimization.alignment_layer, config.decoder_layers
     if layer is None:
         layer = min(layers - 1, max(1, layers - 2))

@@ -22,6 +22,7 @@ from vanilla_transformer.data.tokenized_corpus import (
     open_arrow_files,
 )
 from vanilla_transformer.decoding.alignments import Span, token_spans, words_of_tokens
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 
@@ -43,7 +44,7 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLi
     if find_languages(tokenizer) is not None:
         rule = "must be given for a model without language tags, got one that has them"
         reason = "links count the tokens of the text, which tags precede"
-        raise ValueError(f"`train_alignments` {rule}: {reason}. Leave it out of the recipe.")
+        raise UserError(f"`train_alignments` {rule}: {reason}. Leave it out of the recipe.")
     words = AGREEMENT if path == AGREEMENT else hash_file(Path(path))
     key = hash_json(_FORMAT, texts.training.key, words, hash_tokenizer(tokenizer))
     pairs = texts.training.dataset
@@ -93,7 +94,7 @@ def _read(path: str, files: Sequence[Path]) -> Iterator[set[WordPair]]:
     """Yield the words of each line, except for lines of the text that are blank on both sides."""
     lines, count = read_lines(path), sum(1 for _ in stream_text_files(*files))
     if len(lines) != count:
-        raise ValueError(f"{path} must have a line for each of {count} lines of {files[0]}, got {len(lines)}.")
+        raise UserError(f"{path} must have a line for each of {count} lines of {files[0]}, got {len(lines)}.")
     for number, (line, pair) in enumerate(zip(lines, stream_text_files(*files), strict=True), start=1):
         if any(pair):
             yield parse_alignment(line, pair, f"line {number} of {path}")

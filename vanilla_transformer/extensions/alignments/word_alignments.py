@@ -18,6 +18,7 @@ import numpy as np
 import regex
 
 from vanilla_transformer.data.readers import SentencePair, WordPair, read_lines
+from vanilla_transformer.errors import UserError
 
 _SURE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _POSSIBLE = re.compile(r"(\d{1,9})p(\d{1,9})")
@@ -44,7 +45,7 @@ def read_gold_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> lis
 def _rows(path: str | Path, pairs: Sequence[SentencePair]) -> list[tuple[str, SentencePair, str]]:
     lines = read_lines(path)
     if len(lines) != len(pairs):
-        raise ValueError(f"{path} must have a line for each of {len(pairs)} pairs of sentences, got {len(lines)}.")
+        raise UserError(f"{path} must have a line for each of {len(pairs)} pairs of sentences, got {len(lines)}.")
     rows = enumerate(zip(lines, pairs, strict=True), start=1)
     return [(line, pair, f"line {number} of {path}") for number, (line, pair) in rows]
 
@@ -64,7 +65,7 @@ def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPai
         link = (int(match[1]), int(match[2])) if match else (sizes[0], sizes[1])
         if link[0] >= sizes[0] or link[1] >= sizes[1]:
             rule = f"pairs such as 0-1 of {sizes[0]} words of the source and {sizes[1]} of the target"
-            raise ValueError(f"An alignment must have {rule}, got {text!r} in {location}.")
+            raise UserError(f"An alignment must have {rule}, got {text!r} in {location}.")
         found.add(link)
     return found
 

@@ -14,6 +14,7 @@ from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
 from vanilla_transformer.data.perturbations import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.data.tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.utils.file_utils import cached_folder
 
@@ -162,7 +163,7 @@ def _create_inline_terms(texts: datasets.Dataset, key: str, cache_dir: Path) -> 
     lexicon = _load_lexicon(texts, key, cache_dir)
     if not lexicon:
         rule = "must be given for text whose words have reliable translations, but none of its words has one"
-        raise ValueError(f"`inline_terms` of `augment` {rule}. Leave it out, or give more text.")
+        raise UserError(f"`inline_terms` of `augment` {rule}. Leave it out, or give more text.")
     words = sorted({form for forms in lexicon.values() for form in forms})
     return partial(insert_inline_terms, lexicon=lexicon, words=words)
 

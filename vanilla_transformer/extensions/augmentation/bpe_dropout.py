@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, map_texts
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 # BPE-dropout remembers the undropped segmentation of this many words: the first words of a corpus are frequent ones.
@@ -49,7 +50,7 @@ class BpeDropout:
         """
         _check_tokenizer(tokenizer)
         if not 0.0 <= dropout <= 1.0:
-            raise ValueError(f"`dropout` must be in [0, 1], got {dropout}.")
+            raise UserError(f"`dropout` must be in [0, 1], got {dropout}.")
         self.dropout = dropout
         self._eos = tokenizer.eos_token_id
         self._merges = _merges(tokenizer.backend_tokenizer)
@@ -160,13 +161,13 @@ class _Draws:
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
     if not isinstance(tokenizer, VanillaTransformerTokenizer):
-        raise ValueError(
+        raise UserError(
             f"BPE-dropout must have a VanillaTransformerTokenizer, got {type(tokenizer).__name__}. Train one with "
             "`VanillaTransformerTokenizer.train_from_iterator`."
         )
     model = tokenizer.backend_tokenizer.model
     if not isinstance(model, models.BPE):
-        raise ValueError(
+        raise UserError(
             f"BPE-dropout must have a BPE tokenizer, because it drops merges, got {type(model).__name__}. "
             "Train one with `model='bpe'`, or set `bpe_dropout` to 0."
         )

@@ -10,6 +10,7 @@ from vanilla_transformer.cli.flags import ThreadArguments, register_models, set_
 from vanilla_transformer.cli.train import draw_corpus_lengths, draw_pictures, show_progress
 from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules
 from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, corpus_specs, named_files
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.parser import Parser, with_underscores
 from vanilla_transformer.training.recipe import as_flags, read_keys
 from vanilla_transformer.utils.input_files import check_pipes
@@ -44,7 +45,7 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     given = {with_underscores(word).partition("=")[0] for word in arguments if word.startswith("--")}
     for flag in sorted(given & {f"--{name}" for name in ON_TOKENS}):
         rule = f"{flag} must be given to `train`, which counts tokens, got it in clean-corpus"
-        raise ValueError(f"{rule}. Move it, or limit characters by --{_ON_CHARACTERS[flag[2:]]}.")
+        raise UserError(f"{rule}. Move it, or limit characters by --{_ON_CHARACTERS[flag[2:]]}.")
     folder = ("output_dir", str, field(default="", metadata={"help": "Folder for the text and the report."}))
     classes = [_flags_of(_TEXT_KEYS, "text", folder), _flags_of([*_RULE_KEYS, "cache_dir"], "rules")]
     classes.append(ThreadArguments)
@@ -61,7 +62,7 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     values = {name: value for part in parsed for name, value in vars(part).items()}
     output_dir = values.pop("output_dir")
     if not output_dir:
-        raise ValueError("`output_dir` must be given: a folder for the text, such as --output_dir data/cleaned.")
+        raise UserError("`output_dir` must be given: a folder for the text, such as --output_dir data/cleaned.")
     threads, check_languages = values.pop("threads"), values["drop"] is None
     data = DataArguments(**values | {"drop": _DROP if check_languages else values["drop"]})
     check_data_arguments(data)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vanilla_transformer.cli.flags import ThreadArguments, parse
+from vanilla_transformer.errors import UserError
 
 from . import LANGUAGES, READERS, WRITERS, Converter
 
@@ -46,7 +47,7 @@ class ConvertArguments(ThreadArguments):
 def convert_command(arguments: Sequence[str]) -> None:
     words, options = parse(ConvertArguments, arguments, _USAGE, _ARGUMENTS)
     if len(words) != 2:
-        raise ValueError(f"Name the model to convert and the output, got {len(words)} names.")
+        raise UserError(f"Name the model to convert and the output, got {len(words)} names.")
     source, output = words
     convert = _select_converter(options)
     comparison = convert(source, output, _read_sentences(options.sentences, source), **_select_languages(options))
@@ -59,9 +60,9 @@ def _select_languages(options: ConvertArguments) -> dict[str, list[str]]:
         return {}
     if options.source_format not in LANGUAGES:
         formats = " or ".join(LANGUAGES)
-        raise ValueError(f"`--languages` needs `--source_format {formats}`: other formats name their languages.")
+        raise UserError(f"`--languages` needs `--source_format {formats}`: other formats name their languages.")
     if len(options.languages) != 2:
-        raise ValueError(
+        raise UserError(
             f"`--languages` must be the source and the target language, such as `--languages en de`, got "
             f"{' '.join(options.languages)!r}."
         )
@@ -98,8 +99,8 @@ def _select_converter(options: ConvertArguments) -> Converter:
         if name is not None
     ]
     if len(given) != 1:
-        raise ValueError(f"Give either --source_format or --target_format, got {len(given)} of them.")
+        raise UserError(f"Give either --source_format or --target_format, got {len(given)} of them.")
     ((flag, name, known),) = given
     if name not in known:
-        raise ValueError(f"`{flag}` must be one of {', '.join(known)}, got {name!r}.")
+        raise UserError(f"`{flag}` must be one of {', '.join(known)}, got {name!r}.")
     return known[name]

@@ -17,6 +17,7 @@ from transformers import MarianTokenizer, PreTrainedModel, PreTrainedTokenizerBa
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.user_input import least_parameters
 
@@ -50,7 +51,7 @@ def reading(source: str | Path, toolkit: str) -> Iterator[None]:
     except _ERRORS_OF_PARSERS as error:
         reason = f"an entry {error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
         rule = f"it must be a complete model of {toolkit}, but a file is damaged or of another format"
-        raise ValueError(f"Cannot convert {source}: {rule} ({reason[:200]}).") from error
+        raise UserError(f"Cannot convert {source}: {rule} ({reason[:200]}).") from error
 
 
 def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
@@ -62,7 +63,7 @@ def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
     """
     found = [reason for reason, applies in reasons.items() if applies]
     if found:
-        raise ValueError(f"{target} cannot represent this model: {'; '.join(found)}.")
+        raise UserError(f"{target} cannot represent this model: {'; '.join(found)}.")
 
 
 def has_head_widths(config: VanillaTransformerConfig) -> bool:
@@ -81,10 +82,10 @@ def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Mod
     """
     config, wanted = load_config(name), model_class.config_class.model_type
     if config.model_type != wanted:
-        raise ValueError(f"{name} must be a model of type {wanted!r}, got type {config.model_type!r}.")
+        raise UserError(f"{name} must be a model of type {wanted!r}, got type {config.model_type!r}.")
     model = load_pretrained(model_class, name, dtype=torch.float32, **kwargs)
     if type(model) is not model_class:  # which may compute otherwise
-        raise ValueError(f"{name} must be a {model_class.__name__} itself, got its subclass {type(model).__name__}.")
+        raise UserError(f"{name} must be a {model_class.__name__} itself, got its subclass {type(model).__name__}.")
     return model
 
 
@@ -95,12 +96,12 @@ def build_model(
     declared, found = least_parameters(config), sum(math.prod(np.shape(array)) for array in weights.values())
     num_layers = config.encoder_layers + config.decoder_layers
     if declared > found or num_layers > len(weights):
-        raise ValueError(
+        raise UserError(
             f"The weights must fill the model that the options declare, with {num_layers:,} layers and at least "
             f"{declared:,} values, got {len(weights):,} arrays with {found:,} values. Correct the options."
         )
     if config.position_embedding_type == "learned" and config.max_position_embeddings > _MAX_POSITIONS:
-        raise ValueError(
+        raise UserError(
             f"The options must declare at most {_MAX_POSITIONS:,} positions, got {config.max_position_embeddings:,}."
         )
     return VanillaTransformerForConditionalGeneration(config).eval()
@@ -215,7 +216,7 @@ def require_same(
     else:
         same = difference <= _MAX_LOGIT_DIFFERENCE
     if not same:
-        raise ValueError(
+        raise UserError(
             f"The converted model must compute what the original does, but does not: {comparison}. Nothing was "
             "written. Report this with the options of the model."
         )
@@ -223,7 +224,7 @@ def require_same(
     outputs = [_translate_by(use_engine, ours, tokenizer, some) for use_engine in (False, True)]
     identical = sum(first == second for first, second in zip(*outputs, strict=True))
     if identical < _MIN_IDENTICAL * len(some):
-        raise ValueError(
+        raise UserError(
             "The engine of this package must translate as `generate()` of transformers does with the model, but "
             f"does not: {identical} of {len(some)} outputs identical. Nothing was written. Report this with the "
             "options of the model."
@@ -252,7 +253,7 @@ def compare_translators(
     import sacrebleu  # which a machine with a GPU may lack that runs benchmarks
 
     if not sentences:
-        raise ValueError("A comparison needs at least one sentence, got none.")
+        raise UserError("A comparison needs at least one sentence, got none.")
     named = tokenizer.special_tokens_map.values()
     added = [token for token in tokenizer.get_added_vocab() if token not in named]
     marked = [" ".join(added[start : start + _ADDED_TOKENS]) for start in range(0, len(added), _ADDED_TOKENS)]

@@ -20,6 +20,7 @@ from ctranslate2.specs import TransformerSpec
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding.pretrained import load_tokenizer
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     sinusoidal_positions,
@@ -124,7 +125,7 @@ def to_ctranslate2(
     """
     check_output_dir_is_empty(output_dir)
     if quantization not in QUANTIZATIONS:
-        raise ValueError(f"`quantization` must be one of {', '.join(QUANTIZATIONS)}, got {quantization!r}.")
+        raise UserError(f"`quantization` must be one of {', '.join(QUANTIZATIONS)}, got {quantization!r}.")
     model = load_model(VanillaTransformerForConditionalGeneration, folder)
     tokenizer = load_tokenizer(folder)
     check_supported(

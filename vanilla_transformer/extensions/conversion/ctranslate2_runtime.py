@@ -11,6 +11,7 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import limit_threads
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.generation_vanilla_transformer import closest_margin, length_penalty
 
 # The file, in a folder for CTranslate2, with the configuration of the converted model.
@@ -111,7 +112,7 @@ class CTranslate2Model:
         """Return the folder's generation config, updated by the arguments of the call."""
         unknown = kwargs.keys() - _PARAMETERS
         if unknown:
-            raise ValueError(
+            raise UserError(
                 f"Arguments for CTranslate2 must be of {', '.join(sorted(_PARAMETERS))}; got {min(unknown)!r}."
             )
         options = copy.deepcopy(self.generation_config)

@@ -25,6 +25,7 @@ from transformers import (
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
@@ -166,7 +167,7 @@ def _find_languages(folder: Path, arguments: Mapping[str, Any], weights: Weights
     wanted = [len(weights[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")]
     fitting = [pair for pair in permutations(sizes, 2) if [sizes[language] for language in pair] == wanted]
     if len(fitting) != 1:
-        raise ValueError(
+        raise UserError(
             "The checkpoint must name its source and its target language, got none, and the dictionaries in "
             f"{folder} ({', '.join(sizes) or 'none'}) fit {len(fitting)} directions. Name both languages, such as "
             "`--languages en de`."

@@ -15,6 +15,7 @@ from transformers import (
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .common import load_model
@@ -49,11 +50,11 @@ def load_converted(name: str | Path) -> ConvertedModel:
         return ConvertedModel(load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(name))
     if config.model_type not in _CONVERTERS:
         known = ", ".join([VanillaTransformerConfig.model_type, *_CONVERTERS])
-        raise ValueError(f"{name} must be a translation model of type {known}, got type {config.model_type!r}.")
+        raise UserError(f"{name} must be a translation model of type {known}, got type {config.model_type!r}.")
     model_class, convert = _CONVERTERS[config.model_type]
     tokenizer = load_fsmt_tokenizer(name) if config.model_type == "fsmt" else load_tokenizer(name)
     if isinstance(tokenizer, FSMTTokenizer) and tokenizer.encoder != {v: k for k, v in tokenizer.decoder.items()}:
-        raise ValueError(
+        raise UserError(
             f"{name} must have one vocabulary to be fine-tuned, but its tokenizer has two and encodes sources only."
         )
     return ConvertedModel(convert(load_model(model_class, name)), tokenizer)

@@ -14,6 +14,7 @@ from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
@@ -77,7 +78,7 @@ def read_joeynmt(folder: str | Path) -> JoeyNMTModel:
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{folder / 'config.yaml'} must be YAML: {error}") from error
+        raise UserError(f"{folder / 'config.yaml'} must be YAML: {error}") from error
     _check_tokenizers(config["data"])
     checkpoints = [path for path in [folder / "best.ckpt"] if path.exists()] or sorted(folder.glob("*.ckpt"))
     if len(checkpoints) != 1:

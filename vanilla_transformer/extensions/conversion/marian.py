@@ -19,6 +19,7 @@ from transformers import (
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_tokenizer
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
@@ -112,7 +113,7 @@ def _check_lengths(model: MarianMTModel, tokenizer: PreTrainedTokenizerBase, sen
     most = model.config.max_position_embeddings
     for number, ids in enumerate(tokenizer([*sentences])["input_ids"], start=1):
         if len(ids) > most:
-            raise ValueError(
+            raise UserError(
                 f"Sentences to compare must have at most {most} tokens, for which MarianMTModel has positions, got "
                 f"{len(ids)} in sentence {number}. Leave it out of --sentences."
             )

@@ -19,6 +19,7 @@ from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import check_unpacked_size
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
@@ -86,7 +87,7 @@ def read_marian(folder: str | Path) -> MarianFiles:
     folder = Path(folder)
     weights = _read_arrays(_find_one(folder, "*.npz"))
     if _CONFIG not in weights:
-        raise ValueError(f"The weights in {folder} must contain Marian's options ({_CONFIG}), but do not.")
+        raise UserError(f"The weights in {folder} must contain Marian's options ({_CONFIG}), but do not.")
     options = yaml.safe_load(weights.pop(_CONFIG).tobytes().rstrip(b"\0"))
     single = folder / "vocab.spm"
     if single.exists():
@@ -113,7 +114,7 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
             return dict(content)
     # TypeError: a single array, not an archive. MemoryError: an array declares more values than the archive can hold.
     except (ValueError, EOFError, TypeError, MemoryError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not a complete NumPy archive: {error}") from error
+        raise UserError(f"{path} is not a complete NumPy archive: {error}") from error
 
 
 def _read_vocabulary(folder: Path) -> list[str]:
@@ -132,7 +133,7 @@ def _read_vocabulary(folder: Path) -> list[str]:
             key, number = line.rsplit(":", 1)
             entries[int(number)] = _unquote(key)
     if sorted(entries) != list(range(len(entries))):
-        raise ValueError(f"The vocabulary in {folder} must have each id from 0 to {len(entries) - 1} once.")
+        raise UserError(f"The vocabulary in {folder} must have each id from 0 to {len(entries) - 1} once.")
     return [entries[index] for index in range(len(entries))]
 
 

@@ -19,6 +19,7 @@ from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
@@ -144,7 +145,7 @@ def read_opennmt_py(path: str | Path) -> OpenNMTModel:
     content = load_pickled_checkpoint(path, "OpenNMT-py", "generator", allowed_types=[argparse.Namespace])
     options, vocab = vars(content["opt"]), content["vocab"]
     if not isinstance(vocab, dict) or not isinstance(vocab.get("src"), list):
-        raise ValueError(
+        raise UserError(
             f"{path} must be a checkpoint of OpenNMT-py 3. Convert older ones with the scripts in its tools/."
         )
     _check_opennmt_py(options, vocab)
@@ -190,7 +191,7 @@ def read_eole(folder: str | Path) -> OpenNMTModel:
     folder = Path(folder)
     config, vocab = (_read_json(folder / name) for name in ("config.json", "vocab.json"))
     if not isinstance(config.get("model"), dict) or "encoder" not in config["model"]:
-        raise ValueError(f"{folder / 'config.json'} must have eole's format, with encoder and decoder under `model`.")
+        raise UserError(f"{folder / 'config.json'} must have eole's format, with encoder and decoder under `model`.")
     model, options = config["model"], (config.get("transforms_configs") or {}).get("sentencepiece", {})
     decoder = model["decoder"]
     _check_eole(model, set(config.get("transforms") or []), options)
@@ -198,7 +199,7 @@ def read_eole(folder: str | Path) -> OpenNMTModel:
     try:
         weights = load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path} is truncated or damaged: {error}") from error
+        raise UserError(f"{path} is truncated or damaged: {error}") from error
     fields = {
         "d_model": decoder.get("hidden_size", 512),
         **{f"{side}_layers": model[side].get("layers", 2) for side in _SIDES},
@@ -282,7 +283,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from error
+        raise UserError(f"{path} is not valid JSON: {error}") from error
 
 
 def _collect(
@@ -298,9 +299,9 @@ def _collect(
     start = vocab.get("decoder_start_token", special_tokens["bos_token"])
     missing = sorted({*special_tokens.values(), start} - set(target))
     if missing:
-        raise ValueError(f"The target vocabulary must contain {', '.join(missing)}.")
+        raise UserError(f"The target vocabulary must contain {', '.join(missing)}.")
     if source.index(special_tokens["pad_token"]) != target.index(special_tokens["pad_token"]):
-        raise ValueError("Padding must have the same id in both vocabularies.")
+        raise UserError("Padding must have the same id in both vocabularies.")
     fields |= {
         "vocab_size": len(source),
         "decoder_vocab_size": len(target),
@@ -331,7 +332,7 @@ def _rename(weights: Weights, names: _ParameterNames) -> Iterator[tuple[str, tor
         elif kind in ("weight", "bias"):
             prefix = next((theirs for theirs in ours if module.startswith(f"{theirs}.")), None)
             if prefix is None:
-                raise ValueError(f"This package cannot represent the parameter {name}.")
+                raise UserError(f"This package cannot represent the parameter {name}.")
             number, _, inner = module.removeprefix(f"{prefix}.").partition(".")
             stack = ours[prefix].partition(".")[0]
             part, _, last = inner.rpartition(".")
@@ -358,7 +359,7 @@ def model_from_opennmt(contents: OpenNMTModel) -> VanillaTransformerForCondition
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise ValueError(f"The weights do not match the options: {' '.join(str(error).split())}") from error
+        raise UserError(f"The weights do not match the options: {' '.join(str(error).split())}") from error
     model.generation_config = _generation_config(model.config)
     return model
 

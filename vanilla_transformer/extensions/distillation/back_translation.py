@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from vanilla_transformer.data.readers import file_format, stream_lines
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards, Shard
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 from vanilla_transformer.utils.file_utils import hash_file, write_text_atomically
 
@@ -36,9 +37,9 @@ class BackTranslations(NamedTuple):
 def check_output(output: Path, tag: str | None) -> None:
     """Check where back-translations are written, and with which tag."""
     if file_format(output.name) not in (TSV, JSONL):
-        raise ValueError(f"Pairs must be written to a {TSV} or {JSONL} file, got {output}.")
+        raise UserError(f"Pairs must be written to a {TSV} or {JSONL} file, got {output}.")
     if tag is not None and (not tag.strip() or tag.split() != [tag]):
-        raise ValueError(f"A tag must be one word, such as <BT>, got {tag!r}.")
+        raise UserError(f"A tag must be one word, such as <BT>, got {tag!r}.")
 
 
 def back_translate(
@@ -99,7 +100,7 @@ def _keep(
             yield source, line
     if not kept:
         found = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-        raise ValueError(f"Some line must have a usable translation, but all are dropped: {found}.")
+        raise UserError(f"Some line must have a usable translation, but all are dropped: {found}.")
 
 
 def _as_line(form: str, source: str, target: str) -> str:

@@ -15,6 +15,7 @@ from vanilla_transformer.cli.flags import (
 )
 from vanilla_transformer.cli.lines import silence_libraries
 from vanilla_transformer.cli.train import show_progress, use_all_cores
+from vanilla_transformer.errors import UserError
 
 from .distillation_arguments import parse_distillation
 
@@ -23,7 +24,7 @@ def distill_command(arguments: Sequence[str]) -> None:
     recipe, options = parse_distillation(arguments, program="vanilla-transformer distill")
     register_models()
     if recipe.output.dry_run:
-        raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
+        raise UserError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
     from vanilla_transformer.evaluation.scores import evaluator_for
 
     from .distill import TABLE_FILE, distill
@@ -82,7 +83,7 @@ def back_translate_command(arguments: Sequence[str]) -> None:
     words, options = parse(BackTranslateArguments, arguments, usage, MODEL, _BACK_TRANSLATION_MAIN)
     model = require_one_model(words)
     if options.batch_size < 1:
-        raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
+        raise UserError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
     if options.seed is None and (options.do_sample or (options.mbr is not None and options.num_beams is None)):
         options.seed = 0  # by which a run that continues draws the same samples
     opening = open_model(model, options)

@@ -21,6 +21,7 @@ from vanilla_transformer.data.tokenized_corpus import hash_json
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards
 from vanilla_transformer.decoding.engine.precision import check_precision
 from vanilla_transformer.decoding.pretrained import hash_model, load_config, load_seq2seq, load_tokenizer
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits
 from vanilla_transformer.training.recipe_checks import check_recipe
@@ -96,7 +97,7 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
     _check(recipe, options)
     texts = load_texts(recipe.data)
     if not texts.test:
-        raise ValueError("Teacher and student are compared on test text, but the dataset has no split `test`.")
+        raise UserError("Teacher and student are compared on test text, but the dataset has no split `test`.")
     run = _Run(recipe, options, texts)
     student = run.student_recipe()
     RunFolder(student)  # fails now if the folder holds another run
@@ -244,7 +245,7 @@ def _check(recipe: Recipe, options: DistillationArguments) -> None:
     processes = process_state().num_processes
     if processes > 1:
         hint = "Distill in one process; `train` uses several"
-        raise ValueError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
+        raise UserError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
     folder = Path(recipe.output.output_dir)
     for name in filter(None, [*options.teachers, options.reverse_model]):
         refuse_model_inside(name, folder)
@@ -253,7 +254,7 @@ def _check(recipe: Recipe, options: DistillationArguments) -> None:
     directions = {spec.direction for spec in corpus_specs(recipe.data)}
     if len(directions) > 1 or find_languages(load_teacher(options)[1]) is not None:
         hint = "Translate each direction with `translate --target_language`, and train on `corpora`"
-        raise ValueError(f"distill needs one direction and a teacher of one, got several. {hint}.")
+        raise UserError(f"distill needs one direction and a teacher of one, got several. {hint}.")
     for name in filter(None, [options.reverse_model, recipe.fine_tuning.init_from]):
         load_config(name)
         load_tokenizer(name)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vanilla_transformer.data.data_arguments import AGREEMENT
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import Recipe, parse_recipe_with
 from vanilla_transformer.utils.user_input import as_list
 
@@ -87,20 +88,20 @@ class DistillationArguments:
         weights = self.teacher_weights
         self.weights = _as_weights(as_list(weights)) if isinstance(weights, str) else weights
         if not all(self.teachers) or not self.teachers:
-            raise ValueError("`teacher` must be given: the folder or Hub name of a model, or a list of several.")
+            raise UserError("`teacher` must be given: the folder or Hub name of a model, or a list of several.")
         for name in ("teacher_num_beams", "teacher_n_best", "teacher_batch_size", "student_num_beams"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+                raise UserError(f"`{name}` must be at least 1, got {value}.")
         if not 0.0 <= self.drop_lowest_scores < 1.0:
-            raise ValueError(f"`drop_lowest_scores` must be in [0, 1), got {self.drop_lowest_scores}.")
+            raise UserError(f"`drop_lowest_scores` must be in [0, 1), got {self.drop_lowest_scores}.")
         if self.reverse_model is not None and not self.drop_lowest_scores:
-            raise ValueError("`reverse_model` scores pairs, but `drop_lowest_scores` is 0. Leave one of them out.")
+            raise UserError("`reverse_model` scores pairs, but `drop_lowest_scores` is 0. Leave one of them out.")
         if self.teacher_num_beams is not None and self.hypotheses > self.teacher_num_beams:
             rule = f"`teacher_n_best` must be at most `teacher_num_beams`={self.teacher_num_beams}"
-            raise ValueError(f"{rule}, got {self.teacher_n_best}.")
+            raise UserError(f"{rule}, got {self.teacher_n_best}.")
         if self.weights is not None and len(self.weights) != len(self.teachers):
-            raise ValueError(f"`teacher_weights` must have {len(self.teachers)} numbers, got {len(self.weights)}.")
+            raise UserError(f"`teacher_weights` must have {len(self.teachers)} numbers, got {len(self.weights)}.")
 
     @property
     def hypotheses(self) -> int:
@@ -114,7 +115,7 @@ def parse_distillation(arguments: Sequence[str], program: str | None = None) -> 
     _check_recipe(recipe)
     if "teacher_n_best" in recipe.given and options.teacher_targets == BEAM:
         rule = f"must be left out with `teacher_targets: {BEAM}`, which takes the best translation"
-        raise ValueError(f"`teacher_n_best` {rule}, got {options.teacher_n_best}.")
+        raise UserError(f"`teacher_n_best` {rule}, got {options.teacher_n_best}.")
     return recipe, options
 
 
@@ -123,13 +124,13 @@ def _check_recipe(recipe: Recipe) -> None:
     data = recipe.data
     if data.train_alignments not in (None, AGREEMENT):
         rule = f"must be {AGREEMENT} or left out, since the student gets other translations"
-        raise ValueError(f"`train_alignments` {rule}, got {data.train_alignments}.")
+        raise UserError(f"`train_alignments` {rule}, got {data.train_alignments}.")
     if data.test_source is None and data.dataset is None:
-        raise ValueError("`test_source` and `test_target` must be given: teacher and student are compared on them.")
+        raise UserError("`test_source` and `test_target` must be given: teacher and student are compared on them.")
 
 
 def _as_weights(words: Sequence[str]) -> list[float]:
     try:
         return [*map(float, words)]
     except ValueError:
-        raise ValueError(f"`teacher_weights` must be numbers, such as 2,1, got {','.join(words)}.") from None
+        raise UserError(f"`teacher_weights` must be numbers, such as 2,1, got {','.join(words)}.") from None

@@ -14,6 +14,7 @@ from vanilla_transformer.data.tokenized_corpus import hash_json
 from vanilla_transformer.decoding.engine.precision import precision_of
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.pretrained import ensemble_arguments, hash_model
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.utils.file_utils import atomic_folder, write_hashes, write_text_atomically
 
@@ -120,7 +121,7 @@ def write_student_corpora(
                     report.add(reason, SentencePair(row.source, candidate.target))
         if empty:
             found = f"it leaves none of corpus {min(empty) + 1}: {report.reasons()}"
-            raise ValueError(f"Filtering must leave translations of each corpus to train on, but {found}.")
+            raise UserError(f"Filtering must leave translations of each corpus to train on, but {found}.")
         entries = json.dumps(asdict(report), indent=2, ensure_ascii=False)
         (temporary / REPORT_FILE).write_text(entries + "\n", encoding="utf-8")
         stack.close()

@@ -19,6 +19,7 @@ from vanilla_transformer.decoding.pretrained import (
     load_seq2seq,
     load_tokenizer,
 )
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.pair_scores import score_pairs
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
@@ -63,7 +64,7 @@ def check_direction(translate: TranslationPipeline, pairs: Sequence[SentencePair
         rule = "The teacher must translate the source of the training text to its target"
         found = f"its translations of {len(texts)} sentences have chrF {ours:.1f}, their sources {copies:.1f}"
         example = f"It translates {sources[0]!r} as {texts[0]!r}"
-        raise ValueError(f"{rule}, but {found}. {example}. Name a teacher of this direction.")
+        raise UserError(f"{rule}, but {found}. {example}. Name a teacher of this direction.")
 
 
 def write_hypotheses(

@@ -14,6 +14,7 @@ from vanilla_transformer.decoding.protected_search import ProtectedSearch, join_
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.decoding.steps import Report
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.icu_messages import parse_message
 from vanilla_transformer.text.protection import Range, find_protected, merge
 
@@ -108,7 +109,7 @@ class BlockTranslator:
 
 def _pairs(texts: Sequence[str], answers: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     if len(answers) != len(texts):
-        raise ValueError(f"`translate` must return {len(texts)} translations, got {len(answers)}.")
+        raise UserError(f"`translate` must return {len(texts)} translations, got {len(answers)}.")
     return zip(texts, answers, strict=True)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import regex
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import WORD_CHARACTER, Range, are_two_words, merge
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -115,7 +116,7 @@ class SpanBuilder:
     def open(self, name: Any, payload: Any, is_paired: bool = False) -> None:
         """Begin a span. Unless it is known to be paired, it becomes a mark if it is not closed."""
         if len(self._open) == _DEEPEST:
-            raise ValueError(f"Markup in a paragraph must be nested at most {_DEEPEST} deep, got more.")
+            raise UserError(f"Markup in a paragraph must be nested at most {_DEEPEST} deep, got more.")
         span = Span(len(self.text), len(self.text), payload, fixed=True, space_before=self.text.endswith(" "))
         self._level.append(span)
         self._open.append((span, name, is_paired, self._level))

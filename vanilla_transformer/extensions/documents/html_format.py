@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .blocks import SpanBuilder
@@ -203,7 +204,7 @@ def _pair(tokens: Sequence[Token]) -> None:
             if not (token.is_empty or token.name in _VOID):
                 opened.append(token)
             if len(opened) > _DEEPEST:
-                raise ValueError(f"HTML must be nested at most {_DEEPEST} elements deep, got more.")
+                raise UserError(f"HTML must be nested at most {_DEEPEST} elements deep, got more.")
         elif token.kind == "close":
             least = _innermost(opened) + 1 if token.name in _INLINE | _FIXED else 0
             position = _last_of(token.name, opened, least)

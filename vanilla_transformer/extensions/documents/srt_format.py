@@ -8,6 +8,7 @@ from typing import Any
 
 import regex
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.import_utils import requires_extra
 
@@ -48,7 +49,7 @@ class SrtDocument:
         try:
             self._cues: list[Any] = list(srt.parse(text))
         except srt.SRTParseError as error:
-            raise ValueError(f"The text must be SubRip subtitles: {error}.") from None
+            raise UserError(f"The text must be SubRip subtitles: {error}.") from None
         self._speeches = [_DIALOGUE.split(cue.content) for cue in self._cues]
         self._sentences = list(self._find_sentences())
         self.blocks = [_block(join_lines("\n".join(sentence).split("\n"))) for sentence in self._sentences]

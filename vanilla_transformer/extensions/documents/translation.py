@@ -11,6 +11,7 @@ from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import several_beams
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.decoding.steps import split_on_error
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.utils.file_utils import decode_text
@@ -73,7 +74,7 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
         direction: The languages, as far as they are known.
     """
     if format not in FORMATS:
-        raise ValueError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
+        raise UserError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
     return FORMATS[format](text, direction)
 
 

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_differences
 from vanilla_transformer.text.xliff import (
     PLACEHOLDERS,
@@ -53,15 +54,15 @@ class XliffDocument(MarkupDocument):
         super().__init__(text)
         root = self.tokens[self.root].element
         if local_name(root) != "xliff":
-            raise ValueError(f"An XLIFF text must have the root element <xliff>, got <{local_name(root)}>.")
+            raise UserError(f"An XLIFF text must have the root element <xliff>, got <{local_name(root)}>.")
         self._is_new = (root.get("version") or "1.2").startswith("2")
         if self._is_new and not root.get("trgLang"):
-            raise ValueError("An XLIFF 2 text must name its target language, but <xliff> has no attribute `trgLang`.")
+            raise UserError("An XLIFF 2 text must name its target language, but <xliff> has no attribute `trgLang`.")
         self.directions = _directions(root, self._is_new)
         for named in self.directions:
             for side, found, expected in find_differences(named, direction):
                 rule = f"The {side} language of the file must be {expected}, as of the model"
-                raise ValueError(f"{rule}, but it is {found}. Choose a model for it, or correct the file.")
+                raise UserError(f"{rule}, but it is {found}. Choose a model for it, or correct the file.")
         self._numbers = {token.element: index for index, token in enumerate(self.tokens) if token.kind == "open"}
         self._pairs = self._find_pairs()
         self._counts, self.longer = Counter[str](), 0

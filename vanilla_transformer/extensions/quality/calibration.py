@@ -12,6 +12,7 @@ from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.confidence import Calibration, measure_features
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import sentence_chrf
 from vanilla_transformer.text.translation_warnings import WarningLimits, measure_limits
 from vanilla_transformer.utils.file_utils import update_json
@@ -72,7 +73,7 @@ def check_enough(pairs: Sequence[SentencePair]) -> None:
     """Check that there is enough text to calibrate a model."""
     if len(pairs) < LEAST_SENTENCES:
         rule = f"{LEAST_SENTENCES} sentences or more, such as the validation text"
-        raise ValueError(f"There must be {rule}, to calibrate a model, got {len(pairs)}.")
+        raise UserError(f"There must be {rule}, to calibrate a model, got {len(pairs)}.")
 
 
 def store_calibration(folder: str | Path, calibrated: CalibratedModel) -> None:

@@ -25,6 +25,7 @@ from transformers.utils import logging
 from vanilla_transformer.decoding.forced_decoding import plan_scoring_batches
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.decoding.pretrained import COMET_FILES, limit_threads, load_config, load_tokenizer
+from vanilla_transformer.errors import UserError
 
 HPARAMS, CHECKPOINT = COMET_FILES
 REGRESSION, UNIFIED = "regression_metric", "unified_metric"
@@ -91,11 +92,11 @@ class Comet(nn.Module):
         options = _read_options(folder / HPARAMS, content.get("hyper_parameters") or {})
         if without_references and options["class_identifier"] != UNIFIED:
             rule = f"A model of quality must be a {UNIFIED}, which needs no references, but {name} is a {REGRESSION}"
-            raise ValueError(f"{rule}. Use another one, such as Unbabel/wmt22-cometkiwi-da.")
+            raise UserError(f"{rule}. Use another one, such as Unbabel/wmt22-cometkiwi-da.")
         config = load_config(options["pretrained_model"])
         if config.model_type != "xlm-roberta":
             rule = f"The `pretrained_model` of {name} must be an xlm-roberta model, got {config.model_type}"
-            raise ValueError(f"{rule}. {_ELSEWHERE}")
+            raise UserError(f"{rule}. {_ELSEWHERE}")
         with init_empty_weights(include_buffers=False):
             encoder = AutoModel.from_config(config, add_pooling_layer=False)
             model = cls(str(name), options, encoder, load_tokenizer(options["pretrained_model"]))
@@ -228,10 +229,10 @@ def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeError) as error:
-        raise ValueError(f"{path} must be YAML of plain values: {' '.join(str(error).split())[:200]}") from error
+        raise UserError(f"{path} must be YAML of plain values: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(given, dict) or given.get("class_identifier") not in _OPTIONS:
         found = given.get("class_identifier") if isinstance(given, dict) else type(given).__name__
-        raise ValueError(f"`class_identifier` in {path} must be {' or '.join(_OPTIONS)}, got {found!r}. {_ELSEWHERE}")
+        raise UserError(f"`class_identifier` in {path} must be {' or '.join(_OPTIONS)}, got {found!r}. {_ELSEWHERE}")
     known = _OPTIONS[given["class_identifier"]]
     options = {key: default for key, (default, _) in known.items()} | {"hidden_sizes": [3072, 1024]}
     options |= given | dict(of_checkpoint) | {"class_identifier": given["class_identifier"]}
@@ -240,10 +241,10 @@ def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any
     for key, (_, values) in known.items():
         if options[key] not in values:
             rule = f"`{key}` in {path} must be {' or '.join(map(repr, values))}, got {options[key]!r}"
-            raise ValueError(f"{rule}. {_ELSEWHERE}")
+            raise UserError(f"{rule}. {_ELSEWHERE}")
     sizes, name = options["hidden_sizes"], options.get("pretrained_model")
     if not (isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)):
-        raise ValueError(f"`hidden_sizes` in {path} must be a list of positive integers, got {sizes!r}.")
+        raise UserError(f"`hidden_sizes` in {path} must be a list of positive integers, got {sizes!r}.")
     if not isinstance(name, str) or not name:
-        raise ValueError(f"`pretrained_model` in {path} must name a model, got {name!r}.")
+        raise UserError(f"`pretrained_model` in {path} must name a model, got {name!r}.")
     return options

@@ -14,6 +14,7 @@ from vanilla_transformer.cli.flags import (
     require_one_model,
 )
 from vanilla_transformer.data.data_arguments import corpus_specs
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.utils.file_utils import check_outputs, write_text_atomically
 
@@ -40,9 +41,9 @@ def calibrate_command(arguments: Sequence[str]) -> None:
     )
     folder = require_one_model(words)
     if not Path(folder).is_dir():
-        raise ValueError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
+        raise UserError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
     if not os.access(folder, os.W_OK):
-        raise ValueError(f"The model's folder must be writable, to store the calibration in it, but {folder} is not.")
+        raise UserError(f"The model's folder must be writable, to store the calibration in it, but {folder} is not.")
     from vanilla_transformer.data.readers import read_text_files
 
     from .calibration import calibrate, check_enough, store_calibration
@@ -84,7 +85,7 @@ def check_language_command(arguments: Sequence[str]) -> None:
         {"SOURCE": "Text file, one sentence per line.", "TARGET": "Its translation, line by line."},
     )
     if len(files) not in (0, 2) or (not files and options.recipe is None):
-        raise ValueError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
+        raise UserError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
     recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]
     data = parse_recipe([*recipe, "--output_dir", "unused"], "vanilla-transformer check-language").data
     from vanilla_transformer.data.prepare_data import text_files

@@ -29,6 +29,7 @@ from vanilla_transformer.data.perturbations import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.decoding.sentence_splitter import split_simply
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import UNSPACED, bleu_tokenizer, find_scripts
 from vanilla_transformer.text.translation_warnings import length_ratio
@@ -180,7 +181,7 @@ def check_language(
     """
     sample, repeated, count = _read(pairs)
     if not any(text.strip() for each in sample for text in each.pair):
-        raise ValueError("There must be text to check, got no line with a character.")
+        raise UserError("There must be text to check, got no line with a character.")
     languages = _find_languages(sample, (source_language, target_language))
     text = _Text(sample, repeated, count, _find_tokenizer(sample, data), languages, data)
     sides = [_describe(text, index) for index in (0, 1)]

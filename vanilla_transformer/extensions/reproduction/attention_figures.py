@@ -9,6 +9,7 @@ import torch
 
 from vanilla_transformer.decoding.pretrained import hash_model, load_seq2seq, load_tokenizer
 from vanilla_transformer.decoding.segments import begin_with_languages
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import draw_attention, token_labels
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION
@@ -23,7 +24,7 @@ def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]
 def identity(options: Any) -> dict[str, Any]:
     """Return the model, the hashes of a local one, and the sentence."""
     if options.model is None:
-        raise ValueError("Name a trained model by --model, such as runs/demo of `vanilla-transformer demo`.")
+        raise UserError("Name a trained model by --model, such as runs/demo of `vanilla-transformer demo`.")
     check_local_model(options.model)
     files = hash_model(options.model) if Path(options.model).is_dir() else {}
     return {"model": options.model, "files": files, "sentence": options.sentence}
@@ -37,7 +38,7 @@ def measure(name: str, sentence: str, most_layers: int, folder: Path | None = No
     ids = torch.tensor(begin_with_languages(tokenizer, encode_sentences(tokenizer, [sentence]), NO_DIRECTION))
     attentions = model.get_encoder()(input_ids=ids, output_attentions=True).attentions
     if not attentions:
-        raise ValueError(f"The encoder of {name} must have softmax attention, got {model.config.model_type}.")
+        raise UserError(f"The encoder of {name} must have softmax attention, got {model.config.model_type}.")
     first = max(0, len(attentions) - most_layers)
     weights = [attention[0].tolist() for attention in attentions[first:]]
     tokens = token_labels(tokenizer, ids[0].tolist(), as_source=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 
 from vanilla_transformer.cli.flags import parse
+from vanilla_transformer.errors import UserError
 
 
 @dataclass
@@ -48,7 +49,7 @@ def reproduce_command(arguments: Sequence[str]) -> None:
         print("\n".join(f"{name:<20} {text}" for name, text in describe_experiments().items()))
         return
     if len(names) != 1:
-        raise ValueError(f"Name one experiment, got {len(names)}. `reproduce --list` shows them.")
+        raise UserError(f"Name one experiment, got {len(names)}. `reproduce --list` shows them.")
     chosen = {item.name: getattr(options, item.name) for item in fields(ReproductionOptions)}
     wanted = ReproductionOptions(**chosen)
     if options.dry_run:

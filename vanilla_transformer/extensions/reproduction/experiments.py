@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure, save_figure
 from vanilla_transformer.utils.file_utils import check_output_dir, lock_folder, write_text_atomically
 
@@ -156,7 +157,7 @@ def describe_experiments() -> dict[str, str]:
 def find_experiment(name: str) -> Experiment:
     """Return the experiment with this name."""
     if name not in EXPERIMENTS:
-        raise ValueError(f"The experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}.")
+        raise UserError(f"The experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}.")
     return EXPERIMENTS[name]
 
 
@@ -175,13 +176,13 @@ def check_options(name: str, options: ReproductionOptions) -> int:
     budget = experiment.budget if options.budget is None else options.budget
     for key, value in (("budget", budget), ("seeds", options.seeds)):
         if value < 1:
-            raise ValueError(f"`{key}` must be 1 or more, got {value}.")
+            raise UserError(f"`{key}` must be 1 or more, got {value}.")
     folder, results = _folder(name, options), _read_results(name, options)
     has_begun = results["runs"] or (folder / "runs").exists()
     wanted, found = _identity(experiment, options, budget), results["identity"]
     if has_begun and found and found != wanted:
         key, before, now = _first_difference("settings", found, wanted)
-        raise ValueError(
+        raise UserError(
             f"{folder} has results of another {key}, {before!r} and not {now!r}. Give another "
             "--output, or delete the folder."
         )
@@ -240,7 +241,7 @@ def _read_results(name: str, options: ReproductionOptions) -> Values:
         found = json.loads((folder / _RESULTS).read_text(encoding="utf-8"))
         if not (isinstance(found, dict) and {"identity", "runs"} <= found.keys()):
             rule = f"{folder / _RESULTS} must have the results of an experiment, but it has not"
-            raise ValueError(f"{rule}. Give another --output, or delete the folder.")
+            raise UserError(f"{rule}. Give another --output, or delete the folder.")
         return found
     check_output_dir(folder, replaced=["runs"])
     return {"title": find_experiment(name).title, "identity": {}, "runs": {}}

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure
 
 # Kinds of layers with the paper's complexity per layer, sequential operations and maximum path length. The paper gives
@@ -30,7 +31,7 @@ _ROUNDS = 3
 def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """Return a run for each kind of layer and length."""
     if budget < 2 * _LEAST:
-        raise ValueError(f"`budget` must be at least {2 * _LEAST} positions, got {budget}.")
+        raise UserError(f"`budget` must be at least {2 * _LEAST} positions, got {budget}.")
     lengths = [_LEAST * 2**power for power in range(int(math.log2(budget / _LEAST)) + 1)]
     return {
         f"{kind.replace(' ', '-')}-{length}": partial(measure, kind, length) for kind in FORMULAS for length in lengths
@@ -114,7 +115,7 @@ def _path_length(kind: str, layer: Callable[[Tensor], Tensor], length: int) -> i
         (gradient,) = torch.autograd.grad(output[0].sum(), states, retain_graph=True)
         if gradient[-1].abs().sum() > 0:
             return place + 1
-    raise ValueError(f"The layers must connect all positions, but {length} of them do not.")
+    raise UserError(f"The layers must connect all positions, but {length} of them do not.")
 
 
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from torch import nn
 
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.evaluation.scores import validation_scores
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -126,7 +127,7 @@ def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict
     if name == EQUAL_MINUTES:
         first = folder.with_name(f"{TRANSFORMER.lower()}-seed-{seed}")
         if not (entries := read_entries(first)):
-            raise ValueError(f"There is no run {first}, whose minutes count. Give another --output.")
+            raise UserError(f"There is no run {first}, whose minutes count. Give another --output.")
         minutes = entries[-1]["minutes"]
     recipe, model_class = _recipe(name, seed, steps, options, folder, minutes), _model_class(name)
     train(recipe, evaluate=validation_scores, model_class=model_class)

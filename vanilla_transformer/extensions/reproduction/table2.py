@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.training.metrics import METRICS_FILE, read_entries
 
@@ -41,10 +42,10 @@ def identity(options: Any) -> dict[str, Any]:
 def _final_entry(name: str | None) -> dict[str, Any]:
     """Return the last entry with BLEU of a run."""
     if name is None or not Path(name, METRICS_FILE).is_file():
-        raise ValueError(f"Name the folder of a run of `train` by --model, got {name}.")
+        raise UserError(f"Name the folder of a run of `train` by --model, got {name}.")
     scored = [entry for entry in read_entries(Path(name)) if "bleu" in entry]
     if not scored:
-        raise ValueError(f"{name} must have validated BLEU, as `train` does with a validation text.")
+        raise UserError(f"{name} must have validated BLEU, as `train` does with a validation text.")
     return scored[-1]
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.evaluation.scores import validation_scores
 from vanilla_transformer.training.dry_run import plan_run
@@ -36,18 +37,18 @@ def read_rows(path: str | None) -> dict[str, dict[str, Any]]:
         or {*found} != _SECTIONS
         or not all(isinstance(one, dict) for one in found.values())
     ):
-        raise ValueError(
+        raise UserError(
             f"{file} must have the mappings {', '.join(sorted(_SECTIONS))}, as the package's own file has."
         )
     wrong = [name for name, row in found["rows"].items() if not isinstance(row, dict | None)]
     if wrong or not found["rows"]:
-        raise ValueError(f"`rows` in {file} must be mappings of settings, got {wrong[:1] or 'none'}.")
+        raise UserError(f"`rows` in {file} must be mappings of settings, got {wrong[:1] or 'none'}.")
     rows = {str(name): found["recipe"] | found["base"] | (row or {}) for name, row in found["rows"].items()}
     for name, row in rows.items():
         match row.get("paper"):
             case None | [int() | float() | None, int() | float() | None]:
                 continue
-        raise ValueError(f"`paper` of the row {name} in {file} must be [perplexity, BLEU], got {row['paper']!r}.")
+        raise UserError(f"`paper` of the row {name} in {file} must be [perplexity, BLEU], got {row['paper']!r}.")
     return rows
 
 
@@ -59,10 +60,10 @@ def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]
         try:
             recipe_of(row, 0, budget, options.data, Path(options.output))
         except ValueError as error:
-            raise ValueError(f"The row {name} is wrong: {error}") from error
+            raise UserError(f"The row {name} is wrong: {error}") from error
         same = [other for other in table if folders[other] == folders[name]]
         if len(same) > 1:
-            raise ValueError(f"The names of rows must differ in letters or digits, got {same[0]!r} and {same[1]!r}.")
+            raise UserError(f"The names of rows must differ in letters or digits, got {same[0]!r} and {same[1]!r}.")
     return {
         f"{folders[name]}-seed-{seed}": partial(_train, name, row, seed, budget, options.data)
         for seed in range(options.seeds)

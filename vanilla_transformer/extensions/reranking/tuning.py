@@ -7,6 +7,7 @@ import numpy as np
 import sacrebleu
 
 from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import check_same_length
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.text.scripts import bleu_tokenizer
@@ -46,7 +47,7 @@ def tune_reranking(
         direction: The languages of the model, if it has several.
     """
     if num_beams < 2:
-        raise ValueError(f"`num_beams` must be 2 or more, the candidates to choose from, got {num_beams}.")
+        raise UserError(f"`num_beams` must be 2 or more, the candidates to choose from, got {num_beams}.")
     options: dict[str, Any] = {"num_beams": num_beams, "num_return_sequences": num_beams}
     options |= {"protect": False, "src_lang": direction.source, "tgt_lang": direction.target}
     answers = translate(list(sources), return_scores=True, return_tokens=True, **options)

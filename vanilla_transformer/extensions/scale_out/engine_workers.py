@@ -31,6 +31,7 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Report
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import usable_cores
 
 logger = logging.get_logger(__name__)
@@ -144,9 +145,9 @@ def open_workers(
     if workers == 1:
         yield translate
     elif backend is not None:
-        raise ValueError(f"Workers translate with PyTorch, but `backend` is {backend!r}. Use one worker.")
+        raise UserError(f"Workers translate with PyTorch, but `backend` is {backend!r}. Use one worker.")
     elif not on_cpu:
-        raise ValueError(f"Workers translate on the CPU, but this process uses {model.device}. Use one worker.")
+        raise UserError(f"Workers translate on the CPU, but this process uses {model.device}. Use one worker.")
     else:
         of_workers = {key: value for key, value in loading.items() if key not in ("backend", "device")}
         with closing(WorkerPipeline(name, translate, int(workers), precision, **of_workers)) as parallel:
@@ -159,7 +160,7 @@ def check_workers(workers: Any) -> None:
     cores = usable_cores()
     if type(workers) is not int or not 1 <= workers <= cores:
         rule = f"from 1 to {cores}, the number of cores that this process may use"
-        raise ValueError(f"`workers` must be an integer {rule}, or 'auto', got {workers!r}.")
+        raise UserError(f"`workers` must be an integer {rule}, or 'auto', got {workers!r}.")
 
 
 def threads_of(workers: int, cores: int, most: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from vanilla_transformer.decoding.corpus_shards import Shard, progress_bar
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.import_utils import requires_extra
 
 ShardWork = Callable[[Shard], list[str]]  # returns one result for each line
@@ -58,7 +59,7 @@ def map_shards(
         )
         for row in results.iter_rows():
             if row["error"]:
-                raise ValueError(row["error"])
+                raise UserError(row["error"])
             yield Shard(row["number"], row["start"], [*row["lines"]]), [*row["results"]]
     finally:
         if is_own:
@@ -111,7 +112,7 @@ def count_workers(nodes: Iterable[dict[str, Any]], threads: int) -> int:
     cpus = [int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
     count = sum(each // threads for each in cpus)
     if not count:
-        raise ValueError(f"A machine of the cluster must have {threads} CPUs, but the largest one has {max(cpus)}.")
+        raise UserError(f"A machine of the cluster must have {threads} CPUs, but the largest one has {max(cpus)}.")
     return count
 
 

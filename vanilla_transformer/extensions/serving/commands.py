@@ -23,6 +23,7 @@ from vanilla_transformer.cli.flags import (
     read_keys,
     require_one_model,
 )
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import DOCUMENTS, find
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
 from vanilla_transformer.utils.import_utils import requires_extra
@@ -161,27 +162,27 @@ def check_origins(origins: Sequence[str]) -> None:
     for origin in origins:
         if origin != "*" and _ORIGIN.fullmatch(origin) is None:
             rule = "a scheme and a host in lower case, and a port unless it is the usual one, without a path"
-            raise ValueError(f"`cors` must be origins such as https://example.org: {rule}; or '*'. Got {origin!r}.")
+            raise UserError(f"`cors` must be origins such as https://example.org: {rule}; or '*'. Got {origin!r}.")
 
 
 def parse_models(words: Sequence[str], options: ServeArguments) -> dict[Direction, str]:
     """Return the folders of models by their languages, none if there is one MODEL."""
     if options.model is None:
         if options.max_loaded is not None:
-            raise ValueError("`max_loaded` is for several models. Name them by --model, or leave it out.")
+            raise UserError("`max_loaded` is for several models. Name them by --model, or leave it out.")
         return {}
     if words:
-        raise ValueError(f"Name one MODEL or several by --model, got {words[0]!r} and --model {options.model[0]}.")
+        raise UserError(f"Name one MODEL or several by --model, got {words[0]!r} and --model {options.model[0]}.")
     if options.max_loaded is not None and options.max_loaded < 1:
-        raise ValueError(f"`max_loaded` must be 1 or more, got {options.max_loaded}.")
+        raise UserError(f"`max_loaded` must be 1 or more, got {options.max_loaded}.")
     for name in _OF_ONE_MODEL:
         if getattr(options, name):
-            raise ValueError(f"`{name}` is for one MODEL. Leave it out with --model.")
+            raise UserError(f"`{name}` is for one MODEL. Leave it out with --model.")
     folders: dict[Direction, str] = {}
     for given in options.model:
         direction, folder = _parse_model(given)
         if direction in folders:
-            raise ValueError(f"Each `model` must have other languages, got {direction} twice.")
+            raise UserError(f"Each `model` must have other languages, got {direction} twice.")
         folders[direction] = folder
     return folders
 
@@ -190,7 +191,7 @@ def _parse_model(given: str) -> tuple[Direction, str]:
     name, _, folder = given.partition("=")
     direction = _parse_direction(name)
     if direction is None or not folder:
-        raise ValueError(f"`model` must be languages and a folder, such as en-de=runs/en-de, got {given!r}.")
+        raise UserError(f"`model` must be languages and a folder, such as en-de=runs/en-de, got {given!r}.")
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"There is no folder {folder}. `model` must be the folder of a model, got {given!r}.")
     return direction, folder
@@ -286,7 +287,7 @@ def find_directions(tokenizer: Any, given: str | None) -> list[Direction]:
     direction = NO_DIRECTION if given is None else _parse_direction(given)
     if direction is None or (given is not None and languages is not None):
         rule = "such as en-de, for a model without tokens for languages"
-        raise ValueError(f"`direction` must be the codes of two languages, {rule}, got {given!r}.")
+        raise UserError(f"`direction` must be the codes of two languages, {rule}, got {given!r}.")
     if languages is not None:
         return languages.possible_directions
     known = find_direction(tokenizer, *direction)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from vanilla_transformer.errors import UserError
+
 LONGEST_REASON = 150  # characters of a message that may quote the request
 
 
@@ -58,7 +60,7 @@ class Limits:
         for limit in fields(Limits):
             value = getattr(self, limit.name)
             if value < 1:
-                raise ValueError(f"`{limit.name}` must be 1 or more, got {value}.")
+                raise UserError(f"`{limit.name}` must be 1 or more, got {value}.")
 
     def check_request(self, texts: Any, num_hypotheses: int) -> None:
         """Check the texts of a request in constant time each; the first mistake ends the check."""

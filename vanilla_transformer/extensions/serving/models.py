@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vanilla_transformer.decoding.options import TERMS
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .features import LANGUAGES, SOFT_TERMS
@@ -300,7 +301,7 @@ def _find_pairs(models: Sequence[ServedModel], pivot: str) -> list[PivotModels]:
     pairs = [pair for languages, pair in found.items() if languages not in direct and len({*languages}) > 1]
     if not pairs:
         rule = "a language between two others that no model translates directly, such as en with de-en and en-fr"
-        raise ValueError(f"`pivot` must be {rule}, got {pivot!r}.")
+        raise UserError(f"`pivot` must be {rule}, got {pivot!r}.")
     return pairs
 
 

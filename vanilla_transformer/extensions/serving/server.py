@@ -13,6 +13,8 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from vanilla_transformer.errors import UserError
+
 from .limits import Limits
 from .models import Models
 
@@ -25,7 +27,7 @@ _SECONDS_TO_CLOSE = 0.5
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to the address, but does not listen yet."""
     if not 0 <= port <= 65535:
-        raise ValueError(f"`port` must be from 0 to 65535, got {port}.")
+        raise UserError(f"`port` must be from 0 to 65535, got {port}.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.column_names import find_named_columns
 from vanilla_transformer.text.inline_terms import Match
 from vanilla_transformer.text.languages import is_of_language
@@ -75,16 +76,16 @@ class Glossary:
         self.terms = [Term(*map(_one_line, term[:2]), *term[2:]) for term in terms]
         self._exact, self._folded = dict[tuple[str, ...], Term](), dict[tuple[str, ...], Term]()
         if not self.terms:
-            raise ValueError(f"{name} must have a term with its translation, but it is empty.")
+            raise UserError(f"{name} must have a term with its translation, but it is empty.")
         for term in self.terms:
             for side, text in zip(_SIDES, term[:2], strict=True):
                 if not split_units(text):
-                    raise ValueError(f"{name} must have a word in each {side}, got {text!r}{_at(term)}.")
+                    raise UserError(f"{name} must have a word in each {side}, got {text!r}{_at(term)}.")
             folded = casefold or term.source == term.source.lower()
             known = (self._folded if folded else self._exact).setdefault(_key(term.source, folded), term)
             if known.target != term.target:
                 both = f"{known.target!r}{_at(known)} and {term.target!r}{_at(term)}"
-                raise ValueError(f"{name} must have one translation of {term.source!r}, got {both}. Keep one.")
+                raise UserError(f"{name} must have one translation of {term.source!r}, got {both}. Keep one.")
         self._longest = max(map(len, [*self._exact, *self._folded]))
 
     def __len__(self) -> int:
@@ -139,7 +140,7 @@ def read_glossary(
     """
     content = read_input(path)
     if not content.strip():
-        raise ValueError(f"The glossary {path} must have a term with its translation, but it is empty.")
+        raise UserError(f"The glossary {path} must have a term with its translation, but it is empty.")
     if Path(path).suffix.lower() in _TBX:
         entries: Iterable[tuple[str, str, int]] = parse_tbx(content, str(path), source_language, target_language)
     else:
@@ -161,10 +162,10 @@ def as_glossary(value: object, *reading: Any) -> Glossary:
     pairs = list(value.items()) if isinstance(value, Mapping) else value
     if not isinstance(pairs, list | tuple):
         kinds = "a path, a mapping of terms to translations, or a list of pairs"
-        raise ValueError(f"`glossary` must be {kinds}, got {type(value).__name__}.")
+        raise UserError(f"`glossary` must be {kinds}, got {type(value).__name__}.")
     for pair in pairs:
         if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
-            raise ValueError(f"`glossary` must have pairs of a term and its translation, got {pair!r}.")
+            raise UserError(f"`glossary` must have pairs of a term and its translation, got {pair!r}.")
     return Glossary(map(tuple, pairs))
 
 
@@ -183,7 +184,7 @@ def _parse_tsv(
             continue
         if len(cells) != 2 or not all(cells):
             rule = "a term, a tab and its translation"
-            raise ValueError(f"Each line of {path} must have {rule}, got {line.strip()[:60]!r} in line {number}.")
+            raise UserError(f"Each line of {path} must have {rule}, got {line.strip()[:60]!r} in line {number}.")
         yield cells[source], cells[target], number
 
 
@@ -225,17 +226,17 @@ def parse_tbx(
     try:
         root = parse_xml(content).getroot()
     except ValueError as error:
-        raise ValueError(f"{path} must be TBX. {error}") from None
+        raise UserError(f"{path} must be TBX. {error}") from None
     concepts = [element for element in root.iter() if local_name(element) in _ENTRIES]
     if not concepts:
         found = f"<{local_name(root)}>"
-        raise ValueError(f"{path} must be TBX with `termEntry` or `conceptEntry` elements, got none in {found}.")
+        raise UserError(f"{path} must be TBX with `termEntry` or `conceptEntry` elements, got none in {found}.")
     sections = [[child for child in concept if local_name(child) in _LANGUAGES] for concept in concepts]
     known = sorted({_language(section, path) for concept in sections for section in concept})
     for side, language in (("source", source_language), ("target", target_language)):
         if language is None or not any(is_of_language(code, language) for code in known):
             wanted = f"name the {side} language of {path}, which has {', '.join(known)}"
-            raise ValueError(f"`{side}_language` must {wanted}; got {language}.")
+            raise UserError(f"`{side}_language` must {wanted}; got {language}.")
     for concept in sections:
         sources = [term for section in _of(concept, str(source_language), path) for term in _terms(section, path)]
         targets = [term for section in _of(concept, str(target_language), path) for term in _terms(section, path)]
@@ -255,7 +256,7 @@ def _terms(language: Any, path: str) -> Iterator[tuple[str, int, bool]]:
         text = "" if term is None else " ".join("".join(term.itertext()).split())
         if term is None or not text:
             rule = f"Each <{local_name(section)}> of {path} must have a <term> with text"
-            raise ValueError(f"{rule}, got none in line {section.sourceline}.")
+            raise UserError(f"{rule}, got none in line {section.sourceline}.")
         is_outdated = any((each.text or "").strip() in _OUTDATED for each in section.iter())
         yield text, term.sourceline, not is_outdated
 
@@ -264,5 +265,5 @@ def _language(section: Any, path: str) -> str:
     code = section.get(LANG)
     if not code:
         rule = f"Each <{local_name(section)}> of {path} must have the attribute xml:lang"
-        raise ValueError(f"{rule}, got none in line {section.sourceline}.")
+        raise UserError(f"{rule}, got none in line {section.sourceline}.")
     return code

@@ -7,6 +7,7 @@ from pathlib import Path
 from huggingface_hub import SpaceCard, SpaceCardData
 from huggingface_hub.utils import validate_repo_id
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.publishing.staging import missing_files, stage
 from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
 from vanilla_transformer.utils.user_input import check_local_model
@@ -33,7 +34,7 @@ def create_space(
     if is_folder:
         missing = missing_files(model)
         if missing:
-            raise ValueError(f"{model} must be a model folder, but it has no {missing[0]}.")
+            raise UserError(f"{model} must be a model folder, but it has no {missing[0]}.")
     else:
         check_local_model(model)
         validate_repo_id(str(model))

@@ -16,6 +16,7 @@ from vanilla_transformer.decoding.engine.recorded_search import RecordedHypothes
 from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of
 from vanilla_transformer.decoding.forced_decoding import decoder_logits, encode_as_trained
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction
 
@@ -112,7 +113,7 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
     longest = getattr(model.config, "max_source_length", None)
     if longest is not None and len(source) > longest:
         found = f"got {len(source)}, so its sentences are translated one by one"
-        raise ValueError(f"The text must have at most {longest} tokens, the longest in training; {found}. {_PART}")
+        raise UserError(f"The text must have at most {longest} tokens, the longest in training; {found}. {_PART}")
     forced = None
     if translation is not None:
         translation = _check_line(translation, "translation")
@@ -144,15 +145,15 @@ def _check_line(text: str, name: str) -> str:
     """Return a text that is one line with a word at least, without white space around it."""
     text = text.strip()
     if not text:
-        raise ValueError(f"The {name} must have a word at least, but it is empty.")
+        raise UserError(f"The {name} must have a word at least, but it is empty.")
     if len(text.splitlines()) > 1:
-        raise ValueError(f"The {name} must be one line, got {len(text.splitlines())}. {_PART}")
+        raise UserError(f"The {name} must be one line, got {len(text.splitlines())}. {_PART}")
     return text
 
 
 def _check_length(tokens: Sequence[int], name: str, hint: str) -> None:
     if len(tokens) > MOST_TOKENS:
-        raise ValueError(f"The {name} must have at most {MOST_TOKENS} tokens to fit a page, got {len(tokens)}. {hint}")
+        raise UserError(f"The {name} must have at most {MOST_TOKENS} tokens to fit a page, got {len(tokens)}. {hint}")
 
 
 @torch.no_grad()

@@ -43,7 +43,6 @@ NEEDING = {
     "quality": [["train", "--best_metric", "comet"], ["translate", "--rerank_quality", "run"]],
     "scale_out": [
         ["translate", "--workers", "2"],
-        ["translate", "--workers", "auto"],
         ["translate", "--engine", "ray", "--output", "out"],
     ],
     "terms": [["translate", "--glossary", "train.a"]],

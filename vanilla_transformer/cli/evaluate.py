@@ -22,12 +22,12 @@ from .flags import (
     ThreadArguments,
     TranslationArguments,
     check_engine,
+    check_workers,
     given_flags,
     language_settings,
     model_names,
     open_model,
     parse,
-    parse_workers,
     request_settings,
     require_one_model,
 )
@@ -239,7 +239,7 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         check_record_name(options.name)
     if options.report is not None and Path(options.report).suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--report must be an HTML file, such as report.html, got {options.report!r}.")
-    if parse_workers(options.workers) != 1 and process_state().num_processes > 1:
+    if check_workers(options.workers) != 1 and process_state().num_processes > 1:
         raise UserError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
 
 

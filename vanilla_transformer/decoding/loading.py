@@ -57,9 +57,8 @@ def load_pipeline(
 @contextmanager
 def open_pipeline(
     name: str | Path,
-    workers: int | str = 1,
+    workers: int = 1,
     precision: str | None = None,
-    num_beams: int | None = None,
     **loading: Any,
 ) -> Iterator[TranslationPipeline]:
     """
@@ -69,13 +68,13 @@ def open_pipeline(
         ...     answers = translate(sentences)
 
     Args:
-        workers, num_beams: The number of processes, see [`open_workers`].
+        workers: The number of processes.
         loading: `backend`, `device`, `dtype` and further models, see [`load_pipeline`].
     """
     if workers == 1:
         yield load_pipeline(name, precision=precision, **loading)
     else:
-        with load("scale_out", SCALE_OUT).open_workers(name, workers, precision, num_beams, **loading) as translate:
+        with load("scale_out", SCALE_OUT).open_workers(name, workers, precision, **loading) as translate:
             yield translate
 
 

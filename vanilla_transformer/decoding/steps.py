@@ -15,6 +15,8 @@ reranking, terms and the text that must survive are steps around a search, and a
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from vanilla_transformer.errors import UserError
+
 from .answers import Translation
 from .next_tokens import next_tokens
 from .options import TranslationOptions
@@ -60,7 +62,7 @@ def split_on_error(search: Callable[[Sequence[Any]], Sequence[Any]], items: Sequ
     """Return the results of a search, one for each item: None for an item that it refuses, alone or among others."""
     try:
         return [*search(items)]
-    except ValueError:  # one of them has too many phrases, or the engine does not follow an option
+    except UserError:  # one of them has too many phrases, or the engine does not follow an option
         if len(items) < 2:
             return [None] * len(items)
         middle = len(items) // 2

@@ -12,7 +12,7 @@ from tests.tiny_runs import flags
 from vanilla_transformer.cli import COMMANDS, main, train
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.translation_pipeline import TranslationCall
-from vanilla_transformer.evaluation import scores, speed
+from vanilla_transformer.evaluation import scores
 from vanilla_transformer.extensions.distillation import distill
 from vanilla_transformer.extensions.reproduction import recurrent_baseline, table3
 from vanilla_transformer.extensions.serving.service import translate_with
@@ -77,11 +77,6 @@ def run(*words):
     return lambda folder: main([word.format(folder) for word in words])
 
 
-def compare_float32(folder):
-    translate = load_pipeline(folder / "model")
-    speed.compare_precisions(translate.model, translate.tokenizer, PAIRS, compile=False, num_beams=2)
-
-
 def score_validation(folder):
     translate = load_pipeline(folder / "model")
     assert recurrent_baseline.validation_scores is table3.validation_scores is scores.validation_scores
@@ -98,7 +93,6 @@ SAME = {
     ),
     "calibrate": run("calibrate", "{}/model", "--source", "{}/many.en", "--target", "{}/many.de", *BEAMS),
     "check-model": run("check-model", "{}/model", *SOURCES, *TARGETS, *BEAMS),
-    "compile": compare_float32,
     "reproduce": score_validation,
     "demo": lambda folder: train._print_demo_scores(folder / "model", folder / "corpus") and 0,
     "serve": lambda folder: translate_with(load_pipeline(folder / "model"))(LINES, 1, num_beams=2) and 0,
@@ -129,7 +123,6 @@ def test_each_command_is_in_one_table():
 
 @pytest.mark.parametrize("name", SAME)
 def test_commands_write_the_same_translations(name, folder, written, monkeypatch):
-    monkeypatch.setattr(speed, "measurable_precisions", lambda: ["float32"])
     monkeypatch.setattr(checks, "check_folder", lambda *_: [checks.CheckResult("files", True, "all")])
     assert not SAME[name](folder)
     found = {line.strip(): set(written[line.strip()]) for line in LINES}

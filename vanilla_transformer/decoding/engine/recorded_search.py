@@ -68,8 +68,8 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
     if problem is not None:
         raise OptionError(f"To record a search, {problem}")
     recorder = _Recorder(search_options(resolved))
-    engine = Engine(model, 1, compile=False, options=resolved, features=(recorder,))
-    ((*found,),) = engine.translate_tokens([source], resolved.num_beams or 1)
+    engine = Engine(model, resolved, slots=1, compile=False, features=(recorder,))
+    ((*found,),) = engine.decode([source], resolved.num_beams or 1)
     finished = {each.tokens: each for step in recorder.steps for each in step if each.state == "finished"}
     returned = [tuple(hypothesis.tokens) for hypothesis in found]
     return RecordedSearch(recorder.steps, [finished[tokens] for tokens in returned if tokens in finished])
@@ -90,7 +90,7 @@ class _Recorder(SearchFeature):
         self._compared: list[tuple[float, int, int]] = []  # score, beam and token
 
     def observe(self, logits: Tensor, log_scale: Tensor, state: Any) -> None:
-        best = top_continuations(logits, log_scale, self._options.candidates(self._options.num_beams))
+        best = top_continuations(logits, log_scale, self._options.candidates)
         self._compared = [*zip(*(each[0].tolist() for each in best), strict=True)]
 
     def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:

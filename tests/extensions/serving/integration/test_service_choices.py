@@ -54,8 +54,7 @@ def test_service_limits_the_default_number_of_samples(translate):
 
 def test_service_of_a_greedy_model_searches_with_beams_where_options_need_them(tiny_tokenizer):
     greedy = pipeline_with_beams(1, tiny_tokenizer)
-    groups = {"num_beam_groups": 2, "diversity_penalty": 0.5}
-    for options in ({"constraints": ["a"]}, {"glossary": {"a": "b"}}, groups):
+    for options in ({"constraints": ["a"]}, {"glossary": {"a": "b"}}):
         assert post(greedy, **options).json() == texts_of(greedy(TEXTS, num_beams=4, **options))
 
 

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
-from .compatibility_vanilla_transformer import UserError
 from .configuration_vanilla_transformer import VanillaTransformerConfig, VanillaTransformerDecoderFields
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
+from .errors import UserError
 
 # transformers defines the first two values of `layer_types`. The other two are named after Reformer's "lsh" layers and
 # after Transformer-XL.

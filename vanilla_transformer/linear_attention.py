@@ -19,7 +19,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
-from .compatibility_vanilla_transformer import UserError
+from .errors import UserError
 from .modeling_vanilla_transformer import VanillaTransformerAttention
 
 _CHUNK_SIZE = 64

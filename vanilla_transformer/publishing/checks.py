@@ -20,8 +20,8 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 from transformers.utils import logging as library_logging
 
+from vanilla_transformer.compatibility_vanilla_transformer import CompatibleModel, classes_by_name
 from vanilla_transformer.decoding import TranslationPipeline
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerPreTrainedModel, subclasses
 from vanilla_transformer.text.languages import TARGET_TAG, find_languages
 from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.user_input import refuse_pipes
@@ -139,11 +139,11 @@ def _expected_shapes(folder: Path) -> dict[str, torch.Size]:
     """Return the shapes of the tensors that the configuration needs, tied ones once."""
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     find_task(config)
-    kinds = {kind.__name__: kind for kind in subclasses(VanillaTransformerPreTrainedModel)}
-    if (name := config.architectures[0]) not in kinds:
+    classes = classes_by_name(CompatibleModel)
+    if (name := config.architectures[0]) not in classes:
         raise CheckFailed(f"`architectures` must name a class of this package or of --user_module, got {name!r}")
     with torch.device("meta"):
-        model = kinds[name](config)
+        model = classes[name](config)
     tied = model.all_tied_weights_keys
     return {name: tensor.shape for name, tensor in model.state_dict().items() if name not in tied}
 

@@ -12,7 +12,7 @@ width of a head, F feed-forward width, V target vocabulary.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,7 @@ from transformers.modeling_outputs import (
     Seq2SeqModelOutput,
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.utils.generic import can_return_tuple, merge_with_config_defaults
+from transformers.utils.generic import TransformersKwargs, can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .compatibility_vanilla_transformer import (
@@ -105,7 +105,7 @@ class VanillaTransformerAttention(nn.Module):
             key, value = self.project_source(key_value_states, cache)  # (B, H, S, K)
         else:
             key, value = self.project(hidden_states)  # (B, H, T, K)
-            if cache is not None:  # after those of earlier steps, (B, H, past + T, K)
+            if cache is not None:  # after the ones of earlier steps, (B, H, past + T, K)
                 key, value = getattr(cache, "self_attention_cache", cache).update(key, value, self.layer_idx)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         dropout = self.dropout if self.training else 0.0
@@ -491,7 +491,7 @@ class VanillaTransformerModel(SourceVocabulary, VanillaTransformerPreTrainedMode
         decoder_inputs_embeds: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
         """Run the encoder, unless its outputs are given, and the decoder; see their `forward` for the arguments."""
         check_arguments(self, kwargs)
@@ -562,7 +562,7 @@ class VanillaTransformerForConditionalGeneration(
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
-        **kwargs: Any,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqLMOutput:
         """
         Compute logits `(B, T, V)` and, given labels, the loss in nats per token.

@@ -12,9 +12,7 @@ from tests.tiny_runs import flags
 from vanilla_transformer.cli import COMMANDS, main, train
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.translation_pipeline import TranslationCall
-from vanilla_transformer.evaluation import scores
 from vanilla_transformer.extensions.distillation import distill
-from vanilla_transformer.extensions.reproduction import recurrent_baseline, table3
 from vanilla_transformer.extensions.serving.service import translate_with
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.text.languages import Direction, add_language_tags
@@ -77,10 +75,6 @@ def run(*words):
     return lambda folder: main([word.format(folder) for word in words])
 
 
-def score_validation(folder):
-    translate = load_pipeline(folder / "model")
-    assert recurrent_baseline.validation_scores is table3.validation_scores is scores.validation_scores
-    scores.validation_scores(translate.model, translate.tokenizer, PAIRS, num_beams=2)
 
 
 # Rows that translate `lines.en`; each returns 0 or None.
@@ -93,7 +87,6 @@ SAME = {
     ),
     "calibrate": run("calibrate", "{}/model", "--source", "{}/many.en", "--target", "{}/many.de", *BEAMS),
     "check-model": run("check-model", "{}/model", *SOURCES, *TARGETS, *BEAMS),
-    "reproduce": score_validation,
     "demo": lambda folder: train._print_demo_scores(folder / "model", folder / "corpus") and 0,
     "serve": lambda folder: translate_with(load_pipeline(folder / "model"))(LINES, 1, num_beams=2) and 0,
     # Doors of Python
@@ -113,7 +106,7 @@ DIFFER = {
 # Commands that translate no text: they read both sides, compare token ids or write other files.
 NONE = {"average-checkpoints", "score", "evaluate-alignments", "choose-alignment-head", "render-card", "push-to-hub"}
 NONE |= {"download-data", "write-corpus", "train-tokenizer", "write-alignments", "clean-corpus", "check-language"}
-NONE |= {"convert"}
+NONE |= {"convert", "compile"}
 
 
 def test_each_command_is_in_one_table():

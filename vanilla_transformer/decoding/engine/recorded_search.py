@@ -16,6 +16,7 @@ from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from .engine import Engine
 from .engine_pool import find_problem
 from .search_options import SearchFeature, SearchOptions, search_options
+from .supported_models import SUPPORTED, kind_of
 from .top_k import UNLIKELY, top_continuations
 
 _NEVER = UNLIKELY / 2  # the scores of hypotheses that must not be chosen are lower
@@ -65,6 +66,8 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
     if resolved.do_sample:
         raise UserError("Only greedy and beam search can be recorded, but the options ask for `do_sample`.")
     problem = find_problem(model, resolved)
+    if not Engine.supports(model):
+        problem = f"the model must be {SUPPORTED}, got {kind_of(model)}."
     if problem is not None:
         raise OptionError(f"To record a search, {problem}")
     recorder = _Recorder(search_options(resolved))

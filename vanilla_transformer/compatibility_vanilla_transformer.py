@@ -1,4 +1,4 @@
-"""The error of a user's mistake. This file travels with a checkpoint, as the modules that raise it do."""
+"""The errors of user's mistakes. This file travels with a checkpoint, as the modules that raise them do."""
 
 
 class UserError(ValueError):
@@ -6,3 +6,7 @@ class UserError(ValueError):
 
     Commands print it in one line. Any other exception is a bug and ends with a traceback.
     """
+
+
+class UserFileError(OSError, UserError):
+    """A file or a folder that cannot be used as it is. Python callers may catch it as an `OSError`."""

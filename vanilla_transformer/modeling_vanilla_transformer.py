@@ -42,7 +42,7 @@ from transformers.utils.generic import (
 )
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .compatibility_vanilla_transformer import UserError
+from .compatibility_vanilla_transformer import UserError, UserFileError
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config, source_mask
 
@@ -428,8 +428,8 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
         try:
             return super(VanillaTransformerPreTrainedModel, loaded).from_pretrained(name, *args, **kwargs)
         except SafetensorError as error:
-            source = f"the weights of {name}"
-            raise OSError(f"Cannot load {source}: a file is truncated or corrupt ({error}). Copy it again.") from error
+            damage = f"a file is truncated or corrupt ({error}). Copy it again."
+            raise UserFileError(f"Cannot load the weights of {name}: {damage}") from error
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import vanilla_transformer
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.extensions import STRESS_TABLE, load
 from vanilla_transformer.utils.resources import find_facts, resource_folder
 
@@ -46,7 +46,7 @@ def render_card_command(arguments: Sequence[str]) -> None:
     check_outputs([path], filter(None, [options.facts, options.template]))
     if path.is_file() and b"\n- vanilla-transformer-" not in path.read_bytes():  # the tag of our release
         rule = "The card must be a new file, or one that this package wrote"
-        raise FileExistsError(f"{rule}, but {path} is another. Move or delete it.")
+        raise UserFileError(f"{rule}, but {path} is another. Move or delete it.")
     card = _card_renderer(folder, options.repo_id, options.facts, options.template)(folder)
     write_text_atomically(path, str(card))
     print(f"The card is in {path}.")

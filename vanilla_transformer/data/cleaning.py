@@ -312,7 +312,7 @@ def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec])
         return []
     try:
         load_identifier()
-    except OSError as error:
+    except UserError as error:
         logger.info("The languages of the corpora are not checked. %s", error)
         return []
     corpora = texts.data.column("corpus").to_numpy()

@@ -493,5 +493,5 @@ def check_languages(tokenizer: Any, direction: Direction) -> None:
         raise OptionError("The model translates from one language to one other. Leave the languages out.")
     try:
         languages.resolve(*direction)
-    except ValueError as error:
+    except UserError as error:
         raise OptionError(str(error)) from error

@@ -41,7 +41,7 @@ class AbbreviationSplitter:
         try:
             with reporting_panics("sentencex failed"):
                 sentences = self._segment(self.language, _LONG_SPACES.sub(" ", text))
-        except ValueError as error:
+        except UserError as error:
             logger.warning("%.80r is split after each mark that ends a sentence, because %s", text, error)
             return split_simply(text)
         ends = accumulate(map(len, sentences), initial=0)

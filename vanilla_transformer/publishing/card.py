@@ -9,17 +9,16 @@ from typing import Any
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
-from huggingface_hub.utils import validate_repo_id
 from jinja2 import TemplateError
 from safetensors import safe_open
 from transformers import GenerationConfig
 
-from vanilla_transformer.decoding.pretrained import load_config
+from vanilla_transformer.decoding.pretrained import load_config, refusing_files
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import hash_file
+from vanilla_transformer.utils.file_utils import decode_text, hash_file
 from vanilla_transformer.utils.input_files import read_input
 from vanilla_transformer.utils.resources import METRIC_LABELS
-from vanilla_transformer.utils.user_input import load_yaml, refuse_pipes
+from vanilla_transformer.utils.user_input import check_repo_id, load_yaml, refuse_pipes
 
 from .behavior import CheckFailed, find_task
 from .run_records import (
@@ -55,8 +54,8 @@ _HASH = re.compile(r"^\| `([^`]+)` \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 def read_facts(path: str | Path) -> dict[str, Any]:
     """Read the facts about a model that training cannot record, such as its languages, from a YAML file."""
     try:
-        facts = load_yaml(read_input(path).decode())
-    except ValueError as error:
+        facts = load_yaml(decode_text(read_input(path), str(path)))
+    except UserError as error:
         raise UserError(f"The file of facts {path} must be YAML: {error}") from error
     if not isinstance(facts, dict):
         raise UserError(f"The file of facts {path} must hold a mapping such as `name: …`, got {type(facts).__name__}.")
@@ -100,8 +99,8 @@ def _check_hub_names(path: str | Path, fact: str, given: Any) -> None:
     for name in given if isinstance(given, list) else [given]:
         _check_texts(path, {fact: name})
         try:
-            validate_repo_id(name)
-        except ValueError as error:
+            check_repo_id(name)
+        except UserError as error:
             raise UserError(
                 f"`{fact}` in {path} must be names on the Hub, such as user/name, got {name!r}."
             ) from error
@@ -139,6 +138,8 @@ def render_card(
         refuse_pipes(folder)
     config = load_config(folder)
     task, auto_class = _find_task(folder, config)
+    with refusing_files(folder):
+        decoding = describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None
     validations, recipe, training = read_validations(run), read_record(run / _RECIPE), training_facts(run)
     recorded = validations[-1] if validations else {}
     emissions = read_emissions(run, training["hardware"], "base_model" in facts or bool(recipe.get("init_from")))
@@ -161,7 +162,7 @@ def render_card(
             max_source_length=getattr(config, "max_source_length", None) or _UNKNOWN,
             **training,
             emissions=emissions,
-            decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
+            decoding=decoding,
             warning=_warning(results),
             results=[{**row, **_escape_cells({name: row[name] for name in ("text", "signature")})} for row in results],
             mistakes=_mistakes(evaluations) if facts.get("quote_test_text", True) else [],

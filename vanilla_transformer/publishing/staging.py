@@ -25,8 +25,8 @@ from vanilla_transformer.configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
 )
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import TOKENIZER_FILES
+from vanilla_transformer.errors import MissingFileError, UserError
+from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, read_json
 
 from .run_records import CURVE
 
@@ -69,8 +69,8 @@ def code_names(folder: Path) -> tuple[str, ...]:
 
 
 def _model_type(folder: Path) -> str:
-    with suppress(OSError, ValueError, RecursionError):
-        config = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))
+    with suppress(OSError):
+        config = read_json(folder / CONFIG_NAME)
         if isinstance(config, dict) and config.get("model_type") in [*REMOTE_CODE]:
             return str(config["model_type"])
     return VanillaTransformerConfig.model_type
@@ -91,7 +91,7 @@ def publishable_files(folder: str | Path) -> list[Path]:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise NotADirectoryError(f"There is no model folder {folder}.")
+        raise MissingFileError(f"There is no model folder {folder}.")
     code = code_names(folder)
     files = [
         path for path in sorted(folder.iterdir()) if path.is_file() and (path.name in code or _is_known(path.name))
@@ -161,10 +161,7 @@ def foreign_code(folder: Path) -> list[CodeReference]:
 
 
 def _read_references(path: Path) -> Iterator[CodeReference]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path.name} is not valid JSON ({error})") from error
+    content = read_json(path)
     if path.name == _ADAPTER_CONFIG:  # transformers loads the base model that it names, not the model of the folder
         yield CodeReference(f"{path.name} (merge the adapter into the model and delete the file)", False)
     if path.name == CONFIG_NAME and isinstance(content, dict):

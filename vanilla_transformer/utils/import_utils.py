@@ -162,7 +162,7 @@ def requires_extra(extra: str, feature: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise OSError(
+        raise UserError(
             f"{feature} needs packages that are not installed ({error}). "
             f"Install them with `pip install 'vanilla-transformer[{extra}]'`."
         ) from error

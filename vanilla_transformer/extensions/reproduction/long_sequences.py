@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from vanilla_transformer.errors import UserFileError
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.training.metrics import peak_memory_gib
 from vanilla_transformer.utils.import_utils import child_environment
@@ -81,7 +82,7 @@ def _measure_alone(name: str, folder: Path | None = None) -> dict[str, Any]:
     ended = subprocess.run(command, capture_output=True, text=True, start_new_session=True, env=environment)
     if ended.returncode:
         reason = ended.stderr.strip().splitlines()[-1:] or [f"status {ended.returncode}"]
-        raise OSError(f"The measurement of {name} failed: {reason[0]}")
+        raise UserFileError(f"The measurement of {name} failed: {reason[0]}")
     return json.loads(ended.stdout)
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.evaluation.scores import validation_scores
 from vanilla_transformer.training.dry_run import plan_run
@@ -59,7 +59,7 @@ def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]
     for name, row in table.items():
         try:
             recipe_of(row, 0, budget, options.data, Path(options.output))
-        except ValueError as error:
+        except UserError as error:
             raise UserError(f"The row {name} is wrong: {error}") from error
         same = [other for other in table if folders[other] == folders[name]]
         if len(same) > 1:
@@ -115,7 +115,7 @@ def text_files(data: str) -> dict[str, Path]:
     files = {f"{part}_{side}": Path(data) / f"{name}.{end}" for part, name in _FILES.items() for side, end in _SIDES}
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
-        raise FileNotFoundError(
+        raise MissingFileError(
             f"There is no file {missing[0]}. Get the text by `vanilla-transformer download-data multi30k`, or name "
             "its folder by --data."
         )

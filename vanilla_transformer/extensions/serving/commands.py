@@ -23,7 +23,7 @@ from vanilla_transformer.cli.flags import (
     read_keys,
     require_one_model,
 )
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.extensions import DOCUMENTS, find
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
 from vanilla_transformer.utils.import_utils import requires_extra
@@ -193,7 +193,7 @@ def _parse_model(given: str) -> tuple[Direction, str]:
     if direction is None or not folder:
         raise UserError(f"`model` must be languages and a folder, such as en-de=runs/en-de, got {given!r}.")
     if not Path(folder).is_dir():
-        raise FileNotFoundError(f"There is no folder {folder}. `model` must be the folder of a model, got {given!r}.")
+        raise MissingFileError(f"There is no folder {folder}. `model` must be the folder of a model, got {given!r}.")
     return direction, folder
 
 

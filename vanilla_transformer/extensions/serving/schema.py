@@ -28,6 +28,7 @@ from vanilla_transformer.decoding.options import (
     explain,
     options_of,
 )
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.user_input import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
@@ -161,7 +162,7 @@ class TranslationRequest(_Entries):
         """
         try:
             return _resolve(self._given(), known)
-        except ValueError as error:
+        except UserError as error:
             raise Refusal(422, str(error)[:LONGEST_REASON]) from error
 
     def _given(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
 from vanilla_transformer.decoding.options import MBR_SAMPLES, choose_beams
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
@@ -202,7 +203,7 @@ def create_service_of(
         format = find_format(name)
         try:
             text = decode_text(await file.read(), "`file`")
-        except ValueError as error:
+        except UserError as error:
             raise Refusal(422, str(error)[:LONGEST_REASON]) from error
         question = question.model_copy(update={"q": text, "format": format})
         translated = (await translator.answer_question(request, question, client))["translatedText"]
@@ -461,7 +462,7 @@ async def _check_documents(
     for position, text in enumerate(body.texts):
         try:
             await asyncio.to_thread(check_document, text, name, direction)
-        except (ValueError, OSError, RecursionError) as error:
+        except (UserError, RecursionError) as error:
             reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
             raise Refusal(422, f"{reason[:LONGEST_REASON]} (at position {position})") from error
 

@@ -2,7 +2,7 @@
 
 
 class UserError(ValueError):
-    """A mistake of the caller: the message says what must hold, what was found and what to do.
+    """A mistake of the caller. Its message states the requirement, the value found and the remedy.
 
     Commands print it in one line. Any other exception is a bug and ends with a traceback.
     """

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import vanilla_transformer
 from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.extensions import STRESS_TABLE, load
 from vanilla_transformer.utils.resources import find_facts, resource_folder
 
 from .flags import (
@@ -128,11 +127,11 @@ def _check_stress_flags(options: CheckArguments) -> None:
 
 
 def _stress(translate: "TranslationPipeline", folder: str, pairs: Sequence, name: str | None) -> None:
+    from vanilla_transformer.extensions.quality.stress import format_header, format_row, measure_stress
     from vanilla_transformer.publishing.run_records import STRESS_TABLES, save_record
 
-    stress = load("quality", STRESS_TABLE, "A stress test")
-    print(f"\n{stress.format_header()}", flush=True)
-    table = stress.measure_stress(translate, pairs, lambda row: print(stress.format_row(row), flush=True))
+    print(f"\n{format_header()}", flush=True)
+    table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True))
     if name is not None:
         record = {"rows": [row._asdict() for row in table.rows], "groups": table.groups}
         save_record(folder, STRESS_TABLES, name, record)

@@ -50,8 +50,10 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
 
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another rule.
     """
-    if augmentation := texts.augmentation:
-        augmentation.add_tokens(tokenizer, texts.data)
+    if texts.data.augment:
+        from vanilla_transformer.extensions.augmentation import add_tokens
+
+        add_tokens(tokenizer, texts.data)
     tags = [tag for tag in texts.data.source_tags or () if tag not in tokenizer.get_added_vocab()]
     if tags:
         tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)

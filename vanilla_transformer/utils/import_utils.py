@@ -123,6 +123,19 @@ def import_user_module() -> None:
         raise UserError(f"{path} cannot be imported: {place}{type(error).__name__}: {error}") from error
 
 
+def find_object(place: str, rule: str) -> Any:
+    """Return the object at a place that a user names, such as `my_module:split`.
+
+    Args:
+        rule: Begins the message about a place without such an object.
+    """
+    module, _, name = place.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:  # a ValueError for an empty name
+        raise UserError(f"{rule}, got {place!r} ({error}).") from error
+
+
 def child_environment() -> dict[str, str]:
     """Return the environment for a new interpreter: it imports from where this one does, not from the current folder.
 

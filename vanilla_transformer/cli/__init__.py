@@ -20,13 +20,13 @@ from typing import TextIO
 
 from vanilla_transformer.errors import UserError, is_refusal
 from vanilla_transformer.extensions import EXTENSIONS
-from vanilla_transformer.utils.import_utils import hide_own_matters_of_packages, limit_progress_bars, limit_spinning
+from vanilla_transformer.utils.import_utils import hide_import_messages, limit_libraries
 from vanilla_transformer.utils.input_files import forget_pipes
 
 _LONGEST_MESSAGE = 900  # characters
 _TRACKER = "https://github.com/vanilla-transformer/vanilla-transformer/issues"
 # The commands of the core. Each group is a module. Extensions add theirs to these groups, or new groups.
-CORE_GROUPS = {
+GROUPS = {
     "train": {
         "train": "train a model from a recipe, text files or a dataset",
         "average-checkpoints": "average the weights of several checkpoints or models",
@@ -53,8 +53,7 @@ CORE_GROUPS = {
         "train-tokenizer": "train a joint subword vocabulary on text files",
     },
 }
-GROUPS = {group: dict(commands) for group, commands in CORE_GROUPS.items()}
-_MODULES = {name: f".{group}" for group, commands in CORE_GROUPS.items() for name in commands}
+_MODULES = {name: f".{group}" for group, commands in GROUPS.items() for name in commands}
 for _extension, _row in EXTENSIONS.items():
     for _group, _commands in _row.commands.items():
         GROUPS.setdefault(_group, {}).update(_commands)
@@ -72,8 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(_print_version, [])
     name, *rest = arguments
     if name not in COMMANDS:
-        sys.stderr.write(f"error: {_unknown_command(name)}\n")
-        return 2
+        from vanilla_transformer.utils.user_input import did_you_mean  # which imports PyYAML
+
+        known = ", ".join(COMMANDS)
+        return _refuse(f"There is no command {name!r}.{did_you_mean(name, COMMANDS)} Commands: {known}.", 2)
     return run(find_command(name), rest)
 
 
@@ -91,20 +92,21 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     """
     _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
-    hide_own_matters_of_packages()
-    limit_progress_bars()
-    limit_spinning()
+    hide_import_messages()
+    limit_libraries()
     forget_pipes()
     try:
-        _check_encoding(arguments)
+        for argument in arguments:
+            if any("\ud800" <= character <= "\udfff" for character in argument):  # how Python reads other bytes
+                raise UserError(f"Arguments must be UTF-8, got {ascii(argument)}.")
         command(arguments)
         sys.stdout.flush()
     except OutputError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail to flush at its end
         if error.errno == errno.EPIPE:
             return 0
-        found = f"it cannot be written ({error.strerror})" if error.strerror else "it is closed"
-        return _refuse(f"Standard output must take the result, but {found}.", 1)
+        reason = f"it cannot be written ({error.strerror})" if error.strerror else "it is closed"
+        return _refuse(f"Standard output must take the result, but {reason}.", 1)
     except FloatingPointError as error:
         return _refuse(_on_one_line(error), 3)
     except Exception as error:
@@ -199,23 +201,8 @@ def _print_version(arguments: Sequence[str]) -> None:
     sys.stdout.write(f"vanilla-transformer {__version__}\n")
 
 
-def _unknown_command(name: str) -> str:
-    """Return the error message for an unknown command: the nearest known one, and the list."""
-    from vanilla_transformer.utils.user_input import did_you_mean  # which imports PyYAML
-
-    return f"There is no command {name!r}.{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}."
-
-
-def _check_encoding(arguments: Sequence[str]) -> None:
-    for argument in arguments:
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise UserError(f"Arguments must be UTF-8, got {ascii(argument)}.") from None
-
-
 def _on_one_line(error: Exception) -> str:
-    """Return the message of an error without line breaks, and of an error of the system without its number."""
+    """Return the message of an error without line breaks; the system's has a number, which is left out."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}." if error.filename is None else f"{error.filename}: {error.strerror}."

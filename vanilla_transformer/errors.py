@@ -1,8 +1,15 @@
-"""The errors that commands print in one line. All others are bugs, and end with a traceback."""
+"""The errors of user's mistakes. This file travels with a checkpoint, as the modules that raise them do."""
 
-from .compatibility_vanilla_transformer import UserError, UserFileError
 
-__all__ = ["LostProcessError", "MissingFileError", "UserError", "UserFileError", "is_refusal"]
+class UserError(ValueError):
+    """A mistake of the caller: the message states the requirement, the value found and the remedy.
+
+    Commands print it in one line. Any other exception is a bug and ends with a traceback.
+    """
+
+
+class UserFileError(OSError, UserError):
+    """A file or a folder that cannot be used as it is."""
 
 
 class MissingFileError(UserFileError, FileNotFoundError):

@@ -75,8 +75,6 @@ def run(*words):
     return lambda folder: main([word.format(folder) for word in words])
 
 
-
-
 # Rows that translate `lines.en`; each returns 0 or None.
 SAME = {
     "translate": run("translate", "{}/model", "--input", "{}/lines.en", "--output", "{}/json", "--json", *BEAMS),

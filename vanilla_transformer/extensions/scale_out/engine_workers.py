@@ -30,7 +30,7 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Report
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import LostProcessError, UserError
 from vanilla_transformer.utils.device_utils import usable_cores
 
 logger = logging.get_logger(__name__)
@@ -92,7 +92,7 @@ class WorkerPipeline(TranslationPipeline):
                 report(len(futures[future]))
         except BrokenProcessPool as error:
             hint = f"If memory is short, use fewer than {self.workers} workers."
-            raise ChildProcessError(f"A worker process was killed. {hint}") from error
+            raise LostProcessError(f"A worker process was killed. {hint}") from error
         finally:
             for future in futures:
                 future.cancel()

@@ -7,8 +7,7 @@ from typing import Any
 from torch import nn
 from transformers.utils import logging
 
-from vanilla_transformer.decoding.options import CONFIG, FILTERS, TranslationOptions, options_of
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.decoding.options import CONFIG, FILTERS, OptionError, TranslationOptions, options_of
 from vanilla_transformer.utils.device_utils import limit_onednn_cache
 
 from .compiled_steps import check_compile
@@ -59,7 +58,7 @@ class EnginePool:
                 return self._engine_of(options, constraints)
         for name, is_given in ((required_by, required_by), ("precision", self.precision)):
             if is_given:
-                raise UserError(f"With `{name}`, {problem} Leave `{name}` out to decode by `generate()`.")
+                raise OptionError(f"With `{name}`, {problem} Leave `{name}` out to decode by `generate()`.")
         if self.compile is True:
             logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
         return None

@@ -256,7 +256,7 @@ def test_search_options_divide_by_length_penalty(kind, alpha):
     torch.testing.assert_close(SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected))
 
 
-@pytest.mark.parametrize("options", sample(OPTIONS, BY_NAME["bias-coverage"], BY_NAME["prefix-ngrams"]), ids=NAMES)
+@pytest.mark.parametrize("options", sample(OPTIONS, BY_NAME["prefix"], BY_NAME["prefix-ngrams"]), ids=NAMES)
 def test_search_step_exports_as_one_graph(options):
     step, memory = step_of(options)
     state = started(options, memory)

@@ -40,7 +40,7 @@ def generate_by_engine(
     Raises:
         ValueError: The call asks for another search than the engine's.
     """
-    _check_search(engine, generation_config, logits_processor, stopping_criteria)
+    _check_search(engine, generation_config, logits_processor, stopping_criteria, input_ids.shape[1])
     count = generation_config.num_return_sequences or 1
     repeats = max(generation_config.num_beams or 1, count)  # of each row
     prompts, mask = input_ids[::repeats], model_kwargs.get("attention_mask")
@@ -73,7 +73,11 @@ def generate_by_engine(
 
 
 def _check_search(
-    engine: "Engine", config: GenerationConfig, logits_processor: Sequence[Any], stopping_criteria: Sequence[Any]
+    engine: "Engine",
+    config: GenerationConfig,
+    logits_processor: Sequence[Any],
+    stopping_criteria: Sequence[Any],
+    prompt_length: int,
 ) -> None:
     """Check that a call asks for the engine's search."""
     given = vars(config) | {"length_penalty_type": penalty_type_of_call.get(), "max_new_tokens": 1}
@@ -86,7 +90,7 @@ def _check_search(
             raise UserError(f"{rule}, got {found!r}.")
     known: set[type] = set()
     if ours.min_new_tokens:
-        known |= {logits_process.MinNewTokensLengthLogitsProcessor, logits_process.MinLengthLogitsProcessor}
+        known |= {logits_process.MinNewTokensLengthLogitsProcessor}
     if ours.sampling is not None:
         known |= {type(each) for each in ours.sampling.filters()} | {logits_process.TopPLogitsWarper}
     of_features = {
@@ -95,7 +99,10 @@ def _check_search(
     }
     known |= {of_features[type(each)] for each in ours.features if type(each) in of_features}
     for processor in logits_processor:
-        _refuse_if(type(processor) not in known, f"`{type(processor).__name__}`")
+        # The library adds one for the new tokens, too, which forbids nothing more.
+        is_minimum = isinstance(processor, logits_process.MinLengthLogitsProcessor)
+        if not is_minimum or processor.min_length > prompt_length + ours.min_new_tokens:
+            _refuse_if(type(processor) not in known, f"`{type(processor).__name__}`")
     for criterion in stopping_criteria:
         if isinstance(criterion, EosTokenCriteria):
             other_eos = {*criterion.eos_token_id.flatten().tolist()} != {*ours.eos_token_ids}

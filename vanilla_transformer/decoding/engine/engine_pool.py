@@ -4,7 +4,9 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers.utils import logging
 
 from vanilla_transformer.decoding.options import CONFIG, FILTERS, OptionError, TranslationOptions, options_of
@@ -18,7 +20,22 @@ from .supported_models import SUPPORTED, kind_of
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
+_SAMPLES = 4  # numbers of a weight that are looked at
 LENGTH_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
+
+
+class _OptimizerSteps:
+    """Count the steps of all optimizers: fused kernels change weights without a new version."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        register_optimizer_step_post_hook(self._count)
+
+    def _count(self, *_: Any) -> None:
+        self.number += 1
+
+
+_optimizer_steps = _OptimizerSteps()
 
 
 class EnginePool:
@@ -38,8 +55,9 @@ class EnginePool:
         limit_onednn_cache()  # also for what `generate()` decodes
         self.model, self.precision, self.compile = model, precision, compile
         self._engines = OrderedDict[str, Engine]()
-        self._known: Any = None  # the weights with which the engines were made; see `_places_of`
-        self._held = list[Any]()  # their memory, so that no other weights can get its addresses
+        self._known: Any = None  # the modules and weights with which the engines were made
+        self._held = list[Any]()  # the same, so that no others can get their addresses
+        self._views, self._samples = list[Tensor](), torch.empty(0)  # a few numbers of each weight
         self._problem: str | None = None
         self._cast: Any = None
         self._lock = threading.Lock()
@@ -100,17 +118,25 @@ class EnginePool:
         for module in modules:  # in a fifth of the time of `modules()`
             modules.extend(child for child in module._modules.values() if child is not None)
             weights.extend(weight for weight in module._parameters.values() if weight is not None)
-        known = [*map(id, modules)], [*map(type, modules)], [*map(_place_of, weights)]
-        if known == self._known:
+        known = _optimizer_steps.number, [*map(id, modules)], [*map(type, modules)], [*map(_place_of, weights)]
+        if known == self._known and torch.equal(_join(self._views), self._samples):
             return
         self._engines.clear()
         self._known, self._cast = known, None
         self._held = [*modules, *(weight.detach() for weight in weights)]
+        # An adapter is merged by way of `data`, too.
+        plain = [each.detach() for each in weights if type(each) is nn.Parameter and each.is_contiguous()]
+        self._views = [each.view(-1)[:: max(1, each.numel() // _SAMPLES)] for each in plain if not each.is_meta]
+        self._samples = _join(self._views)
         self._problem = None
         if not Engine.supports(self.model):
             self._problem = f"the model must be {SUPPORTED}, got {kind_of(self.model)}."
         elif self.precision is None and precision_of(self.model) is None:
             self._problem = f"the weights must be float32 or bfloat16, got {self.model.dtype}."
+
+
+def _join(samples: list[Tensor]) -> Tensor:
+    return torch.cat(samples) if samples else torch.empty(0)
 
 
 def _place_of(weight: nn.Parameter) -> tuple[int, ...]:

@@ -201,11 +201,13 @@ def test_engine_runs_models_of_every_attention(attention):
     assert_engine_gives_hypotheses_of_library(case)
 
 
-def test_engine_attends_to_lone_eos_as_generate_does():
+def test_engine_attends_to_lone_eos_only():
     model = model_of(source_eos=False)
     engine = engine_of(model)
     for source in ([EOS], [7, EOS, 9, EOS]):
+        model.config.source_eos = source == [EOS]  # where the library would attend to nothing
         expected = model.generate(torch.tensor([source]), num_beams=2, max_new_tokens=LIMIT)
+        model.config.source_eos = False
         assert engine.decode([source])[0][0].tokens == expected[0, 1:].tolist()
 
 

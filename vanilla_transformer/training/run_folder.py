@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -156,14 +156,13 @@ class RunFolder:
 
     def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
         """Return whether the run that has written the final model had the same limits."""
-        try:
-            before = dict(read_json(self.path / f"{_RECIPE}.json"))
-        except (OSError, ValueError, TypeError):
+        before = None
+        with suppress(OSError):
+            before = read_json(self.path / f"{_RECIPE}.json")
+        if not isinstance(before, dict):
             checkpoint = find_latest_checkpoint(self.path)
             if checkpoint is None:
-                raise self._cannot_continue(
-                    f"neither {_RECIPE}.json nor a checkpoint tells how it was trained"
-                ) from None
+                raise self._cannot_continue(f"neither {_RECIPE}.json nor a checkpoint tells how it was trained")
             before = load_progress(checkpoint)["recipe"]
         check_same_run(before, recipe)
         return has_same_limits(before, recipe)

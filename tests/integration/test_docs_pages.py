@@ -281,7 +281,7 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "serve": (8, prepare_serve, lambda _, printed: printed.index("Serving ")),
     "terms_and_markup": (4, prepare_terms, lambda *_: Path("text.de").read_text()[0]),
     "train_on_your_own_data": (6, prepare_training, check_training),
-    "translate": (15, prepare_translate, None),
+    "translate": (10, prepare_translate, None),
     "use_from_transformers": (0, None, lambda _, printed: printed.index("trainable params")),
 }
 

@@ -12,8 +12,8 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
 from vanilla_transformer.utils.input_files import open_stdin
+from vanilla_transformer.utils.text_files import LONGEST_LINE, decode_line, long_line_error, stream_lines
 
 from .flags import split_constraints
 
@@ -84,8 +84,6 @@ def file_source(path: str | Path, batch_size: int) -> Source:
     """
     Return the lines of a UTF-8 file, decompressed as its name requires.
     """
-    from vanilla_transformer.data.readers import stream_lines
-
     total = sum(1 for _ in stream_lines(path, may_be_blank=True))  # finds damage before an hour of work
     return Source(_split_blocks(stream_lines(path, may_be_blank=True), batch_size), total)
 
@@ -119,8 +117,6 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
 
     A block ends if no more can be read without waiting and it has `least` lines, or after a pause of `PAUSE` seconds.
     """
-    from vanilla_transformer.data.readers.text_files import LONGEST_LINE, long_line_error
-
     lines, begun = deque[bytes](), list[bytes]()  # whole lines, and the parts of the line that has not ended
     number, size = 1, 0  # of that line
     while True:
@@ -173,17 +169,7 @@ def _split_blocks(lines: Iterable[str], batch_size: int) -> Iterator[list[str]]:
 def _decoded(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:
     numbers = count(1)
     for block in blocks:
-        yield [_decode(number, line) for line, number in zip(block, numbers, strict=False)]
-
-
-def _decode(number: int, line: bytes) -> str:
-    if number == 1:
-        refuse_utf_16(line[:HEAD_BYTES], "Standard input")
-    try:
-        return line.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        found = f"the byte 0x{error.object[error.start]:02x}"
-        raise not_utf_8_error("Standard input", number, found) from error
+        yield [decode_line(line, number, "Standard input") for line, number in zip(block, numbers, strict=False)]
 
 
 def _count_lines(descriptor: int) -> int | None:

@@ -16,8 +16,9 @@ from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.metrics import read_entries
 from vanilla_transformer.training.recipe import Recipe, parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.file_utils import decode_text, hash_file
+from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.input_files import read_input
+from vanilla_transformer.utils.text_files import decode_text
 from vanilla_transformer.utils.user_input import load_yaml
 
 _ROWS = Path(__file__).with_suffix(".yaml")

@@ -222,12 +222,14 @@ def _as_json(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
 
 def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
     """Return the translations, one a line, after their scores and before their alignments if these were requested."""
-    from vanilla_transformer.decoding.alignments import moses_pairs
-
     lines = []
     for answer in answers:
         text = answer["translation_text"]
         score = f"{answer['score']:.4f}\t" if "score" in answer else ""
-        pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}" if "alignment" in answer else ""
+        pairs = ""
+        if "alignment" in answer:
+            from vanilla_transformer.extensions.alignments.unit_links import moses_pairs
+
+            pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}"
         lines.append(f"{score}{text}{pairs}")
     return "\n".join(lines)

@@ -6,12 +6,27 @@ from typing import Any, NamedTuple
 from vanilla_transformer.pipeline_vanilla_transformer import join_translations
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
+from vanilla_transformer.text.units import split_units
 
-from .alignments import Link, align, token_entries, token_spans
-from .confidence import Calibration, measure_features
 from .engine.search_state import Hypothesis
 from .options import TranslationOptions
 from .segments import Sentence
+from .token_texts import token_entries
+
+
+class Link(NamedTuple):
+    """Characters of a source that became characters of its translation, and the attention between them, up to 1."""
+
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    weight: float
+
+    def shift(self, source: int, target: int) -> "Link":
+        """Return the link in texts with so many more characters before."""
+        start, end = self.source_start + source, self.source_end + source
+        return Link(start, end, self.target_start + target, self.target_end + target, self.weight)
 
 
 class Translation(NamedTuple):
@@ -35,8 +50,11 @@ class Translation(NamedTuple):
 
 def needs_alignments(options: TranslationOptions, config: Any) -> bool:
     """Return whether alignments are computed, to be returned or for the confidence."""
-    calibration = Calibration.from_config(config) if options.return_confidence else None
-    return options.return_alignments or (calibration is not None and calibration.needs_alignments)
+    if not options.return_confidence:
+        return options.return_alignments
+    from vanilla_transformer.extensions.quality.confidence import Calibration
+
+    return Calibration.from_config(config).needs_alignments or options.return_alignments
 
 
 def to_translations(
@@ -72,6 +90,8 @@ def _align(
     sentences: Sequence[Sentence], flat: Sequence[Hypothesis], texts: Sequence[str], tokenizer: Any
 ) -> list[Sequence[Link]]:
     """Return the links of each hypothesis; there are as many of each sentence."""
+    from vanilla_transformer.extensions.alignments.unit_links import align, token_spans
+
     read = [each.annotation or AnnotatedText(each.text, each.text, []) for each in sentences]
     spans = token_spans(tokenizer, [each.text for each in read], [each.tokens for each in sentences])
     count = len(flat) // len(sentences)
@@ -131,6 +151,8 @@ def _entries(
         entries["score"] = sum(each.score for each in translations) / max(1, decoded)
         entries["log_probability"] = float(sum(each.log_probability for each in translations))
     if options.return_confidence:
+        from vanilla_transformer.extensions.quality.confidence import Calibration, measure_features
+
         values = [value for each in translations for value in each.token_log_probabilities]
         features = measure_features(source, joined, values, _join_links(sentences, translations))
         entries["confidence"] = Calibration.from_config(config).predict(features)
@@ -152,6 +174,26 @@ def _join_links(sentences: Sequence[Sentence], translations: Sequence[Translatio
         source += len(sentence.text + sentence.separator)
         target += len(translation.text + (sentence.separator or " "))
     return links
+
+
+def join_pieces(source: str, pieces: Sequence[tuple[int, str, Translation]]) -> tuple[str, list[Link]]:
+    """Return the joined translations of the pieces of a text, with the white space between these, and their links.
+
+    Args:
+        pieces: The start, the text and the translation of each piece.
+    """
+    target, end, links = "", 0, list[Link]()
+    for start, text, translation in pieces:
+        target += source[end:start]
+        links += [link.shift(start, len(target)) for link in translation.alignment]
+        target += translation.text
+        end = start + len(text)
+    return target + source[end:], links
+
+
+def copy_sentence(text: str) -> Translation:
+    """Return a sentence as its own translation."""
+    return Translation(text, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)])
 
 
 def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,13 +18,12 @@ from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 
-from .answers import Translation, build_answer, needs_alignments, to_translations
+from .answers import Translation, build_answer, copy_sentence, needs_alignments, to_translations
 from .constraints import room_for_phrases, word_continuations
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .options import EXTENSION_OF, OptionError, TranslationOptions
 from .pretrained import load_ensemble
-from .protected_search import copy_sentence, keep_protected, remove_masks
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .steps import Decode, Report, Step, complete_alternatives
 
@@ -207,6 +206,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         asked = [extension for name, extension in EXTENSION_OF.items() if getattr(options, name) is not None]
         for extension in dict.fromkeys([*asked, *(["reranking"] if self.reranks else [])]):
             yield from load(extension, DECODING_STEPS)(self, options)
+        from vanilla_transformer.extensions.protection.protected_search import keep_protected, remove_masks
+
         if options.protect and options.alternatives is None:
             yield partial(
                 keep_protected,

@@ -200,7 +200,7 @@ def refuse_utf_16(head: bytes, name: str | Path) -> None:
     """
     found = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
     even, odd = head[::2].count(0), head[1::2].count(0)
-    if found is None and max(even, odd) > max(0.01 * len(head), 5 * min(even, odd)):
+    if found is None and max(even, odd) > max(3, 0.01 * len(head), 5 * min(even, odd)):
         found = "UTF-16BE" if even > odd else "UTF-16LE"
     if found is not None:
         hint = f"Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."

@@ -8,7 +8,8 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer.text.protection import KINDS, find_protected, keeps_order, locate, space_gap
+from vanilla_transformer.extensions.protection.kept_text import keeps_order, space_gap
+from vanilla_transformer.text.protection import KINDS, find_protected, locate
 
 DOCS = Path(__file__).parents[3] / "docs" / "terms_and_markup.md"
 

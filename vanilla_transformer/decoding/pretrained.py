@@ -1,6 +1,5 @@
 """Load models for the commands, and refuse what transformers would replace by random weights or default settings."""
 
-import json
 import logging
 import os
 import pickle
@@ -13,7 +12,6 @@ from typing import Any, TypeVar
 import torch
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import StrictDataclassError
-from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors import SafetensorError
 from transformers import (
     CONFIG_MAPPING,
@@ -27,10 +25,17 @@ from transformers import (
 )
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
 from vanilla_transformer.utils.device_utils import first_line, usable_cores
-from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, mapping, recover_folders, refuse_damage
-from vanilla_transformer.utils.user_input import check_local_model, reporting_panics
+from vanilla_transformer.utils.file_utils import (
+    TOKENIZER_FILES,
+    hash_file,
+    mapping,
+    read_json,
+    recover_folders,
+    refuse_damage,
+)
+from vanilla_transformer.utils.user_input import check_local_model, check_repo_id, reporting_panics
 
 from .ensemble import Ensemble, check_weights
 from .options import TranslationOptions
@@ -54,26 +59,37 @@ def load_config(name: str | Path) -> PreTrainedConfig:
     if folder.is_dir():
         recover_folders(folder)
         if not (folder / CONFIG_NAME).is_file():
-            raise FileNotFoundError(f"The model folder {name} must have a {CONFIG_NAME}, but it has none.")
+            raise MissingFileError(f"The model folder {name} must have a {CONFIG_NAME}, but it has none.")
+    else:
+        try:
+            check_repo_id(str(name))
+        except UserError as error:
+            raise MissingFileError(f"There is no model folder {name}, and the Hub has no such names.") from error
     try:
-        if folder.is_dir():
-            model_type = PreTrainedConfig.get_config_dict(folder)[0].get("model_type")
-            if model_type not in CONFIG_MAPPING:
-                hint = "`--user_module FILE.py` imports the module that registers a custom model"
-                raise LookupError(f"`model_type` must be the name of a known model, got {model_type!r}. {hint}")
-        else:
-            validate_repo_id(str(name))
-        return AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except HFValidationError as error:
-        raise FileNotFoundError(f"There is no model folder {name}, and the Hub has no such names.") from error
-    except _INVALID_CONFIG as error:
-        raise UserError(f"{CONFIG_NAME} of {name} is invalid: {first_line(error).rstrip('.')}.") from error
+        with refusing_files(name):
+            if folder.is_dir():
+                model_type = PreTrainedConfig.get_config_dict(folder)[0].get("model_type")
+                if model_type not in CONFIG_MAPPING:
+                    hint = "`--user_module FILE.py` imports the module that registers a custom model"
+                    raise LookupError(f"`model_type` must be the name of a known model, got {model_type!r}. {hint}")
+            return AutoConfig.from_pretrained(name, trust_remote_code=False)
     except OSError as error:
         if folder.is_dir():
             raise
-        raise FileNotFoundError(
-            f"There is no model folder {name}, and the Hub gives no such model: {error}"
-        ) from error
+        raise MissingFileError(f"There is no model folder {name}, and the Hub gives no such model: {error}") from error
+
+
+@contextmanager
+def refusing_files(name: str | Path) -> Iterator[None]:
+    """Turn the errors of transformers about the files of a model into mistakes of the user."""
+    try:
+        yield
+    except (*_INVALID_CONFIG, OSError) as error:
+        if is_refusal(error):
+            raise
+        if isinstance(error, OSError):
+            raise UserFileError(str(error)) from error
+        raise UserError(f"{CONFIG_NAME} of {name} is invalid: {first_line(error).rstrip('.')}.") from error
 
 
 def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
@@ -103,14 +119,12 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     _check_generation_config(name)
     limit_threads()
     try:
-        with _without_loading_report(), mapping(name):
+        with _without_loading_report(), mapping(name), refusing_files(name):
             model, found = model_class.from_pretrained(
                 name, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
             )
     except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise OSError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
-    except _INVALID_CONFIG as error:
-        raise UserError(f"{CONFIG_NAME} of {name} is invalid: {first_line(error).rstrip('.')}.") from error
+        raise UserFileError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
     _check_tensors(found, name)
     _check_numbers(model, name)
     _check_generation_config(name)  # now that the files of a name on the Hub are here
@@ -134,13 +148,12 @@ def load_tokenizer(name: str | Path) -> Any:
     except Exception as error:  # the tokenizers library raises no other type
         folder = Path(name)
         if isinstance(error, OSError) and not folder.is_dir():
-            raise
+            raise UserFileError(f"The tokenizer of {name} cannot be loaded: {error}") from error
         if folder.is_dir() and not any((folder / file).exists() for file in TOKENIZER_FILES):
-            rule = (
-                f"The model folder {name} must have a tokenizer, such as {TOKENIZER_FILES[0]}, but none loads from it"
-            )
-            raise FileNotFoundError(f"{rule}. Save it there by `tokenizer.save_pretrained`.") from error
-        raise OSError(f"The tokenizer of {name} is damaged: {first_line(error)}. {_AGAIN}") from error
+            rule = f"The model folder {name} must have a tokenizer, such as {TOKENIZER_FILES[0]}"
+            hint = "Save it there by `tokenizer.save_pretrained`."
+            raise MissingFileError(f"{rule}, but none loads from it. {hint}") from error
+        raise UserFileError(f"The tokenizer of {name} is damaged: {first_line(error)}. {_AGAIN}") from error
 
 
 def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: str) -> None:
@@ -170,14 +183,16 @@ def _check_tensors(found: Mapping[str, Any], name: str | Path) -> None:
     """Refuse tensors that are missing, that the model does not use, or that have another shape than in the model."""
     missing = sorted(found["missing_keys"])
     if missing:
-        raise OSError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
+        raise UserFileError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
     unused = sorted(key for key in found["unexpected_keys"] if not _CONSTANTS.fullmatch(key))
     if unused:
         hint = f"Does another configuration belong to these weights? {_AGAIN}"
-        raise OSError(f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. {hint}")
+        raise UserFileError(
+            f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. {hint}"
+        )
     for tensor, theirs, ours in sorted(found["mismatched_keys"]):
         rule = f"{tensor} must have the shape {tuple(ours)} of its {CONFIG_NAME}, got {tuple(theirs)}"
-        raise OSError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
+        raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
 
 
 @contextmanager
@@ -198,7 +213,7 @@ def _without_loading_report() -> Iterator[None]:
 def _check_numbers(model: PreTrainedModel, name: str | Path) -> None:
     for weight, values in model.state_dict().items():
         if values.is_floating_point() and not (values < torch.inf).all():  # a bias of -inf bans a token
-            raise OSError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
+            raise UserFileError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
 
 
 def _check_generation_config(name: str | Path) -> None:
@@ -210,10 +225,10 @@ def _check_generation_config(name: str | Path) -> None:
     if not path.is_file():
         return
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         GenerationConfig.from_dict(content).validate()
         TranslationOptions(**{name: content[name] for name in _COUNTS & content.keys()})
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
 
 
@@ -225,7 +240,7 @@ def hash_model(name: str | Path) -> dict[str, str]:
         found = next((Path(path) for path in cached if isinstance(path, str)), None)
         if found is None:
             rule = f"The model {name} must be a folder or in the cache, but it is not"
-            raise OSError(f"{rule}. Give the path of its folder.")
+            raise UserFileError(f"{rule}. Give the path of its folder.")
         folder = found.parent
     files = sorted(path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file())
     files += [folder / file for file in COMET_FILES if (folder / file).is_file()]

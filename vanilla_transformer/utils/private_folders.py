@@ -5,6 +5,8 @@ import stat
 from itertools import accumulate
 from pathlib import Path
 
+from vanilla_transformer.errors import UserFileError
+
 
 def find_unsafe(path: Path, own: Path | None = None) -> str | None:
     """
@@ -57,7 +59,7 @@ def check_inductor_caches() -> None:
     """Create the folders in which inductor keeps code and finds it again, and check them."""
     temporary = os.environ.get("TMPDIR")
     if temporary and not (os.path.isdir(temporary) and os.access(temporary, os.W_OK)):
-        raise OSError(
+        raise UserFileError(
             f"TMPDIR must be a folder that you can write, but {temporary} is none. Create it, or unset TMPDIR."
         )
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
@@ -70,7 +72,7 @@ def check_inductor_caches() -> None:
         unsafe = create_private_folder(Path(folder))
         if unsafe is not None:
             remedy = f"{name} can name another folder, which only you can write."
-            raise PermissionError(f"Torch keeps compiled code in {folder}, but {unsafe}. {remedy}")
+            raise UserFileError(f"Torch keeps compiled code in {folder}, but {unsafe}. {remedy}")
 
 
 def _is_of_user_alone(path: Path, group_id: int) -> bool:

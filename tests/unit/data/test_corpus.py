@@ -14,7 +14,6 @@ from vanilla_transformer.data.corpus import (
     count_overlap,
     drop_by_length,
     sample_epoch,
-    temperature_weights,
 )
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable
@@ -43,15 +42,6 @@ def test_sample_epoch_depends_on_seed_and_epoch():
     corpora = np.zeros(100, dtype=int)
     epochs = {tuple(sample_epoch(corpora, [0.5], seed, epoch)) for seed in range(3) for epoch in range(3)}
     assert len(epochs) == 9 and {len(epoch) for epoch in epochs} == {50}
-
-
-@pytest.mark.parametrize("temperature", [1.0, 2.0, 1e9])
-def test_temperature_weights_give_each_direction_its_share(temperature):
-    weights = temperature_weights([40, 40, 5], [1, 1, 2], ["en-de", "en-de", "en-fr"], temperature)
-    shares = [80 ** (1 / temperature), 10 ** (1 / temperature)]
-    wanted = 90 * shares[1] / sum(shares)
-    assert weights[0] == weights[1] and weights[2] * 5 == pytest.approx(wanted)
-    assert 40 * (weights[0] + weights[1]) == pytest.approx(90 - wanted)
 
 
 @pytest.fixture

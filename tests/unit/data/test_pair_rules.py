@@ -90,7 +90,7 @@ VOWELS = ["पानी", "पीना", "पानी!", "पा\u200cनी",
         ("near_duplicates", VOWELS, [2, 3, 4, 8]),
     ],
 )
-def test_find_broken_compares_what_is_left_of_texts(rule, texts, broken):
+def test_find_broken_compares_texts_by_their_letters(rule, texts, broken):
     pairs = [SentencePair(text, text) for text in texts]
     assert np.flatnonzero(broken_by(CleaningRules(drop=[rule]), pairs)[0]).tolist() == broken
 

@@ -1,4 +1,4 @@
-"""What a translation does with the text that must survive: its order, its neighbors, and what was invented."""
+"""Rules for text that must survive: its order, its neighbors, and masks that a model invents."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

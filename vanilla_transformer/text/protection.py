@@ -156,15 +156,12 @@ def find_protected(text: str, protect: bool = True) -> list[Range]:
 @cache
 def _protected() -> regex.Pattern[str]:
     """Return the expression of runs of text to keep. The first character tells which kinds it tries."""
-    groups = [
-        f"(?={characters})(?:{'|'.join(_join(kind) for kind in KINDS.values() if beginning in kind.beginnings)})"
-        for beginning, characters in _BEGINNINGS.items()
-    ]
+    groups = []
+    for beginning, characters in _BEGINNINGS.items():
+        kinds = [kind for kind in KINDS.values() if beginning in kind.beginnings]
+        tried = "|".join(f"(?:{expression})" for kind in kinds for expression in kind.expressions)
+        groups.append(f"(?={characters})(?:{tried})")
     return regex.compile(f"(?:{'|'.join(groups)})++", regex.V1)
-
-
-def _join(kind: Kind) -> str:
-    return "|".join(f"(?:{expression})" for expression in kind.expressions)
 
 
 def are_two_words(before: str, after: str) -> bool:

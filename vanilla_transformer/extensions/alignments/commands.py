@@ -201,7 +201,7 @@ def write_alignments_command(arguments: Sequence[str]) -> None:
 
 
 def _alignment_lines(models: Sequence[str], pairs: "Sequence[SentencePair]") -> Iterator[str]:
-    from vanilla_transformer.decoding.alignments import format_pairs
+    from .unit_links import format_pairs
 
     yield from (f"{format_pairs(links)}\n" for links in _align(models, pairs))
 

@@ -71,7 +71,10 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
     """Return the document of a text."""
     if format not in FORMATS:
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
-    return FORMATS[format](text, direction)
+    try:
+        return FORMATS[format](text, direction)
+    except RecursionError as error:
+        raise UserError("A document must not be nested as deeply as one that was given.") from error
 
 
 def read_document(path: str | None) -> str:
@@ -137,9 +140,7 @@ class DocumentTranslator:
         return translate_documents(texts, format, translator, find_direction(self._pipeline.tokenizer, *given))
 
 
-def translator_by(
-    pipeline: Any, splitter: SentenceSplitter, protect: bool | str = True, **options: Any
-) -> BlockTranslator:
+def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:
     """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do."""
     translate, constrain = translate_by(pipeline, **options), constrain_by(pipeline, **options)
     return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain, protect)

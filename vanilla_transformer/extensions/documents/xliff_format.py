@@ -106,7 +106,6 @@ class XliffDocument(MarkupDocument):
         return self.splice(edits)
 
     def role_of(self, token: Token) -> str:
-        """Return the role of an element within a segment, see [`MarkupDocument.role_of`]."""
         attributes, name = token.element.attrib, token.local_name
         if self.is_untranslatable(token) or attributes.get("mtype") == "protected":
             return "fixed"

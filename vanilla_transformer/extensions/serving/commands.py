@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .models import LoadedModel, Models
 
 # Flags that say something of one model only.
-_OF_ONE_MODEL = [each.name for each in fields(FurtherModelArguments) if each.name != "normalize"]
+_OF_ONE_MODEL = [flag.name for flag in fields(FurtherModelArguments) if flag.name != "normalize"]
 _OF_ONE_MODEL += ["source_language", "target_language", "direction"]
 # The flags that `--help` shows.
 _MAIN = [
@@ -161,8 +161,8 @@ def check_origins(origins: Sequence[str]) -> None:
     """Check that browsers spell origins so."""
     for origin in origins:
         if origin != "*" and _ORIGIN.fullmatch(origin) is None:
-            rule = "a scheme and a host in lower case, and a port unless it is the usual one, without a path"
-            raise UserError(f"`cors` must be origins such as https://example.org: {rule}; or '*'. Got {origin!r}.")
+            parts = "a scheme and a host in lower case, and a port unless it is the usual one, without a path"
+            raise UserError(f"`cors` must be origins such as https://example.org: {parts}; or '*'. Got {origin!r}.")
 
 
 def parse_models(words: Sequence[str], options: ServeArguments) -> dict[Direction, str]:
@@ -266,7 +266,6 @@ def _wrap(
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
         spoken: Language of texts that are split into sentences.
-        direction: Languages of requests that do not name them, as far as they are known.
     """
     from vanilla_transformer.extensions.documents import DocumentTranslator
 

@@ -21,7 +21,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import without_cudnn_attention
 
-from .packed_attention import has_other_forward, packed_decoder_states
+from .device_batch import has_other_forward, packed_decoder_states
 from .run_arguments import DROPOUTS
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
@@ -29,9 +29,6 @@ from .run_arguments import DROPOUTS
 _LOGITS_PER_CHUNK = 2**23
 _LOGITS_PER_CHUNK_GPU = 2**26
 _LOGITS_IN_CACHE = 2**19
-# The most logits of a batch whose loss is computed in one graph: with their gradient 4 GB in bfloat16. R-Drop doubles
-# them.
-_LOGITS_IN_GRAPH = 2**30
 # oneDNN, which multiplies on a CPU in bfloat16, compiles each product for its number of rows. The chunks of a batch
 # have the same number, a multiple of this one.
 _ROWS_UNIT = 64
@@ -155,11 +152,6 @@ def repeat_batch(batch: Batch) -> Batch:
         if name in batch:
             repeated[name][len(batch[name]) :] += size
     return repeated
-
-
-def fits_in_graph(labels: torch.Tensor, vocab_size: int) -> bool:
-    """Return whether the loss of a batch is computed in one graph, if there is one."""
-    return labels.numel() * vocab_size <= _LOGITS_IN_GRAPH
 
 
 def cross_entropy_in_graph(

@@ -13,8 +13,9 @@ from accelerate.utils import set_seed
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.compatibility_vanilla_transformer import classes_by_name
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, subclasses
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import first_line, total_memory
 from vanilla_transformer.utils.user_input import least_parameters
 
@@ -54,7 +55,7 @@ def create_model(
         model_class: Class of the model; by default the one that the recipe names.
     """
     if model_class is None and (name := recipe.classes.model_class) is not None:
-        known = {kind.__name__: kind for kind in subclasses(VanillaTransformerForConditionalGeneration)}
+        known = classes_by_name(VanillaTransformerForConditionalGeneration)
         if name not in known:
             rule = f"`model_class` must be one of {', '.join(known)}"
             raise UserError(f"{rule}, got {name!r}. Does `user_module` define it?")

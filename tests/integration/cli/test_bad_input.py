@@ -386,16 +386,6 @@ FLAGS = {
         {"o/config.json": b"{}"},
         "has config.json",
     ),
-    "reproduce: a file of others": (
-        ["reproduce", "positions", "--output", "o"],
-        {"o/positions/table.md": b"mine"},
-        "has table.md",
-    ),
-    "reproduce: results of others": (
-        ["reproduce", "positions", "--output", "o"],
-        {"o/positions/results.json": b"[]"},
-        "must have the results of an exp",
-    ),
     "demo: a file of others": (
         ["demo", "--output_dir", "o"],
         {"o/corpus/train.en": b"mine"},

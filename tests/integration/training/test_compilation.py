@@ -67,6 +67,14 @@ def train_counting(corpus, folder, monkeypatch, **changes):
     return shapes
 
 
+def assert_like_eager(corpus, tmp_path, monkeypatch, changes):
+    """Train without compilation, and compare the weights."""
+    if not changes.get("dropout"):  # whose masks are drawn in another way
+        monkeypatch.setattr(trainer, "choose_padding", lambda *_: 8)  # as compiled
+        train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, **changes)
+        assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -87,10 +95,7 @@ def test_train_compiles_two_graphs_before_first_step(corpus, tmp_path, monkeypat
     inputs = [each for _, inputs in graphs for each in inputs if isinstance(each, torch.Tensor)]
     assert inputs and not [each for each in inputs if each.dim() == 0 and each.is_floating_point()]
     assert len(shapes) > 4 and 1 in {rows for rows, _ in shapes}
-    if not changes.get("dropout"):  # whose masks are drawn in another way
-        monkeypatch.setattr(trainer, "choose_padding", lambda *_: 8)  # as compiled
-        train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, **changes)
-        assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
+    assert_like_eager(corpus, tmp_path, monkeypatch, changes)
 
 
 @pytest.mark.parametrize(
@@ -110,10 +115,7 @@ def test_train_compiles_one_shape_of_packed_batches(corpus, tmp_path, monkeypatc
     assert len(graphs) == 2 and not counters["graph_break"] and len(shapes) == 1
     inputs = [each for _, inputs in graphs for each in inputs]
     assert inputs and all(isinstance(each, torch.Tensor) and each.dim() for each in inputs)
-    if not changes.get("dropout"):  # whose masks are drawn in another way
-        monkeypatch.setattr(trainer, "choose_padding", lambda *_: 8)  # as compiled
-        train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, **changes)
-        assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
+    assert_like_eager(corpus, tmp_path, monkeypatch, changes)
 
 
 @pytest.mark.parametrize("attention", [rare("linear_attention"), rare("transfo_xl_attention")])
@@ -129,10 +131,8 @@ def test_train_compiles_layers_with_adapters(corpus, tmp_path, monkeypatch, grap
     changes = dict.fromkeys(TINY_SIZES) | {"vocab_size": None, "init_from": initial, "lora_rank": 2}
     changes |= {"learning_rate": 0.001, "lr_scheduler": "linear"}
     train_counting(corpus, tmp_path / "compiled", monkeypatch, compile=True, **changes)
-    monkeypatch.setattr(trainer, "choose_padding", lambda *_: 8)  # as compiled
-    train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, **changes)
     assert len(graphs) == 2 and not counters["graph_break"]
-    assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
+    assert_like_eager(corpus, tmp_path, monkeypatch, changes)
 
 
 @pytest.mark.parametrize("precision", ["bf16", rare("no")])

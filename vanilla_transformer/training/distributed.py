@@ -19,7 +19,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import LostProcessError, UserError
 from vanilla_transformer.utils.device_utils import multiplies
 
 from .compilation import check_compiler
@@ -136,7 +136,7 @@ def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
     deadline = time.monotonic() + _START_TIMEOUT.total_seconds()
     while missing := [other for other in range(1, world_size) if not store.check([f"{attempt}/{other}"])]:
         if time.monotonic() > deadline:
-            raise ConnectionError(
+            raise LostProcessError(
                 f"All {world_size} processes must start within {_START_TIMEOUT.total_seconds() / 60:.0f} minutes, but "
                 f"{len(missing)} did not, the first of them process {missing[0]}. Look at its messages and its node."
             )
@@ -157,11 +157,11 @@ def report_lost_processes() -> Iterator[None]:
             raise
         process, reason = f"Process {os.environ.get('RANK', '0')}", text.splitlines()[-1].strip()
         if any(name in text for name in _OWN_MISTAKES):
-            raise ConnectionError(
+            raise LostProcessError(
                 f"{process} must have a GPU that no other process uses, but NCCL cannot use it: {reason}. Start at "
                 "most as many processes as there are free GPUs."
             ) from error
-        raise ConnectionError(
+        raise LostProcessError(
             f"{process} lost the connection to another process of the run, which was killed or has failed: look at "
             "its messages. The same command resumes from the last checkpoint."
         ) from error
@@ -216,7 +216,7 @@ def shard_model(
     if mixed_precision == "bf16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in [*model.encoder.layers, *model.decoder.layers]:
-        if layer is not model_with_loss.layer_of_term:
+        if layer not in model_with_loss.layers_of_terms:
             fully_shard(layer, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
     # A batch keeps its types: weights of links are float32.
     fully_shard(model_with_loss, mesh=mesh, mp_policy=replace(policy, cast_forward_inputs=False))

@@ -61,7 +61,7 @@ def train(
         ValueError, OSError: the recipe or its files cannot work; nothing has been written.
         TrainingInterrupted: SIGINT or SIGTERM; a checkpoint has been written.
         ChildProcessError: a process that prepares batches was killed.
-        ConnectionError: another process of the run was killed or has failed.
+        LostProcessError: another process of the run was killed or has failed.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
     with apply_settings(recipe.optimization.threads), lock_output_dir(recipe.output.output_dir):

@@ -66,7 +66,7 @@ def create_service(
     Args:
         limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if it arrives too
             slowly, with 503 if too many texts wait or the time is up, otherwise with 422.
-        known: Names of options that `translate` accepts, see [`TranslationRequest`]; others are refused with 422.
+        known: Names of options that `translate` accepts; others are refused with 422.
         directions: Languages from and to which the model translates, for clients of LibreTranslate.
         name: Name of the model, for requests that name it and for metrics.
     """

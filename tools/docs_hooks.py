@@ -19,9 +19,9 @@ ELSEWHERE = {"migration.md": "MIGRATION.md", "changelog.md": "CHANGELOG.md"}
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
-    pages = {"reference/python.md": python_page, "reference/recipe_keys.md": recipe_keys_page}
-    for path, write in (pages | {"reference/commands.md": commands_page}).items():
-        files.append(File.generated(config, path, content=write()))
+    pages = {"python": python_page, "recipe_keys": recipe_keys_page, "options": options_page}
+    for name, write in (pages | {"commands": commands_page}).items():
+        files.append(File.generated(config, f"reference/{name}.md", content=write()))
     for path, source in ELSEWHERE.items():
         files.append(File.generated(config, path, content=(ROOT / source).read_text(encoding="utf-8")))
     return files
@@ -55,6 +55,25 @@ def python_page() -> str:
     )
 
 
+def options_page() -> str:
+    """Return all options of a translation, from their declarations, with the places that know each one."""
+    from vanilla_transformer.decoding.options import CONFIG, FLAG, JSON, TranslationOptions
+
+    doors = {FLAG: "flag", JSON: "entry of a request", CONFIG: "entry of a generation config"}
+    text = [
+        "---\nsearch:\n  boost: 2\n---",
+        "# Options of a translation",
+        "Each option is a keyword argument of the pipeline: `translate(texts, num_beams=8)`. Many are also flags of "
+        "`translate`, `evaluate` and other commands, entries of a request to `serve`, or of a generation config.",
+    ]
+    for name, field in TranslationOptions.model_fields.items():
+        places = [place for door, place in doors.items() if door in field.metadata]
+        if field.description:
+            description = f"{field.description} Also: {', '.join(places)}." if places else field.description
+            text.append(_definition(name, description, field.default))
+    return "\n\n".join(text) + "\n"
+
+
 def recipe_keys_page() -> str:
     """Return all recipe keys, by section, from their declarations."""
     from vanilla_transformer.extensions.distillation.distillation_arguments import DISTILLATION, DistillationArguments
@@ -68,9 +87,9 @@ def recipe_keys_page() -> str:
         "are in tokens and include EOS, unless the key says otherwise.",
     ]
     for section, parts in arguments.SECTIONS.items():
-        text += [f"## {section}", *(_definition(item) for part in parts for item in fields(part))]
+        text += [f"## {section}", *(_recipe_key(item) for part in parts for item in fields(part))]
     text += [f"## {DISTILLATION}", "Keys of `vanilla-transformer distill` alone."]
-    text += [_definition(item) for item in fields(DistillationArguments)]
+    text += [_recipe_key(item) for item in fields(DistillationArguments)]
     return "\n\n".join(text) + "\n"
 
 
@@ -87,8 +106,12 @@ def commands_page() -> str:
     return "\n\n".join(text) + "\n"
 
 
-def _definition(item: Any) -> str:
-    """Return a recipe key, its explanation and its default as an entry of a list of definitions."""
+def _recipe_key(item: Any) -> str:
     value = item.default_factory() if item.default is MISSING else item.default
+    return _definition(item.name, item.metadata["help"].replace("%%", "%"), value)
+
+
+def _definition(name: str, description: str, value: Any) -> str:
+    """Return a name, its explanation and its default as an entry of a list of definitions."""
     default = "" if value is None or value == "" else f" Default: `{value}`."
-    return f"`{item.name}`\n:   {item.metadata['help'].replace('%%', '%')}{default}"
+    return f"`{name}`\n:   {description}{default}"

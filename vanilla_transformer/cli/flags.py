@@ -4,7 +4,6 @@ The options of a request are declared in `decoding.options`; here they become fl
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import Field, dataclass, field, fields, make_dataclass
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from vanilla_transformer.decoding.options import FLAG, TERMS, TranslationOptions, options_of
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import GLOSSARY, SCALE_OUT, load, require
-from vanilla_transformer.text.protection import names_patterns
 from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.utils.file_utils import check_outputs, refuse_existing_files
 from vanilla_transformer.utils.import_utils import collection_paused, freeze_modules
@@ -344,16 +342,10 @@ _NOT_OF_DOCUMENTS = (
 )
 
 
-def _is_protection(word: str) -> bool:
-    """Return whether a word after the flag is its value, and no text to translate."""
-    return word.lower() in ("true", "false") or names_patterns(word) or bool(re.fullmatch("[a-z0-9_,]+", word))
-
-
 FLAG_NAMES = {"constraints": "constraint"}  # of options whose flags have another name
 # What the types of options do not say about their flags.
 _KEYWORDS: dict[str, dict[str, Any]] = {
     "constraints": {"action": "extend", "nargs": "+"},
-    "protect": {"is_value": _is_protection, "metavar": "NAMES"},
 }
 
 

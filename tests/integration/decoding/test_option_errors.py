@@ -50,7 +50,7 @@ WRONG = {
     "rerank_length_weight": (float("inf"), "a finite number, got inf."),
     "src_lang": (3, "the code of a language, got 3."),
     "tgt_lang": (["de"], "the code of a language, got ['de']."),
-    "protect": (1, "True, False or names that the help lists, such as 'printf,url', got 1."),
+    "protect": (1, "True or False, got 1."),
     "split_sentences": ("x", "True or False, got 'x'."),
     "sentence_splitter": (3, "a function or the name of one, got int."),
     **dict.fromkeys(

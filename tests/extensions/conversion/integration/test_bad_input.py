@@ -249,7 +249,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("form", "damage", "words"), REFUSALS)
-def test_readers_say_in_one_line_what_is_wrong_and_write_nothing(form, damage, words, text_folder, tmp_path, capsys):
+def test_readers_name_the_mistake_in_one_line_and_write_nothing(form, damage, words, text_folder, tmp_path, capsys):
     MAKERS[form](tmp_path / "theirs", text_folder)
     damage(tmp_path / "theirs")
     source = tmp_path / "theirs" / ("model.pt" if form == "opennmt-py" else "")

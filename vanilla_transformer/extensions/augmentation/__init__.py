@@ -12,7 +12,6 @@ from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from .augmentation import add_augmentation_tokens
 from .augmented_corpus import AugmentedCorpus, find_augmentations
 from .bpe_dropout import BpeDropoutCorpus
-from .perturbations import PERTURBATIONS, perturb
 
 
 def add_tokens(tokenizer: PreTrainedTokenizerBase, data: DataArguments) -> None:
@@ -35,4 +34,4 @@ def change_corpus(
     return corpus
 
 
-__all__ = ["PERTURBATIONS", "add_tokens", "change_corpus", "perturb"]
+__all__ = ["add_tokens", "change_corpus"]

@@ -29,7 +29,6 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import AUGMENTATION, load
 from vanilla_transformer.text.protection import find_protected
 from vanilla_transformer.text.scripts import UNSPACED, bleu_tokenizer, find_scripts
 from vanilla_transformer.text.translation_warnings import length_ratio
@@ -313,8 +312,10 @@ def _check_sentences(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
 
 def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Find augmentations of the recipe that do not suit the script of the source."""
+    from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS
+
     for name in augmentations(text.data):
-        change = load("augmentation", AUGMENTATION, "`augment`").PERTURBATIONS.get(name)
+        change = PERTURBATIONS.get(name)
         found = [each for each in text.sample if change and not change.suits(each.pair.source)]
         if change and 2 * len(found) > len(text.sample):
             words = f"{name} needs {change.needs}, and {_share(found, text.sample)} have a source without them."

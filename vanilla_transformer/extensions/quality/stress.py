@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.evaluation.scores import Scores, score, sentence_chrf
-from vanilla_transformer.extensions import AUGMENTATION, load
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 
 from .calibration import group_means, spearman_correlation
@@ -74,10 +73,11 @@ class _Translated(NamedTuple):
 
 def stress_texts(pairs: Sequence[SentencePair], seed: int = 0) -> Iterator[StressText]:
     """Yield the text itself, the pairs that each perturbation changes, the shortest twentieth, and joined pairs."""
-    augmentation = load("augmentation", AUGMENTATION, "A stress test")
+    from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS, perturb
+
     yield StressText("plain", [*pairs], [*range(len(pairs))])
-    for name in augmentation.PERTURBATIONS:
-        changed = [augmentation.perturb(name, pair, f"{seed} {row}") for row, pair in enumerate(pairs)]
+    for name in PERTURBATIONS:
+        changed = [perturb(name, pair, f"{seed} {row}") for row, pair in enumerate(pairs)]
         rows = [row for row, pair in enumerate(pairs) if changed[row].source != pair.source]
         yield StressText(name, [changed[row] for row in rows], rows)
     by_length = sorted(range(len(pairs)), key=lambda row: len(pairs[row].source))

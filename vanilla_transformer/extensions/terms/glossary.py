@@ -17,8 +17,8 @@ from vanilla_transformer.text.inline_terms import Match
 from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.units import count_forms, split_units
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
-from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.input_files import read_input
+from vanilla_transformer.utils.text_files import decode_text
 
 _TBX = (".tbx", ".xml")
 _SIDES = ("source", "target")

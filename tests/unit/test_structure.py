@@ -73,6 +73,8 @@ USES = {
     "training.loss": {"alignments"},
     "extensions.cleaning.low_scores": {"quality"},
     "extensions.documents.block_translator": {"protection"},
+    "extensions.quality.language_check": {"augmentation"},
+    "extensions.quality.stress": {"augmentation"},
     "extensions.reranking.reranking": {"quality"},
     "extensions.serving.commands": {"documents"},
 }

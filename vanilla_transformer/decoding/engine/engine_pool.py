@@ -126,7 +126,8 @@ class EnginePool:
         self._held = [*modules, *(weight.detach() for weight in weights)]
         # An adapter is merged by way of `data`, too.
         plain = [each.detach() for each in weights if type(each) is nn.Parameter and each.is_contiguous()]
-        self._views = [each.view(-1)[:: max(1, each.numel() // _SAMPLES)] for each in plain if not each.is_meta]
+        plain = [each for each in plain if each.device == plain[0].device and not each.is_meta]
+        self._views = [each.view(-1)[:: max(1, each.numel() // _SAMPLES)] for each in plain]
         self._samples = _join(self._views)
         self._problem = None
         if not Engine.supports(self.model):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import SCALE_OUT, load
 from vanilla_transformer.utils.file_utils import write_text_atomically
 
 from .flags import (
@@ -363,6 +362,7 @@ def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) 
     from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.evaluation.pair_scores import WINDOW
+    from vanilla_transformer.extensions.scale_out import work_by_ray
     from vanilla_transformer.utils.file_utils import hash_file
 
     chosen = {name: getattr(options, name) for name in ("json", "max_tokens", "ensemble_weights", "source_language")}
@@ -371,6 +371,5 @@ def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) 
     origin["options"] = chosen | {"target_language": options.target_language}
     lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
     build, workers = partial(_open_scorer, name, options), options.ray_workers
-    work_by_ray = load("scale_out", SCALE_OUT).work_by_ray
     work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
     write_shards(output, lines, total, origin, WINDOW, options.resume, work)

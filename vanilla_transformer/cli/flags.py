@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from vanilla_transformer.decoding.options import FLAG, TERMS, TranslationOptions, options_of
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import GLOSSARY, SCALE_OUT, load, require
 from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.utils.file_utils import check_outputs, refuse_existing_files
 from vanilla_transformer.utils.import_utils import collection_paused, freeze_modules
@@ -118,7 +117,9 @@ def parse_workers(text: str) -> int | str:
     """Return the number of worker processes that a flag names, or "auto"."""
     workers = int(text) if text.isdecimal() else text
     if workers not in (1, "auto"):
-        load("scale_out", SCALE_OUT).check_workers(workers)
+        from vanilla_transformer.extensions.scale_out import check_workers
+
+        check_workers(workers)
     return workers
 
 
@@ -321,8 +322,6 @@ def check_engine(options: Any) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UserError(f"`{name}` must be 1 or more, got {value}.")
-    if options.engine == "ray":
-        require("scale_out", "--engine ray")
     if options.engine == "ray" and options.threads is not None:
         raise UserError("--threads is for this process. Give --ray_threads with --engine ray.")
     if options.engine == "ray" and options.output is None:
@@ -537,5 +536,7 @@ def read_prefixes(options: SentenceArguments, total: int | None) -> list[str] | 
 
 
 def _read_glossary(options: TermArguments) -> Any:
+    from vanilla_transformer.extensions.terms.glossary import as_glossary
+
     languages = options.source_language or DEFAULT_LANGUAGE, options.target_language
-    return load("terms", GLOSSARY)(options.glossary, *languages, options.glossary_casefold)
+    return as_glossary(options.glossary, *languages, options.glossary_casefold)

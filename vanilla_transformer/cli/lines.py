@@ -6,9 +6,9 @@ import select
 import stat
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,15 +37,13 @@ class BlockProgress:
 
     def __call__(self, done: int, total: int) -> None:
         """Show that so many of all sentences of the block are done."""
-        self._move(self._lines * done // total)
-
-    def finish(self) -> None:
-        """Show that the whole block is done."""
-        self._move(self._lines)
-
-    def _move(self, place: int) -> None:
+        place = self._lines * done // total
         self._bar.update(place - self._place)
         self._place = place
+
+    def finish(self) -> None:
+        """Show that the whole block is done, also one without a sentence."""
+        self(1, 1)
 
 
 def silence_libraries() -> None:
@@ -81,9 +79,7 @@ def given_source(sentences: Sequence[str], batch_size: int) -> Source:
 
 
 def file_source(path: str | Path, batch_size: int) -> Source:
-    """
-    Return the lines of a UTF-8 file, decompressed as its name requires.
-    """
+    """Return the lines of a UTF-8 file, decompressed as its name requires."""
     from vanilla_transformer.data.readers import stream_lines
 
     total = sum(1 for _ in stream_lines(path, may_be_blank=True))  # finds damage before an hour of work
@@ -101,16 +97,13 @@ def is_interactive() -> bool:
 
 
 def stdin_source(batch_size: int) -> Source:
-    """
-    Return the lines of standard input, which need not be a terminal.
-    """
+    """Return the lines of standard input."""
     stdin = open_stdin()
     try:
         descriptor = stdin.fileno()
     except (AttributeError, OSError):  # replaced by an object of Python
         return Source(_split_blocks((line.rstrip("\n") for line in stdin), batch_size), None)
-    blocks = read_blocks(descriptor, batch_size, shard_lines(batch_size))
-    return Source(_decoded(blocks), _count_lines(descriptor))
+    return Source(_decode(read_blocks(descriptor, batch_size, shard_lines(batch_size))), _count_lines(descriptor))
 
 
 def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]:
@@ -170,20 +163,20 @@ def _split_blocks(lines: Iterable[str], batch_size: int) -> Iterator[list[str]]:
     return iter(lambda: list(islice(rest, shard_lines(batch_size))), [])
 
 
-def _decoded(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:
-    numbers = count(1)
+def _decode(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:
+    first = 1
     for block in blocks:
-        yield [_decode(number, line) for line, number in zip(block, numbers, strict=False)]
-
-
-def _decode(number: int, line: bytes) -> str:
-    if number == 1:
-        refuse_utf_16(line[:HEAD_BYTES], "Standard input")
-    try:
-        return line.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        found = f"the byte 0x{error.object[error.start]:02x}"
-        raise not_utf_8_error("Standard input", number, found) from error
+        texts = list[str]()
+        for number, line in enumerate(block, start=first):
+            if number == 1:
+                refuse_utf_16(line[:HEAD_BYTES], "Standard input")
+            try:
+                texts.append(line.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8"))
+            except UnicodeDecodeError as error:
+                byte = f"the byte 0x{error.object[error.start]:02x}"
+                raise not_utf_8_error("Standard input", number, byte) from error
+        first += len(block)
+        yield texts
 
 
 def _count_lines(descriptor: int) -> int | None:
@@ -207,31 +200,24 @@ def answer_lines(
     """Return the text to write for each of some lines.
 
     Args:
-        warned: Function that gets the warnings about the best translation of each line that has some.
+        warned: Gets the warnings about the best translation of each line that has some, by its index.
     """
     sources, constraints = split_constraints(options, lines)
     answers = translate(sources, options.batch_size, False, **{**settings, **constraints})
     rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
     if warned is not None:
-        warned |= _find_warnings(sources, [row[0]["translation_text"] for row in rows], translate.model)
-    show: Callable[[str, Any], str] = _as_json if options.json else _as_text
-    return [show(source, row) for source, row in zip(sources, rows, strict=True)]
+        from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
-
-def _find_warnings(sources: Sequence[str], translations: Sequence[str], model: Any) -> dict[int, list[str]]:
-    """Return the warnings about translations by the indices of their sources, where there are some."""
-    from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
-
-    limits = WarningLimits.from_config(getattr(model, "config", None))
-    pairs = enumerate(zip(sources, translations, strict=True))
-    return {index: names for index, pair in pairs if (names := find_warnings(*pair, limits))}
-
-
-def _as_json(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
+        limits = WarningLimits.from_config(getattr(translate.model, "config", None))
+        for index, (source, row) in enumerate(zip(sources, rows, strict=True)):
+            if names := find_warnings(source, row[0]["translation_text"], limits):
+                warned[index] = names
+    if not options.json:
+        return [_as_text(source, row) for source, row in zip(sources, rows, strict=True)]
     from vanilla_transformer.decoding.answers import rename_text
 
-    translations = [rename_text(answer) for answer in answers]
-    return json.dumps({"source": source, "translations": translations}, ensure_ascii=False)
+    answers_of = zip(sources, ([rename_text(answer) for answer in row] for row in rows), strict=True)
+    return [json.dumps({"source": source, "translations": row}, ensure_ascii=False) for source, row in answers_of]
 
 
 def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import vanilla_transformer
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import STRESS_TABLE, load
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.resources import find_facts, resource_folder
 
 from .flags import (
@@ -22,7 +21,7 @@ from .flags import (
 )
 
 if TYPE_CHECKING:
-    from vanilla_transformer import TranslationPipeline
+    pass
 
 
 @dataclass
@@ -46,9 +45,9 @@ def render_card_command(arguments: Sequence[str]) -> None:
     check_outputs([path], filter(None, [options.facts, options.template]))
     if path.is_file() and b"\n- vanilla-transformer-" not in path.read_bytes():  # the tag of our release
         rule = "The card must be a new file, or one that this package wrote"
-        raise FileExistsError(f"{rule}, but {path} is another. Move or delete it.")
-    card = _card_renderer(folder, options.repo_id, options.facts, options.template)(folder)
-    write_text_atomically(path, str(card))
+        raise UserFileError(f"{rule}, but {path} is another. Move or delete it.")
+    render = _card_renderer(folder, options.repo_id, options.facts, options.template)
+    write_text_atomically(path, str(render(folder)))
     print(f"The card is in {path}.")
 
 
@@ -106,8 +105,15 @@ def check_model_command(arguments: Sequence[str]) -> None:
     results = check_folder(folder, options.trust_remote_code)
     print(format_results(results), flush=True)
     if pairs:
+        from vanilla_transformer.extensions.quality.stress import format_header, format_row, measure_stress
+        from vanilla_transformer.publishing.run_records import STRESS_TABLES, save_record
+
         with opening as translate:
-            _stress(translate, folder, pairs, options.name)
+            print(f"\n{format_header()}", flush=True)
+            table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True))
+        if options.name is not None:
+            record = {"rows": [row._asdict() for row in table.rows], "groups": table.groups}
+            save_record(folder, STRESS_TABLES, options.name, record)
     failed = failed_checks(results)
     if failed:
         raise SystemExit(f"{folder} cannot be published: {len(failed)} of {len(results)} checks failed.")  # status 1
@@ -116,26 +122,15 @@ def check_model_command(arguments: Sequence[str]) -> None:
 def _check_stress_flags(options: CheckArguments) -> None:
     if (options.source is None) != (options.target is None):
         raise UserError("A stress test needs a text and its translations. Give both --source and --target, or none.")
-    for each in fields(StressArguments):
-        if options.source is None and getattr(options, each.name) != each.default:
-            raise UserError(f"--{each.name} is for a stress test. Give --source and --target, or leave it out.")
+    for flag in fields(StressArguments):
+        if options.source is None and getattr(options, flag.name) != flag.default:
+            raise UserError(f"--{flag.name} is for a stress test. Give --source and --target, or leave it out.")
     if options.max_pairs is not None and options.max_pairs < 1:
         raise UserError(f"`max_pairs` must be 1 or more, got {options.max_pairs}.")
     if options.name is not None:
         from vanilla_transformer.publishing.run_records import check_record_name
 
         check_record_name(options.name)
-
-
-def _stress(translate: "TranslationPipeline", folder: str, pairs: Sequence, name: str | None) -> None:
-    from vanilla_transformer.publishing.run_records import STRESS_TABLES, save_record
-
-    stress = load("quality", STRESS_TABLE, "A stress test")
-    print(f"\n{stress.format_header()}", flush=True)
-    table = stress.measure_stress(translate, pairs, lambda row: print(stress.format_row(row), flush=True))
-    if name is not None:
-        record = {"rows": [row._asdict() for row in table.rows], "groups": table.groups}
-        save_record(folder, STRESS_TABLES, name, record)
 
 
 @dataclass
@@ -182,6 +177,12 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.publishing.push import push_folder
 
     folder, repo_id = words
+    token = None
+    if options.token_file is not None:
+        keys = read_keys(options.token_file)
+        if len(keys) != 1:
+            raise UserError(f"{options.token_file} must hold one access token, got {len(keys)} lines.")
+        (token,) = keys
     url = push_folder(
         folder,
         repo_id,
@@ -189,7 +190,7 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
         private=options.private,
         revision=options.revision,
         message=options.message,
-        token=None if options.token_file is None else _read_token(options.token_file),
+        token=token,
         trust_remote_code=options.trust_remote_code,
         report=lambda results: print(format_results(results)),
         plan=_print_plan if options.dry_run else None,
@@ -201,13 +202,6 @@ def _print_plan(sizes: Mapping[str, int]) -> None:
     rows = {f"{len(sizes)} files": sum(sizes.values()), **sizes}
     width = max(len(f"{size:,}") for size in rows.values())
     print(*(f"{size:>{width},} bytes  {name}" for name, size in rows.items()), sep="\n")
-
-
-def _read_token(path: str) -> str:
-    keys = read_keys(path)
-    if len(keys) != 1:
-        raise UserError(f"{path} must hold one access token, got {len(keys)} lines.")
-    return keys[0]
 
 
 def _card_renderer(

@@ -67,7 +67,7 @@ def draw_pictures(draw: Callable[..., None], *arguments: Any) -> None:
     """Call `draw(*arguments)`, or log one line if that fails; a reason such as missing matplotlib only once."""
     try:
         draw(*arguments)
-    except (OSError, ValueError) as error:
+    except (OSError, UserError) as error:
         _log_missing_pictures(str(error))
 
 

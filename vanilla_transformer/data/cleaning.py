@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow.compute as pc
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import MISALIGNMENT, load
 
 from .cleaning_rules import (
     REPETITIONS,
@@ -236,17 +235,18 @@ def _find_misaligned(
     num_proc: int | None,
 ) -> None:
     """Mark the misaligned pairs of each direction in `broken`, if it has enough pairs to find them."""
-    misalignment = load("cleaning", MISALIGNMENT, "`misaligned`")
+    from vanilla_transformer.extensions.cleaning.misalignment import LEAST_PAIRS, find_misaligned
+
     corpora = texts.data.column("corpus").to_numpy()
     number_of = {number: each.direction for number, each in enumerate(pair_rules) if "misaligned" in each.rules.drop}
     for direction in dict.fromkeys(number_of.values()):
         numbers = [number for number, each in number_of.items() if each == direction]
         rows = np.flatnonzero((broken == _KEPT) & np.isin(corpora, numbers))
-        if len(rows) < misalignment.LEAST_PAIRS:
-            rule = f"Misaligned pairs are not looked for: that needs {misalignment.LEAST_PAIRS:,} pairs"
+        if len(rows) < LEAST_PAIRS:
+            rule = f"Misaligned pairs are not looked for: that needs {LEAST_PAIRS:,} pairs"
             report.warn([f"{rule} of one direction, got {len(rows):,}."])
             continue
-        misaligned = misalignment.find_misaligned(texts.select(rows), choose_num_proc(len(rows), num_proc))
+        misaligned = find_misaligned(texts.select(rows), choose_num_proc(len(rows), num_proc))
         broken[rows[misaligned]] = _NAMES.index("misaligned")
 
 
@@ -312,7 +312,7 @@ def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec])
         return []
     try:
         load_identifier()
-    except OSError as error:
+    except UserError as error:
         logger.info("The languages of the corpora are not checked. %s", error)
         return []
     corpora = texts.data.column("corpus").to_numpy()

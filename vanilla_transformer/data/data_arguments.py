@@ -181,7 +181,7 @@ def _parse_section(text: str, name: str, kind: str) -> Any:
     """Parse the value of a flag such as `--corpora` or `--augment`: YAML, which includes JSON."""
     try:
         value = load_yaml(text)
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"`{name}` must be {kind} in YAML or JSON: {error}") from error
     if value is None:
         raise UserError(

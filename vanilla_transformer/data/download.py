@@ -19,7 +19,7 @@ from urllib.error import HTTPError, URLError
 
 from tqdm.auto import tqdm
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.file_utils import atomic_folder, hash_file
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
     for file, expected in corpus.files.items():
         if (folder / file).exists() and hash_file(folder / file) != expected.sha256:
             hint = "Move it, or choose another --output_dir."
-            raise FileExistsError(f"{folder / file} must be new or the file of {name}, but it is another one. {hint}")
+            raise UserFileError(f"{folder / file} must be new or the file of {name}, but it is another one. {hint}")
     with atomic_folder(folder) as aside:
         for file, expected in corpus.files.items():
             archive = aside / f"{file}.gz"
@@ -90,7 +90,7 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
                 fetch_file(f"{url}/{file}.gz", archive)
             except OSError as error:
                 remedy = "Nothing was written. Check the network, or name a mirror with --base_url."
-                raise OSError(f"Cannot download {url}/{file}.gz: {error}. {remedy}") from error
+                raise UserFileError(f"Cannot download {url}/{file}.gz: {error}. {remedy}") from error
             _extract(archive, aside / file, f"{url}/{file}.gz", expected)
             archive.unlink()
     return folder

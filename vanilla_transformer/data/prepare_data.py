@@ -9,13 +9,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.extensions import AUGMENTATION, LOW_SCORES, TOKEN_LINKS, load
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction, find_languages
 from vanilla_transformer.text.scripts import find_scripts
@@ -101,12 +99,6 @@ class Texts:
         """Return the held-out pairs by their name, without empty sets."""
         return {name: pairs for name in ("validation", "test") if (pairs := getattr(self, name))}
 
-    @property
-    def augmentation(self) -> "Augmentation | None":
-        """Return what changes the training text in each epoch, or None if nothing does."""
-        asked = [name for name in ("augment", "bpe_dropout") if getattr(self.data, name)]
-        return load("augmentation", AUGMENTATION, f"`{asked[0]}`") if asked else None
-
     def sentences(self) -> Iterator[str]:
         """Yield every training sentence of both sides."""
         for table in self.training.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
@@ -132,33 +124,11 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     validation, test = _read_validation_sets(data, validating), _read_test_pairs(data)
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
-        training = load("cleaning", LOW_SCORES, "`score`")(training, specs, [each.score for each in rules], folder)
+        from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
+
+        training = drop_low_scores(training, specs, [each.score for each in rules], folder)
     former = [pair for spec in forgetting for pair in _read_corpus(spec)]
     return Texts(data, specs, rules, training, validation, test, former, folder)
-
-
-class Augmentation(Protocol):
-    """
-    A change of the training text that is drawn again in each epoch: the door [`AUGMENTATION`] of extensions.
-
-    This one, a module, writes sources in capitals:
-
-        class Capitals(DerivedCorpus):
-            def derive(self, pairs, epoch): ...  # the pairs of `self.plain` in this epoch, changed
-
-        def add_tokens(tokenizer, data): ...  # capitals need none
-
-        def change_corpus(corpus, texts, tokenizer, seed, max_tokens):
-            return Capitals(corpus)
-    """
-
-    def add_tokens(self, tokenizer: PreTrainedTokenizerBase, data: DataArguments) -> None:
-        """Add the tokens of changed text that the vocabulary lacks."""
-
-    def change_corpus(
-        self, corpus: Corpus, texts: Texts, tokenizer: PreTrainedTokenizerBase, seed: int, max_tokens: int
-    ) -> Corpus:
-        """Return a corpus of changed pairs, none of which has more than `max_tokens` on a side."""
 
 
 def tokenize(
@@ -180,14 +150,18 @@ def tokenize(
     training = texts.training
     links: TokenLinks | None = None
     if data.train_alignments is not None:
-        links = load("alignments", TOKEN_LINKS, "`train_alignments`")(texts, tokenizer)
+        from vanilla_transformer.extensions.alignments.token_alignments import load_alignments
+
+        links = load_alignments(texts, tokenizer)
     encoded = encode_texts_cached(training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir)
     if links is not None:
         encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
     corpus: Corpus = _build_corpus(texts, training, EncodedPairs(TokenTable(encoded)), seed, stages)
     corpus.links = links
-    if augmentation := texts.augmentation:
-        corpus = augmentation.change_corpus(corpus, texts, tokenizer, seed, limit)
+    if data.augment or data.bpe_dropout:
+        from vanilla_transformer.extensions.augmentation import change_corpus
+
+        corpus = change_corpus(corpus, texts, tokenizer, seed, limit)
     if languages is not None:
         from .tagged_corpus import TaggedCorpus
 

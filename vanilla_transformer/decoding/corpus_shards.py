@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import hash_file, lock_folder, write_text_atomically
+from vanilla_transformer.errors import UserError, UserFileError
+from vanilla_transformer.utils.file_utils import hash_file, lock_folder, read_json, write_text_atomically
 
 logger = logging.get_logger(__name__)
 
@@ -284,8 +284,8 @@ def _hash_lines(lines: Iterable[str]) -> str:
 def _read_object(path: Path, kinds: Mapping[str, type]) -> dict[str, Any] | None:
     """Return a JSON object with entries of these types, or None if the file is damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        content = read_json(path)
+    except UserFileError:
         return None
     if not isinstance(content, dict) or not all(isinstance(content.get(name), kind) for name, kind in kinds.items()):
         return None

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import torch
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import StrictDataclassError
-from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors import SafetensorError
 from tokenizers import Tokenizer
 from transformers import (
@@ -28,10 +27,23 @@ from transformers import (
 )
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
 from vanilla_transformer.utils.device_utils import usable_cores
-from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, mapping, recover_folders, refuse_damage
-from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of, reporting_panics
+from vanilla_transformer.utils.file_utils import (
+    TOKENIZER_FILES,
+    hash_file,
+    mapping,
+    read_json,
+    recover_folders,
+    refuse_damage,
+)
+from vanilla_transformer.utils.user_input import (
+    check_local_model,
+    check_repo_id,
+    least_parameters,
+    limit_of,
+    reporting_panics,
+)
 
 from .ensemble import Ensemble, check_weights
 from .options import TranslationOptions
@@ -58,20 +70,32 @@ def load_config(name: str | Path) -> PreTrainedConfig:
     if Path(name).is_dir():
         recover_folders(Path(name))
         _check_config_file(Path(name) / CONFIG_NAME)
+    else:
+        try:
+            check_repo_id(str(name))
+        except UserError as error:
+            raise MissingFileError(f"There is no model folder {name}, and the Hub has no such names.") from error
     try:
-        if not Path(name).is_dir():
-            validate_repo_id(str(name))
-        return AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except HFValidationError as error:
-        raise FileNotFoundError(f"There is no model folder {name}, and the Hub has no such names.") from error
-    except _INVALID_CONFIG as error:
-        raise UserError(f"The configuration of {name} is invalid: {error}") from error
+        with refusing_files(name):
+            return AutoConfig.from_pretrained(name, trust_remote_code=False)
     except OSError as error:
         if Path(name).is_dir():
             raise
-        raise FileNotFoundError(
-            f"There is no model folder {name}, and the Hub gives no such model: {error}"
-        ) from error
+        raise MissingFileError(f"There is no model folder {name}, and the Hub gives no such model: {error}") from error
+
+
+@contextmanager
+def refusing_files(name: str | Path) -> Iterator[None]:
+    """Turn the errors of transformers about the files of a model into mistakes of the user."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        if is_refusal(error):
+            raise
+        kind = UserFileError if isinstance(error, OSError) else UserError
+        raise kind(str(error)) from error
+    except _INVALID_CONFIG as error:
+        raise UserError(f"The configuration of {name} is invalid: {error}") from error
 
 
 def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
@@ -101,14 +125,12 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     _check_generation_config(name)
     limit_threads()
     try:
-        with _without_loading_report(), mapping(name):
+        with _without_loading_report(), mapping(name), refusing_files(name):
             model, found = model_class.from_pretrained(
                 name, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
             )
     except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise OSError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
-    except _INVALID_CONFIG as error:
-        raise UserError(f"The configuration of {name} is invalid: {error}") from error
+        raise UserFileError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
     _check_tensors(found, name)
     _check_numbers(model, name)
     _check_generation_config(name)  # now that the files of a name on the Hub are here
@@ -132,12 +154,12 @@ def load_tokenizer(name: str | Path) -> Any:
     except Exception as error:  # the tokenizers library raises no other type
         damage = _find_tokenizer_damage(Path(name))
         if damage is None and isinstance(error, ValueError | OSError):
-            if not Path(name).is_dir() or any((Path(name) / each).exists() for each in TOKENIZER_FILES):
-                raise
+            if not Path(name).is_dir() or any((Path(name) / file).exists() for file in TOKENIZER_FILES):
+                raise UserFileError(f"The tokenizer of {name} cannot be loaded: {error}") from error
             rule = f"The model folder {name} must have a tokenizer, such as {_TOKENIZER_FILE}, but none loads from it"
-            raise FileNotFoundError(f"{rule}. Save it there by `tokenizer.save_pretrained`.") from error
+            raise MissingFileError(f"{rule}. Save it there by `tokenizer.save_pretrained`.") from error
         damage = damage or f"{_TOKENIZER_FILES[1]} has an entry of a wrong type, or a file is missing"
-        raise OSError(f"The tokenizer of {name} is damaged: {damage}. {_AGAIN}") from error
+        raise UserFileError(f"The tokenizer of {name} is damaged: {damage}. {_AGAIN}") from error
 
 
 def _find_tokenizer_damage(folder: Path) -> str | None:
@@ -146,8 +168,8 @@ def _find_tokenizer_damage(folder: Path) -> str | None:
         if not path.exists():
             continue
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            content = read_json(path)
+        except OSError as error:
             return f"{path.name} must be JSON ({error})"
         if not isinstance(content, dict):
             return f"{path.name} must hold a JSON object, got {type(content).__name__}"
@@ -184,11 +206,8 @@ def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: 
 def _check_config_file(path: Path) -> None:
     """Refuse values that transformers does not check before it uses them."""
     if not path.is_file():
-        raise FileNotFoundError(f"The model folder {path.parent} must have a {path.name}, but it has none.")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} must be JSON: {error}") from error
+        raise MissingFileError(f"The model folder {path.parent} must have a {path.name}, but it has none.")
+    config = read_json(path)
     if not isinstance(config, dict):
         raise UserError(f"{path} must hold a JSON object, got {type(config).__name__}.")
     model_type, code = config.get("model_type"), config.get("auto_map", {})
@@ -209,7 +228,7 @@ def _check_size(config: PreTrainedConfig, name: str | Path) -> None:
     declared, found = least_parameters(config), sum(path.stat().st_size for path in files if path.is_file())
     if declared > max(8 * found, _SMALL) and files:  # weights of one bit would fill it
         rule = f"{CONFIG_NAME} declares at least {declared:,} parameters, but the weights have {found:,} bytes"
-        raise OSError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
+        raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
 
 
 def _count_tensors(names: Sequence[str]) -> str:
@@ -221,14 +240,16 @@ def _check_tensors(found: Mapping[str, Any], name: str | Path) -> None:
     """Refuse tensors that are missing, that the model does not use, or that have another shape than in the model."""
     missing = sorted(found["missing_keys"])
     if missing:
-        raise OSError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
+        raise UserFileError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
     unused = sorted(key for key in found["unexpected_keys"] if not _CONSTANTS.fullmatch(key))
     if unused:
         hint = f"Does another configuration belong to these weights? {_AGAIN}"
-        raise OSError(f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. {hint}")
+        raise UserFileError(
+            f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. {hint}"
+        )
     for tensor, theirs, ours in sorted(found["mismatched_keys"]):
         rule = f"{tensor} must have the shape {tuple(ours)} of its {CONFIG_NAME}, got {tuple(theirs)}"
-        raise OSError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
+        raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
 
 
 @contextmanager
@@ -249,7 +270,7 @@ def _without_loading_report() -> Iterator[None]:
 def _check_numbers(model: PreTrainedModel, name: str | Path) -> None:
     for weight, values in model.state_dict().items():
         if values.is_floating_point() and not (values < torch.inf).all():  # a bias of -inf bans a token
-            raise OSError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
+            raise UserFileError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
 
 
 def _check_generation_config(name: str | Path) -> None:
@@ -258,10 +279,10 @@ def _check_generation_config(name: str | Path) -> None:
     if path is None:
         return
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         GenerationConfig.from_dict(content).validate()
         TranslationOptions(**{name: content[name] for name in _COUNTS & content.keys()})
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
 
 
@@ -281,7 +302,7 @@ def hash_model(name: str | Path) -> dict[str, str]:
         found = next((Path(path) for path in cached if isinstance(path, str)), None)
         if found is None:
             rule = f"The model {name} must be a folder or in the cache, but it is not"
-            raise OSError(f"{rule}. Give the path of its folder.")
+            raise UserFileError(f"{rule}. Give the path of its folder.")
         folder = found.parent
     files = sorted(path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file())
     files += [folder / file for file in COMET_FILES if (folder / file).is_file()]

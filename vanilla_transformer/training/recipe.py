@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from vanilla_transformer.data.data_arguments import named_files
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.input_files import check_pipes, is_pipe, read_input
 from vanilla_transformer.utils.resources import describe_recipes, find_recipe
@@ -26,11 +26,11 @@ from .run_arguments import BATCH_SIZES, KEEP, OF_NEW_TOKENIZERS, RECIPE_PARTS, S
 def read_recipe(path: str | Path) -> dict[str, Any]:
     """Read the keys and values of a YAML recipe."""
     if not (Path(path).is_file() or is_pipe(path)):
-        raise FileNotFoundError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
+        raise MissingFileError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
     text = decode_text(read_input(path), f"The recipe {path}")
     try:
         recipe = load_yaml(text)
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"The recipe {path} must be YAML: {error}") from error
     if not isinstance(recipe, dict):
         raise UserError(f"The recipe {path} must hold `key: value` lines, got {type(recipe).__name__}.")

@@ -130,6 +130,11 @@ class OptimizationArguments:
         "α of R-Drop (Liang et al., 2021), such as 5: each batch passes twice, with different dropout, "
         "and both predictions are trained to agree. A step takes twice as long. Not in the paper.",
     )
+    loss_terms: list[str] | str | None = fixed(
+        None,
+        "Terms to add to the loss: places of functions, such as my_module:small_embeddings, which return a `LossTerm` "
+        "for a recipe and the configuration of a model. Not in the paper.",
+    )
     alignment_layer: int | None = fixed(
         None,
         "With --train_alignments: the decoder layer, from 0, whose first head learns to align. Default: "
@@ -179,6 +184,10 @@ class OptimizationArguments:
     early_stopping_patience: int | None = changeable(
         None, "Stop after this many validations without a new best. Not in the paper."
     )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.loss_terms, str):
+            object.__setattr__(self, "loss_terms", as_list(self.loss_terms))
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from safetensors import SafetensorError
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 
 from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
 
@@ -80,10 +80,10 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
             follow_umask(temporary)
             _move_in(aside)
     except SafetensorError as error:
-        raise OSError(f"Cannot write the weights to {folder}: {error}") from error
+        raise UserFileError(f"Cannot write the weights to {folder}: {error}") from error
     except Exception as error:
         if type(error) is Exception and "os error" in str(error):  # the tokenizers library raises no other type
-            raise OSError(f"Cannot write the tokenizer to {folder}: {error}.") from error
+            raise UserFileError(f"Cannot write the tokenizer to {folder}: {error}.") from error
         raise
     finally:
         if any((aside / _WHOLE).glob("*")):
@@ -191,7 +191,18 @@ def _naming(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
-        raise OSError(f"Cannot write {path}: {os.strerror(error.errno)}. Make room there.") from error
+        raise UserFileError(f"Cannot write {path}: {os.strerror(error.errno)}. Make room there.") from error
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file."""
+    content = path.read_bytes()
+    try:
+        return json.loads(content.decode("utf-8"))
+    except RecursionError as error:
+        raise UserFileError(f"{path} must be JSON, but it is nested too deeply.") from error
+    except ValueError as error:  # also for bytes that are not UTF-8, and for integers of more than 4,300 digits
+        raise UserFileError(f"{path} must be JSON: {error}") from error
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
@@ -216,7 +227,7 @@ def refuse_dangling_link(folder: Path) -> None:
     """Refuse a link to a folder that does not exist."""
     if folder.is_symlink() and not folder.exists():
         found = f"{folder} is a link to {os.readlink(folder)}, which does not exist"
-        raise FileNotFoundError(f"The output must be a folder, but {found}. Create that folder, or choose another.")
+        raise MissingFileError(f"The output must be a folder, but {found}. Create that folder, or choose another.")
 
 
 def check_output_dir_is_empty(output_dir: str | Path) -> None:
@@ -226,7 +237,7 @@ def check_output_dir_is_empty(output_dir: str | Path) -> None:
     recover_folders(output_dir, output_dir.absolute().name)
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         found = f"{output_dir} is not empty" if output_dir.is_dir() else f"{output_dir} is a file"
-        raise FileExistsError(f"The output must be a new or an empty folder, but {found}. Choose another folder.")
+        raise UserFileError(f"The output must be a new or an empty folder, but {found}. Choose another folder.")
 
 
 def check_output_dir(output_dir: str | Path, own: Sequence[str] = (), replaced: Sequence[str] = ()) -> None:
@@ -244,11 +255,11 @@ def check_output_dir(output_dir: str | Path, own: Sequence[str] = (), replaced: 
         return
     rule = "The output must be a new folder, an empty one, or one that this command wrote"
     if not folder.is_dir():
-        raise FileExistsError(f"{rule}, but {folder} is a file. Choose another folder.")
+        raise UserFileError(f"{rule}, but {folder} is a file. Choose another folder.")
     for path in sorted(folder.iterdir()):
         is_kept = path.name.startswith(".") or (path.is_dir() and not any(map(path.match, replaced)))
         if not is_kept:
-            raise FileExistsError(f"{rule}, but {folder} has {path.name}. Choose another folder.")
+            raise UserFileError(f"{rule}, but {folder} has {path.name}. Choose another folder.")
 
 
 def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | int]) -> None:
@@ -280,7 +291,7 @@ def refuse_existing_files(outputs: Iterable[str | Path]) -> None:
     for path in map(Path, outputs):
         if path.is_file() and path.stat().st_size:
             rule = "The output must be a new file"
-            raise FileExistsError(f"{rule}, but {path} exists. Choose another, or replace it by --overwrite.")
+            raise UserFileError(f"{rule}, but {path} exists. Choose another, or replace it by --overwrite.")
 
 
 def _is_same_file(output: Path, other: str | Path | int) -> bool:
@@ -484,7 +495,7 @@ def mapping(path: str | Path) -> Iterator[None]:
         if os.strerror(errno.ENODEV) not in str(error):
             raise
         rule = f"{path} must be on a disk that can map files into memory, but its disk cannot"
-        raise OSError(f"{rule} ({error}). Copy it to another disk.") from error
+        raise UserFileError(f"{rule} ({error}). Copy it to another disk.") from error
 
 
 def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
@@ -586,12 +597,12 @@ def find_damage(folder: Path) -> str | None:
     A generation config that is JSON is whole: people edit it.
     """
     try:
-        hashes = json.loads((folder / HASHES_FILE).read_text(encoding="utf-8"))
+        hashes = read_json(folder / HASHES_FILE)
         differing = (name for name, value in hashes.items() if hash_file(folder / name) != value)
         damaged = next((name for name in differing if name != _EDITED or not _is_json(folder / name)), None)
     except FileNotFoundError as error:
         return f"{Path(error.filename).relative_to(folder)} is missing"
-    except (ValueError, AttributeError):
+    except (UserFileError, AttributeError):
         return f"{HASHES_FILE} is damaged"
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"
@@ -600,8 +611,8 @@ def find_damage(folder: Path) -> str | None:
 
 def _is_json(path: Path) -> bool:
     try:
-        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
-    except ValueError:
+        return isinstance(read_json(path), dict)
+    except UserFileError:
         return False
 
 
@@ -610,7 +621,7 @@ def refuse_damage(folder: Path) -> None:
     damage = find_damage(folder) if (folder / HASHES_FILE).is_file() else None
     if damage is not None:
         hint = f"Its `train` command makes it again; if the change is yours, delete {HASHES_FILE} there"
-        raise OSError(f"In {folder}, {damage}. {hint}.")
+        raise UserFileError(f"In {folder}, {damage}. {hint}.")
 
 
 def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None], mode: int = 0o777) -> Path:
@@ -625,7 +636,7 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(
+        raise UserFileError(
             f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. Choose another."
         ) from error
     with _lock(Path(f"{folder}{_LOCK}")):

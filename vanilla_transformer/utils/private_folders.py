@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
+from vanilla_transformer.errors import UserFileError
+
 _MOST_LINKS = 40  # on the way to a file, as on Linux
 
 
@@ -61,7 +63,7 @@ def check_inductor_caches() -> None:
     """Create the folders in which inductor keeps code and finds it again, and check them."""
     temporary = os.environ.get("TMPDIR")
     if temporary and not (os.path.isdir(temporary) and os.access(temporary, os.W_OK)):
-        raise OSError(
+        raise UserFileError(
             f"TMPDIR must be a folder that you can write, but {temporary} is none. Create it, or unset TMPDIR."
         )
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
@@ -74,7 +76,7 @@ def check_inductor_caches() -> None:
         unsafe = create_private_folder(Path(folder))
         if unsafe is not None:
             remedy = f"{name} can name another folder, which only you can write."
-            raise PermissionError(f"Torch keeps compiled code in {folder}, but {unsafe}. {remedy}")
+            raise UserFileError(f"Torch keeps compiled code in {folder}, but {unsafe}. {remedy}")
 
 
 class _UnsafeError(Exception):

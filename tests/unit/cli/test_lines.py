@@ -81,21 +81,19 @@ def test_stdin_source_leaves_out_a_byte_order_mark(pipe, monkeypatch):
     assert [*stdin_source(1).blocks] == [["Hello.", "\ufeffWorld."]]
 
 
-def test_stdin_source_names_the_line_that_is_not_utf8(pipe, monkeypatch):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a\n" * 70 + b"\xe4\n", "must be UTF-8, but line 71 has the byte 0xe4"),
+        ("A sentence.\n".encode("utf-16-le"), "Standard input must be UTF-8, but it is UTF-16LE. .* `iconv"),
+    ],
+)
+def test_stdin_source_names_text_that_is_not_utf8(pipe, monkeypatch, content, message):
     source, target = pipe
-    target.write(b"a\n" * 70 + b"\xe4\n")
+    target.write(content)
     target.close()
     monkeypatch.setattr("sys.stdin", source)
-    with pytest.raises(ValueError, match="must be UTF-8, but line 71 has the byte 0xe4"):
-        [*stdin_source(1).blocks]
-
-
-def test_stdin_source_names_utf_16(pipe, monkeypatch):
-    source, target = pipe
-    target.write("A sentence.\n".encode("utf-16-le"))
-    target.close()
-    monkeypatch.setattr("sys.stdin", source)
-    with pytest.raises(ValueError, match="Standard input must be UTF-8, but it is UTF-16LE. .* `iconv"):
+    with pytest.raises(ValueError, match=message):
         [*stdin_source(1).blocks]
 
 

@@ -41,35 +41,48 @@ def refusal(tmp_path, capsys):
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
+NO_FILES = {"train_source": None, "train_target": None}
+
+
 @pytest.mark.parametrize(
-    ("flag", "value", "text"),
+    ("changes", "text"),
     [
-        ("d_model", "many", "--d_model.* invalid int value: 'many'. See --help"),
-        ("tokenizer_model", "spm", "invalid choice: 'spm' .choose from 'bpe'"),
-        ("max_tokens", "-3", "`max_tokens` must not be negative, got -3"),
-        ("max_tokens", "2", "`max_tokens` must be at least the length of the longest sentence, got max_tokens=2"),
-        ("max_length", "1", "Cleaning must leave some pairs of the training text, got none. 0 of 12 pairs kept"),
-        ("learning_rate_scale", "nan", "`learning_rate_scale` must be a finite number, got nan"),
-        ("learning_rate_scale", "inf", "`learning_rate_scale` must be a finite number, got inf"),
-        ("seed", str(2**32), r"`seed` must be below 2\*\*32, got 4294967296"),
-        ("seed", "-1", "`seed` must not be negative, got -1"),
-        ("report_to", "nonsense", "`report_to` must name trackers of all, .*wandb.*, got 'nonsense'"),
+        ({"d_model": "many"}, "--d_model.* invalid int value: 'many'. See --help"),
+        ({"tokenizer_model": "spm"}, "invalid choice: 'spm' .choose from 'bpe'"),
+        ({"max_tokens": "-3"}, "`max_tokens` must not be negative, got -3"),
+        ({"max_tokens": "2"}, "`max_tokens` must be at least the length of the longest sentence, got max_tokens=2"),
+        ({"max_length": "1"}, "Cleaning must leave some pairs of the training text, got none. 0 of 12 pairs kept"),
+        ({"train_target": "{folder}/a.en", "drop": "identical,markup"}, "Cleaning must leave some pairs .* got none"),
+        ({"learning_rate_scale": "nan"}, "`learning_rate_scale` must be a finite number, got nan"),
+        ({"learning_rate_scale": "inf"}, "`learning_rate_scale` must be a finite number, got inf"),
+        ({"seed": str(2**32)}, r"`seed` must be below 2\*\*32, got 4294967296"),
+        ({"seed": "-1"}, "`seed` must not be negative, got -1"),
+        ({"report_to": "nonsense"}, "`report_to` must name trackers of all, .*wandb.*, got 'nonsense'"),
+        ({"gradient_accumulation_steps": "13"}, "for each of the 13 batches .* got 12 pairs. Start fewer processes"),
+        ({"fsdp": "true"}, "`fsdp` needs several processes, got one that was not launched by torchrun"),
+        ({"loss_terms": "os:none"}, "`loss_terms` must be places of functions, such as .*, got 'os:none'"),
+        ({"cache_dir": "{folder}/a.en"}, "`cache_dir` must be a folder that can be written, got .*/a.en"),
         (
-            "gradient_accumulation_steps",
-            "13",
-            "for each of the 13 batches .* got 12 pairs. Start fewer processes",
+            NO_FILES | LANGUAGES | {"dataset": "{folder}"},
+            "`dataset` must be a folder written by `save_to_disk` or a name on the Hub, got /",
         ),
-        ("fsdp", "true", "`fsdp` needs several processes, got one that was not launched by torchrun"),
+        (
+            {"tokenizer": "{folder}", "vocab_size": None},
+            "`tokenizer` must be a folder or a Hub name of one, got /",
+        ),
+        *(
+            (
+                NO_FILES | {"corpora": json.dumps([{"file": "a.tsv", "weight": weight}])},
+                f"`weight` of the corpus a.tsv must be a number above 0, got {weight!r}",
+            )
+            for weight in (0, -1, "NaN", "two")
+        ),
     ],
 )
-def test_train_names_an_invalid_value(refusal, flag, value, text, monkeypatch):
+def test_train_names_an_invalid_value(refusal, tmp_path, changes, text, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
-    assert_matches(text, refusal(**{flag: value}))
-
-
-def test_train_refuses_text_without_a_pair_to_train_on(refusal, tmp_path):
-    line = refusal(train_target=tmp_path / "a.en", drop="identical,markup")
-    assert_matches("Cleaning must leave some pairs of the training text, got none. 0 of 12 pairs kept", line)
+    named = {name: str(value).replace("{folder}", str(tmp_path)) for name, value in changes.items() if value}
+    assert_matches(text, refusal(**changes | named))
 
 
 def assert_matches(text, line):
@@ -117,26 +130,6 @@ def test_train_names_the_line_of_a_malformed_file(refusal, tmp_path, name, conte
     assert_matches(text, refusal(train_source=None, train_target=None, corpora=corpora))
 
 
-@pytest.mark.parametrize("weight", [0, -1, "NaN", "two"])
-def test_train_names_an_invalid_corpus_weight(refusal, weight):
-    corpora = json.dumps([{"file": "a.tsv", "weight": weight}])
-    line = refusal(train_source=None, train_target=None, corpora=corpora)
-    assert f"`weight` of the corpus a.tsv must be a number above 0, got {weight!r}" in line
-
-
-def test_train_names_a_folder_without_a_dataset(refusal, tmp_path):
-    (tmp_path / "d").mkdir()
-    line = refusal(train_source=None, train_target=None, dataset=tmp_path / "d", **LANGUAGES)
-    assert "`dataset` must be a folder written by `save_to_disk`" in line and str(tmp_path / "d") in line
-
-
-def test_train_names_a_folder_without_a_tokenizer(refusal, tmp_path):
-    (tmp_path / "t").mkdir()
-    assert f"`tokenizer` must be a folder or a Hub name of one, got {tmp_path / 't'}" in refusal(
-        tokenizer=tmp_path / "t", vocab_size=None
-    )
-
-
 def test_train_refuses_bpe_dropout_with_another_tokenizer(refusal, tmp_path):
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator(["a b"], vocab_size=270, special_tokens=["<e>", "<p>"], show_progress=False)
@@ -144,12 +137,6 @@ def test_train_refuses_bpe_dropout_with_another_tokenizer(refusal, tmp_path):
     foreign.save_pretrained(tmp_path / "t")
     line = refusal(tokenizer=tmp_path / "t", bpe_dropout=0.1, vocab_size=None)
     assert "BPE-dropout must have a VanillaTransformerTokenizer" in line
-
-
-def test_train_names_a_cache_dir_that_cannot_be_written(refusal, tmp_path):
-    (tmp_path / "file").write_text("")
-    line = refusal(cache_dir=tmp_path / "file")
-    assert f"`cache_dir` must be a folder that can be written, got {tmp_path / 'file'}" in line
 
 
 @pytest.mark.parametrize(

@@ -442,7 +442,7 @@ def test_check_output_dir_is_empty_refuses_files_and_nonempty_folders(tmp_path):
     check_output_dir_is_empty(tmp_path / "new")
     (tmp_path / "file").touch()
     for path, found in ((tmp_path, "is not empty"), (tmp_path / "file", "is a file")):
-        with pytest.raises(FileExistsError, match=f"must be a new or an empty folder, but {path} {found}"):
+        with pytest.raises(OSError, match=f"must be a new or an empty folder, but {path} {found}"):
             check_output_dir_is_empty(path)
 
 

@@ -222,7 +222,7 @@ def test_check_inductor_caches_names_one_that_others_may_write(inductor, tmp_pat
         monkeypatch.setenv(name, str(folder))
     folder.mkdir()
     folder.chmod(0o777)
-    with pytest.raises(PermissionError) as raised:
+    with pytest.raises(OSError) as raised:
         check_inductor_caches()
     unsafe = f"other users can write {folder} (mode 777): run `chmod go-w {folder}`"
     remedy = f"{name} can name another folder, which only you can write."

@@ -12,7 +12,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.import_utils import child_environment, requires_extra
@@ -210,14 +210,13 @@ def load_splits(name: str) -> dict[str, Any]:
     """
     import datasets
 
-    if not Path(name).is_dir():
-        return datasets.load_dataset(*name.split(":", maxsplit=1))
     try:
+        if not Path(name).is_dir():
+            return datasets.load_dataset(*name.split(":", maxsplit=1))
         found = datasets.load_from_disk(name)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"`dataset` must be a folder written by `save_to_disk` or a name on the Hub, got the folder {name}."
-        ) from None
+    except (ValueError, OSError) as error:
+        rule = "`dataset` must be a folder written by `save_to_disk` or a name on the Hub"
+        raise UserFileError(f"{rule}, got {name}: {error}") from error
     # A dataset can also be saved without the name of a split.
     return {"train": found} if isinstance(found, datasets.Dataset) else found
 
@@ -267,7 +266,7 @@ def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
         found, _ = getter.get_corpora_data()
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise OSError(f"Cannot look up opus:{name}: {reason}. Check the network.") from error
+        raise UserFileError(f"Cannot look up opus:{name}: {reason}. Check the network.") from error
     if not found:
         raise UserError(f"OPUS must have the corpus {name} for {source} and {target}, but it has none.")
     if len(found) > 1:
@@ -275,9 +274,9 @@ def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
     try:
         fetch_file(found[0]["url"], folder / _MOSES_FILE)
     except OSError as error:
-        raise OSError(f"Cannot download opus:{name}: {error}. Nothing was written.") from error
+        raise UserFileError(f"Cannot download opus:{name}: {error}. Nothing was written.") from error
     if not zipfile.is_zipfile(folder / _MOSES_FILE):
-        raise OSError(f"Cannot download opus:{name}: the file is damaged. Nothing was written.")
+        raise UserFileError(f"Cannot download opus:{name}: the file is damaged. Nothing was written.")
 
 
 def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
@@ -291,5 +290,5 @@ def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
     result = subprocess.run(words, capture_output=True, text=True, errors="replace", env=child_environment())
     if result.returncode:
         reason = (result.stderr.strip().splitlines() or ["no reason was given"])[-1]
-        error = ValueError if result.returncode == 2 else OSError
+        error = UserError if result.returncode == 2 else UserFileError
         raise error(f"Cannot download mtdata:{name}: {reason}")

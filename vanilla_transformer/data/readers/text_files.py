@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
 from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of, is_pipe, open_input
 
@@ -50,7 +50,7 @@ def read_lines(path: str | Path) -> list[str]:
 def open_file(path: Path) -> BufferedReader:
     """Open a file or a pipe, see [`open_input`]."""
     if not (path.is_file() or is_pipe(path)):
-        raise FileNotFoundError(f"There is no file {path}. Give the path of a text file with one sentence per line.")
+        raise MissingFileError(f"There is no file {path}. Give the path of a text file with one sentence per line.")
     return open_input(path)
 
 

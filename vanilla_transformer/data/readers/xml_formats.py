@@ -102,7 +102,7 @@ def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterat
     with decompress(file) as stream:
         try:
             yield from iterate_elements(stream, names)
-        except ValueError as error:
+        except UserError as error:
             raise UserError(f"{file.name} must be {form}. {error}") from None
 
 

@@ -1,12 +1,12 @@
 """Convert models from and to the formats of other toolkits."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vanilla_transformer.cli.flags import ThreadArguments, parse
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.file_utils import read_json
 
 from . import LANGUAGES, READERS, WRITERS, Converter
 
@@ -83,9 +83,9 @@ def _read_sentences(path: str | None, folder: str) -> list[str]:
 def _validation_text(folder: str) -> str | None:
     """Return the file with the validation text of the recipe in a folder, or None if it names none that is there."""
     try:
-        path = json.loads((Path(folder) / "recipe.json").read_text(encoding="utf-8"))["validation_source"]
+        path = read_json(Path(folder) / "recipe.json")["validation_source"]
         return path if Path(path).is_file() else None
-    except (OSError, ValueError, KeyError, TypeError):  # also a model of another toolkit
+    except (OSError, KeyError, TypeError):  # also a model of another toolkit
         return None
 
 

@@ -75,7 +75,10 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
     """
     if format not in FORMATS:
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
-    return FORMATS[format](text, direction)
+    try:
+        return FORMATS[format](text, direction)
+    except RecursionError as error:
+        raise UserError("A document must not be nested as deeply as one that was given.") from error
 
 
 def read_document(path: str | None) -> str:

@@ -23,8 +23,7 @@ from vanilla_transformer.cli.flags import (
     read_keys,
     require_one_model,
 )
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import DOCUMENTS, find
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
 from vanilla_transformer.utils.import_utils import requires_extra
 
@@ -132,18 +131,19 @@ def serve_command(arguments: Sequence[str]) -> None:
     check_origins(options.cors or [])
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
+        from vanilla_transformer.extensions.documents import parse_document
+
         from .language_detection import find_detector
         from .server import bind, run_server
         from .service import create_service_of
 
-    documents = find(DOCUMENTS)
     create = partial(
         create_service_of,
         limits=options,
         api_keys=keys,
         metrics=options.metrics,
         docs=options.docs,
-        check_document=None if documents is None else documents.parse_document,
+        check_document=parse_document,
         detect=find_detector(),
         cors=options.cors or [],
     )
@@ -193,7 +193,7 @@ def _parse_model(given: str) -> tuple[Direction, str]:
     if direction is None or not folder:
         raise UserError(f"`model` must be languages and a folder, such as en-de=runs/en-de, got {given!r}.")
     if not Path(folder).is_dir():
-        raise FileNotFoundError(f"There is no folder {folder}. `model` must be the folder of a model, got {given!r}.")
+        raise MissingFileError(f"There is no folder {folder}. `model` must be the folder of a model, got {given!r}.")
     return direction, folder
 
 
@@ -266,17 +266,18 @@ def _wrap(
         spoken: Language of texts that are split into sentences.
         direction: Languages of requests that do not name them, as far as they are known.
     """
+    from vanilla_transformer.extensions.documents import DocumentTranslator
+
     from .features import known_options, tokenizer_options
     from .models import LoadedModel
     from .service import count_tokens_with, translate_with
 
-    documents = find(DOCUMENTS)
-    translator = None if documents is None else documents.DocumentTranslator(translate, spoken, direction)
+    translator = DocumentTranslator(translate, spoken, direction)
     known = [*known_options(translate), *tokenizer_options(translate.tokenizer)]
     return LoadedModel(
         translate_with(translate, translator, languages, spoken),
         count_tokens_with(translate.tokenizer),
-        [name for name in known if name != "format" or translator is not None],
+        known,
         lambda: translate.is_compiled,
     )
 

@@ -412,7 +412,7 @@ class _Translator:
             for position, text in enumerate(body.texts):
                 try:
                     await asyncio.to_thread(self.check_document, text, options["format"], direction)
-                except (ValueError, OSError, RecursionError) as error:
+                except (UserError, RecursionError) as error:
                     reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
                     raise Refusal(422, f"{reason[:LONGEST_REASON]} (at position {position})") from error
         return body

@@ -225,7 +225,7 @@ def parse_tbx(
     """
     try:
         root = parse_xml(content).getroot()
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"{path} must be TBX. {error}") from None
     concepts = [element for element in root.iter() if local_name(element) in _ENTRIES]
     if not concepts:

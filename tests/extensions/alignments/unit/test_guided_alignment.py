@@ -64,7 +64,7 @@ def test_model_with_loss_adds_the_cross_entropy_of_the_attention(attention):
     model.set_attn_implementation(attention)
     prepared = batch_to_device(batch, BatchPreparation.for_model(model), torch.device("cpu"))
     plain = ModelWithLoss(model, 0.1)(prepared)
-    guided = ModelWithLoss(model, 0.1, GuidedAlignment(number=1, weight=0.3))(prepared)
+    guided = ModelWithLoss(model, 0.1, [GuidedAlignment(number=1, weight=0.3)])(prepared)
     guidance = -sum(weight * expected[pair, target, source] for pair, target, source, weight in links)
     torch.testing.assert_close(guided.smoothed, plain.smoothed + 0.3 * guidance)
     torch.testing.assert_close(guided.plain, plain.plain)

@@ -1,6 +1,6 @@
 """Write, score and choose alignments of words, and explain a translation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -193,17 +193,14 @@ def write_alignments_command(arguments: Sequence[str]) -> None:
         raise UserError(f"Name at most a model and one of the reverse direction, got {len(models)}.")
     from vanilla_transformer.data.readers import stream_text_files
 
-    lines = _alignment_lines(models, [*stream_text_files(options.source, options.target)])
+    from .unit_links import format_pairs
+
+    pairs = [*stream_text_files(options.source, options.target)]
+    lines = (f"{format_pairs(links)}\n" for links in _align(models, pairs))
     if options.output is None:
         print_texts(lines)
     else:
         write_text_atomically(options.output, lines)
-
-
-def _alignment_lines(models: Sequence[str], pairs: "Sequence[SentencePair]") -> Iterator[str]:
-    from vanilla_transformer.decoding.alignments import format_pairs
-
-    yield from (f"{format_pairs(links)}\n" for links in _align(models, pairs))
 
 
 def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[WordPair]]":

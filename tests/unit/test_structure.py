@@ -57,19 +57,24 @@ ALLOWED = {
 USES = {
     "cli.flags": {"scale_out", "terms"},
     "cli.evaluate": {"scale_out"},
+    "cli.lines": {"alignments"},
     "cli.publish": {"quality"},
     "cli.translate": {"documents", "scale_out"},
     "data.cleaning": {"cleaning"},
     "data.prepare_data": {"alignments", "augmentation", "cleaning"},
     "data.tokenizer_training": {"augmentation"},
+    "decoding.answers": {"alignments", "quality"},
     "decoding.loading": {"conversion", "scale_out"},
     "decoding.options": {"terms"},
-    "decoding.translation_pipeline": {"conversion", "reranking", "terms"},
+    "decoding.translation_pipeline": {"conversion", "protection", "reranking", "terms"},
     "evaluation.compile_model": {"scale_out"},
     "evaluation.named_metrics": {"quality"},
     "training.initialization": {"conversion"},
     "training.loss": {"alignments"},
     "extensions.cleaning.low_scores": {"quality"},
+    "extensions.documents.block_translator": {"protection"},
+    "extensions.quality.language_check": {"augmentation"},
+    "extensions.quality.stress": {"augmentation"},
     "extensions.reranking.reranking": {"quality"},
     "extensions.serving.commands": {"documents"},
 }
@@ -258,7 +263,7 @@ def test_make_gpu_needs_few_packages():
     assert {"torch", "transformers"} <= packages_needed_by(paths) <= FEW_PACKAGES
 
 
-READY_BATCHES = [f"training/{name}" for name in ("accelerator", "model_creation", "train_state", "train_step")]
+READY_BATCHES = [f"training/{name}" for name in ("distributed", "model_creation", "train_state", "train_step")]
 
 
 @pytest.mark.parametrize("name", [*READY_BATCHES, "data/demo_corpus"])

@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
 from vanilla_transformer.utils.input_files import open_stdin
+from vanilla_transformer.utils.text_files import LONGEST_LINE, decode_line, long_line_error, stream_lines
 
 from .flags import split_constraints
 
@@ -80,8 +80,6 @@ def given_source(sentences: Sequence[str], batch_size: int) -> Source:
 
 def file_source(path: str | Path, batch_size: int) -> Source:
     """Return the lines of a UTF-8 file, decompressed as its name requires."""
-    from vanilla_transformer.data.readers import stream_lines
-
     total = sum(1 for _ in stream_lines(path, may_be_blank=True))  # finds damage before an hour of work
     return Source(_split_blocks(stream_lines(path, may_be_blank=True), batch_size), total)
 
@@ -112,8 +110,6 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
 
     A block ends if no more can be read without waiting and it has `least` lines, or after a pause of `PAUSE` seconds.
     """
-    from vanilla_transformer.data.readers.text_files import LONGEST_LINE, long_line_error
-
     lines, begun = deque[bytes](), list[bytes]()  # whole lines, and the parts of the line that has not ended
     number, size = 1, 0  # of that line
     while True:
@@ -166,17 +162,8 @@ def _split_blocks(lines: Iterable[str], batch_size: int) -> Iterator[list[str]]:
 def _decode(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:
     first = 1
     for block in blocks:
-        texts = list[str]()
-        for number, line in enumerate(block, start=first):
-            if number == 1:
-                refuse_utf_16(line[:HEAD_BYTES], "Standard input")
-            try:
-                texts.append(line.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8"))
-            except UnicodeDecodeError as error:
-                byte = f"the byte 0x{error.object[error.start]:02x}"
-                raise not_utf_8_error("Standard input", number, byte) from error
+        yield [decode_line(line, number, "Standard input") for number, line in enumerate(block, start=first)]
         first += len(block)
-        yield texts
 
 
 def _count_lines(descriptor: int) -> int | None:
@@ -222,12 +209,14 @@ def answer_lines(
 
 def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
     """Return the translations, one a line, after their scores and before their alignments if these were requested."""
-    from vanilla_transformer.decoding.alignments import moses_pairs
-
     lines = []
     for answer in answers:
         text = answer["translation_text"]
         score = f"{answer['score']:.4f}\t" if "score" in answer else ""
-        pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}" if "alignment" in answer else ""
+        pairs = ""
+        if "alignment" in answer:
+            from vanilla_transformer.extensions.alignments.unit_links import moses_pairs
+
+            pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}"
         lines.append(f"{score}{text}{pairs}")
     return "\n".join(lines)

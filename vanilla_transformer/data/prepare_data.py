@@ -175,19 +175,15 @@ def _build_corpus(
     report = CleaningReport.from_dict(training.report.to_dict())  # the rules on lengths add to it
     pairs = drop_by_length(pairs, training.dataset, texts.rules, report)
     overlaps = {name: _count_overlap(training, held_out, texts.cache_dir) for name, held_out in texts.held_out.items()}
-    counts = np.bincount(corpus_numbers(training.dataset, pairs), minlength=len(texts.specs)).tolist()
-    return TokenizedCorpus(training.dataset, pairs, _weights(texts, counts, stages), seed, report, overlaps)
-
-
-def _weights(texts: Texts, counts: Sequence[int], stages: Stages) -> list[list[float]]:
-    """Return the weights of the corpora in each stage, given their numbers of pairs."""
     specs, temperature = texts.specs, texts.data.sampling_temperature
+    counts = np.bincount(corpus_numbers(training.dataset, pairs), minlength=len(specs)).tolist()
     weights = [spec.weight for spec in specs]
+    if temperature != 1.0:
+        weights = temperature_weights(counts, weights, [spec.direction for spec in specs], temperature)
+    of_stages = [weights]
     if stages != ONE_STAGE:
-        return [share_weights([spec.name for spec in specs], counts, shares) for shares in stages.shares]
-    if temperature == 1.0:
-        return [weights]
-    return [temperature_weights(counts, weights, [spec.direction for spec in specs], temperature)]
+        of_stages = [share_weights([spec.name for spec in specs], counts, shares) for shares in stages.shares]
+    return TokenizedCorpus(training.dataset, pairs, of_stages, seed, report, overlaps)
 
 
 def _read_validation_sets(data: DataArguments, specs: Sequence[CorpusSpec]) -> list[ValidationSet]:
@@ -200,7 +196,10 @@ def _read_validation_sets(data: DataArguments, specs: Sequence[CorpusSpec]) -> l
     direction = Direction(data.source_language, data.target_language)
     if data.validation_source and data.validation_target:
         return [ValidationSet(direction, read_text_files(data.validation_source, data.validation_target))]
-    return [] if data.dataset is None else [ValidationSet(direction, _read_split(data, "validation"))]
+    if data.dataset is None:
+        return []
+    spec = CorpusSpec(dataset=data.dataset, split="validation", **data.languages)
+    return [ValidationSet(direction, _read_corpus(spec))]
 
 
 def _read_test_pairs(data: DataArguments) -> list[SentencePair]:
@@ -209,11 +208,7 @@ def _read_test_pairs(data: DataArguments) -> list[SentencePair]:
         return read_text_files(data.test_source, data.test_target)
     if data.dataset is None or "test" not in load_splits(data.dataset):
         return []
-    return _read_split(data, "test")
-
-
-def _read_split(data: DataArguments, split: str) -> list[SentencePair]:
-    return _read_corpus(CorpusSpec(dataset=data.dataset, split=split, **data.languages))
+    return _read_corpus(CorpusSpec(dataset=data.dataset, split="test", **data.languages))
 
 
 def _read_corpus(spec: CorpusSpec) -> list[SentencePair]:

@@ -17,13 +17,12 @@ from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 
-from .answers import Translation, build_answer, needs_alignments, to_translations
+from .answers import Translation, build_answer, copy_sentence, needs_alignments, to_translations
 from .constraints import room_for_phrases, word_continuations
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .options import RERANKING, OptionError, TranslationOptions
 from .pretrained import load_ensemble
-from .protected_search import copy_sentence, keep_protected, remove_masks
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .steps import Decode, Report, Step, complete_alternatives
 
@@ -211,6 +210,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             from vanilla_transformer.extensions.reranking.reranking import steps as steps_of_reranking
 
             yield from steps_of_reranking(self, options)
+        from vanilla_transformer.extensions.protection.protected_search import keep_protected, remove_masks
+
         if options.protect and options.alternatives is None:
             yield partial(
                 keep_protected,

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from transformers.utils import logging
 
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.decoding.alignments import token_entries
 from vanilla_transformer.decoding.corpus_shards import Shard
 from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
 from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq, load_tokenizer
+from vanilla_transformer.decoding.token_texts import token_entries
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.device_utils import process_state
 
@@ -48,17 +48,11 @@ def score_pairs(
     pairs, hidden = iter(pairs), None if process_state().is_main_process else True
     with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=hidden) as bar:
         while window := list(islice(pairs, WINDOW)):
-            scored = _score(model, tokenizer, window, max_tokens, direction)
+            texts = [pair.source for pair in window], [pair.target for pair in window]
+            sources, targets = encode_as_trained(model, tokenizer, *texts, direction)
+            scores = score_tokens(model, sources, targets, max_tokens)
             bar.update(len(window))
-            yield from scored
-
-
-def _score(
-    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], max_tokens: int, direction: Direction
-) -> list[ScoredPair]:
-    texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    sources, targets = encode_as_trained(model, tokenizer, *texts, direction)
-    return [*map(ScoredPair, targets, score_tokens(model, sources, targets, max_tokens))]
+            yield from map(ScoredPair, targets, scores)
 
 
 def measure_loss(

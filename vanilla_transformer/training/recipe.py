@@ -13,9 +13,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from vanilla_transformer.data.data_arguments import named_files
 from vanilla_transformer.errors import MissingFileError, UserError
-from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.input_files import check_pipes, is_pipe, read_input
 from vanilla_transformer.utils.resources import describe_recipes, find_recipe
+from vanilla_transformer.utils.text_files import decode_text
 from vanilla_transformer.utils.user_input import check_names, load_yaml
 
 from .parser import Parser, format_table

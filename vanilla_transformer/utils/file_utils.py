@@ -3,7 +3,6 @@
 New content is on the disk, not only in the memory of the system, before it replaces any.
 """
 
-import codecs
 import errno
 import glob
 import hashlib
@@ -25,7 +24,7 @@ from safetensors import SafetensorError
 
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 
-from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
+from .input_files import COMPRESSIONS, compression_of, open_input
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -263,20 +262,19 @@ def check_output_dir(output_dir: str | Path, own: Sequence[str] = (), replaced: 
 
 
 def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | int]) -> None:
-    """Refuse an output file that is a folder, one of the inputs, also by another name or a link, or another output.
+    """
+    Refuse an output file that is a folder, one of the inputs, also by another name or a link, or another output.
 
     Args:
         inputs: Files and folders, of which some need not exist; or numbers of open files.
     """
     written: list[Path] = []
-    given = [each for each in inputs if os.path.exists(each)]
+    existing = [each for each in inputs if os.path.exists(each)]
     for output in map(Path, outputs):
         if output.is_dir():
             raise UserError(f"The output must be a file, but {output} is a folder. Name a file.")
-        if output.suffix.lower() in BINARY_ENDINGS:
-            rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
-            raise UserError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
-        same = next((each for each in given if _is_same_file(output, each)), None)
+        # A terminal is both input and output.
+        same = next((each for each in existing if output.is_file() and os.path.samefile(output, each)), None)
         if same is not None:
             name = "standard input" if same == 0 else same
             rule = "The output must be another file than the inputs"
@@ -292,14 +290,6 @@ def refuse_existing_files(outputs: Iterable[str | Path]) -> None:
         if path.is_file() and path.stat().st_size:
             rule = "The output must be a new file"
             raise UserFileError(f"{rule}, but {path} exists. Choose another, or replace it by --overwrite.")
-
-
-def _is_same_file(output: Path, other: str | Path | int) -> bool:
-    """Tell whether a file is another one, or belongs to the model in a folder. A terminal is both input and output."""
-    is_of_model = output.suffix == ".safetensors" or output.name in (*_MODEL_FILES, *TOKENIZER_FILES)
-    if os.path.isdir(other):
-        return is_of_model and output.is_file() and os.path.samefile(output.parent, other)
-    return output.is_file() and os.path.samefile(output, other)
 
 
 @contextmanager
@@ -516,68 +506,6 @@ def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
         (temporary / HASHES_FILE).write_text(json.dumps(of_files, indent=2) + "\n", encoding="utf-8")
 
 
-def decode_text(content: bytes, name: str) -> str:
-    """Decode UTF-8, with or without a byte order mark."""
-    refuse_utf_16(content[:HEAD_BYTES], name)
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise not_utf_8_error(name, line, f"the byte 0x{content[error.start]:02x}") from None
-
-
-def not_utf_8_error(name: str | Path, line: int, found: str, way_out: str = "") -> ValueError:
-    """Return the error for text that is not UTF-8.
-
-    Args:
-        found: What the line has, such as `the byte 0xe4`.
-        way_out: What to do otherwise than to convert the file.
-    """
-    hint = f"Convert the file, for example with `iconv -f latin1 -t utf-8`{way_out}."
-    return UserError(f"{name} must be UTF-8, but line {line} has {found} where none can be. {hint}")
-
-
-HEAD_BYTES = 4096  # of a text, from which `refuse_utf_16` tells its encoding
-_BYTE_ORDER_MARKS = {
-    b"\xff\xfe\0\0": "UTF-32",
-    b"\0\0\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
-# Zeros in UTF-16, in the units of two bytes: spaces, line ends and letters up to U+00FF have one.
-_LEAST_ZEROS = 0.01
-_ZEROS_RATIO = 5  # how many times as many zeros are on one side as on the other
-
-
-def refuse_utf_16(head: bytes, name: str | Path) -> None:
-    """Refuse UTF-16 and UTF-32, given the first bytes of a text.
-
-    Without a byte order mark, UTF-16 shows by its zeros, which are all at even or all at odd places.
-    """
-    found = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
-    may_be_utf_8 = _is_utf_8(head)
-    low, high = head[::2], head[1::2]
-    for encoding, line_end, upper, lower in (("UTF-16LE", b"\n\0", high, low), ("UTF-16BE", b"\0\n", low, high)):
-        if upper.count(0) <= max(_LEAST_ZEROS * len(upper), _ZEROS_RATIO * lower.count(0)):
-            continue
-        # What may be UTF-8 as well is of scripts up to U+1FFF. Bytes of UTF-8 below 0x20 are rare.
-        is_script = sum(byte < 0x20 for byte in upper) > len(upper) / 2
-        if not may_be_utf_8 or (is_script and head.count(line_end) == head.count(b"\n")):
-            found = found or encoding
-    if found is not None:
-        hint = f"Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."
-        raise UserError(f"{name} must be UTF-8, but it is {found}. {hint}")
-
-
-def _is_utf_8(head: bytes) -> bool:
-    """Return whether bytes are the beginning of UTF-8."""
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal."""
     with open_input(path) as file:
@@ -620,7 +548,7 @@ def refuse_damage(folder: Path) -> None:
     """Refuse the model of a run, a folder with hashes, if it differs from what training wrote."""
     damage = find_damage(folder) if (folder / HASHES_FILE).is_file() else None
     if damage is not None:
-        hint = f"Its `train` command makes it again; if the change is yours, delete {HASHES_FILE} there"
+        hint = f"Its `train` command makes a final model again; if the change is yours, delete {HASHES_FILE} there"
         raise UserFileError(f"In {folder}, {damage}. {hint}.")
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from vanilla_transformer.cli import lines as cli_lines
 from vanilla_transformer.cli.lines import read_blocks, stdin_source
-from vanilla_transformer.data.readers import text_files
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def test_read_blocks_does_not_wait_once_a_batch_is_there(pipe, monkeypatch):
 
 def test_read_blocks_limits_lines(pipe, monkeypatch):
     source, target = pipe
-    monkeypatch.setattr(text_files, "LONGEST_LINE", 9)
+    monkeypatch.setattr(cli_lines, "LONGEST_LINE", 9)
     target.write(b"a" * 9 + b"\n" + b"b" * 10)
     target.close()
     with pytest.raises(ValueError, match="Line 2 of standard input must have at most"):

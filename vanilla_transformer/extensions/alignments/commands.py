@@ -192,7 +192,8 @@ def write_alignments_command(arguments: Sequence[str]) -> None:
     if len(models) > 2:
         raise UserError(f"Name at most a model and one of the reverse direction, got {len(models)}.")
     from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.decoding.alignments import format_pairs
+
+    from .unit_links import format_pairs
 
     pairs = [*stream_text_files(options.source, options.target)]
     lines = (f"{format_pairs(links)}\n" for links in _align(models, pairs))

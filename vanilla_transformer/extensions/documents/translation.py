@@ -6,7 +6,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from vanilla_transformer.data.readers.text_files import decompress
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import several_beams
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
@@ -14,8 +13,8 @@ from vanilla_transformer.decoding.steps import split_on_error
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
-from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.input_files import STDIN, open_input
+from vanilla_transformer.utils.text_files import decode_text, decompress
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
 from .blocks import BYTE_ORDER_MARK, Document

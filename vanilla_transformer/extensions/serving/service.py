@@ -27,8 +27,8 @@ from vanilla_transformer.decoding.engine.requests import SentenceSeeds
 from vanilla_transformer.decoding.options import MBR_SAMPLES, choose_beams, explain, options_of
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.text_files import decode_text
 
 from . import libretranslate, schema
 from .features import RETURNED

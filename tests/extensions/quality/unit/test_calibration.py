@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from vanilla_transformer.data.corpus import SentencePair
-from vanilla_transformer.decoding.alignments import Link
-from vanilla_transformer.decoding.confidence import Calibration, measure_features
+from vanilla_transformer.decoding.answers import Link
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.quality.calibration import (
     calibrate,
@@ -20,6 +19,7 @@ from vanilla_transformer.extensions.quality.calibration import (
     measure_agreement,
     spearman_correlation,
 )
+from vanilla_transformer.extensions.quality.confidence import Calibration, measure_features
 
 
 def noisy_features(count):

@@ -4,14 +4,13 @@ import re
 
 import pytest
 
-from vanilla_transformer.decoding.alignments import Link
-from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.answers import Link, Translation
 from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintError
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.protected_search import ProtectedSearch, keep_protected, remove_masks
 from vanilla_transformer.decoding.segments import Sentence, join_cut
+from vanilla_transformer.extensions.protection.icu_messages import parse_message
+from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch, keep_protected, remove_masks
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
-from vanilla_transformer.text.icu_messages import parse_message
 
 SHOUTED = "MAIL {name} TO me@mail.example BY https://a.example/x 🙂 12,345.60"
 TEXT = SHOUTED.replace("MAIL", "Mail").replace(" TO ", " to ").replace(" BY ", " by ")

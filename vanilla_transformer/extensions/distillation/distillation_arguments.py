@@ -73,15 +73,6 @@ class DistillationArguments:
     reverse_model: str | None = field(
         default=None, metadata={"help": "Model of the other direction that scores each source given its translation."}
     )
-    student_num_beams: int | None = field(
-        default=None, metadata={"help": "Compare the student with this beam size, too; 1 is greedy search."}
-    )
-    student_precision: str | None = field(
-        default=None, metadata={"help": "Compare the student in this precision, too: float32, bfloat16 or int8."}
-    )
-    compile_steps: bool = field(
-        default=False, metadata={"help": "Compile the decoding steps of all models before they are compared."}
-    )
 
     def __post_init__(self) -> None:
         self.teachers = as_list(self.teacher) if isinstance(self.teacher, str) else self.teacher or []
@@ -89,7 +80,7 @@ class DistillationArguments:
         self.weights = _as_weights(as_list(weights)) if isinstance(weights, str) else weights
         if not all(self.teachers) or not self.teachers:
             raise UserError("`teacher` must be given: the folder or Hub name of a model, or a list of several.")
-        for name in ("teacher_num_beams", "teacher_n_best", "teacher_batch_size", "student_num_beams"):
+        for name in ("teacher_num_beams", "teacher_n_best", "teacher_batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UserError(f"`{name}` must be at least 1, got {value}.")

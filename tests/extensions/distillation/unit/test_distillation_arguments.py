@@ -47,7 +47,6 @@ def test_parse_distillation_reads_an_ensemble_of_flags():
         ({"teacher_target": "beam"}, "There is no flag 'teacher_target'. Did you mean 'teacher_targets'?"),
         ({"teacher_targets": "best"}, "invalid choice: 'best'"),
         ({"teacher_n_best": 0}, "`teacher_n_best` must be at least 1, got 0."),
-        ({"student_num_beams": 0}, "`student_num_beams` must be at least 1, got 0."),
         ({"drop_lowest_scores": 1}, r"`drop_lowest_scores` must be in \[0, 1\), got 1.0."),
         ({"drop_lowest_scores": 0, "reverse_model": "back"}, "`reverse_model` scores pairs, but `drop_lowest_scores`"),
         ({"teacher": "[]"}, "`teacher` must be given"),

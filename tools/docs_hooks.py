@@ -4,7 +4,6 @@ import io
 import os
 import re
 from contextlib import redirect_stdout, suppress
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +67,9 @@ def recipe_keys_page() -> str:
         "are in tokens and include EOS, unless the key says otherwise.",
     ]
     for section, parts in arguments.SECTIONS.items():
-        text += [f"## {section}", *(_definition(item) for part in parts for item in fields(part))]
+        text += [f"## {section}", *(_definition(*item) for part in parts for item in part.model_fields.items())]
     text += [f"## {DISTILLATION}", "Keys of `vanilla-transformer distill` alone."]
-    text += [_definition(item) for item in fields(DistillationArguments)]
+    text += [_definition(*item) for item in DistillationArguments.model_fields.items()]
     return "\n\n".join(text) + "\n"
 
 
@@ -87,8 +86,7 @@ def commands_page() -> str:
     return "\n\n".join(text) + "\n"
 
 
-def _definition(item: Any) -> str:
+def _definition(name: str, field: Any) -> str:
     """Return a recipe key, its explanation and its default as an entry of a list of definitions."""
-    value = item.default_factory() if item.default is MISSING else item.default
-    default = "" if value is None or value == "" else f" Default: `{value}`."
-    return f"`{item.name}`\n:   {item.metadata['help'].replace('%%', '%')}{default}"
+    default = "" if field.default in (None, "") else f" Default: `{field.default}`."
+    return f"`{name}`\n:   {field.description}{default}"

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 import sentencepiece
 import torch
+from annotated_types import Le
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer, processors
@@ -35,7 +36,8 @@ from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import _encode_by_backend, encode_sentences
 from vanilla_transformer.tokenization_vanilla_transformer import _MAX_PIECE_LENGTH, _count_pieces, _fit_unigram
-from vanilla_transformer.utils.user_input import limit_of
+from vanilla_transformer.training.run_arguments import KEYS
+from vanilla_transformer.utils.schemas import parts_of
 
 TINY_TEXTS = [
     "A man is sleeping.",
@@ -205,7 +207,7 @@ def test_class_trains_each_model_that_recipes_name():
 
 
 def test_class_and_recipes_have_one_limit_of_entries():
-    limit = limit_of("vocab_size")
+    limit = next(part.le for part in parts_of(KEYS["vocab_size"]) if isinstance(part, Le))
     with pytest.raises(ValueError, match=f"`vocab_size` must be at most {limit:,}, got {limit + 1}"):
         VanillaTransformerTokenizer.train_from_iterator(TEXTS, limit + 1)
 

@@ -214,7 +214,7 @@ def answer_lines(
     rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
     if warned is not None:
         warned |= _find_warnings(sources, [row[0]["translation_text"] for row in rows], translate.model)
-    show: Callable[[str, Any], str] = _as_json if options.json else _as_text
+    show: Callable[[str, Any], str] = _as_json if options.as_json else _as_text
     return [show(source, row) for source, row in zip(sources, rows, strict=True)]
 
 

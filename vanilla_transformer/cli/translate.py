@@ -4,33 +4,32 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from vanilla_transformer.decoding.options import TranslationOptions
+from pydantic import Field, model_validator
+
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, load
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
+from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 
 from .flags import (
     DEFAULT_LANGUAGE,
-    MODEL,
     PRECISION_HELP,
+    Count,
+    ModelNameArguments,
+    OverwriteArguments,
     RayArguments,
     SentenceArguments,
     ThreadArguments,
     TranslationArguments,
-    check_engine,
-    check_sentences,
-    given_flags,
     open_model,
     parse,
     parse_workers,
     read_prefixes,
     refuse_file_names,
-    require_one_model,
     translation_origin,
 )
 from .lines import (
@@ -53,27 +52,6 @@ if TYPE_CHECKING:
     from vanilla_transformer.text.languages import Direction
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class DocumentArguments:
-    """Flags of documents."""
-
-    format: str = field(
-        default="",
-        metadata={
-            "help": "text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept. By default "
-            "the ending of --input decides."
-        },
-    )
-    join_lines: str = field(
-        default="no",
-        metadata={
-            "help": "Translate text that was wrapped at a width by its paragraphs, and wrap it again: yes, no, or "
-            "auto, which finds such text.",
-            "choices": ["yes", "no", "auto"],
-        },
-    )
 
 
 def _translate_document(
@@ -117,81 +95,120 @@ def _report(document: Any, direction: "Direction") -> None:
     print(document.summary, file=sys.stderr)
 
 
-_SENTENCES = {"SENTENCE": "Sentences to translate; without any, an `--input` or standard input is translated."}
-# The flags that `--help` shows.
-_MAIN = [
-    "input",
-    "output",
-    "json",
-    "format",
-    "batch_size",
-    "num_beams",
-    "target_language",
-    "glossary",
-    "device",
-    "precision",
-]
+# Flags that are not for documents.
+_NOT_OF_DOCUMENTS = (
+    "target_prefix",
+    "target_prefixes",
+    "prefix_bias",
+    "alternatives",
+    "constraint",
+    "tab_constraints",
+)
 
 
-@dataclass
-class TextArguments:
-    """Flags of the text and its translations."""
-
-    input: str | None = field(
-        default=None, metadata={"help": "File to translate, by default with one sentence per line; or standard input."}
-    )
-    output: str | None = field(
-        default=None, metadata={"help": "Write to this file, once it is complete, instead of standard output."}
-    )
-    resume: bool = field(default=False, metadata={"help": "Continue an interrupted `--output`."})
-    json: bool = field(
-        default=False,
-        metadata={
-            "help": "Print a JSON object per sentence, with scores, warnings, the log-probability of each token, an "
-            "alignment if the model's configuration has `alignment_heads`, and a confidence if it was calibrated."
-        },
-    )
-    alignments: bool = field(
-        default=False,
-        metadata={"help": "Print ` ||| ` and the pairs of aligned words, such as 0-0 1-2, after each translation."},
-    )
-    n_best: int | None = field(
-        default=None,
-        metadata={"help": "Number of translations to print per sentence, best first, each after its score and a tab."},
-    )
-    batch_size: int = field(default=32, metadata={"help": "Sentences per batch."})
-    quiet: bool = field(default=False, metadata={"help": "Show no prompt, progress bar or warning."})
-
-
-@dataclass
-class TranslateArguments(TranslationArguments, SentenceArguments, DocumentArguments, RayArguments, TextArguments):
+class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, OverwriteArguments):
     """Flags of `translate`."""
+
+    sentences: Annotated[list[str], ARGUMENT] = Field(
+        [], description="Sentences to translate; without any, an `--input` or standard input is translated."
+    )
+    input: Input | None = Field(
+        None, description="File to translate, by default with one sentence per line; or standard input."
+    )
+    output: Output | None = Field(
+        None, description="Write to this file, once it is complete, instead of standard output."
+    )
+    resume: bool = Field(False, description="Continue an interrupted `--output`.")
+    as_json: bool = Field(
+        False,
+        alias="json",
+        description="Print a JSON object per sentence, with scores, warnings, the log-probability of each token, an "
+        "alignment if the model's configuration has `alignment_heads`, and a confidence if it was calibrated.",
+    )
+    alignments: bool = Field(
+        False, description="Print ` ||| ` and the pairs of aligned words, such as 0-0 1-2, after each translation."
+    )
+    n_best: Annotated[int, Field(ge=1, le=500)] | None = Field(
+        None,
+        description="Number of translations to print per sentence, best first, each after its score and a tab.",
+    )
+    batch_size: Count = Field(32, description="Sentences per batch.")
+    quiet: bool = Field(False, description="Show no prompt, progress bar or warning.")
+    format: str = Field(
+        "",
+        description="text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept. By default "
+        "the ending of --input decides.",
+    )
+    join_lines: Literal["yes", "no", "auto"] = Field(
+        "no",
+        description="Translate text that was wrapped at a width by its paragraphs, and wrap it again: yes, no, or "
+        "auto, which finds such text.",
+    )
+
+    def further_inputs(self) -> list[str | Path | int]:
+        """Return standard input if it is translated."""
+        return [] if self.sentences or self.input is not None else [0]
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "TranslateArguments":
+        format = self.format or _find_format(self.input or "")
+        if self.join_lines != "no":
+            if format != "text":
+                raise UserError(f"--join_lines is for plain text, but `--format` is {format}. Leave one out.")
+            format = "wrapped"
+        if self.n_best is not None and self.num_return_sequences is not None:
+            raise UserError("Give --n_best (translations with scores) or --num_return_sequences (without), not both.")
+        if self.sentences and (self.input is not None or format != "text"):
+            hint = "`--input` and `--format` are for files and standard input."
+            found = f"got the sentence {self.sentences[0]!r}"
+            raise UserError(f"Give sentences or a file to translate, not both, {found}. {hint}")
+        if "sentence_splitter" in self.model_fields_set and format == "text" and not self.split_sentences:
+            raise UserError("--sentence_splitter is for documents and --split_sentences, got neither. Leave it out.")
+        refuse_file_names("Sentences", self.sentences, "Give it by --input {}, or a sentence by standard input.")
+        refuse_file_names("--constraint", self.constraint or [], "Write the words themselves.")
+        refuse_file_names("--target_prefix", [self.target_prefix], "Give it by --target_prefixes {}.")
+        if self.target_prefix is not None and self.target_prefixes is not None:
+            raise UserError("Give --target_prefix (for all sentences) or --target_prefixes (a file), not both.")
+        if self.alternatives is not None and self.n_best is not None:
+            raise UserError("With --alternatives there is one search for each. Leave out the number of translations.")
+        if format != "text":
+            self._check_document(format)
+        if self.engine == "ray" and (self.input is None or self.samples or format != "text"):
+            raise UserError("--engine ray is for searches of the lines of an --input, without samples and --format.")
+        if self.resume:
+            self._check_resume()
+        return self
+
+    def _check_document(self, format: str) -> None:
+        shown = f"{format} (by --join_lines)" if format == "wrapped" else format
+        several = {self.num_return_sequences, self.n_best} - {None, 1} or self.samples or self.seed is not None
+        if self.as_json or self.alignments or self.resume or several:
+            rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
+            raise UserError(f"With `--format {shown}` there is {rule}.")
+        for name in (name for name in _NOT_OF_DOCUMENTS if getattr(self, name)):
+            raise UserError(f"--{name} is for sentences, but `--format` is {shown}.")
+
+    def _check_resume(self) -> None:
+        if self.input is None or self.output is None:
+            raise UserError("--resume continues a file that an interrupted run began. Give its --input and --output.")
+        if self.samples:
+            raise UserError("--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr.")
+        if Path(self.output).exists() and not Path(self.output).is_file():
+            raise UserError(f"--resume needs an ordinary file as --output, but {self.output} is a pipe or a device.")
 
 
 def translate_command(arguments: Sequence[str]) -> None:
-    words, options = parse(
-        TranslateArguments,
-        arguments,
-        "translate MODEL ['A sentence.' ...] [--flags] [< FILE]",
-        MODEL | _SENTENCES,
-        _MAIN,
-    )
-    if not words:
-        raise UserError("Name the folder (or Hub name) of a model first.")
-    model, *sentences = words
-    is_silent = bool(options.format) or options.quiet
+    options = parse(TranslateArguments, arguments)
+    sentences, is_silent = options.sentences, bool(options.format) or options.quiet
     options.format = options.format or _find_format(options.input or "")
     if options.join_lines != "no":
-        if options.format != "text":
-            raise UserError(f"--join_lines is for plain text, but `--format` is {options.format}. Leave one out.")
         options.format, is_silent = "wrapped", options.quiet or options.join_lines == "yes"
-    _check_translate(options, sentences)
     if options.quiet:
         silence_libraries()
     text, note = (None, "") if options.format == "text" else _read_document(options)
     if options.format != "text":
         options.split_sentences = False  # a document is split by its translator
-    opening = open_model(model, options)
+    opening = open_model(options)
     if text is not None and options.format != "text":
         _translate_document(opening, options, text, "" if is_silent else note)
         return
@@ -200,14 +217,14 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.split_sentences:
         _check_splitter(options)
     if options.engine == "ray" and source is not None and options.output is not None:
-        _write_by_ray(Path(options.output), model, source, options)
+        _write_by_ray(Path(options.output), source, options)
         return
     with opening as translate:
         settings = _settings(translate, options)
         if source is None:
             _converse(translate, options, settings)
         elif options.output is not None:
-            _write_file(Path(options.output), translate, model, source, options, settings)
+            _write_file(Path(options.output), translate, source, options, settings)
         else:
             print_texts(_texts(translate, source, options, settings))
 
@@ -237,42 +254,6 @@ def _read_document(options: TranslateArguments) -> tuple[str, str]:
     return text, f"{found}; --join_lines no translates each line."
 
 
-def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> None:
-    """Check the flags that no library call checks before work begins."""
-    for name in ("batch_size", "n_best"):
-        if (value := getattr(options, name)) is not None and value < 1:
-            raise UserError(f"`{name}` must be 1 or more, got {value}.")
-    if options.n_best is not None and options.num_return_sequences is not None:
-        raise UserError("Give --n_best (translations with scores) or --num_return_sequences (without), not both.")
-    if sentences and (options.input is not None or options.format != "text"):
-        hint = "`--input` and `--format` are for files and standard input."
-        raise UserError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
-    if "sentence_splitter" in given_flags(options) and options.format == "text" and not options.split_sentences:
-        raise UserError("--sentence_splitter is for documents and --split_sentences, got neither. Leave it out.")
-    refuse_file_names("Sentences", sentences, "Give it by --input {}, or a sentence by standard input.")
-    refuse_file_names("--constraint", options.constraint or [], "Write the words themselves.")
-    refuse_file_names("--target_prefix", [options.target_prefix], "Give it by --target_prefixes {}.")
-    counts = {options.num_return_sequences, options.n_best} - {None, 1}
-    several = counts or options.samples or options.seed is not None
-    if options.alternatives is not None and options.n_best is not None:
-        raise UserError("With --alternatives there is one search for each. Leave out the number of translations.")
-    format = options.format if options.join_lines == "no" else f"{options.format} (by --join_lines)"
-    if options.format != "text" and (options.json or options.alignments or options.resume or several):
-        rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
-        raise UserError(f"With `--format {format}` there is {rule}.")
-    check_engine(options)
-    if options.engine == "ray" and (options.input is None or options.samples or options.format != "text"):
-        raise UserError("--engine ray is for searches of the lines of an --input, without samples and --format.")
-    check_sentences(options, format)
-    if options.resume and (options.input is None or options.output is None):
-        raise UserError("--resume continues a file that an interrupted run began. Give its --input and --output.")
-    if options.resume and options.samples:
-        raise UserError("--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr.")
-    output = Path(options.output or "")
-    if options.resume and output.exists() and not output.is_file():
-        raise UserError(f"--resume needs an ordinary file as --output, but {output} is a pipe or a device.")
-
-
 def _check_splitter(options: TranslateArguments) -> None:
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
 
@@ -290,8 +271,8 @@ def _settings(translate: "TranslationPipeline", options: TranslateArguments) -> 
         rule = "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
         raise UserError(f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead.")
     has_heads, is_calibrated = (bool(getattr(model.config, name, None)) for name in ("alignment_heads", "confidence"))
-    as_objects = options.json and is_scored
-    if options.json and not (is_scored or options.quiet):
+    as_objects = options.as_json and is_scored
+    if options.as_json and not (is_scored or options.quiet):
         logger.warning("%s has no scores, tokens or warnings, so the objects have texts only.", type(model).__name__)
     settings = {
         "num_return_sequences": options.n_best,
@@ -324,7 +305,6 @@ def _source(sentences: Sequence[str], options: TranslateArguments, text: str | N
 def _write_file(
     output: Path,
     translate: Any,
-    model: str,
     source: Source,
     options: TranslateArguments,
     settings: Mapping[str, Any],
@@ -339,26 +319,26 @@ def _write_file(
     def work(shards: Iterable["Shard"], done: int) -> Iterator[tuple["Shard", list[str]]]:
         return _translate(translate, shards, source.total, options, settings, done)
 
-    _write_shards(output, model, source.total, options, work)
+    _write_shards(output, source.total, options, work)
 
 
-def _write_by_ray(output: Path, model: str, source: Source, options: TranslateArguments) -> None:
+def _write_by_ray(output: Path, source: Source, options: TranslateArguments) -> None:
     """Write the translations of a file by the workers of a cluster."""
     assert source.total is not None  # which is known of files
-    build = partial(ShardTranslator, model, options, source.total)
+    build = partial(ShardTranslator, options, source.total)
     work_by_ray = load("scale_out", SCALE_OUT).work_by_ray
     cluster = partial(work_by_ray, workers=options.ray_workers, threads=options.ray_threads, hidden=options.quiet)
     work = partial(cluster, build=build, total=source.total)
-    _write_shards(output, model, source.total, options, work)
+    _write_shards(output, source.total, options, work)
 
 
-def _write_shards(output: Path, model: str, total: int, options: TranslateArguments, work: Callable) -> None:
+def _write_shards(output: Path, total: int, options: TranslateArguments, work: Callable) -> None:
     from vanilla_transformer.data.readers import stream_lines
     from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.utils.file_utils import hash_file
 
     assert options.input is not None
-    origin = {"input": hash_file(Path(options.input)), **translation_origin(model, options)}
+    origin = {"input": hash_file(Path(options.input)), **translation_origin(options)}
     lines = stream_lines(options.input, may_be_blank=True)
     write_shards(output, lines, total, origin, shard_lines(options.batch_size), options.resume, work)
 
@@ -371,9 +351,9 @@ class ShardTranslator:
         total: The number of lines of the file.
     """
 
-    def __init__(self, model: str, options: TranslateArguments, total: int):
+    def __init__(self, options: TranslateArguments, total: int):
         self._options, self._resources = options, ExitStack()
-        self._translate = self._resources.enter_context(open_model(model, options))
+        self._translate = self._resources.enter_context(open_model(options))
         self._settings, self._prefixes = _settings(self._translate, options), read_prefixes(options, total)
 
     def __call__(self, shard: "Shard") -> list[str]:
@@ -444,7 +424,7 @@ def _converse(translate: Any, options: TranslateArguments, settings: dict[str, A
 
 def _shows_warnings(options: TranslateArguments) -> bool:
     """Return whether somebody reads the translations in a terminal; `--json` has the warnings in its objects."""
-    return sys.stdout.isatty() and not (options.quiet or options.json or options.output)
+    return sys.stdout.isatty() and not (options.quiet or options.as_json or options.output)
 
 
 def _print_warnings(warned: dict[int, list[str]] | None, start: int, is_alone: bool) -> None:
@@ -459,38 +439,32 @@ def _print_warnings(warned: dict[int, list[str]] | None, start: int, is_alone: b
         warned.clear()
 
 
-@dataclass
-class CompileArguments(ThreadArguments):
+class CompileArguments(ModelNameArguments, ThreadArguments):
     """Flags of `compile`."""
 
-    precision: str = field(default="float32", metadata={"help": PRECISION_HELP})
-    workers: str = field(
-        default="1",
-        metadata={
-            "help": "Processes of `translate --workers` for which to compile; auto compares 1, 2, 4, ... by "
-            "translating the source text."
-        },
+    precision: str = Field("float32", description=PRECISION_HELP)
+    workers: str = Field(
+        "1",
+        description="Processes of `translate --workers` for which to compile; auto compares 1, 2, 4, ... by "
+        "translating the source text.",
     )
-    num_beams: int | None = field(
-        default=None, metadata={"help": "Beam size; by default 1, which is greedy search, and the checkpoint's."}
+    num_beams: Annotated[int, Field(ge=1, le=500)] | None = Field(
+        None, description="Beam size; by default 1, which is greedy search, and the checkpoint's."
     )
-    source: str | None = field(
-        default=None, metadata={"help": "Source text with which `auto` compares precisions or numbers of workers."}
+    source: Input | None = Field(
+        None, description="Source text with which `auto` compares precisions or numbers of workers."
     )
-    target: str | None = field(
-        default=None, metadata={"help": "Its translation, line by line, to compare precisions."}
-    )
+    target: Input | None = Field(None, description="Its translation, line by line, to compare precisions.")
 
 
 def compile_command(arguments: Sequence[str]) -> None:
-    words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]", MODEL)
-    name = require_one_model(words)
+    options = parse(CompileArguments, arguments)
     workers = parse_workers(options.workers)
     pairs, sentences = _check_compile(options)
     from vanilla_transformer.evaluation.compile_model import compile_model
 
     show = partial(print, flush=True)
-    compile_model(name, options.precision, workers, options.num_beams, pairs, sentences, report=show)
+    compile_model(options.model, options.precision, workers, options.num_beams, pairs, sentences, report=show)
 
 
 def _check_compile(options: CompileArguments) -> tuple[list[tuple[str, str]], list[str]]:
@@ -499,7 +473,6 @@ def _check_compile(options: CompileArguments) -> tuple[list[tuple[str, str]], li
     from vanilla_transformer.decoding.engine.precision import AUTO, check_precision
 
     check_precision(options.precision)
-    TranslationOptions(num_beams=options.num_beams)  # checks it
     needed = {"source", "target"} if options.precision == AUTO else {"source"} if options.workers == AUTO else set()
     given = {name for name in ("source", "target") if getattr(options, name) is not None}
     if given != needed:

@@ -31,7 +31,7 @@ from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import usable_cores
 from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, mapping, recover_folders, refuse_damage
-from vanilla_transformer.utils.user_input import check_local_model, least_parameters, limit_of, reporting_panics
+from vanilla_transformer.utils.user_input import check_local_model, least_parameters, reporting_panics
 
 from .ensemble import Ensemble, check_weights
 from .options import TranslationOptions
@@ -196,9 +196,8 @@ def _check_config_file(path: Path) -> None:
         hint = "`--user_module FILE.py` imports the module that registers a custom model."
         raise UserError(f"`model_type` in {path} must be the name of a known model, got {model_type!r}. {hint}")
     for field, value in config.items():
-        limit = min(limit_of(field), _LARGEST_FIELD)
-        if isinstance(value, int) and value > limit:  # building the model would take all memory or hours
-            raise UserError(f"`{field}` in {path} must be at most {limit:,}, got {value}.")
+        if isinstance(value, int) and value > _LARGEST_FIELD:
+            raise UserError(f"`{field}` in {path} must be at most {_LARGEST_FIELD:,}, got {value}.")
     if not isinstance(code, dict):
         raise UserError(f"`auto_map` in {path} must be a JSON object, got {type(code).__name__}.")
 

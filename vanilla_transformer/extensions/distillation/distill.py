@@ -148,7 +148,7 @@ class _Run:
                     path = self.folder / f"{name}.{side}"
                     lines = (f"{one_line(getattr(pair, side))}\n" for pair in pairs)
                     changes[f"{name}_{side}"] = str(write_text_atomically(path, lines))
-        student = replace(self.recipe, data=replace(data, **changes))
+        student = self.recipe.replace("data", **changes)
         check_recipe(student)
         return student
 
@@ -168,7 +168,7 @@ class _Run:
         self._open(self.candidates)
         if self.candidates.finished_lines == self.total:
             return
-        limits, scorer = WarningLimits.from_config(load_config(self.options.teachers[0])), self._load_scorer()
+        limits, scorer = WarningLimits.from_config(load_config(self.options.teacher[0])), self._load_scorer()
         hypotheses = map(json.loads, self.hypotheses.result_lines(self.total))
         lines = (as_line(pair, texts) for (_, pair), texts in zip(self._pairs(), hypotheses, strict=True))
         write_candidates(self.candidates, lines, self.total, self.options.teacher_targets, limits, scorer)
@@ -189,9 +189,9 @@ class _Run:
     def compare(self) -> list[SystemResult]:
         """Measure the teacher and the student on the test text."""
         options, student = self.options, (self.recipe.output.output_dir,)
-        weights = None if options.weights is None else tuple(options.weights)
+        weights = None if options.teacher_weights is None else tuple(options.teacher_weights)
         systems = [
-            System("teacher", tuple(options.teachers), weights, options.teacher_num_beams, options.teacher_precision),
+            System("teacher", tuple(options.teacher), weights, options.teacher_num_beams, options.teacher_precision),
             System("student", student),
         ]
         if (options.student_num_beams, options.student_precision) != (None, None):
@@ -247,7 +247,7 @@ def _check(recipe: Recipe, options: DistillationArguments) -> None:
         hint = "Distill in one process; `train` uses several"
         raise UserError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
     folder = Path(recipe.output.output_dir)
-    for name in filter(None, [*options.teachers, options.reverse_model]):
+    for name in filter(None, [*options.teacher, options.reverse_model]):
         refuse_model_inside(name, folder)
     for precision in filter(None, [options.teacher_precision, options.student_precision]):
         check_precision(precision)

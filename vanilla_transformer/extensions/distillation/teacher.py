@@ -31,17 +31,17 @@ DIRECTION_SAMPLE = 64  # pairs by whose translation a teacher of another directi
 
 def open_teacher(options: DistillationArguments) -> AbstractContextManager[TranslationPipeline]:
     """Return a context with the pipeline of the teacher."""
-    first, *others = options.teachers
+    first, *others = options.teacher
     workers = int(options.teacher_workers) if options.teacher_workers.isdecimal() else options.teacher_workers
-    further = ensemble_arguments(others, options.weights)
+    further = ensemble_arguments(others, options.teacher_weights)
     return open_pipeline(first, workers, options.teacher_precision, options.teacher_num_beams, **further)
 
 
 def load_teacher(options: DistillationArguments) -> tuple[Any, Any]:
     """Return the model of the teacher, or its ensemble, and its tokenizer."""
-    first, *others = options.teachers
+    first, *others = options.teacher
     model, tokenizer = load_seq2seq(first, "translates"), load_tokenizer(first)
-    return load_ensemble(model, tokenizer, others or None, options.weights if others else None), tokenizer
+    return load_ensemble(model, tokenizer, others or None, options.teacher_weights if others else None), tokenizer
 
 
 def translation_origin(options: DistillationArguments, text_key: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def translation_origin(options: DistillationArguments, text_key: str) -> dict[st
     """
     names = ("weights", "teacher_num_beams", "teacher_precision", "hypotheses")
     chosen = {name: getattr(options, name) for name in names}
-    return {"text": text_key, "teacher": [*map(hash_model, options.teachers)], "options": chosen}
+    return {"text": text_key, "teacher": [*map(hash_model, options.teacher)], "options": chosen}
 
 
 def check_direction(translate: TranslationPipeline, pairs: Sequence[SentencePair]) -> None:

@@ -60,7 +60,6 @@ setup(
         "vanilla_transformer.extensions.serving": ["page.[chj]*"],
         "vanilla_transformer.publishing.space": ["requirements.txt"],
         "vanilla_transformer.recipes": ["*.yaml"],
-        "vanilla_transformer.extensions.reproduction": ["*.yaml"],
         "vanilla_transformer.model_card": ["*.yaml", "*.md"],
     },
     install_requires=[

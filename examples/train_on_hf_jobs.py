@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from huggingface_hub import create_repo
 
 from vanilla_transformer.cli import run
-from vanilla_transformer.publishing.card import read_facts
+from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.utils.resources import find_facts, find_recipe
 
 OUTPUT = "runs/job"

@@ -15,7 +15,7 @@ import yaml
 
 from tests.aligned_corpus import write_aligned_corpus
 from tests.forked import run_python
-from tests.tiny import TINY_SENTENCES, TINY_SIZES
+from tests.tiny import TINY_SIZES
 from vanilla_transformer.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -30,12 +30,9 @@ SMALL = TINY_SIZES | {"vocab_size": 300, "max_tokens": 400}
 SMALL |= {"max_steps": 4, "save_steps": 2, "eval_steps": 4, "logging_steps": 2}
 
 
-def blocks(page: Path, language: str, section: str | None = None) -> list[str]:
-    """Return the fenced code blocks in `language` of a page, or of the section with this heading."""
-    text = page.read_text()
-    if section is not None:
-        (text,) = re.findall(rf"^## {re.escape(section)}$(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
-    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the fenced code blocks in `language` of a page."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 def command_lines(page: Path) -> list[str]:
@@ -72,16 +69,6 @@ def flags_of(command: str) -> frozenset[str]:
     with redirect_stdout(shown), suppress(SystemExit):
         main([command, "--help_all"])
     return frozenset(re.findall(r"^  --(\w+)", shown.getvalue(), re.MULTILINE)) | {"help", "help_all"}
-
-
-def write_parallel_text(folder: Path) -> None:
-    """Write the text files that README and quickstart name."""
-    english, german = TINY_SENTENCES[:2], TINY_SENTENCES[2:]
-    for name in ("train", "test"):
-        (folder / f"{name}.en").write_text("\n".join(english * 10) + "\n")
-        (folder / f"{name}.de").write_text("\n".join(german * 10) + "\n")
-    for name in ("ours.de", "theirs.de"):
-        (folder / name).write_text("\n".join(german * 10) + "\n")
 
 
 def write_workspace(folder: Path) -> None:

@@ -6,7 +6,8 @@ import torch
 
 from tests import tiny
 from vanilla_transformer import VanillaTransformerForSequenceClassification
-from vanilla_transformer.publishing.card import read_facts, render_card
+from vanilla_transformer.publishing.card import render_card
+from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 CARDS = Path(__file__).parents[1] / "model_card"

@@ -18,9 +18,9 @@ ELSEWHERE = {"migration.md": "MIGRATION.md", "changelog.md": "CHANGELOG.md"}
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
-    pages = {"reference/python.md": python_page, "reference/recipe_keys.md": recipe_keys_page}
-    for path, write in (pages | {"reference/commands.md": commands_page}).items():
-        files.append(File.generated(config, path, content=write()))
+    pages = {"python": python_page, "recipe_keys": recipe_keys_page, "options": options_page}
+    for name, write in (pages | {"commands": commands_page}).items():
+        files.append(File.generated(config, f"reference/{name}.md", content=write()))
     for path, source in ELSEWHERE.items():
         files.append(File.generated(config, path, content=(ROOT / source).read_text(encoding="utf-8")))
     return files
@@ -54,6 +54,25 @@ def python_page() -> str:
     )
 
 
+def options_page() -> str:
+    """Return all options of a translation, from their declarations, with the places that know each one."""
+    from vanilla_transformer.decoding.options import CONFIG, FLAG, JSON, TranslationOptions
+
+    doors = {FLAG: "flag", JSON: "entry of a request", CONFIG: "entry of a generation config"}
+    text = [
+        "---\nsearch:\n  boost: 2\n---",
+        "# Options of a translation",
+        "Each option is a keyword argument of the pipeline: `translate(texts, num_beams=8)`. Many are also flags of "
+        "`translate`, `evaluate` and other commands, entries of a request to `serve`, or of a generation config.",
+    ]
+    for name, field in TranslationOptions.model_fields.items():
+        places = [place for door, place in doors.items() if door in field.metadata]
+        if field.description:
+            description = f"{field.description} Also: {', '.join(places)}." if places else field.description
+            text.append(_definition(name, description, field.default))
+    return "\n\n".join(text) + "\n"
+
+
 def recipe_keys_page() -> str:
     """Return all recipe keys, by section, from their declarations."""
     from vanilla_transformer.extensions.distillation.distillation_arguments import DISTILLATION, DistillationArguments
@@ -67,9 +86,9 @@ def recipe_keys_page() -> str:
         "are in tokens and include EOS, unless the key says otherwise.",
     ]
     for section, parts in arguments.SECTIONS.items():
-        text += [f"## {section}", *(_definition(*item) for part in parts for item in part.model_fields.items())]
+        text += [f"## {section}", *(_recipe_key(*item) for part in parts for item in part.model_fields.items())]
     text += [f"## {DISTILLATION}", "Keys of `vanilla-transformer distill` alone."]
-    text += [_definition(*item) for item in DistillationArguments.model_fields.items()]
+    text += [_recipe_key(*item) for item in DistillationArguments.model_fields.items()]
     return "\n\n".join(text) + "\n"
 
 
@@ -86,7 +105,11 @@ def commands_page() -> str:
     return "\n\n".join(text) + "\n"
 
 
-def _definition(name: str, field: Any) -> str:
-    """Return a recipe key, its explanation and its default as an entry of a list of definitions."""
-    default = "" if field.default in (None, "") else f" Default: `{field.default}`."
-    return f"`{name}`\n:   {field.description}{default}"
+def _recipe_key(name: str, field: Any) -> str:
+    return _definition(name, field.description, field.default)
+
+
+def _definition(name: str, description: str, value: Any) -> str:
+    """Return a name, its explanation and its default as an entry of a list of definitions."""
+    default = "" if value in (None, "", []) else f" Default: `{value}`."
+    return f"`{name}`\n:   {description}{default}"

@@ -18,7 +18,7 @@ from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.dynamic_module_utils import HF_MODULES_CACHE, get_cached_module_file
 
-from .compatibility_vanilla_transformer import UserError
+from .errors import UserError
 
 SIDES = ("encoder_", "decoder_")
 PIPELINE = "pipeline_vanilla_transformer.TranslationPipeline"

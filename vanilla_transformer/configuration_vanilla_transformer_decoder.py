@@ -12,12 +12,7 @@ class VanillaTransformerDecoderConfig(VanillaTransformerDecoderFields):
     """
     Shape of a [`VanillaTransformerDecoderModel`], which reads a sequence and continues it.
 
-    Args:
-        vocab_size, d_model, decoder_layers, decoder_attention_heads, decoder_ffn_dim and others:
-            See [`VanillaTransformerConfig`], whose fields these are, except for the encoder's.
-
-    Raises:
-        ValueError: A value is impossible by itself or together with another one.
+    The fields are the ones of [`VanillaTransformerConfig`] except for the encoder's.
     """
 
     model_type = "vanilla_transformer_decoder"

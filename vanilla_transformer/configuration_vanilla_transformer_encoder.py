@@ -12,12 +12,7 @@ class VanillaTransformerEncoderConfig(VanillaTransformerEncoderFields):
     """
     Shape of a [`VanillaTransformerEncoderModel`], in which every token attends to all others.
 
-    Args:
-        vocab_size, d_model, encoder_layers, encoder_attention_heads, encoder_ffn_dim and others:
-            See [`VanillaTransformerConfig`], whose fields these are, except for the decoder's.
-
-    Raises:
-        ValueError: A value is impossible by itself or together with another one.
+    The fields are the ones of [`VanillaTransformerConfig`] except for the decoder's.
     """
 
     model_type = "vanilla_transformer_encoder"

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
-from .compatibility_vanilla_transformer import UserError
 from .configuration_vanilla_transformer import VanillaTransformerConfig, VanillaTransformerDecoderFields
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
+from .errors import UserError
 
 # transformers defines the first two values of `layer_types`. The other two are named after Reformer's "lsh" layers and
 # after Transformer-XL.
@@ -42,69 +42,42 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
 
     def validate_architecture(self) -> None:
         super().validate_architecture()
-        self._check_layer_types()
-        self._check_head_widths()
-        self._check_lsh_fields()
-        self._check_transfo_xl_fields()
-        if self.reversible and not self.normalize_before:
-            raise UserError(
-                "`reversible` needs `normalize_before=True`: a branch must not be normalized together with the stream "
-                "that it is added to, got normalize_before=False."
-            )
-        if self.layer_type == "linear_attention" and self.attention_dropout:
-            raise UserError(
-                "`attention_dropout` must be 0 for linear attention, which has no probabilities, got "
-                f"{self.attention_dropout}."
-            )
-
-    def _check_layer_types(self) -> None:
-        if len(set(self.layer_types)) != 1 or self.layer_types[0] not in LAYER_TYPES:
-            raise UserError(
-                f"`layer_types` must be one of {', '.join(LAYER_TYPES)}, the same for all layers, got "
-                f"{self.layer_types}."
-            )
+        if len(set(self.layer_types)) != 1 or self.layer_type not in LAYER_TYPES:
+            rule = f"`layer_types` must be one of {', '.join(LAYER_TYPES)}, the same for all layers"
+            raise UserError(f"{rule}, got {self.layer_types}.")
         if len(self.layer_types) != self.decoder_layers:
-            raise UserError(
-                f"`layer_types` must have one entry for each of `decoder_layers`={self.decoder_layers}, got "
-                f"{len(self.layer_types)}. A single type stands for all layers."
-            )
-
-    def _check_head_widths(self) -> None:
+            rule = f"`layer_types` must have one entry for each of `decoder_layers`={self.decoder_layers}"
+            raise UserError(f"{rule}, got {len(self.layer_types)}. A single type stands for all layers.")
+        for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length"):
+            self.check(field, "be at least 1", lambda value: value >= 1)
+        self.check("num_buckets", "be even, or 1 for no hashing", lambda value: value == 1 or value % 2 == 0)
+        self.check("mem_len", "be at least 1, or None for no limit", lambda value: value >= 1)
+        for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length", "hash_seed"):
+            if getattr(self, field) != getattr(VanillaTransformerLongFields, field):
+                self._check_layer_type(field, "lsh_attention")
+        if self.mem_len is not None:
+            self._check_layer_type("mem_len", "transfo_xl_attention")
+        if self.layer_type == "transfo_xl_attention" and (
+            self.d_model % 2 or self.position_embedding_type != "sinusoidal"
+        ):
+            rule = 'an even `d_model` and `position_embedding_type="sinusoidal"`'
+            found = f"{self.d_model} and {self.position_embedding_type!r}"
+            raise UserError(f'`layer_types="transfo_xl_attention"` needs {rule}, got {found}.')
         types = {self.layer_type, getattr(self, "cross_attention_type", "full_attention")}
         for field in ("attention_key_dim", "attention_value_dim"):
             if getattr(self, field) is not None and types != {"full_attention"}:
-                raise UserError(
-                    f"`{field}` needs softmax attention in all layers, got {field}={getattr(self, field)} and "
-                    f"{', '.join(sorted(types))}."
-                )
+                found = f"{field}={getattr(self, field)} and {', '.join(sorted(types))}"
+                raise UserError(f"`{field}` needs softmax attention in all layers, got {found}.")
+        if self.reversible and not self.normalize_before:
+            raise UserError("`reversible` needs `normalize_before=True`, got normalize_before=False.")
+        if self.layer_type == "linear_attention" and self.attention_dropout:
+            rule = "`attention_dropout` must be 0 for linear attention, which has no probabilities"
+            raise UserError(f"{rule}, got {self.attention_dropout}.")
 
-    def _check_lsh_fields(self) -> None:
-        for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length"):
-            if getattr(self, field) < 1:
-                raise UserError(f"`{field}` must be at least 1, got {getattr(self, field)}.")
-        if self.num_buckets > 1 and self.num_buckets % 2:
-            raise UserError(f"`num_buckets` must be even, or 1 for no hashing, got {self.num_buckets}.")
-        for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length", "hash_seed"):
-            value = getattr(self, field)
-            if self.layer_type != "lsh_attention" and value != getattr(VanillaTransformerLongFields, field):
-                raise UserError(
-                    f'`{field}` needs `layer_types="lsh_attention"`, got {field}={value} and {self.layer_type!r}.'
-                )
-
-    def _check_transfo_xl_fields(self) -> None:
-        is_transfo_xl = self.layer_type == "transfo_xl_attention"
-        if self.mem_len is not None and self.mem_len < 1:
-            raise UserError(f"`mem_len` must be at least 1, or None for no limit, got {self.mem_len}.")
-        if self.mem_len is not None and not is_transfo_xl:
-            raise UserError(
-                '`mem_len` needs `layer_types="transfo_xl_attention"`, whose positions are relative, got '
-                f"mem_len={self.mem_len} and {self.layer_type!r}."
-            )
-        if is_transfo_xl and (self.d_model % 2 or self.position_embedding_type != "sinusoidal"):
-            raise UserError(
-                '`layer_types="transfo_xl_attention"` needs an even `d_model` and '
-                f'`position_embedding_type="sinusoidal"`, got {self.d_model} and {self.position_embedding_type!r}.'
-            )
+    def _check_layer_type(self, field: str, layer_type: str) -> None:
+        if self.layer_type != layer_type:
+            found = f"{field}={getattr(self, field)} and {self.layer_type!r}"
+            raise UserError(f'`{field}` needs `layer_types="{layer_type}"`, got {found}.')
 
 
 @strict
@@ -113,32 +86,21 @@ class VanillaTransformerLongConfig(VanillaTransformerConfig, VanillaTransformerL
     Configuration of a [`VanillaTransformerLongModel`], an encoder-decoder model for long sequences.
 
     Args:
-        layer_types (`str` or `list[str]`, defaults to `"linear_attention"`):
-            Type of self-attention, the same in all layers: a string, or a list with one entry per decoder layer.
-            `"linear_attention"` (Katharopoulos et al., 2020) takes time linear in the length, and constant time per
-            generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to keys similar to the query.
+        layer_types: Type of self-attention, the same in all layers: a string, or a list with one entry per decoder
+            layer. `"linear_attention"` (Katharopoulos et al., 2020) takes time linear in the length, and constant time
+            per generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to keys similar to the query.
             `"transfo_xl_attention"` (Dai et al., 2019) is softmax attention with relative positions and a memory of
-            earlier segments in the decoder; the encoder, which has no earlier segments, keeps full attention.
-            `"full_attention"` is the softmax attention of the base model, for use with reversible layers.
-        cross_attention_type (`str`, defaults to `"full_attention"`):
-            Type of cross-attention: `"full_attention"` or `"linear_attention"`.
-        num_hashes (`int`, defaults to 4): Hashing rounds of LSH attention.
-        num_buckets (`int`, defaults to 32):
-            Buckets per round: an even number, or 1 for no hashing. Reformer uses twice the length divided by
+            earlier segments in the decoder; the encoder keeps full attention. `"full_attention"` is the softmax
+            attention of the base model, for use with reversible layers.
+        cross_attention_type: `"full_attention"` or `"linear_attention"`.
+        num_hashes: Hashing rounds of LSH attention.
+        num_buckets: Buckets per round: an even number, or 1 for no hashing. Reformer uses twice the length divided by
             `lsh_attn_chunk_length`.
-        lsh_attn_chunk_length (`int`, defaults to 64):
-            Positions per chunk; a chunk attends to itself and to the previous one. The sequence length need not be a
-            multiple.
-        hash_seed (`int`, defaults to 0): Seed of the random rotations, which are the same in each call.
-        mem_len (`int`, *optional*):
-            Maximum number of earlier positions in a Transformer-XL memory; by default there is no limit.
-        reversible (`bool`, defaults to `False`):
-            Recompute activations in the backward pass instead of storing them. Needs `normalize_before`, since a
-            branch must not be normalized together with the stream that it is added to.
-        vocab_size, d_model and others: See [`VanillaTransformerConfig`].
-
-    Raises:
-        ValueError: A value is impossible by itself or together with another one, or a field has been renamed.
+        lsh_attn_chunk_length: Positions per chunk, which attends to itself and to the previous one.
+        hash_seed: Seed of the random rotations, which are the same in each call.
+        mem_len: Maximum number of earlier positions in a Transformer-XL memory; by default there is no limit.
+        reversible: Recompute activations in the backward pass instead of storing them. Needs `normalize_before`, since
+            a branch must not be normalized together with the stream that it is added to.
     """
 
     model_type = "vanilla_transformer_long"
@@ -162,13 +124,8 @@ class VanillaTransformerLongDecoderConfig(VanillaTransformerDecoderConfig, Vanil
     """
     Configuration of a [`VanillaTransformerLongDecoderModel`], a decoder-only model for long sequences.
 
-    Args:
-        layer_types, num_hashes, num_buckets, lsh_attn_chunk_length, hash_seed, mem_len, reversible:
-            See [`VanillaTransformerLongConfig`].
-        vocab_size, d_model and others: See [`VanillaTransformerDecoderConfig`].
-
-    Raises:
-        ValueError: A value is impossible by itself or together with another one, or a field has been renamed.
+    The fields are the ones of [`VanillaTransformerDecoderConfig`] and, except for the encoder's, of
+    [`VanillaTransformerLongConfig`].
     """
 
     model_type = "vanilla_transformer_long_decoder"

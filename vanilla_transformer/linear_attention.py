@@ -19,7 +19,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
-from .compatibility_vanilla_transformer import UserError
+from .errors import UserError
 from .modeling_vanilla_transformer import VanillaTransformerAttention
 
 _CHUNK_SIZE = 64
@@ -39,13 +39,10 @@ def causal_sums(
     The cumulative sum of earlier chunks is added to the products of all pairs of positions within a chunk.
 
     Args:
-        query, key (`(B, H, T, K)`): Features.
-        value (`(B, H, T, W)`): Values of any width W.
-        before (`(B, H, K, W)`): The sum of `k_j v_jᵀ` over earlier positions.
-        chunk_size (`int`): Positions per chunk; T need not be a multiple.
-
-    Returns:
-        `(B, H, T, W)`.
+        query, key: Features, `(B, H, T, K)`.
+        value: Values of any width W, `(B, H, T, W)`.
+        before: The sum of `k_j v_jᵀ` over earlier positions, `(B, H, K, W)`.
+        chunk_size: Positions per chunk; T need not be a multiple.
     """
     length = query.shape[2]
     padding = (0, 0, 0, -length % chunk_size)  # zeros add nothing to sums
@@ -71,18 +68,14 @@ def linear_attention_forward(
     """
     Compute linear attention; transformers knows this function as `attn_implementation="linear"`.
 
-    Sums are computed in float32 or higher precision.
+    Sums are computed in float32 or higher precision. There are no attention probabilities.
 
     Args:
-        query (`(B, H, T, K)`): Queries. In causal attention the last query is at the position of the last key.
-        key, value (`(B, H, S, K)`): Keys and values.
-        attention_mask (`(B, ≥ S)`): Padding mask, 1 for tokens and 0 for padding; only its last S columns are used.
-        is_causal (`bool`, *optional*): Whether to mask later positions; by default `module.is_causal`.
-        cache (`Cache`, *optional*):
-            Cache of [`LinearAttentionCacheLayer`]s with the sums over earlier keys. The sums over `key` are added.
-
-    Returns:
-        The output `(B, T, H, K)`, and None, since there are no attention probabilities.
+        query: `(B, H, T, K)`. In causal attention the last query is at the position of the last key.
+        key, value: `(B, H, S, K)`.
+        attention_mask: Padding mask `(B, ≥ S)`, 1 for tokens and 0 for padding; only its last S columns are used.
+        is_causal: Whether to mask later positions; by default `module.is_causal`.
+        cache: Layers of [`LinearAttentionCacheLayer`] with the sums over earlier keys, to which this call adds.
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):

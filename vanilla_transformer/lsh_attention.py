@@ -82,15 +82,10 @@ def chunked_lsh_attention(
     is full attention.
 
     Args:
-        query_keys, value (`(B, H, L, K)`): Queries and values; the keys are the queries normalized to unit length.
-        buckets (`(B, H, R, L)`): From [`hash_buckets`].
-        padding (`(B, 1, L, 1)`): True for tokens, False for padding.
-        is_causal (`bool`): Whether to mask later positions.
-        chunk_size (`int`): Positions per chunk; L need not be a multiple.
-        dropout (`float`): Dropout on the probabilities.
-
-    Returns:
-        `(B, H, L, K)`.
+        query_keys, value: `(B, H, L, K)`; the keys are the queries normalized to unit length.
+        buckets: `(B, H, R, L)`, from [`hash_buckets`].
+        padding: True for tokens, False for padding, `(B, 1, L, 1)`.
+        chunk_size: Positions per chunk; L need not be a multiple.
     """
     length = query_keys.shape[2]
     if length <= chunk_size:  # a single chunk
@@ -174,15 +169,10 @@ def bucket_attention(
     This serves short sequences and the few queries of a generation step.
 
     Args:
-        query (`(B, H, T, K)`): Query-keys of the last T positions.
-        key, value (`(B, H, S, K)`): Query-keys and values of all positions.
-        query_buckets, key_buckets (`(B, H, R, T)` and `(B, H, R, S)`): From [`hash_buckets`].
-        padding (`(B, 1, S, 1)`): True for tokens, False for padding.
-        is_causal (`bool`): Whether to mask later positions.
-        dropout (`float`): Dropout on the probabilities.
-
-    Returns:
-        `(B, H, T, K)`.
+        query: Query-keys of the last T positions, `(B, H, T, K)`.
+        key, value: Query-keys and values of all positions, `(B, H, S, K)`.
+        query_buckets, key_buckets: `(B, H, R, T)` and `(B, H, R, S)`, from [`hash_buckets`].
+        padding: True for tokens, False for padding, `(B, 1, S, 1)`.
     """
     places = torch.arange(key.shape[2], device=key.device)
     own = places[-query.shape[2] :, None]
@@ -209,15 +199,13 @@ def lsh_attention_forward(
     """
     Compute LSH attention with the settings of `module.config`.
 
-    Args:
-        query_keys, value (`(B, H, T, K)`): Query-keys and values of the last T positions.
-        attention_mask (`(B, ≥ S)`): Padding mask, 1 for tokens and 0 for padding; only its last S columns are used.
-        dropout (`float`): Dropout on the probabilities.
-        cache (`Cache`, *optional*): Cache of [`LSHCacheLayer`]s; query-keys, values and buckets are appended.
-        replay (`Replay`): Returns the buckets of the forward pass when a reversible layer is recomputed.
+    Scores are not scaled by `1 / √K`, since keys have unit length.
 
-    Returns:
-        `(B, T, H, K)`. Scores are not scaled by `1 / √K`, since keys have unit length.
+    Args:
+        query_keys, value: Query-keys and values of the last T positions, `(B, H, T, K)`.
+        attention_mask: Padding mask `(B, ≥ S)`, 1 for tokens and 0 for padding; only its last S columns are used.
+        cache: Layers of [`LSHCacheLayer`], to which query-keys, values and buckets are appended.
+        replay: Returns the buckets of the forward pass when a reversible layer is recomputed.
     """
     config, layer_idx = module.config, module.layer_idx
     buckets = replay(lambda: hash_buckets(query_keys, *hash_settings(module)))

@@ -3,26 +3,23 @@
 """
 The Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" below.
 
-Read from top to bottom: positions (section 3.5), attention (3.2), the layers (3.1), the encoder and the decoder, the
-model, and the model with its output projection (3.4).
+Read from top to bottom: attention (section 3.2), the layers (3.1 and 3.3), embeddings and positions (3.4 and 3.5), the
+encoder and the decoder, the model, and the model with its output projection (3.4).
 
 Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, H heads, K d_k or d_v, the
 width of a head, F feed-forward width, V target vocabulary.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from functools import wraps
+from collections.abc import Callable
 from typing import Any, Unpack
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
-from transformers.configuration_utils import PreTrainedConfig
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import (
@@ -31,158 +28,23 @@ from transformers.modeling_outputs import (
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
-from transformers.pytorch_utils import apply_chunking_to_forward
-from transformers.utils.deprecation import deprecate_kwarg
-from transformers.utils.generic import (
-    TransformersKwargs,
-    can_return_tuple,
-    is_flash_attention_requested,
-    merge_with_config_defaults,
-)
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.utils.generic import TransformersKwargs, can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
-from .compatibility_vanilla_transformer import UserError
+from .compatibility_vanilla_transformer import (
+    CompatibleModel,
+    SourceVocabulary,
+    TargetVocabulary,
+    accept_past_key_values,
+    check_arguments,
+    check_ids,
+    check_inputs,
+    check_source,
+    count_positions,
+)
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config, source_mask
-
-TOKENIZER_HINT = "Does the tokenizer fit the model? `model.resize_token_embeddings(len(tokenizer))` adds tokens."
-
-
-def sinusoidal_positions(position_ids: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
-    """
-    Compute the positional encodings of section 3.5, `(…, L)` to `(…, L, D)`, in float32.
-
-        PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
-        PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
-
-    The layout `"halves"` has all sines first, then all cosines.
-    """
-    # Angles of far positions lose digits in float32; Apple's GPUs have no float64.
-    dtype = torch.float32 if position_ids.device.type == "mps" else torch.float64
-    exponents = torch.arange(0, d_model, 2, device=position_ids.device, dtype=dtype) / d_model  # (D/2,)
-    angles = position_ids[..., None].to(dtype) * torch.exp(-math.log(10000.0) * exponents)  # (..., L, D/2)
-    sines, cosines = angles.sin().float(), angles.cos().float()
-    if layout == "halves":
-        return torch.cat([sines, cosines], dim=-1)  # (..., L, D)
-    return torch.stack([sines, cosines], dim=-1).flatten(-2)  # (..., L, D)
-
-
-def shift_tokens_right(labels: Tensor, pad_token_id: int, decoder_start_token_id: int) -> Tensor:
-    """Build the decoder input from labels `(B, T)`: the start symbol, then all but the last; -100 becomes padding."""
-    start = labels.new_full((labels.shape[0], 1), decoder_start_token_id)
-    shifted = torch.cat([start, labels[:, :-1]], dim=1)  # (B, T)
-    return shifted.masked_fill(shifted == -100, pad_token_id)
-
-
-def check_ids(name: str, ids: Tensor, size: int, hint: str = TOKENIZER_HINT, ignored: int | None = None) -> None:
-    """Check that all `ids` are in `[0, size)` or `ignored`. Only on the CPU: a GPU would have to synchronize."""
-    if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
-        return
-    valid = ids if ignored is None else ids.masked_fill(ids == ignored, 0)
-    lowest, highest = (int(bound) for bound in valid.aminmax())
-    if lowest < 0 or highest >= size:
-        allowed = f"from 0 to {size - 1}" + (f" (or {ignored})" if ignored is not None else "")
-        raise UserError(f"`{name}` must be {allowed}, got {lowest if lowest < 0 else highest}. {hint}")
-
-
-def accept_past_key_values(forward: Callable) -> Callable:
-    """
-    Let `forward` take its `cache` by the old name `past_key_values`, too.
-
-    PEFT's prefix tuning passes its prefix so, beside the cache of `generate()`. The prefix replaces an empty cache;
-    later it is ignored, as in the library.
-    """
-    renamed = deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")(forward)
-
-    @wraps(forward)
-    def forward_with_cache(*args: Any, **kwargs: Any) -> Any:
-        cache = kwargs.get("cache")
-        if "past_key_values" in kwargs and (cache is None or cache.get_seq_length() == 0):
-            kwargs.pop("cache", None)
-        return renamed(*args, **kwargs)
-
-    return forward_with_cache
-
-
-# Arguments that reach every layer on purpose: the loss and the library's decorators use them.
-PASSED_ON = {"num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict", "use_cache"}
-FLASH_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"}  # packed rows
-
-
-def check_arguments(model: PreTrainedModel, arguments: Mapping[str, Any]) -> None:
-    """Refuse further keyword arguments of `forward` that nothing uses; None counts as not given."""
-    flash = is_flash_attention_requested(model.config)
-    known = PASSED_ON | (FLASH_ARGUMENTS if flash else set())
-    unknown = [name for name, value in arguments.items() if value is not None and name not in known]
-    if unknown:
-        raise TypeError(
-            f"`{type(model).__name__}.forward` must get arguments that it uses, got {', '.join(sorted(unknown))}. "
-            "Leave them out."
-        )
-
-
-def count_positions(mask: Tensor | None, length: int, past: int | Tensor, like: Tensor) -> Tensor:
-    """
-    Compute the positions of the last `length` tokens, on the device of `like`.
-
-    Without a padding mask `(B, past + L)` they are `(1, L)`. With one they are `(B, L)`, and padding is not counted.
-    """
-    if mask is None or mask.dim() != 2:
-        return (torch.arange(length, device=like.device) + past).unsqueeze(0)
-    return (mask.long().cumsum(dim=-1) - 1).clamp(min=0)[:, -length:]
-
-
-class VanillaTransformerEmbedding(nn.Embedding):
-    """Token embeddings times √d_model (section 3.4). Scaled here, so that `inputs_embeds` mean the same thing."""
-
-    def __init__(self, config: VanillaTransformerConfig, vocab_size: int):
-        super().__init__(vocab_size, config.d_model, config.pad_token_id)
-        self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0  # peft reads this attribute
-
-    def forward(self, input_ids: Tensor) -> Tensor:
-        return super().forward(input_ids) * self.embed_scale  # (B, L) -> (B, L, D)
-
-
-class VanillaTransformerSinusoidalPositions(nn.Module):
-    """Positional encodings of section 3.5, computed on the fly: no table, hence no longest sequence."""
-
-    def __init__(self, config: VanillaTransformerConfig):
-        super().__init__()
-        self.d_model, self.layout = config.d_model, config.sinusoid_layout
-
-    def forward(self, position_ids: Tensor) -> Tensor:
-        return sinusoidal_positions(position_ids, self.d_model, self.layout)  # (B, L) -> (B, L, D)
-
-
-class VanillaTransformerLearnedPositions(nn.Embedding):
-    """Learned positions (table 3, row E), up to `max_position_embeddings`."""
-
-    def __init__(self, config: VanillaTransformerConfig):
-        super().__init__(config.max_position_embeddings, config.d_model)
-
-    def forward(self, position_ids: Tensor) -> Tensor:
-        hint = f"The sequence is longer than `max_position_embeddings`={self.num_embeddings}."
-        check_ids("position_ids", position_ids, self.num_embeddings, hint)
-        return super().forward(position_ids)  # (B, L) -> (B, L, D)
-
-
-class VanillaTransformerNoPositions(nn.Module):
-    """No positions: attention alone does not know the order of its inputs. Not in the paper."""
-
-    def __init__(self, config: VanillaTransformerConfig):
-        super().__init__()
-        self.d_model = config.d_model
-
-    def forward(self, position_ids: Tensor) -> Tensor:
-        return torch.zeros(*position_ids.shape, self.d_model, device=position_ids.device)  # (B, L) -> (B, L, D)
-
-
-POSITION_CLASSES = {
-    "sinusoidal": VanillaTransformerSinusoidalPositions,
-    "learned": VanillaTransformerLearnedPositions,
-    "none": VanillaTransformerNoPositions,
-}
 
 
 def eager_attention_forward(
@@ -239,10 +101,12 @@ class VanillaTransformerAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Map `(B, T, D)` to `(B, T, D)` and the probabilities, if the attention implementation returns them."""
         query = self.split_heads(self.q_proj(hidden_states), self.head_dim)  # (B, H, T, K)
-        if key_value_states is None:
-            key, value = self.project_target(hidden_states, cache)  # (B, H, past + T, K)
-        else:
+        if key_value_states is not None:
             key, value = self.project_source(key_value_states, cache)  # (B, H, S, K)
+        else:
+            key, value = self.project(hidden_states)  # (B, H, T, K)
+            if cache is not None:  # after the ones of earlier steps, (B, H, past + T, K)
+                key, value = getattr(cache, "self_attention_cache", cache).update(key, value, self.layer_idx)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         dropout = self.dropout if self.training else 0.0
         output, probabilities = attend(
@@ -258,13 +122,6 @@ class VanillaTransformerAttention(nn.Module):
         """Compute keys and values, `(B, H, L, K)` each."""
         key = self.split_heads(self.k_proj(states), self.head_dim)
         return key, self.split_heads(self.v_proj(states), self.value_dim)
-
-    def project_target(self, states: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
-        """Compute keys and values of the target, after the cached ones of earlier steps."""
-        key, value = self.project(states)
-        if cache is None:
-            return key, value
-        return getattr(cache, "self_attention_cache", cache).update(key, value, self.layer_idx)
 
     def project_source(self, states: Tensor, cache: Any) -> tuple[Tensor, Tensor]:
         """Compute keys and values of the source, once for a whole generation."""
@@ -304,10 +161,11 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
             return hidden_states + self.dropout(sublayer(norm(hidden_states)))
         return norm(hidden_states + self.dropout(sublayer(hidden_states)))
 
-    def attend_to_itself(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Apply self-attention with its residual connection and normalization."""
-        attention = self.self_attn
-        return self.add_and_norm(hidden_states, self.self_attn_layer_norm, lambda x: attention(x, *args, **kwargs)[0])
+    def attend(
+        self, hidden_states: Tensor, attention: nn.Module, norm: nn.LayerNorm, *args: Any, **kwargs: Any
+    ) -> Tensor:
+        """Apply an attention with its residual connection and normalization."""
+        return self.add_and_norm(hidden_states, norm, lambda states: attention(states, *args, **kwargs)[0])
 
     def position_wise(self, hidden_states: Tensor) -> Tensor:
         """Compute equation 2: `max(0, x W_1 + b_1) W_2 + b_2`."""
@@ -318,14 +176,8 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
         """Apply equation 2 to all positions, or to `chunk_size_feed_forward` of them at a time to save memory."""
         if not self.chunk_size_feed_forward:
             return self.position_wise(hidden_states)
-        length = hidden_states.shape[1]
-        chunk_size = min(self.chunk_size_feed_forward, length)
-        padded = nn.functional.pad(hidden_states, (0, 0, 0, -length % chunk_size))  # whole chunks only
-
-        def forward_chunk(chunk: Tensor) -> Tensor:
-            return checkpoint(self.position_wise, chunk, use_reentrant=False)  # recomputed in the backward pass
-
-        return apply_chunking_to_forward(forward_chunk, chunk_size, 1, padded)[:, :length]
+        chunks = hidden_states.split(self.chunk_size_feed_forward, dim=1)  # recomputed in the backward pass
+        return torch.cat([checkpoint(self.position_wise, chunk, use_reentrant=False) for chunk in chunks], dim=1)
 
 
 class VanillaTransformerEncoderLayer(VanillaTransformerLayer):
@@ -336,7 +188,7 @@ class VanillaTransformerEncoderLayer(VanillaTransformerLayer):
         super().__init__(config, config.encoder_ffn_dim, self_attn)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
-        hidden_states = self.attend_to_itself(hidden_states, attention_mask, **kwargs)
+        hidden_states = self.attend(hidden_states, self.self_attn, self.self_attn_layer_norm, attention_mask, **kwargs)
         return self.add_and_norm(hidden_states, self.final_layer_norm, self.feed_forward)
 
 
@@ -367,69 +219,80 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
         attention_mask: Tensor | None = None,
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
-        cache: Cache | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        kwargs["cache"] = cache
-
-        def cross_attention(states: Tensor) -> Tensor:
-            return self.encoder_attn(states, encoder_attention_mask, encoder_hidden_states, **kwargs)[0]
-
-        hidden_states = self.attend_to_itself(hidden_states, attention_mask, **kwargs)
+        hidden_states = self.attend(hidden_states, self.self_attn, self.self_attn_layer_norm, attention_mask, **kwargs)
         if self.has_cross_attention:
-            hidden_states = self.add_and_norm(hidden_states, self.encoder_attn_layer_norm, cross_attention)
+            attention, norm = self.encoder_attn, self.encoder_attn_layer_norm
+            source = encoder_attention_mask, encoder_hidden_states
+            hidden_states = self.attend(hidden_states, attention, norm, *source, **kwargs)
         return self.add_and_norm(hidden_states, self.final_layer_norm, self.feed_forward)
 
 
-def subclasses(kind: type) -> list[type]:
-    """Return a class and all classes that derive from it."""
-    children: list[type] = kind.__subclasses__()
-    return [kind, *(each for child in children for each in subclasses(child))]
+class VanillaTransformerEmbedding(nn.Embedding):
+    """Token embeddings times √d_model (section 3.4). Scaled here, so that `inputs_embeds` mean the same thing."""
+
+    def __init__(self, config: VanillaTransformerConfig, vocab_size: int):
+        super().__init__(vocab_size, config.d_model, config.pad_token_id)
+        self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0  # peft reads this attribute
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return super().forward(input_ids) * self.embed_scale  # (B, L) -> (B, L, D)
 
 
-# Arguments of `from_pretrained` that say where the files are.
-FILE_ARGUMENTS = {"cache_dir", "local_files_only", "proxies", "revision", "subfolder", "token"}
+def sinusoidal_positions(position_ids: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
+    """
+    Compute the positional encodings of section 3.5, `(…, L)` to `(…, L, D)`, in float32.
+
+        PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
+        PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
+
+    The layout `"halves"` has all sines first, then all cosines.
+    """
+    # Angles of far positions lose digits in float32; Apple's GPUs have no float64.
+    dtype = torch.float32 if position_ids.device.type == "mps" else torch.float64
+    exponents = torch.arange(0, d_model, 2, device=position_ids.device, dtype=dtype) / d_model  # (D/2,)
+    angles = position_ids[..., None].to(dtype) * torch.exp(-math.log(10000.0) * exponents)  # (..., L, D/2)
+    sines, cosines = angles.sin().float(), angles.cos().float()
+    if layout == "halves":
+        return torch.cat([sines, cosines], dim=-1)  # (..., L, D)
+    return torch.stack([sines, cosines], dim=-1).flatten(-2)  # (..., L, D)
 
 
-class VanillaTransformerPreTrainedModel(PreTrainedModel):
-    """Weight initialization, and the features of transformers that these models support."""
+class VanillaTransformerPositions(nn.Module):
+    """
+    Positional encodings of section 3.5, computed on the fly: no table, hence no longest sequence.
+
+    Differs from the paper: `"none"` adds nothing. Attention alone does not know the order of its inputs.
+    """
+
+    def __init__(self, config: VanillaTransformerConfig):
+        super().__init__()
+        self.d_model, self.layout = config.d_model, config.sinusoid_layout
+        self.has_positions = config.position_embedding_type != "none"
+
+    def forward(self, position_ids: Tensor) -> Tensor:
+        encodings = sinusoidal_positions(position_ids, self.d_model, self.layout)  # (B, L) -> (B, L, D)
+        return encodings if self.has_positions else torch.zeros_like(encodings)
+
+
+class VanillaTransformerLearnedPositions(nn.Embedding):
+    """Learned positions (table 3, row E), up to `max_position_embeddings`."""
+
+    def __init__(self, config: VanillaTransformerConfig):
+        super().__init__(config.max_position_embeddings, config.d_model)
+
+    def forward(self, position_ids: Tensor) -> Tensor:
+        hint = f"The sequence is longer than `max_position_embeddings`={self.num_embeddings}."
+        check_ids("position_ids", position_ids, self.num_embeddings, hint)
+        return super().forward(position_ids)  # (B, L) -> (B, L, D)
+
+
+class VanillaTransformerPreTrainedModel(CompatibleModel):
+    """Base class of all models, which initializes their weights. The paper does not say how."""
 
     config_class = VanillaTransformerConfig
     config: VanillaTransformerConfig
-    base_model_prefix = "model"
-    supports_gradient_checkpointing = True
-    _supports_sdpa = True
-    # No flash attention: where targets attend to a source, transformers removes its padding from them too (5.23).
-    _supports_flex_attn = True
-    _supports_attention_backend = True
-    _can_compile_fullgraph = True
-
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """
-        Load a model as `PreTrainedModel` does, and as the subclass that saved it if that is defined.
-
-        Raises:
-            ValueError: The class that saved it is not defined in this process: another one may compute otherwise.
-            OSError: A weights file is truncated or corrupt.
-        """
-        name, config = pretrained_model_name_or_path, kwargs.get("config")
-        if isinstance(config, PreTrainedConfig):
-            architectures = config.architectures
-        else:
-            places = {key: kwargs[key] for key in FILE_ARGUMENTS & kwargs.keys()}
-            architectures = PreTrainedConfig.get_config_dict(config or name, **places)[0].get("architectures")
-        saved = next(iter(architectures or []), cls.__name__)
-        known = {each.__name__: each for each in subclasses(VanillaTransformerPreTrainedModel)} | {cls.__name__: cls}
-        if saved not in known:
-            hint = f"import the module of `{saved}` first; commands take it as `--user_module FILE.py`"
-            raise UserError(f"{name} must be loaded as its class `{saved}`, but no such class is defined: {hint}.")
-        loaded: Any = known[saved] if issubclass(known[saved], cls) else cls
-        try:
-            return super(VanillaTransformerPreTrainedModel, loaded).from_pretrained(name, *args, **kwargs)
-        except SafetensorError as error:
-            source = f"the weights of {name}"
-            raise OSError(f"Cannot load {source}: a file is truncated or corrupt ({error}). Copy it again.") from error
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -457,7 +320,9 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
     def __init__(self, config: VanillaTransformerConfig, vocab_size: int, num_layers: int):
         super().__init__(config)
         self.embed_tokens: nn.Embedding = VanillaTransformerEmbedding(config, vocab_size)
-        self.embed_positions = POSITION_CLASSES[config.position_embedding_type](config)
+        learned = config.position_embedding_type == "learned"
+        positions: Any = VanillaTransformerLearnedPositions if learned else VanillaTransformerPositions
+        self.embed_positions = positions(config)
         self.dropout = nn.Dropout(config.dropout)
         self.layer_norm = nn.LayerNorm(config.d_model, config.layer_norm_eps) if config.normalize_before else None
         self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(num_layers))
@@ -465,23 +330,10 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         self._no_split_modules = [self.layer_class.__name__]  # FSDP and device maps keep a layer whole
         self.post_init()
 
-    def init_parallel_plans(self) -> None:
-        """Keep the parallel plans of the configuration off this stack: they name modules of the whole model."""
-        if self.config.is_encoder_decoder:
-            for plan in ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan"):
-                setattr(self, plan, {})
-        else:
-            super().init_parallel_plans()
-
     def embed(self, name: str, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """Return scaled embeddings of `input_ids`, or `inputs_embeds` unchanged: `(B, L, D)`."""
-        if input_ids is None and inputs_embeds is not None:
-            return inputs_embeds
-        if input_ids is None or inputs_embeds is not None:
-            given = "neither" if input_ids is None else "both"
-            raise UserError(f"Give exactly one of `{name}_ids` and `{name}s_embeds`, got {given}.")
-        check_ids(f"{name}_ids", input_ids, self.embed_tokens.weight.shape[0])
-        return self.embed_tokens(input_ids)
+        check_inputs(name, input_ids, inputs_embeds, len(self.embed_tokens.weight))
+        return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
 
     def add_positions(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
         """Add positional encodings (section 3.5) and apply dropout to the sum (section 5.4): `(B, L, D)`."""
@@ -505,7 +357,10 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         attention_mask = self.create_mask(self.config, inputs_embeds, attention_mask, cache=target_cache)
         return self.add_positions(inputs_embeds, position_ids), attention_mask
 
-    def final_norm(self, hidden_states: Tensor) -> Tensor:
+    def run_layers(self, hidden_states: Tensor, *masks_and_source: Any, **kwargs: Any) -> Tensor:
+        """Apply all layers to embedded tokens with positions, `(B, L, D)`."""
+        for layer in self.layers:
+            hidden_states = layer(hidden_states, *masks_and_source, **kwargs)
         return hidden_states if self.layer_norm is None else self.layer_norm(hidden_states)
 
 
@@ -540,12 +395,6 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
             "input", input_ids, inputs_embeds, attention_mask, position_ids
         )
         return BaseModelOutput(last_hidden_state=self.run_layers(hidden_states, attention_mask, **further))
-
-    def run_layers(self, hidden_states: Tensor, attention_mask: Tensor | None, **kwargs: Any) -> Tensor:
-        """Apply all layers to embedded tokens with positions, `(B, S, D)`."""
-        for layer in self.layers:
-            hidden_states = layer(hidden_states, attention_mask, **kwargs)
-        return self.final_norm(hidden_states)
 
 
 class VanillaTransformerDecoder(VanillaTransformerStack):
@@ -589,8 +438,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             position_ids: `(B, T)`, counted from the attention mask or the cache length by default.
         """
         check_arguments(self, kwargs)
-        if encoder_hidden_states is None:
-            raise UserError("`encoder_hidden_states` must be given: every decoder layer attends to them.")
+        check_source(encoder_hidden_states)
         if use_cache and cache is None:
             cache = self.create_cache()
         hidden_states, attention_mask = self.prepare_inputs(
@@ -599,47 +447,23 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         encoder_attention_mask = create_bidirectional_mask(
             self.config, hidden_states, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
         )
-        hidden_states = self.run_layers(
-            hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, **kwargs
-        )
+        source = encoder_hidden_states, encoder_attention_mask  # by position, or checkpointing loses their gradients
+        hidden_states = self.run_layers(hidden_states, attention_mask, *source, cache=cache, **kwargs)
         return BaseModelOutputWithPastAndCrossAttentions(hidden_states, cache)
 
     def create_cache(self) -> EncoderDecoderCache:
         """Create an empty cache for keys and values of target and source."""
         return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
-    def run_layers(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None,
-        encoder_hidden_states: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        cache: Cache | None = None,
-        **kwargs: Any,
-    ) -> Tensor:
-        """Apply all layers to embedded tokens with positions, `(B, T, D)`."""
-        source = encoder_hidden_states, encoder_attention_mask  # by position, or checkpointing loses their gradients
-        for layer in self.layers:
-            hidden_states = layer(hidden_states, attention_mask, *source, cache=cache, **kwargs)
-        return self.final_norm(hidden_states)
+
+def shift_tokens_right(labels: Tensor, pad_token_id: int, decoder_start_token_id: int) -> Tensor:
+    """Build the decoder input from labels `(B, T)`: the start symbol, then all but the last; -100 becomes padding."""
+    start = labels.new_full((labels.shape[0], 1), decoder_start_token_id)
+    shifted = torch.cat([start, labels[:, :-1]], dim=1)  # (B, T)
+    return shifted.masked_fill(shifted == -100, pad_token_id)
 
 
-class VanillaTransformerSeq2SeqPreTrainedModel(VanillaTransformerPreTrainedModel):
-    """Resizing of the vocabularies of a model with two stacks."""
-
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
-        """Resize the source vocabulary, which is the target's too if both share their embeddings."""
-        shared = self.config.share_encoder_decoder_embeddings
-        resized: Any = super() if shared else self.base_model.encoder
-        embeddings: nn.Embedding = resized.resize_token_embeddings(*args, **kwargs)
-        self.vocab_size = embeddings.num_embeddings  # the library sets it on the resized module only
-        if shared and not self.config.tie_word_embeddings:
-            self.base_model.decoder.resize_token_embeddings(*args, **kwargs)
-        self.config.decoder_vocab_size = embeddings.num_embeddings if shared else self.config.decoder_vocab_size
-        return embeddings
-
-
-class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
+class VanillaTransformerModel(SourceVocabulary, VanillaTransformerPreTrainedModel):
     """Encoder and decoder, without the output projection."""
 
     encoder_class = VanillaTransformerEncoder
@@ -652,14 +476,6 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
             self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
         self.encoder, self.decoder = self.encoder_class(config), self.decoder_class(config)
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        return self.encoder.embed_tokens
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        self.encoder.embed_tokens = value
-        if self.config.share_encoder_decoder_embeddings and self.config.tie_word_embeddings:
-            self.decoder.embed_tokens = value
 
     @can_return_tuple
     @accept_past_key_values
@@ -707,7 +523,9 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
         )
 
 
-class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTransformerSeq2SeqPreTrainedModel):
+class VanillaTransformerForConditionalGeneration(
+    TargetVocabulary, PaperGenerationMixin, VanillaTransformerPreTrainedModel
+):
     """The whole Transformer of figure 1: encoder, decoder, and the projection to the target vocabulary."""
 
     model_class = VanillaTransformerModel
@@ -757,7 +575,6 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
                 batches weigh the same as one large batch. Without it the loss is the mean over tokens.
         """
         if labels is not None:
-            check_ids("labels", labels, len(self.lm_head.weight), ignored=-100)
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -783,35 +600,9 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
         return Seq2SeqLMOutput(loss=loss, logits=logits, **others)
 
-    def prepare_inputs_for_generation(self, input_ids: Tensor, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Count positions from the mask of a padded prompt here, before static caches turn it into a 4D mask."""
-        kwargs.pop("tokenizer", None)  # of `stop_strings`, which the library passes on
-        mask = kwargs.get("decoder_attention_mask")
-        if mask is not None and kwargs.get("decoder_position_ids") is None:
-            kwargs["decoder_position_ids"] = count_positions(mask, mask.shape[-1], 0, input_ids)
-        return super().prepare_inputs_for_generation(input_ids, *args, **kwargs)
-
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """Shift labels `(B, T)` right; the library's label smoothing calls this."""
-        pad, start = self.config.pad_token_id, self.config.decoder_start_token_id
-        if pad is None or start is None:
-            raise UserError(f"`pad_token_id` and `decoder_start_token_id` must be set, got {pad} and {start}.")
-        return shift_tokens_right(labels, pad, start)
-
-    def resize_decoder_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
-        """Resize a separate target vocabulary. New rows of the output projection start as the mean of the old ones."""
-        if self.config.share_encoder_decoder_embeddings:
-            raise UserError("This model shares its embeddings. Call `resize_token_embeddings` instead.")
-        source_vocab_size = self.config.vocab_size
-        embeddings = self.model.decoder.resize_token_embeddings(new_num_tokens)
-        self.config.vocab_size, self.config.decoder_vocab_size = source_vocab_size, new_num_tokens
-        for name, old in list(self.lm_head.named_parameters()):  # weight and bias
-            added = old.mean(dim=0, keepdim=True).expand(max(0, new_num_tokens - len(old)), *old.shape[1:])
-            resized = torch.cat([old, added])[:new_num_tokens].detach().clone()
-            setattr(self.lm_head, name, nn.Parameter(resized, requires_grad=old.requires_grad))
-        self.lm_head.out_features = new_num_tokens
-        self.tie_weights()
-        return embeddings
+        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
 
 
 __all__ = [

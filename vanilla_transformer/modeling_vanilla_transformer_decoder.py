@@ -20,17 +20,15 @@ from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .compatibility_vanilla_transformer import UserError
+from .compatibility_vanilla_transformer import accept_past_key_values, check_arguments
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
+from .errors import UserError
 from .generation_vanilla_transformer import check_rows, refuse_chunks
 from .modeling_vanilla_transformer import (
     VanillaTransformerAttention,
     VanillaTransformerDecoder,
     VanillaTransformerDecoderLayer,
     VanillaTransformerPreTrainedModel,
-    accept_past_key_values,
-    check_arguments,
-    check_ids,
 )
 
 
@@ -40,10 +38,7 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
     config_class = VanillaTransformerDecoderConfig
     _auto_class = "AutoModel"
     _supports_flash_attn = True
-    _can_record_outputs = {
-        "hidden_states": VanillaTransformerDecoderLayer,
-        "attentions": VanillaTransformerAttention,
-    }
+    _can_record_outputs = {"hidden_states": VanillaTransformerDecoderLayer, "attentions": VanillaTransformerAttention}
 
     @merge_with_config_defaults
     @capture_outputs
@@ -59,25 +54,14 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
         **kwargs: Any,
     ) -> BaseModelOutputWithPast:
         """
-        Compute the hidden states of a sequence.
+        Compute the hidden states of a sequence, `(B, L, D)`.
 
         Args:
-            input_ids (`torch.LongTensor` of shape `(batch_size, length)`):
-                Tokens; with a cache, only the tokens that the cache does not hold.
-            attention_mask (`torch.Tensor` of shape `(batch_size, past_length + length)`):
-                1 for tokens, 0 for padding. Padding on the right needs no mask, since no earlier position attends to
-                it.
-            cache (`Cache`): Keys and values of earlier steps, updated in place.
-            inputs_embeds (`torch.FloatTensor` of shape `(batch_size, length, d_model)`):
-                Continuous inputs instead of `input_ids`. They are not scaled by √d_model.
-            position_ids (`torch.LongTensor` of shape `(batch_size, length)`):
-                Positions; by default counted from the attention mask or the cache length.
-
-        Returns:
-            `BaseModelOutputWithPast` with `last_hidden_state` of shape `(batch_size, length, d_model)`.
-
-        Raises:
-            ValueError: Ids outside the vocabulary, or both or neither of ids and embeddings.
+            input_ids: Tokens `(B, L)`; with a cache, only the ones that it does not hold.
+            attention_mask: 1 for tokens, 0 for padding, `(B, past + L)`. Padding on the right needs no mask.
+            cache: Keys and values of earlier steps, updated in place.
+            inputs_embeds: Continuous inputs `(B, L, D)` instead of `input_ids`, not scaled by √d_model.
+            position_ids: `(B, L)`, counted from the attention mask or the cache length by default.
         """
         check_arguments(self, kwargs)
         if use_cache and cache is None:
@@ -132,33 +116,18 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
         """
-        Compute logits and, given labels, the loss.
+        Compute logits `(B, L, V)` and, given labels, the loss in nats per token.
 
         Args:
-            input_ids, attention_mask, cache, inputs_embeds, position_ids, use_cache:
-                See [`VanillaTransformerDecoderModel.forward`].
-            labels (`torch.LongTensor` of shape `(batch_size, length)`):
-                Usually the `input_ids`, with -100 for positions to ignore. This method shifts them:
-                `labels[:, t + 1]` is the target of `logits[:, t]`.
-            shift_labels (`torch.LongTensor` of shape `(batch_size, length)`, among the keyword arguments):
-                The targets of `logits` at the same positions, beside `labels`. Trainers that split a sequence over
-                processes shift the labels before.
-            logits_to_keep (`int` or `torch.Tensor`):
-                Compute only the logits of that many last positions, or of the given positions; 0 for all.
-            num_items_in_batch (`int` or `torch.Tensor`, among the keyword arguments):
-                Number of labels in the whole update. The loss is then the sum over labels divided by this number.
-
-        Returns:
-            `CausalLMOutputWithPast` with `logits` of shape `(batch_size, length, vocab_size)` and, given labels,
-            `loss` in nats per token.
-
-        Raises:
-            ValueError: Ids or labels outside the vocabulary, or both or neither of ids and embeddings.
+            labels: Usually the `input_ids` `(B, L)`, with -100 for positions to ignore: `labels[:, t + 1]` is the
+                target of `logits[:, t]`.
+            shift_labels (keyword): The targets of `logits` at the same positions, beside `labels`. Trainers that split
+                a sequence over processes shift the labels before.
+            logits_to_keep: Compute only that many last logits, or these positions; 0 for all.
+            num_items_in_batch (keyword): Labels of the whole step, which divide the sum of losses.
         """
         shift_labels = kwargs.pop("shift_labels", None)  # as a parameter, Trainer would wait for it
-        if labels is not None:
-            check_ids("labels", labels, len(self.lm_head.weight), ignored=-100)
-            use_cache = False
+        use_cache = use_cache if labels is None else False
         outputs: BaseModelOutputWithPast = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -238,12 +207,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         is_first_iteration: bool = False,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """
-        Prepare the model inputs of a step of `generate()`.
-
-        Raises:
-            ValueError: `cache` already holds the whole text.
-        """
+        """Prepare the model inputs of a step of `generate()`, unless `cache` already holds the whole text."""
         kwargs.pop("tokenizer", None)  # of `stop_strings`, which the library passes on
         past = cache.get_seq_length() if cache is not None else 0
         if is_first_iteration and inputs_embeds is None and 0 < input_ids.shape[1] <= past:

@@ -14,7 +14,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
 from .generation_vanilla_transformer import source_mask
-from .modeling_vanilla_transformer import VanillaTransformerEncoder, VanillaTransformerPreTrainedModel, check_ids
+from .modeling_vanilla_transformer import VanillaTransformerEncoder, VanillaTransformerPreTrainedModel
 
 
 class VanillaTransformerEncoderModel(VanillaTransformerEncoder):
@@ -51,21 +51,10 @@ class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
         **kwargs: Any,
     ) -> MaskedLMOutput:
         """
-        Compute logits and, given labels, the loss. The other arguments are [`VanillaTransformerEncoder.forward`]'s.
+        Compute logits `(B, L, V)` and, given labels, the loss in nats per label.
 
-        Args:
-            labels (`torch.LongTensor` of shape `(batch_size, length)`):
-                The original tokens at masked positions, -100 elsewhere; labels are not shifted.
-
-        Returns:
-            `MaskedLMOutput` with `logits` of shape `(batch_size, length, vocab_size)` and, given labels, `loss` in
-            nats per label.
-
-        Raises:
-            ValueError: Ids or labels outside the vocabulary, or both or neither of ids and embeddings.
+        `labels`, `(B, L)`, are the original tokens at masked positions and -100 elsewhere.
         """
-        if labels is not None:
-            check_ids("labels", labels, len(self.lm_head.weight), ignored=-100)
         outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs)
         logits = self.lm_head(outputs.last_hidden_state)  # (B, L, D) -> (B, L, V)
         loss = None
@@ -100,18 +89,10 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """
-        Compute logits and, given labels, the loss. The other arguments are [`VanillaTransformerEncoder.forward`]'s.
+        Compute logits `(B, num_labels)` and, given labels, the loss.
 
-        Args:
-            labels (`torch.Tensor` of shape `(batch_size,)` or `(batch_size, num_labels)`):
-                Class indices, or target values if `config.num_labels` is 1 or `config.problem_type` is
-                `"regression"`.
-
-        Returns:
-            `SequenceClassifierOutput` with `logits` of shape `(batch_size, num_labels)` and, given labels, `loss`.
-
-        Raises:
-            ValueError: Ids outside the vocabulary, or both or neither of ids and embeddings.
+        `labels` are class indices `(B,)`, or target values if `config.num_labels` is 1 or `config.problem_type` is
+        `"regression"`.
         """
         outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs)
         states = outputs.last_hidden_state  # (B, L, D)

@@ -16,12 +16,13 @@ from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
 from transformers.generation import GenerationConfig, GenerationMixin
 
-from .compatibility_vanilla_transformer import UserError
+from .compatibility_vanilla_transformer import accept_past_key_values, count_positions
 from .configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
     VanillaTransformerLongFields,
 )
+from .errors import UserError
 from .linear_attention import LinearAttentionCacheLayer, VanillaTransformerLinearAttention
 from .lsh_attention import LSHCacheLayer, VanillaTransformerLSHAttention
 from .modeling_vanilla_transformer import (
@@ -33,8 +34,6 @@ from .modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
     VanillaTransformerStack,
-    accept_past_key_values,
-    count_positions,
 )
 from .modeling_vanilla_transformer_decoder import (
     VanillaTransformerDecoderModel,
@@ -123,11 +122,13 @@ class VanillaTransformerLongDecoderLayer(ReversibleLayer, VanillaTransformerDeco
             config, layer_idx, ATTENTION_CLASSES[config.layer_type], ATTENTION_CLASSES[cross_attention_type]
         )
 
-    def attend_to_itself(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def attend(
+        self, hidden_states: Tensor, attention: nn.Module, norm: nn.LayerNorm, *args: Any, **kwargs: Any
+    ) -> Tensor:
         """Let Transformer-XL attention apply the norm of pre-norm layers, to its memory too."""
-        if not (self.normalize_before and isinstance(self.self_attn, VanillaTransformerTransfoXLAttention)):
-            return super().attend_to_itself(hidden_states, *args, **kwargs)
-        output, _ = self.self_attn(hidden_states, *args, norm=self.self_attn_layer_norm, **kwargs)
+        if not (self.normalize_before and isinstance(attention, VanillaTransformerTransfoXLAttention)):
+            return super().attend(hidden_states, attention, norm, *args, **kwargs)
+        output, _ = attention(hidden_states, *args, norm=norm, **kwargs)
         return hidden_states + self.dropout(output)
 
 
@@ -136,6 +137,7 @@ class LongStack(VanillaTransformerStack):
 
     config: VanillaTransformerLongFields  # type: ignore[assignment]
     layers: Any
+    layer_norm: Any
 
     def prepare_inputs(
         self,
@@ -203,16 +205,19 @@ class LongStack(VanillaTransformerStack):
             attention_mask[:, 0] = True  # the start token, which may be the padding token
         return attention_mask
 
-    def run_branches(
-        self,
-        branches: list[list[ReversibleBranch]],
-        hidden_states: Tensor,
-        shared_states: Tensor | None = None,
-        cache: Cache | None = None,
-    ) -> Tensor:
-        """Run the branches of all layers. With a cache, store activations: a second run would update it again."""
-        run = apply_reversibly if cache is None else apply_storing_activations
-        return self.final_norm(run([branch for layer in branches for branch in layer], hidden_states, shared_states))
+    def run_layers(self, hidden_states: Tensor, attention_mask: Tensor | None, *source: Any, **kwargs: Any) -> Tensor:
+        """
+        Apply all layers, reversibly if `config.reversible`; `source` has the encoder output and its mask.
+
+        With a cache, store activations: a second run would update it again.
+        """
+        if not self.config.reversible:
+            return super().run_layers(hidden_states, attention_mask, *source, **kwargs)
+        encoder_hidden_states, *encoder_mask = source or [None]
+        layers = [layer.branches(attention_mask, *encoder_mask, **kwargs) for layer in self.layers]
+        run = apply_reversibly if kwargs.get("cache") is None else apply_storing_activations
+        hidden_states = run([branch for layer in layers for branch in layer], hidden_states, encoder_hidden_states)
+        return self.layer_norm(hidden_states)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -228,37 +233,8 @@ class VanillaTransformerLongEncoder(LongStack, VanillaTransformerEncoder):
 
     layer_class = VanillaTransformerLongEncoderLayer
 
-    def run_layers(self, hidden_states: Tensor, attention_mask: Tensor | None, **kwargs: Any) -> Tensor:
-        """Apply all layers as in [`VanillaTransformerEncoder`], reversibly if `config.reversible`."""
-        if not self.config.reversible:
-            return super().run_layers(hidden_states, attention_mask, **kwargs)
-        branches = [layer.branches(attention_mask, **kwargs) for layer in self.layers]
-        return self.run_branches(branches, hidden_states)
 
-
-class LongDecoderStack(LongStack):
-    """Mixin for decoders."""
-
-    def run_layers(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None,
-        encoder_hidden_states: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        cache: Cache | None = None,
-        **kwargs: Any,
-    ) -> Tensor:
-        """Apply all layers as in [`VanillaTransformerDecoder`], reversibly if `config.reversible`."""
-        if not self.config.reversible:
-            return super().run_layers(  # type: ignore[misc]
-                hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, cache, **kwargs
-            )
-        masks = attention_mask, encoder_attention_mask
-        branches = [layer.branches(*masks, cache=cache, **kwargs) for layer in self.layers]
-        return self.run_branches(branches, hidden_states, encoder_hidden_states, cache)
-
-
-class VanillaTransformerLongDecoder(LongDecoderStack, VanillaTransformerDecoder):
+class VanillaTransformerLongDecoder(LongStack, VanillaTransformerDecoder):
     """Decoder for long sequences, with cross-attention to the encoder output."""
 
     layer_class = VanillaTransformerLongDecoderLayer
@@ -341,7 +317,7 @@ class VanillaTransformerLongForConditionalGeneration(LongGenerationMixin, Vanill
     _tp_plan: dict[str, str] = {}  # which the embedding that is tied to the head lacks, too
 
 
-class VanillaTransformerLongDecoderModel(LongDecoderStack, VanillaTransformerDecoderModel):
+class VanillaTransformerLongDecoderModel(LongStack, VanillaTransformerDecoderModel):
     """Decoder-only model for long sequences, without the output projection."""
 
     config_class = VanillaTransformerLongDecoderConfig

@@ -26,7 +26,7 @@ from tokenizers import (
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import to_py_obj
 
-from .compatibility_vanilla_transformer import UserError
+from .errors import UserError
 
 # In the order of their ids, which are the defaults of VanillaTransformerConfig.
 _SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicLayer
 
-from .compatibility_vanilla_transformer import UserError
 from .configuration_vanilla_transformer_long import VanillaTransformerLongFields
+from .errors import UserError
 from .modeling_vanilla_transformer import VanillaTransformerAttention, sinusoidal_positions
 
 

@@ -5,14 +5,11 @@ import warnings
 
 import pytest
 import torch
+from recurrent_model import RecurrentConfig, RecurrentForConditionalGeneration
 from transformers.generation import GenerationMixin
 
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_masked_lm, tiny_model
 from vanilla_transformer.configuration_vanilla_transformer_long import LAYER_TYPES
-from vanilla_transformer.extensions.reproduction.recurrent_model import (
-    RecurrentConfig,
-    RecurrentForConditionalGeneration,
-)
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, 2], [10, 11, 2, 0, 0, 0], [12, 13, 14, 15, 2, 0]])
 PROMPT = torch.tensor([[5, 6, 7, 8], [9, 10, 11, 12]])

@@ -7,7 +7,6 @@ from tests.tiny_engines import engine_of
 from vanilla_transformer.data.readers import corpora
 from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.decoding.loading import open_pipeline
-from vanilla_transformer.extensions.reproduction import long_sequences
 from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -34,17 +33,12 @@ def run_mtdata(folder):
         corpora._download_mtdata(folder, "no corpus", "en", "de")
 
 
-def run_measurement(folder):
-    with pytest.raises(OSError, match="The measurement of no variant failed"):
-        long_sequences._measure_alone("no variant")
-
-
 def run_workers(folder):
     with open_pipeline(folder, 2) as translate:
         assert len(translate(["a man", "a dog"], num_beams=1)) == 2
 
 
-@pytest.mark.parametrize("start", [run_compile_worker, rare(run_mtdata), rare(run_measurement), rare(run_workers)])
+@pytest.mark.parametrize("start", [run_compile_worker, rare(run_mtdata), rare(run_workers)])
 def test_processes_import_nothing_of_the_current_folder(
     start, planted, tiny_model, tiny_tokenizer, tmp_path, monkeypatch
 ):

@@ -6,7 +6,10 @@ import pytest
 import yaml
 
 from tests.docs_pages import ROOT
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.training.recipe import SECTIONS
+
+RESOLVED = {"batch_size", "library", "generate_kwargs"}  # computed from the options
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +23,7 @@ def site(tmp_path_factory):
     return folder
 
 
-def test_site_documents_every_public_name_and_recipe_key(site):
+def test_site_documents_every_public_name_option_and_recipe_key(site):
     import vanilla_transformer
     from vanilla_transformer.cli import COMMANDS
 
@@ -28,6 +31,9 @@ def test_site_documents_every_public_name_and_recipe_key(site):
     assert all(f".{name}" in python for name in vanilla_transformer.__all__)
     commands = (site / "reference/commands/index.html").read_text()
     assert all(f'id="{name}"' in commands for name in COMMANDS)
+    options = (site / "reference/options/index.html").read_text()
+    assert all(f"<code>{name}</code>" in options for name in TranslationOptions.model_fields.keys() - RESOLVED)
+    assert "Beam size; 1 is greedy search. Also: flag, entry of a generation config." in options
     page = (site / "reference/recipe_keys/index.html").read_text()
     titles = [f'<h2 id="{section}"' for section in SECTIONS]
     assert "Width of the residual stream" in page and sorted(titles, key=page.index) == titles

@@ -470,8 +470,6 @@ def test_cross_attention_ignores_padding():
         ("input_ids", -1),
         ("decoder_input_ids", 30),
         ("decoder_input_ids", -7),
-        ("labels", 30),
-        ("labels", -1),
     ],
 )
 def test_model_rejects_ids_outside_vocabulary_with_argument_and_value(argument, wrong):
@@ -505,12 +503,6 @@ def test_model_rejects_both_or_neither_of_ids_and_embeddings(name):
 def test_decoder_rejects_missing_encoder_hidden_states():
     with pytest.raises(ValueError, match="`encoder_hidden_states`"):
         uneven_model().model.decoder(input_ids=tokens(1, 3))
-
-
-def test_model_rejects_labels_without_decoder_start_token():
-    model = uneven_model(decoder_start_token_id=None)
-    with pytest.raises(ValueError, match="`decoder_start_token_id` must be set, got 0 and None"):
-        model(input_ids=tokens(1, 3), labels=tokens(1, 3))
 
 
 # -------------------------------------------------------------------------------------------------- continuous inputs

@@ -6,15 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs_pages import write_parallel_text
-from tests.tiny_runs import TINY
-from vanilla_transformer.cli import COMMANDS, main
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-# These need the Hub or run until they are stopped: see the tests of publishing and serving.
-ELSEWHERE = {"check-model", "push-to-hub", "serve"}
 
 
 def blocks(language):
@@ -24,24 +19,6 @@ def blocks(language):
 def commands():
     lines = "\n".join(blocks("bash")).replace("\\\n", " ").splitlines()
     return [shlex.split(line)[1:] for line in lines if line.startswith("vanilla-transformer ")]
-
-
-def test_readme_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
-    write_parallel_text(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    tiny_flags = [word for name, value in TINY.items() for word in (f"--{name}", str(value))]
-    for words in commands():
-        if words[0] not in ELSEWHERE:
-            assert main(words + (tiny_flags if words[0] == "train" else [])) == 0, capsys.readouterr().err
-    assert (tmp_path / "runs/mine/model.safetensors").exists()
-
-
-def test_readme_python_runs_one_block_after_the_other(tiny_model, tiny_tokenizer, tmp_path):
-    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
-    for block in blocks("python"):
-        names = {}  # each block imports what it needs
-        exec(block.replace("runs/demo", str(folder)), names)
-    assert names["outputs"].loss > 0
 
 
 def test_readme_begins_with_the_command_that_makes_its_model():

@@ -11,6 +11,7 @@ from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tin
 
 PACKAGE = Path(vanilla_transformer.__file__).parent
 COMMON = {"configuration_vanilla_transformer", "modeling_vanilla_transformer", "generation_vanilla_transformer"}
+COMMON |= {"compatibility_vanilla_transformer", "errors"}
 PIPELINE = {"pipeline_vanilla_transformer"}
 DECODER = COMMON | {"configuration_vanilla_transformer_decoder", "modeling_vanilla_transformer_decoder"}
 ENCODER = COMMON | {"configuration_vanilla_transformer_encoder", "modeling_vanilla_transformer_encoder"}

@@ -179,7 +179,8 @@ def _card_renderer(
     run: str | Path, repo_id: str | None, facts_file: str, template: str | None = None
 ) -> Callable[[Path], Any]:
     """Return a function that renders the card of a folder from the records of the folder `run`."""
-    from vanilla_transformer.publishing.card import read_facts, render_card
+    from vanilla_transformer.publishing.card import render_card
+    from vanilla_transformer.publishing.facts import read_facts
     from vanilla_transformer.training.run_arguments import default_values
 
     return partial(

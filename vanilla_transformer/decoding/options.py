@@ -27,7 +27,6 @@ from pydantic.json_schema import SkipJsonSchema
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import GLOSSARY, load, require
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.text.protection import DEFAULT, PATTERNS, names_patterns
 from vanilla_transformer.utils.schemas import explain
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
@@ -205,11 +204,10 @@ class TranslationOptions(BaseModel):
     tgt_lang: Annotated[Code, JSON] = Field(
         None, description="Code of the language of the translations, if the model has several."
     )
-    protect: Annotated[bool | Annotated[str, Predicate(names_patterns)], FLAG, JSON] = Field(
+    protect: Annotated[bool, FLAG, JSON] = Field(
         True,
-        title="True, False or names that the help lists, such as 'printf,url'",
         description="Keep URLs, e-mail addresses, placeholders such as {name} or %s, emoji, long numbers and so on as "
-        f"they are; or kinds by their names, with commas between: {', '.join(PATTERNS)}; {DEFAULT} is all of them.",
+        "they are.",
     )
     split_sentences: Annotated[bool | None, FLAG, JSON] = Field(
         None, description="Translate each sentence of a line by itself, and keep the white space between them."

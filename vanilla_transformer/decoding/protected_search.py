@@ -18,13 +18,12 @@ import regex
 from vanilla_transformer.text.icu_messages import Message, parse_message
 from vanilla_transformer.text.protection import (
     Range,
-    arrange,
-    can_number,
     find_invented_masks,
     find_masks,
     find_own_tokens,
     find_protected,
     has_others,
+    keeps_order,
     locate,
     mask,
     space_gap,
@@ -52,15 +51,14 @@ class _Protected:
     Args:
         kept: Places of that text.
         masks: Words that the model copies.
-        protect: The patterns of such text, see [`find_protected`].
+        protect: Whether patterns find such text, see [`find_protected`].
 
     Attributes:
         shown: The sentence as the model sees it, with masks if there are enough.
     """
 
-    def __init__(self, sentence: Sentence, kept: Sequence[Range], masks: Sequence[str], protect: bool | str):
+    def __init__(self, sentence: Sentence, kept: Sequence[Range], masks: Sequence[str], protect: bool):
         self.sentence, self._kept, self._protect = sentence, kept, protect
-        self._may_number = can_number(protect) and sentence.is_whole
         self.shown, self._places = sentence, kept
         if 0 < len(kept) <= len(masks) and not sentence.phrases:
             text, self._places = mask(sentence.text, kept, masks[: len(kept)])
@@ -88,8 +86,8 @@ class _Protected:
         if found is None:
             return None
         order = sorted(range(len(found)), key=found.__getitem__)
-        kept_texts = arrange(_texts_at(source, self._kept), order, self._may_number)
-        if kept_texts is None:
+        kept_texts = _texts_at(source, self._kept)
+        if not keeps_order(kept_texts, order):
             return None
         edges = [0, *(edge for index in order for edge in found[index]), len(shown)]
         gaps = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
@@ -265,7 +263,11 @@ class ProtectedSearch:
         """Return the translations of each sentence, best first."""
         parsed = [self._parse(each) for each in sentences]
         branches = [
-            sentence._replace(text=branch.text, separator="", tokens=(), is_whole=False)
+            sentence._replace(
+                text=branch.text,
+                separator="",
+                tokens=(),
+            )
             for sentence, message in zip(sentences, parsed, strict=True)
             for branch in (message.messages() if message else ())
         ]
@@ -280,7 +282,7 @@ class ProtectedSearch:
 
     def _parse(self, sentence: Sentence) -> Message | None:
         is_given = sentence.prefix or sentence.phrases or sentence.kept is not None
-        return None if is_given else parse_message(sentence.text, self.options.protect)
+        return None if is_given or not self.options.protect else parse_message(sentence.text)
 
     def _translate(self, sentences: Sequence[Sentence], report: Report) -> list[list[Translation]]:
         if not sentences:

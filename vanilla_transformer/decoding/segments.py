@@ -35,7 +35,6 @@ class Sentence(NamedTuple):
         phrases: Token ids of the phrases that its translation must contain.
         prefix: Token ids with which its translation must begin; None if the request has no prefixes.
         annotation: The text with inline terms, if `tokens` are the ids of that.
-        is_whole: Whether its text has no other sentence.
         kept: Places of text that must survive, if patterns do not tell; see [`ProtectedSearch`].
     """
 
@@ -46,7 +45,6 @@ class Sentence(NamedTuple):
     phrases: Phrases = ()
     prefix: Sequence[int] | None = None
     annotation: AnnotatedText | None = None
-    is_whole: bool = False
     kept: Sequence[Range] | None = None
 
 
@@ -85,12 +83,10 @@ class SentenceReader:
         if self._is_alone and max(counts, default=0) > 1:
             raise OptionError(f"A text with alternatives must be one line or sentence, got one of {max(counts)}.")
         if self._seed is None and self._phrases is None and self._prefixes is None:
-            return [[Sentence(*segment, is_whole=len(each) == 1) for segment in each] for each in segments]
+            return [[Sentence(*segment) for segment in each] for each in segments]
         return [
             [
-                Sentence(
-                    *segment, self._next_seed(segment.text), next(phrases), next(prefixes), is_whole=len(each) == 1
-                )
+                Sentence(*segment, self._next_seed(segment.text), next(phrases), next(prefixes))
                 if segment.tokens
                 else Sentence(*segment)
                 for segment in each
@@ -112,7 +108,7 @@ class SentenceReader:
         return None if self._seed is None else self._seed(text)
 
 
-def join_cut(segments: Sequence[Segment], protect: bool | str) -> list[Segment]:
+def join_cut(segments: Sequence[Segment], protect: bool) -> list[Segment]:
     """Return the segments of a text, with those joined that cut text to keep, see [`find_protected`]."""
     if len(segments) == 1 or not protect:
         return list(segments)

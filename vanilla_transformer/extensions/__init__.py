@@ -111,11 +111,6 @@ EXTENSIONS: Mapping[str, Extension] = {
         },
         {STRESS_TABLE: "quality.stress", QUALITY_MODEL: "quality.comet:Comet"},
     ),
-    "reproduction": Extension(
-        "The experiments of the paper run by one command each.",
-        "reproduce.md",
-        {"evaluate": {"reproduce": "repeat an experiment of the paper, with its table and its picture"}},
-    ),
     "reranking": Extension(
         "A translation is chosen among candidates by a reverse model, by predicted quality or by Bayes risk.",
         "reranking.md",

@@ -3,13 +3,12 @@
 import json
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
-from huggingface_hub.utils import validate_repo_id
 from jinja2 import TemplateError
 from safetensors import safe_open
 from transformers import GenerationConfig
@@ -17,11 +16,9 @@ from transformers import GenerationConfig
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import hash_file
-from vanilla_transformer.utils.input_files import read_input
 from vanilla_transformer.utils.resources import METRIC_LABELS
-from vanilla_transformer.utils.user_input import load_yaml, refuse_pipes
+from vanilla_transformer.utils.user_input import refuse_pipes
 
-from .behavior import CheckFailed, find_task
 from .run_records import (
     CURVE,
     EVALUATIONS,
@@ -31,7 +28,7 @@ from .run_records import (
     read_stress_tables,
     read_validations,
 )
-from .staging import CARD_NAME, publishable_files
+from .staging import CARD_NAME, find_task, publishable_files
 
 # Records of training and evaluation in a run's folder.
 _RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"
@@ -39,81 +36,9 @@ _RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"
 _LEFT_OUT = ("output_dir", "cache_dir", "pad_to_multiple_of")
 
 _UNKNOWN = "unknown"
-_FACTS = {"name", "source_language", "target_language", "source_name", "target_name", "license", "data"}
-_FACTS |= {"validation_text", "example", "limits"}
-# Names on the Hub: the training data, and the model that was fine-tuned or converted.
-_HUB_NAMES = {"datasets", "base_model"}
-_LICENSE_FACTS = {"license_name", "license_link"}  # of a license that the Hub has no identifier for
-_OPTIONAL_FACTS = _HUB_NAMES | _LICENSE_FACTS | {"evaluation_datasets", "intended_use", "quote_test_text"}
 _LEAST_BLEU = 20.0  # below it, a translation often has another meaning than its source
-_CORPUS_FACTS = {"name", "license"}
-_DATASET_FACTS = {"type", "split"}
 _METRIC_ARGUMENTS = {"signature": "signature", "interval_95": "margin"}
 _HASH = re.compile(r"^\| `([^`]+)` \| `([0-9a-f]{64})` \|$", re.MULTILINE)
-
-
-def read_facts(path: str | Path) -> dict[str, Any]:
-    """Read the facts about a model that training cannot record, such as its languages, from a YAML file."""
-    try:
-        facts = load_yaml(read_input(path).decode())
-    except ValueError as error:
-        raise UserError(f"The file of facts {path} must be YAML: {error}") from error
-    if not isinstance(facts, dict):
-        raise UserError(f"The file of facts {path} must hold a mapping such as `name: …`, got {type(facts).__name__}.")
-    _check_names(path, facts, _FACTS, _OPTIONAL_FACTS)
-    if not isinstance(facts["data"], list) or not all(isinstance(corpus, dict) for corpus in facts["data"]):
-        raise UserError(f"`data` in {path} must be a list of corpora, each with a `name` and a `license`.")
-    for corpus in facts["data"]:
-        _check_names(path, corpus, _CORPUS_FACTS)
-        _check_texts(path, corpus)
-    _check_texts(path, {name: facts[name] for name in _FACTS - {"data"}})
-    for name in _HUB_NAMES & facts.keys():
-        _check_hub_names(path, name, facts[name])
-    _check_texts(path, {name: facts[name] for name in (_LICENSE_FACTS | {"intended_use"}) & facts.keys()})
-    if (facts["license"] == "other") != ("license_name" in facts):
-        raise UserError(f"`license_name` in {path} must name the license where `license` is other, and only there.")
-    if not isinstance(facts.get("quote_test_text", True), bool):
-        raise UserError(f"`quote_test_text` in {path} must be true or false, got {facts['quote_test_text']!r}.")
-    _check_datasets(path, facts.get("evaluation_datasets", {}))
-    return facts
-
-
-def _check_datasets(path: str | Path, given: Any) -> None:
-    if not isinstance(given, dict) or not all(isinstance(dataset, dict) for dataset in given.values()):
-        raise UserError(f"`evaluation_datasets` in {path} must name a `type` and a `split` for the name of each text.")
-    for dataset in given.values():
-        _check_names(path, dataset, _DATASET_FACTS, ["config"])
-        _check_texts(path, dataset)
-        _check_hub_names(path, "evaluation_datasets", dataset["type"])
-    places = [tuple(sorted(dataset.items())) for dataset in given.values()]
-    if len({*places}) < len(places):
-        raise UserError(f"`evaluation_datasets` in {path} must give each text its own split, or the Hub merges them.")
-
-
-def _check_texts(path: str | Path, given: Mapping[str, Any]) -> None:
-    for name, value in given.items():
-        if not isinstance(value, str):
-            raise UserError(f"`{name}` in {path} must be text, got {value!r}. Write it in quotation marks.")
-
-
-def _check_hub_names(path: str | Path, fact: str, given: Any) -> None:
-    for name in given if isinstance(given, list) else [given]:
-        _check_texts(path, {fact: name})
-        try:
-            validate_repo_id(name)
-        except ValueError as error:
-            raise UserError(
-                f"`{fact}` in {path} must be names on the Hub, such as user/name, got {name!r}."
-            ) from error
-
-
-def _check_names(path: str | Path, given: Mapping[str, Any], known: set[str], optional: Collection[str] = ()) -> None:
-    for names, problem in (
-        (known - given.keys(), "lacks"),
-        (given.keys() - known - {*optional}, "has the unknown fact"),
-    ):
-        if names:
-            raise UserError(f"The file of facts {path} {problem} {min(names)!r}. Facts may be 'unknown'.")
 
 
 def render_card(
@@ -138,17 +63,27 @@ def render_card(
     if folder.is_dir():
         refuse_pipes(folder)
     config = load_config(folder)
-    task, auto_class = _find_task(folder, config)
+    task, auto_class = find_task(config)
     validations, recipe, training = read_validations(run), read_record(run / _RECIPE), training_facts(run)
-    recorded = validations[-1] if validations else {}
     emissions = read_emissions(run, training["hardware"], "base_model" in facts or bool(recipe.get("init_from")))
     evaluations = [read_record(path) for path in sorted((run / EVALUATIONS).glob("*.json"))]
-    results = [*_validation_results(facts, recorded), *_test_results(evaluations)]
+    results = _results(facts["validation_text"], validations[-1] if validations else {}, evaluations)
+    shown_recipe = {
+        name: value
+        for name, value in portable_recipe(recipe).items()
+        if defaults is None or name not in defaults or value != defaults[name]
+    }
+    worst = [mistake for evaluation in evaluations for mistake in evaluation.get("worst", [])]
+    sides = ("source", "translation", "reference")
     try:
         return ModelCard.from_template(
             _card_data(facts, results, version, task, emissions),
             template_path=str(template),
-            **{**facts, "limits": facts["limits"].strip(), "data": [_escape_cells(each) for each in facts["data"]]},
+            **{
+                **facts,
+                "limits": facts["limits"].strip(),
+                "data": [_escape_cells(corpus) for corpus in facts["data"]],
+            },
             quoted_example=_quote(facts["example"]),
             version=version,
             location=location or folder.resolve().name,
@@ -161,14 +96,16 @@ def render_card(
             max_source_length=getattr(config, "max_source_length", None) or _UNKNOWN,
             **training,
             emissions=emissions,
-            decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
+            decoding=_describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
             warning=_warning(results),
             results=[{**row, **_escape_cells({name: row[name] for name in ("text", "signature")})} for row in results],
-            mistakes=_mistakes(evaluations) if facts.get("quote_test_text", True) else [],
+            mistakes=[_escape_cells({side: mistake[side] for side in sides}) for mistake in worst]
+            if facts.get("quote_test_text", True)
+            else [],
             stress_tables=read_stress_tables(run),
             learning_curve=learning_curve(validations),
             picture=CURVE if (folder / CURVE).exists() else None,
-            recipe=_as_yaml(_without_defaults(portable_recipe(recipe), defaults or {})),
+            recipe=yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip() if shown_recipe else None,
             hashes=[(path.name, hash_file(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
         )
     except TemplateError as error:
@@ -179,21 +116,28 @@ def training_facts(run: str | Path) -> dict[str, Any]:
     """Return the facts that the records in a folder hold about training, as text; "unknown" if they hold none."""
     validations = read_validations(Path(run))
     corpus, machine = (read_record(Path(run) / name) for name in (_CORPUS, _MACHINE))
+    pairs = _UNKNOWN
+    if cleaning := corpus.get("cleaning"):
+        dropped = ", ".join(f"{rule} {count:,}" for rule, count in cleaning["dropped"].items())
+        pairs = f"{cleaning['kept']:,} of {_count(cleaning['read'], 'pair')}{f' (dropped: {dropped})' * bool(dropped)}"
+    versions = [f"{name} {number}" for name, number in machine.get("versions", {}).items()]
     return {
-        "pairs": _pairs(corpus),
-        "overlap": _overlap(corpus),
+        "pairs": pairs,
+        "overlap": [
+            f"The training text has {found['both']:,} of {_count(found['pairs'], f'{name} pair')}, "
+            f"{_count(found['sources'], 'source')} and {_count(found['targets'], 'target')} of them."
+            for name, found in corpus.get("overlap", {}).items()
+        ],
         "steps": f"{validations[-1]['step']:,}" if validations else _UNKNOWN,
         "minutes": f"{validations[-1]['minutes']:.0f}" if validations else _UNKNOWN,
         "hardware": machine.get("hardware", _UNKNOWN),
         "mixed_precision": machine.get("mixed_precision"),
-        "versions": _versions(machine),
+        "versions": ", ".join(versions) or _UNKNOWN,
     }
 
 
-def _mistakes(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the worst translations of all test sets, escaped for a table."""
-    worst = (mistake for evaluation in evaluations for mistake in evaluation.get("worst", []))
-    return [_escape_cells({name: each[name] for name in ("source", "translation", "reference")}) for each in worst]
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def portable_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,32 +147,17 @@ def portable_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_folders(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _without_folders(each) for name, each in value.items()}
+        return {name: _without_folders(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_folders(each) for each in value]
+        return [_without_folders(entry) for entry in value]
     if isinstance(value, str) and (value.startswith(("/", "~", "file:")) or ".." in Path(value).parts):
         return Path(value).name
     return value
 
 
-def _without_defaults(recipe: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in recipe.items() if name not in defaults or value != defaults[name]}
-
-
-def _as_yaml(recipe: Mapping[str, Any]) -> str | None:
-    return yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True).strip() if recipe else None
-
-
 def hashes_in_card(text: str) -> dict[str, str]:
     """Return the SHA-256 of each file that the text of a card lists, by file name."""
     return dict(_HASH.findall(text))
-
-
-def _find_task(folder: Path, config: Any) -> tuple[str, str]:
-    try:
-        return find_task(config)
-    except CheckFailed as failure:
-        raise UserError(f"{folder} must hold a model with a head: {failure}.") from failure
 
 
 def _card_data(
@@ -238,10 +167,27 @@ def _card_data(
     task: str,
     emissions: Mapping[str, Any] | None,
 ) -> ModelCardData:
-    languages = dict.fromkeys([facts["source_language"], facts["target_language"]])
+    languages = [*dict.fromkeys([facts["source_language"], facts["target_language"]])]
+    scores = []
+    for row in results:
+        # The type, configuration and split of a text, by which the Hub groups scores.
+        dataset = {"type": re.sub(r"\W+", "-", row["text"].lower()).strip("-"), "split": row["split"]}
+        dataset["config"] = f"{facts['source_language']}-{facts['target_language']}"
+        dataset |= facts.get("evaluation_datasets", {}).get(row["text"], {})
+        scores.append(
+            EvalResult(
+                task_type=task,
+                dataset_name=row["text"],
+                **{f"dataset_{name}": value for name, value in dataset.items()},
+                metric_type=row["metric"],
+                metric_name=row["measure"],
+                metric_value=row["score"],
+                metric_args={name: row[key] for name, key in _METRIC_ARGUMENTS.items() if row[key] != _UNKNOWN},
+            )
+        )
     return ModelCardData(
         model_name=facts["name"],
-        language=[*languages],
+        language=languages,
         license=facts["license"],
         license_name=facts.get("license_name"),
         license_link=facts.get("license_link"),
@@ -253,61 +199,36 @@ def _card_data(
         widget=[{"text": facts["example"]}],
         co2_eq_emissions=emissions,
         metrics=sorted({row["metric"] for row in results}) or None,
-        eval_results=[
-            EvalResult(
-                task_type=task,
-                dataset_name=row["text"],
-                **_dataset_of(row, facts),
-                metric_type=row["metric"],
-                metric_name=row["measure"],
-                metric_value=row["score"],
-                metric_args={name: row[key] for name, key in _METRIC_ARGUMENTS.items() if row[key] != _UNKNOWN},
-            )
-            for row in results
-        ]
-        or None,
+        eval_results=scores or None,
     )
 
 
-def _dataset_of(row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, str]:
-    """Return the type, configuration and split of a scored text, by which the Hub groups scores."""
-    directions = f"{facts['source_language']}-{facts['target_language']}"
-    kind = re.sub(r"\W+", "-", row["text"].lower()).strip("-")
-    dataset = {"type": kind, "config": directions, "split": row["split"]}
-    dataset |= facts.get("evaluation_datasets", {}).get(row["text"], {})
-    return {f"dataset_{name}": value for name, value in dataset.items()}
-
-
-def _validation_results(facts: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the scores of the last validation, which have no confidence interval."""
-    return [
-        _result(
-            facts["validation_text"], "validation", metric, recorded[metric], None, recorded[f"{metric}_signature"]
-        )
+def _results(
+    validation_text: str, validation: Mapping[str, Any], evaluations: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the scores of the last validation, which have no interval, and those that `evaluate --name` recorded."""
+    scores: list[tuple[str, str, str, float, float | None, str]] = [
+        (validation_text, "validation", metric, validation[metric], None, validation[f"{metric}_signature"])
         for metric in ("bleu", "chrf")
-        if metric in recorded
+        if metric in validation
     ]
-
-
-def _test_results(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the scores recorded by `evaluate --name`."""
-    return [
-        _result(evaluation["name"], "test", metric, found["score"], found["margin"], found["signature"])
+    scores += [
+        (evaluation["name"], "test", metric, result["score"], result["margin"], result["signature"])
         for evaluation in evaluations
-        for metric, found in evaluation["scores"].items()
+        for metric, result in evaluation["scores"].items()
     ]
-
-
-def _result(text: str, split: str, metric: str, score: float, margin: float | None, signature: str) -> dict[str, Any]:
-    return {
-        "text": text,
-        "split": split,
-        "metric": metric,
-        "measure": METRIC_LABELS[metric],
-        "score": round(score, 2),
-        "margin": _UNKNOWN if margin is None else round(margin, 2),
-        "signature": signature,
-    }
+    return [
+        {
+            "text": text,
+            "split": split,
+            "metric": metric,
+            "measure": METRIC_LABELS[metric],
+            "score": round(score, 2),
+            "margin": _UNKNOWN if margin is None else round(margin, 2),
+            "signature": signature,
+        }
+        for text, split, metric, score, margin, signature in scores
+    ]
 
 
 def _warning(results: Sequence[Mapping[str, Any]]) -> str | None:
@@ -319,32 +240,6 @@ def _warning(results: Sequence[Mapping[str, Any]]) -> str | None:
     if score >= _LEAST_BLEU:
         return None
     return f"Its scores on held-out text are poor: BLEU {score:.1f} on {text}. Expect translations of another meaning."
-
-
-def _pairs(corpus: Mapping[str, Any]) -> str:
-    cleaning = corpus.get("cleaning")
-    if not cleaning:
-        return _UNKNOWN
-    dropped = ", ".join(f"{rule} {count:,}" for rule, count in cleaning["dropped"].items())
-    kept = f"{cleaning['kept']:,} of {_count(cleaning['read'], 'pair')}"
-    return f"{kept} (dropped: {dropped})" if dropped else kept
-
-
-def _overlap(corpus: Mapping[str, Any]) -> list[str]:
-    """Return a sentence on each validation or test text that training compared with its training text."""
-    return [
-        f"The training text has {found['both']:,} of {_count(found['pairs'], f'{name} pair')}, "
-        f"{_count(found['sources'], 'source')} and {_count(found['targets'], 'target')} of them."
-        for name, found in corpus.get("overlap", {}).items()
-    ]
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
-
-
-def _versions(machine: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {number}" for name, number in machine.get("versions", {}).items()) or _UNKNOWN
 
 
 def _quote(text: str) -> str:
@@ -375,7 +270,7 @@ def _shape(config: Any) -> str:
     return f"{layers}, {config.d_model}, {heads}, {width}"
 
 
-def describe_decoding(generation_config: GenerationConfig) -> str:
+def _describe_decoding(generation_config: GenerationConfig) -> str:
     """Describe the default decoding of `generate()` in words."""
     parts = [f"beam {generation_config.num_beams or 1}", f"α = {generation_config.length_penalty}"]
     margin = getattr(generation_config, "max_new_tokens_beyond_source", None)

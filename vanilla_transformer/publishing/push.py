@@ -13,8 +13,7 @@ from huggingface_hub.utils import validate_repo_id
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import refuse_damage
 
-from .behavior import run_check
-from .checks import CheckResult, check_folder, check_pickle, failed_checks
+from .checks import CheckResult, check_folder, check_pickle, failed_checks, run_check
 from .staging import CARD_NAME, stage
 
 
@@ -46,13 +45,19 @@ def push_folder(
     Returns:
         The URL of the commit, or None with `plan`.
     """
-    _check_name(repo_id)
+    validate_repo_id(repo_id)
+    if repo_id.count("/") != 1:
+        raise UserError(f"The repository must be named 'user/name', got {repo_id!r}.")
     refuse_damage(Path(folder))
     with tempfile.TemporaryDirectory() as parent:
         staged = stage(folder, Path(parent) / "model")
         if card is not None:
             card(staged).save(staged / CARD_NAME)
-        results = _add_note(check_folder(staged, trust_remote_code), folder)
+        pickles = run_check("no pickle", check_pickle, Path(folder))  # names the ones that `stage` has left out
+        results = [
+            pickles if result.name == pickles.name and pickles.passed else result
+            for result in check_folder(staged, trust_remote_code)
+        ]
         report(results)
         failed = [f"{result.name} ({result.detail})" for result in failed_checks(results)]
         if failed:
@@ -61,18 +66,6 @@ def push_folder(
             plan({path.name: path.stat().st_size for path in sorted(staged.iterdir())})
             return None
         return _upload(staged, repo_id, private, revision, message or f"Upload {repo_id.split('/')[-1]}", token)
-
-
-def _add_note(results: Sequence[CheckResult], folder: str | Path) -> list[CheckResult]:
-    """Name in the check of pickles the ones that [`stage`] has left out."""
-    note = CheckResult(**run_check("no pickle", check_pickle, Path(folder)))
-    return [note if result.name == note.name and result.passed and note.passed else result for result in results]
-
-
-def _check_name(repo_id: str) -> None:
-    validate_repo_id(repo_id)
-    if repo_id.count("/") != 1:
-        raise UserError(f"The repository must be named 'user/name', got {repo_id!r}.")
 
 
 def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, message: str, token: str | None) -> str:

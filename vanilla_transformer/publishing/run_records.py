@@ -29,13 +29,12 @@ def learning_curve(validations: list[dict[str, Any]]) -> list[list[str]]:
     validations = [entry for entry in validations if "model" not in entry or entry is validations[-1]]
     count = len(validations)
     shown = min(count, _MOST_POINTS)
-    places = {round(number * (count - 1) / max(1, shown - 1)) for number in range(shown)}
-    return [_row(validations[place]) for place in sorted(places)]
-
-
-def _row(entry: Mapping[str, Any]) -> list[str]:
-    scores = [f"{entry[name]:.2f}" if name in entry else "–" for name in ("bleu", "chrf")]
-    return [f"{entry['step']:,}", f"{entry['minutes']:.1f}", f"{entry['validation_loss']:.3f}", *scores]
+    rows = []
+    for place in sorted({round(number * (count - 1) / max(1, shown - 1)) for number in range(shown)}):
+        entry = validations[place]
+        scores = [f"{entry[name]:.2f}" if name in entry else "–" for name in ("bleu", "chrf")]
+        rows.append([f"{entry['step']:,}", f"{entry['minutes']:.1f}", f"{entry['validation_loss']:.3f}", *scores])
+    return rows
 
 
 def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, Any] | None:
@@ -80,15 +79,6 @@ def save_record(folder: str | Path, kind: str, name: str, values: Mapping[str, A
     write_text_atomically(Path(folder) / kind / f"{name.replace(' ', '_')}.json", text)
 
 
-def read_stress_tables(run: str | Path) -> list[dict[str, Any]]:
-    """Return the recorded stress tables with their values as text, for the template of the card.
-
-    Each has `name`, `header`, `rows`, and for calibrated models `correlation` and `groups`, else None and [].
-    """
-    paths = sorted((Path(run) / STRESS_TABLES).glob("*.json"))
-    return [_as_text(read_record(path)) for path in paths]
-
-
 def read_record(path: Path) -> dict[str, Any]:
     """Return a record of a run; without its file, an empty one."""
     try:
@@ -97,33 +87,35 @@ def read_record(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} must be JSON, but it is damaged ({error}). Restore it from a copy.") from error
 
 
-def _as_text(record: Mapping[str, Any]) -> dict[str, Any]:
-    correlation = record["rows"][0]["correlation"]
-    return {
-        "name": record["name"],
-        "header": [
-            "text",
-            "pairs",
-            "BLEU",
-            "change",
-            "chrF",
-            "change",
-            *(f"{name} %" for name in WARNINGS),
-            "confidence",
-        ],
-        "rows": [_stress_row(row) for row in record["rows"]],
-        "correlation": None if correlation is None else f"{correlation:.2f}",
-        "groups": [[f"{value:.2f}" for value in group] for group in record["groups"]],
-    }
+def read_stress_tables(run: str | Path) -> list[dict[str, Any]]:
+    """Return the recorded stress tables with their values as text, for the template of the card.
+
+    Each has `name`, `header`, `rows`, and for calibrated models `correlation` and `groups`, else None and [].
+    """
+    header = ["text", "pairs", "BLEU", "change", "chrF", "change", *(f"{name} %" for name in WARNINGS), "confidence"]
+    tables = []
+    for path in sorted((Path(run) / STRESS_TABLES).glob("*.json")):
+        record = read_record(path)
+        rows = []
+        for row in record["rows"]:
+            scores = [
+                _format(row[name], form)
+                for name, form in (("bleu", ".2f"), ("bleu_change", "+.2f"), ("chrf", ".2f"), ("chrf_change", "+.2f"))
+            ]
+            warnings = [f"{100 * row['warnings'][name]:.1f}" for name in WARNINGS]
+            rows.append([row["name"], str(row["pairs"]), *scores, *warnings, _format(row["confidence"], ".2f")])
+        correlation = record["rows"][0]["correlation"]
+        tables.append(
+            {
+                "name": record["name"],
+                "header": header,
+                "rows": rows,
+                "correlation": None if correlation is None else f"{correlation:.2f}",
+                "groups": [[f"{value:.2f}" for value in group] for group in record["groups"]],
+            }
+        )
+    return tables
 
 
-def _stress_row(row: Mapping[str, Any]) -> list[str]:
-    scores = [
-        text for name in ("bleu", "chrf") for text in (f"{row[name]:.2f}", _or_dash(row[f"{name}_change"], "+.2f"))
-    ]
-    warnings = [f"{100 * row['warnings'][name]:.1f}" for name in WARNINGS]
-    return [row["name"], str(row["pairs"]), *scores, *warnings, _or_dash(row["confidence"], ".2f")]
-
-
-def _or_dash(value: float | None, form: str) -> str:
+def _format(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)

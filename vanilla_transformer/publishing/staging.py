@@ -1,4 +1,4 @@
-"""The files of a model folder that are published, and a copy of only these."""
+"""The files of a model folder that are published, a copy of only these, and references of a folder to other code."""
 
 import inspect
 import json
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import (
@@ -31,6 +31,13 @@ from vanilla_transformer.utils.file_utils import TOKENIZER_FILES
 from .run_records import CURVE
 
 CARD_NAME = "README.md"
+# The task of `pipeline()` by the end of the model class, and the auto class that loads it.
+TASKS = {
+    "ForConditionalGeneration": ("translation", "AutoModelForSeq2SeqLM"),
+    "ForCausalLM": ("text-generation", "AutoModelForCausalLM"),
+    "ForMaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
+    "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
+}
 # The entries of each model type's config.json that name its code.
 REMOTE_CODE: dict[str, dict[str, Any]] = {
     config.model_type: config.remote_code
@@ -48,27 +55,32 @@ INSTALLED_CODE = Path(inspect.getfile(VanillaTransformerConfig)).parent
 # index, and converted models may have the tokenizer of Marian or M2M-100 (SentencePiece) or of FSMT.
 _REQUIRED_NAMES = (CONFIG_NAME, GENERATION_CONFIG_NAME, "tokenizer_config.json")
 _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
-# Files that other libraries write with pickle, which runs arbitrary code when it is loaded.
-PICKLE_SUFFIXES = (".bin", ".ckpt", ".h5", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
-# Pickles that transformers' Trainer saves beside a model, which are not published.
-TRAINER_STATE = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state.pth")
-
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 _OPTIONAL_NAMES = (
     *(CARD_NAME, CURVE, "LICENSE", "special_tokens_map.json"),
     *("target.spm", "vocab.json", "target_vocab.json", "vocab-src.json", "vocab-tgt.json"),
 )
+_CODE_KEYS = ("auto_map", "custom_pipelines")
+# transformers downloads compiled functions if the value of one of these is the name of a repository.
+_KERNEL_KEYS = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
 
 
-def code_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the modules that this package saves with a model of the type of `folder`.
+def find_task(config: Any) -> tuple[str, str]:
+    """Return the task and the auto class of a model.
 
-    A folder of an unknown type counts as an encoder-decoder.
+    A class of a user may have any name if its models translate: the package has no other encoder-decoder with a head.
     """
-    return _code_of_type(_model_type(folder))
+    name = next(iter(config.architectures or []), "")
+    for ending, task in TASKS.items():
+        if name.endswith(ending):
+            return task
+    if name and not name.endswith("Model") and config.is_encoder_decoder:
+        return TASKS["ForConditionalGeneration"]
+    raise UserError(f"`architectures` must name a model that ends with one of {', '.join(TASKS)}, got {name!r}.")
 
 
 def _model_type(folder: Path) -> str:
+    """Return the type of a model of this package; a folder of an unknown type counts as an encoder-decoder."""
     with suppress(OSError, ValueError, RecursionError):
         config = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))
         if isinstance(config, dict) and config.get("model_type") in [*REMOTE_CODE]:
@@ -76,12 +88,19 @@ def _model_type(folder: Path) -> str:
     return VanillaTransformerConfig.model_type
 
 
+def code_names(folder: Path) -> tuple[str, ...]:
+    """Return the names of the modules that this package saves with a model of the type of `folder`."""
+    return _code_of_type(_model_type(folder))
+
+
 @cache
 def _code_of_type(model_type: str) -> tuple[str, ...]:
     code = REMOTE_CODE[model_type]
-    classes = [*code["auto_map"].values(), *(each["impl"] for each in code.get("custom_pipelines", {}).values())]
-    modules = {INSTALLED_CODE / f"{path.split('.')[0]}.py" for path in classes}
-    return tuple(sorted({Path(path).name for each in modules for path in (each, *get_relative_import_files(each))}))
+    pipelines = [pipeline["impl"] for pipeline in code.get("custom_pipelines", {}).values()]
+    modules = {INSTALLED_CODE / f"{path.split('.')[0]}.py" for path in [*code["auto_map"].values(), *pipelines]}
+    return tuple(
+        sorted({Path(path).name for module in modules for path in (module, *get_relative_import_files(module))})
+    )
 
 
 def publishable_files(folder: str | Path) -> list[Path]:
@@ -92,9 +111,11 @@ def publishable_files(folder: str | Path) -> list[Path]:
     folder = Path(folder)
     if not folder.is_dir():
         raise NotADirectoryError(f"There is no model folder {folder}.")
-    code = code_names(folder)
+    known = {*_WEIGHTS, *TOKENIZER_FILES, *_REQUIRED_NAMES, *_OPTIONAL_NAMES, *code_names(folder)}
     files = [
-        path for path in sorted(folder.iterdir()) if path.is_file() and (path.name in code or _is_known(path.name))
+        path
+        for path in sorted(folder.iterdir())
+        if path.is_file() and (path.name in known or _SHARD.fullmatch(path.name))
     ]
     for path in files:
         if not path.resolve().is_relative_to(folder.resolve()):
@@ -102,19 +123,14 @@ def publishable_files(folder: str | Path) -> list[Path]:
     return files
 
 
-def required_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the files that every model of the type of `folder` has; an encoder does not generate."""
-    if _model_type(folder) == VanillaTransformerEncoderConfig.model_type:
-        return tuple(name for name in _REQUIRED_NAMES if name != GENERATION_CONFIG_NAME)
-    return _REQUIRED_NAMES
-
-
 def missing_files(folder: str | Path) -> list[str]:
-    """Return the names of required files that `folder` lacks."""
+    """Return the names of required files that `folder` lacks; an encoder does not generate."""
+    folder = Path(folder)
     names = {path.name for path in publishable_files(folder)}
     missing = [group[0] for group in (_WEIGHTS, TOKENIZER_FILES) if not names & set(group)]
-    folder = Path(folder)
-    return missing + [name for name in (*required_names(folder), *code_names(folder)) if name not in names]
+    if _model_type(folder) == VanillaTransformerEncoderConfig.model_type:
+        names.add(GENERATION_CONFIG_NAME)
+    return missing + [name for name in (*_REQUIRED_NAMES, *code_names(folder)) if name not in names]
 
 
 def stage(folder: str | Path, destination: Path) -> Path:
@@ -126,58 +142,35 @@ def stage(folder: str | Path, destination: Path) -> Path:
     return destination
 
 
-def _is_known(name: str) -> bool:
-    known = {*_WEIGHTS, *TOKENIZER_FILES, *_REQUIRED_NAMES, *_OPTIONAL_NAMES}
-    return name in known or _SHARD.fullmatch(name) is not None
+def foreign_code(folder: Path) -> list[tuple[str, bool]]:
+    """Return every reference of `folder` to code other than the modules that this package saves with a model.
 
-
-_CODE_KEYS = ("auto_map", "custom_pipelines")
-# transformers downloads compiled functions if the value of one of these is the name of a repository.
-_KERNEL_KEYS = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
-_ADAPTER_CONFIG = "adapter_config.json"
-_GENERATION_FOLDER = "custom_generate"
-
-
-class CodeReference(NamedTuple):
-    """A reference to code other than this package's.
-
-    Attributes:
-        text: The file, and the reference in it.
-        is_inside: The code is in the folder, not in another folder or repository.
+    A reference is a text, and whether its code is in another folder or repository.
     """
-
-    text: str
-    is_inside: bool
-
-
-def foreign_code(folder: Path) -> list[CodeReference]:
-    """Return every reference of `folder` to code other than the modules that this package saves with a model."""
-    own_modules = code_names(folder)
-    found = [reference for path in sorted(folder.glob("*.json")) for reference in _read_references(path)]
-    found += [CodeReference(path.name, True) for path in sorted(folder.glob("*.py")) if path.name not in own_modules]
-    if (folder / _GENERATION_FOLDER).exists():
-        found.append(CodeReference(f"{_GENERATION_FOLDER}/", True))
-    return found
-
-
-def _read_references(path: Path) -> Iterator[CodeReference]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path.name} is not valid JSON ({error})") from error
-    if path.name == _ADAPTER_CONFIG:  # transformers loads the base model that it names, not the model of the folder
-        yield CodeReference(f"{path.name} (merge the adapter into the model and delete the file)", False)
-    if path.name == CONFIG_NAME and isinstance(content, dict):
-        own = REMOTE_CODE.get(str(content.get("model_type")))
-        if own is None:
-            yield CodeReference(f"{path.name} (model_type: {content.get('model_type')!r})", True)
-        content = {key: value for key, value in content.items() if own is None or own.get(key) != value}
-    for key, value in walk_json(content):
-        text = json.dumps(value)
-        if key in _CODE_KEYS and isinstance(value, str | list | dict):
-            yield CodeReference(f"{path.name} ({key}: {text[:200]})", not any(mark in text for mark in ("--", "/")))
-        elif key in _KERNEL_KEYS and "/" in text:
-            yield CodeReference(f"{path.name} ({key}: {text[:200]})", False)
+    ours = code_names(folder)
+    references = [(path.name, False) for path in sorted(folder.glob("*.py")) if path.name not in ours]
+    if (folder / "custom_generate").exists():
+        references.append(("custom_generate/", False))
+    for path in sorted(folder.glob("*.json")):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path.name} is not valid JSON ({error})") from error
+        if path.name == "adapter_config.json":  # transformers loads the base model that it names, not the folder's
+            references.append((f"{path.name} (merge the adapter into the model and delete the file)", True))
+        if path.name == CONFIG_NAME and isinstance(content, dict):
+            model_type = str(content.get("model_type"))
+            if model_type not in REMOTE_CODE:
+                references.append((f"{path.name} (model_type: {model_type!r})", False))
+            code = REMOTE_CODE.get(model_type, {})
+            content = {key: value for key, value in content.items() if key not in code or code[key] != value}
+        for key, value in walk_json(content):
+            text = json.dumps(value)
+            is_elsewhere = "/" in text or "--" in text
+            is_code = key in _CODE_KEYS and isinstance(value, str | list | dict)
+            if is_code or (key in _KERNEL_KEYS and "/" in text):
+                references.append((f"{path.name} ({key}: {text[:200]})", is_elsewhere))
+    return references
 
 
 def walk_json(content: Any) -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import regex
 
-from .protection import Range, chosen_patterns
+from .protection import Range
 
 _CHOICE = regex.compile(r"\{\s*[\w.-]+\s*,\s*(plural|selectordinal|select)\s*,\s*(?:offset:\s*\d+\s*)?")
 _BRANCH = regex.compile(r"\s*(?:=\d+|[\w-]+)\s*\{")
@@ -65,13 +65,9 @@ class Message:
         return regex.sub(special, r"'\g<0>'", text.replace("'", "''"))
 
 
-def parse_message(text: str, protect: bool | str = True) -> Message | None:
-    """Return a message, or None for a text without branches or whose braces do not match.
-
-    Args:
-        protect: See [`chosen_patterns`], among which `icu` has to be.
-    """
-    if not _CHOICE.search(text) or "icu" not in chosen_patterns(protect):
+def parse_message(text: str) -> Message | None:
+    """Return a message, or None for a text without branches or whose braces do not match."""
+    if not _CHOICE.search(text):
         return None
     try:
         message, _ = _read_message(text, 0, False, 0)

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import count
 from typing import Any, NamedTuple
 
 import regex
@@ -13,18 +12,18 @@ from .units import UNSPACED_SCRIPTS
 Range = tuple[int, int]
 
 
-class Pattern(NamedTuple):
+class Kind(NamedTuple):
     """
     A kind of text to keep.
 
     Attributes:
-        example: Example of such text.
-        expression: Regular expression that finds it.
-        beginnings: The kinds of characters with which it can begin, see `_BEGINNINGS`.
+        examples: Examples of such text.
+        expressions: Regular expressions that find it.
+        beginnings: The characters with which it can begin, see `_BEGINNINGS`.
     """
 
-    example: str
-    expression: str
+    examples: Sequence[str]
+    expressions: Sequence[str]
     beginnings: str = "."
 
 
@@ -43,7 +42,7 @@ _CONVERSION = (
     rf"(?<!\d\s?)%(?:(?:\d+\$)?[0#]*+{_WIDTH}[diouxXeEfgGcs@]|-?[A-Za-z](?!{_LETTER}))"
     rf"|%(?:\d+\$)?[-+0#]*+{_WIDTH}[diouxXeEfFgGcCaAps@](?!{_LETTER})"
 )
-_PERCENT = rf"{_CONVERSION}|%%"
+_PERCENT_NAME = rf"(?<![{_LETTER}%])%[A-Za-z_][A-Za-z_0-9]++%(?![{_LETTER}%])"
 # A pair of quotation marks of ICU hides braces.
 _TEXT_IN_BRACES = r"(?:[^{}']++|'[{}][^']*+'?|')*+"
 for _ in range(12):
@@ -51,151 +50,135 @@ for _ in range(12):
 _PATH = rf"[{_LETTER}.@+%\-]"
 _PATH_END = rf"[{_LETTER}@+%\-]"
 _NO_SPACES = rf"{UNSPACED_SCRIPTS}\p{{Hangul}}"
+_MYRIADS = "十百千万萬億亿兆만억조천"  # after a number, they are part of it
 _END_MARKS = r".,;:!?'”’»)\]…"
 _URL = rf"(?:[{_END_MARKS}]*+(?:\{{++[^{{}}\s]*+\}}++|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
 # Words beside which there is a space. In other scripts, and as short ones, they may be parts of the next word.
 _APART = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Armenian}\p{Georgian}\d_]|[\p{Arabic}\p{Hebrew}]{4}"
 
-# The first pattern that fits at a place is taken.
-PATTERNS = {
-    "url": Pattern(
-        "https://a.example/x?y=1",
-        rf"(?:https?|ftp|(?<![{_LETTER}.+\-])[A-Za-z][A-Za-z0-9+.\-]*+)://{_URL}|(?<!{_LETTER})www\.{_URL}",
+# The first kind that fits at a place is taken, and of a kind the first expression.
+KINDS = {
+    "url": Kind(
+        ["https://a.example/x?y=1", "www.a.example"],
+        [
+            rf"(?:https?|ftp|(?<![{_LETTER}.+\-])[A-Za-z][A-Za-z0-9+.\-]*+)://{_URL}",
+            rf"(?<!{_LETTER})www\.{_URL}",
+        ],
         "a",
     ),
-    "email": Pattern(
-        "me@mail.example", rf"(?<![{_LETTER}.+\-])[{_LETTER}.+\-]++@[{_LETTER}\-]+(?:\.[{_LETTER}\-]+)+", "a0."
+    "email": Kind(
+        ["me@mail.example"], [rf"(?<![{_LETTER}.+\-])[{_LETTER}.+\-]++@[{_LETTER}\-]+(?:\.[{_LETTER}\-]+)+"], "a0."
     ),
-    "code": Pattern("`a + b`", rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++"),
-    "windows_path": Pattern(
-        r"C:\Users\me",
-        rf"(?<!{_LETTER})(?:[A-Za-z]:/(?:{_PATH}++/)*+|(?:[A-Za-z]:|\\\\[\w.-]++|%[A-Z_]++%)\\"
-        rf"(?:{_PATH}++(?: {_PATH}++)*+\\)*+)(?:{_PATH}*{_PATH_END})?",
+    "code": Kind(["`a + b`"], [rf"(?<![{_LETTER}`])`++(?!\s)[^`\n]++(?<!\s)`++"]),
+    "path": Kind(
+        [r"C:\Users\me", "/usr/bin/env", "~/x"],
+        [
+            rf"(?<!{_LETTER})(?:[A-Za-z]:/(?:{_PATH}++/)*+|(?:[A-Za-z]:|\\\\[\w.-]++|%[A-Z_]++%)\\"
+            rf"(?:{_PATH}++(?: {_PATH}++)*+\\)*+)(?:{_PATH}*{_PATH_END})?",
+            rf"(?<![{_LETTER}\p{{Hangul}}/.~:<*\-])(?:(?:~|\.\.?)/|/{_PATH}++/)"
+            rf"(?:{_PATH}++/)*+(?:{_PATH}*{_PATH_END}|\.\.)?",
+        ],
         "a.",
     ),
-    "icu": Pattern(
-        "{count, plural, one {# file} other {# files}}",
-        rf"\{{\s*[\w.-]+\s*,\s*[A-Za-z]+\s*(?:,{_TEXT_IN_BRACES})?\}}|\{{[\w.-]+\}}",
+    "placeholder": Kind(
+        [
+            *("{count, plural, one {# file} other {# files}}", "$t(key)", "{{ name|upper }}", "{ $name }", "%{count}"),
+            *("%name%", "{name:>5}", "%(name)s", "%1$s", "%d", "%1", "${name}", "__COUNT__", ":name"),
+        ],
+        [
+            rf"\{{\s*[\w.-]+\s*,\s*[A-Za-z]+\s*(?:,{_TEXT_IN_BRACES})?\}}|\{{[\w.-]+\}}",  # ICU
+            rf"{_DOUBLE_BRACES}|\$t\([^()\n]*+\)",  # i18next
+            r"\{%[^{}\n]*\}",  # Jinja
+            r"\{\s*+[$-]\w[^{}\n]*+\}",  # Fluent
+            rf"[%#]{_BRACES}|%[-+0#]*+\d*+<\w++>[-+0#]*+{_WIDTH}[A-Za-z]",  # Ruby
+            _PERCENT_NAME,
+            rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{_WIDTH}[A-Za-z]",  # Python
+            rf"{_CONVERSION}|%%",  # printf
+            rf"(?<!\d\s?|%)%L?(?:[1-9]\d?|n)(?![{_LETTER}$%]|[.,]\d)",  # Qt
+            rf"[$@]{_BRACES}|\$\d++(?![\d.,]*\d)|\${_NAME}",  # shells
+            rf"(?<!{_LETTER})__[A-Za-z0-9]++(?:_[A-Za-z0-9]++)*+__(?!{_LETTER})",
+            r"(?<![\w:.)\]}])@?:[A-Za-z_](?:[A-Za-z_0-9-]++:(?!//)|[A-Za-z_0-9]++(?!://))",
+        ],
     ),
-    "i18next": Pattern("$t(key)", rf"{_DOUBLE_BRACES}|\$t\([^()\n]*+\)"),
-    "jinja": Pattern("{{ name|upper }}", rf"{_DOUBLE_BRACES}|\{{%[^{{}}\n]*\}}"),
-    "fluent": Pattern("{ $name }", r"\{\s*+[$-]\w[^{}\n]*+\}"),
-    "ruby": Pattern("%{count}", rf"[%#]{_BRACES}|%[-+0#]*+\d*+<\w++>[-+0#]*+{_WIDTH}[A-Za-z]"),
-    "percent": Pattern("%name%", rf"(?<![{_LETTER}%])%[A-Za-z_][A-Za-z_0-9]++%(?![{_LETTER}%])"),
-    "python": Pattern(
-        "{name:>5}",
-        rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{_WIDTH}[A-Za-z]|{_PERCENT}",
+    "tag": Kind(
+        ["<name>", "&nbsp;"],
+        [
+            r"</?[A-Za-z][\w:.-]*+(?:\s+[\w:.-]++=(?:\"[^\"]*+\"|'[^']*+'))*+\s*/?>",
+            r"&(?:[A-Za-z]{2,}\d*|#\d+|#x[0-9A-Fa-f]+);",
+        ],
     ),
-    "printf": Pattern("%1$s", _PERCENT),
-    "qt": Pattern("%1", rf"(?<!\d\s?|%)%L?(?:[1-9]\d?|n)(?![{_LETTER}$%]|[.,]\d)"),
-    "shell": Pattern("${name}", rf"[$@]{_BRACES}|\$\d++(?![\d.,]*\d)|\${_NAME}"),
-    "underscores": Pattern("__COUNT__", rf"(?<!{_LETTER})__[A-Za-z0-9]++(?:_[A-Za-z0-9]++)*+__(?!{_LETTER})"),
-    "colon": Pattern(":name", r"(?<![\w:.)\]}])@?:[A-Za-z_](?:[A-Za-z_0-9-]++:(?!//)|[A-Za-z_0-9]++(?!://))"),
-    "tag": Pattern("<name>", r"</?[A-Za-z][\w:.-]*+(?:\s+[\w:.-]++=(?:\"[^\"]*+\"|'[^']*+'))*+\s*/?>"),
-    "entity": Pattern("&nbsp;", r"&(?:[A-Za-z]{2,}\d*|#\d+|#x[0-9A-Fa-f]+);"),
-    "hashtag": Pattern("#tag", rf"(?<![{_LETTER}&#/])#[\p{{L}}_]\w*+"),
-    "mention": Pattern("@name", rf"(?<![{_LETTER}@])@{_NAME}(?:[.\-/][A-Za-z_0-9]++)*+"),
-    "unix_path": Pattern(
-        "/usr/bin/env",
-        rf"(?<![{_LETTER}\p{{Hangul}}/.~:<*\-])(?:(?:~|\.\.?)/|/{_PATH}++/)"
-        rf"(?:{_PATH}++/)*+(?:{_PATH}*{_PATH_END}|\.\.)?",
+    "handle": Kind(
+        ["#tag", "@name"],
+        [rf"(?<![{_LETTER}&#/])#[\p{{L}}_]\w*+", rf"(?<![{_LETTER}@])@{_NAME}(?:[.\-/][A-Za-z_0-9]++)*+"],
     ),
-    "version": Pattern(
-        "v1.2.3",
-        rf"(?<![{_LETTER}.,])(?:(?:v\d++(?:\.\d++)*+|\d++(?:\.\d++){{2,}}+)(?:[-+][A-Za-z0-9]++(?:\.[A-Za-z0-9]++)*+)*+"
-        rf"|v?\d++(?:\.\d++)++\.?(?:a|b|rc|dev|post)\d++)(?!{_LETTER}|[.,:/]\d)",
-        "a0",
-    ),
-    "isbn": Pattern(
-        "ISBN 978-3-16-148410-0",
-        rf"(?<!{_LETTER})ISBN(?:-1[03])?:?\s?(?:\d[ -]?){{9}}(?:(?:\d[ -]?){{3}})?[\dX](?!{_LETTER})",
-        "a",
-    ),
-    "iban": Pattern(
-        "DE89 3704 0044 0532 0130 00",
-        rf"(?<!{_LETTER})[A-Z]{{2}}\d{{2}}(?: ?[A-Z0-9]{{4}}){{2,7}}(?: ?[A-Z0-9]{{1,3}})?(?!{_LETTER})",
-        "a",
-    ),
-    "phone": Pattern(
-        "+49 30 901820",
-        rf"(?<![{_LETTER}+])(?=(?:[^\w\n]{{0,3}}+\d){{7}})"
-        r"(?:\+\d{1,3}[ ./-]?(?:\(\d++\)[ ./-]?)?|\(0?\d{2,5}\)[ ./-]?|0\d{2,4}[ /-](?=\d{3}))"
-        rf"\d++(?:[ ./-]\d++)*+(?!{_LETTER})",
-        "0.",
-    ),
-    "emoji": Pattern(
-        "🙂",
-        r"\p{Regional_Indicator}{2}|[0-9#*]\uFE0F?\u20E3"
-        r"|(?:\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*(?:\u200D\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*)*)",
+    "emoji": Kind(
+        ["🙂"],
+        [
+            r"\p{Regional_Indicator}{2}|[0-9#*]\uFE0F?\u20E3",
+            r"\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*"
+            r"(?:\u200D\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*)*",
+        ],
         "a0.",  # ℹ is a letter, too
     ),
-    # Models copy short numbers or write them as words, as they should. They break long
-    # ones, dates and times.
-    "number": Pattern(
-        "12,345.60",
-        rf"(?<![{_LETTER}.,])(?:\d{{4}}-\d\d-\d\dT\d\d[\d:.]*+(?:Z|[+-]\d\d:?\d\d)?|[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+)"
-        rf"(?![{_LETTER}十百千万萬億亿兆만억조천])"
-        rf"|(?<!{_LETTER})[+-]?\d{{3,}}(?![{_LETTER}十百千万萬億亿兆만억조천])",
-        "0.",
+    # Models copy short numbers or write them as words, as they should. They break long ones, dates and times.
+    "number": Kind(
+        ["v1.2.3", "ISBN 978-3-16-148410-0", "DE89 3704 0044 0532 0130 00", "+49 30 901820", "12,345.60"],
+        [
+            # Versions
+            rf"(?<![{_LETTER}.,])"
+            rf"(?:(?:v\d++(?:\.\d++)*+|\d++(?:\.\d++){{2,}}+)(?:[-+][A-Za-z0-9]++(?:\.[A-Za-z0-9]++)*+)*+"
+            rf"|v?\d++(?:\.\d++)++\.?(?:a|b|rc|dev|post)\d++)(?!{_LETTER}|[.,:/]\d)",
+            rf"(?<!{_LETTER})ISBN(?:-1[03])?:?\s?(?:\d[ -]?){{9}}(?:(?:\d[ -]?){{3}})?[\dX](?!{_LETTER})",
+            # IBAN
+            rf"(?<!{_LETTER})[A-Z]{{2}}\d{{2}}(?: ?[A-Z0-9]{{4}}){{2,7}}(?: ?[A-Z0-9]{{1,3}})?(?!{_LETTER})",
+            # Numbers of telephones
+            rf"(?<![{_LETTER}+])(?=(?:[^\w\n]{{0,3}}+\d){{7}})"
+            r"(?:\+\d{1,3}[ ./-]?(?:\(\d++\)[ ./-]?)?|\(0?\d{2,5}\)[ ./-]?|0\d{2,4}[ /-](?=\d{3}))"
+            rf"\d++(?:[ ./-]\d++)*+(?!{_LETTER})",
+            rf"(?<![{_LETTER}.,])(?:\d{{4}}-\d\d-\d\dT\d\d[\d:.]*+(?:Z|[+-]\d\d:?\d\d)?"
+            rf"|[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+)(?![{_LETTER}{_MYRIADS}])",
+            rf"(?<!{_LETTER})[+-]?\d{{3,}}(?![{_LETTER}{_MYRIADS}])",
+        ],
+        "a0.",
     ),
 }
 _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
 # What all text to keep has, whatever its kind. Most sentences have none of it.
 _NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
-DEFAULT = "default"  # stands for all names
 _MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 _MASK_IN_TEXT = regex.compile(rf"\A{_MASK.pattern}\s?|\s?{_MASK.pattern}")
 _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
 # Fields without names or numbers, which are filled in the order in which they come; and codes that open and close.
 # Neither %%, %name% nor an escape of a URL, such as %20, is one.
-_CONVERSIONS = regex.compile(
-    rf"(?<!%)(?:%%)*+\K(?!(?<=(?:://|www\.)\S*)%[0-9A-Fa-f]{{2}})(?!{PATTERNS['percent'].expression})"
-    rf"%[-+0# ]*+{_WIDTH}[A-Za-z@]"
-)
-_ORDERED = [_CONVERSIONS, regex.compile(r"\{(?:[:!][^{}]*)?\}"), regex.compile(r"<[^<>]+>|\{%.*?%\}")]
+_ORDERED = [
+    regex.compile(
+        rf"(?<!%)(?:%%)*+\K(?!(?<=(?:://|www\.)\S*)%[0-9A-Fa-f]{{2}})(?!{_PERCENT_NAME})%[-+0# ]*+{_WIDTH}[A-Za-z@]"
+    ),
+    regex.compile(r"\{(?:[:!][^{}]*)?\}"),
+    regex.compile(r"<[^<>]+>|\{%.*?%\}"),
+]
 _ENDS_IN_CONVERSION = regex.compile(r"%[^%\s]*[A-Za-z]$")
 
 
-def chosen_patterns(protect: bool | str) -> list[str]:
-    """Return the names of the patterns of text to keep.
-
-    Args:
-        protect: True for all patterns, False for none, or names with commas between.
-    """
-    given = [DEFAULT] if protect is True else [name.strip() for name in str(protect).split(",")]
-    return [name for name in PATTERNS if name in given or DEFAULT in given]
-
-
-def names_patterns(text: str) -> bool:
-    """Return whether a text has only names of patterns, with commas between."""
-    return all(name.strip() in (DEFAULT, *PATTERNS) for name in text.split(","))
-
-
-def can_number(protect: bool | str) -> bool:
-    """Return whether fields such as `%d` and `%s` may change places with numbers, as `%2$s %1$d`.
-
-    Python and others that have `%d` know no numbers, so the user has to name what does.
-    """
-    given = [name.strip() for name in str(protect).split(",")]
-    return "printf" in given and "python" not in given
-
-
-def find_protected(text: str, protect: bool | str = True) -> list[Range]:
-    """Return where text begins and ends that must appear in the translation as it is."""
-    expression = _compile(protect) if _NEEDED.search(text) else None
-    return [match.span() for match in expression.finditer(text)] if expression else []
+def find_protected(text: str, protect: bool = True) -> list[Range]:
+    """Return where text begins and ends that must appear in the translation as it is; nowhere unless `protect`."""
+    if not protect or not _NEEDED.search(text):
+        return []
+    return [match.span() for match in _protected().finditer(text)]
 
 
 @cache
-def _compile(protect: bool | str) -> regex.Pattern[str] | None:
-    """Return the expression of runs of text to keep. The first character tells which patterns it tries."""
-    names = chosen_patterns(protect)
+def _protected() -> regex.Pattern[str]:
+    """Return the expression of runs of text to keep. The first character tells which kinds it tries."""
     groups = [
-        f"(?={characters})(?:{'|'.join(f'(?:{PATTERNS[name].expression})' for name in found)})"
-        for kind, characters in _BEGINNINGS.items()
-        if (found := [name for name in names if kind in PATTERNS[name].beginnings])
+        f"(?={characters})(?:{'|'.join(_join(kind) for kind in KINDS.values() if beginning in kind.beginnings)})"
+        for beginning, characters in _BEGINNINGS.items()
     ]
-    return regex.compile(f"(?:{'|'.join(groups)})++", regex.V1) if groups else None
+    return regex.compile(f"(?:{'|'.join(groups)})++", regex.V1)
+
+
+def _join(kind: Kind) -> str:
+    return "|".join(f"(?:{expression})" for expression in kind.expressions)
 
 
 def are_two_words(before: str, after: str) -> bool:
@@ -287,37 +270,17 @@ def _is_other(text: str, place: Range, kept: Sequence[Range]) -> bool:
     return any(start < end for start, end in zip(edges[::2], edges[1::2], strict=True))
 
 
-def arrange(texts: Sequence[str], order: Sequence[int], may_number: bool) -> list[str] | None:
+def keeps_order(texts: Sequence[str], order: Sequence[int]) -> bool:
     """
-    Return the texts to keep as they are to be in a translation that has them in another order.
+    Return whether a translation may have the texts to keep in another order.
 
     Fields such as `%d` and `{}` stand for values in a fixed order, and tags open before they close.
 
     Args:
         order: The indices of the texts, as the translation has them.
-        may_number: Whether `%d` becomes `%1$d` where the order would change, see [`can_number`].
-
-    Returns: the texts in the order of the source, or None if the order is not allowed.
     """
-    moved = [
-        expression
-        for expression in _ORDERED
-        if _find_each(expression, texts) != _find_each(expression, [texts[index] for index in order])
-    ]
-    if not moved:
-        return list(texts)
-    if (
-        not may_number
-        or moved != [_CONVERSIONS]
-        or not all(_can_have_number(field) for field in _find_each(_CONVERSIONS, texts))
-    ):
-        return None
-    numbers = count(1)
-    return [_CONVERSIONS.sub(lambda match: f"%{next(numbers)}${match[0][1:]}", text) for text in texts]
-
-
-def _can_have_number(conversion: str) -> bool:
-    return "*" not in conversion and conversion[-1] in "diouxXeEfFgGcCaAps@"
+    moved = [texts[index] for index in order]
+    return all(_find_each(expression, texts) == _find_each(expression, moved) for expression in _ORDERED)
 
 
 def _find_each(expression: regex.Pattern[str], texts: Iterable[str]) -> list[str]:

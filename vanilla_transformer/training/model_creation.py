@@ -13,8 +13,9 @@ from accelerate.utils import set_seed
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.compatibility_vanilla_transformer import classes_by_name
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, subclasses
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import first_line, total_memory
 from vanilla_transformer.utils.user_input import least_parameters
 
@@ -160,7 +161,7 @@ def _create_random_model(
 
 
 def _find_class(name: str | None) -> ModelClass | None:
-    known = {each.__name__: each for each in subclasses(VanillaTransformerForConditionalGeneration)}
+    known = classes_by_name(VanillaTransformerForConditionalGeneration)
     if name is not None and name not in known:
         rule = f"`model_class` must be one of {', '.join(known)}"
         raise UserError(f"{rule}, got {name!r}. Does `user_module` define it?")

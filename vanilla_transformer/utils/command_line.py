@@ -4,7 +4,6 @@ Make the arguments and flags of a command, and their help, of the fields of sche
 By hand and not by argparse, which neither lets a switch stand before an argument nor has a short and a long help.
 """
 
-import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -157,9 +156,7 @@ def _value_alone(field: FieldInfo) -> Any:
 
 
 def _is_value(field: FieldInfo, word: str) -> bool:
-    """Return whether a word after a switch is its value. The names of a switch that has names may be misspelled."""
-    if str in parts_of(field) and re.fullmatch("[a-z0-9_,]+", word):
-        return True
+    """Return whether a word after a switch is its value."""
     try:
         TypeAdapter(field.rebuild_annotation()).validate_python(word)
     except ValidationError:

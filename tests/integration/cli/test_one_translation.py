@@ -12,9 +12,8 @@ from tests.tiny_runs import flags
 from vanilla_transformer.cli import COMMANDS, main, train
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.translation_pipeline import TranslationCall
-from vanilla_transformer.evaluation import scores, speed
+from vanilla_transformer.evaluation import speed
 from vanilla_transformer.extensions.distillation import distill
-from vanilla_transformer.extensions.reproduction import recurrent_baseline, table3
 from vanilla_transformer.extensions.serving.service import translate_with
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.text.languages import Direction, add_language_tags
@@ -82,12 +81,6 @@ def compare_float32(folder):
     speed.compare_precisions(translate.model, translate.tokenizer, PAIRS, compile=False, num_beams=2)
 
 
-def score_validation(folder):
-    translate = load_pipeline(folder / "model")
-    assert recurrent_baseline.validation_scores is table3.validation_scores is scores.validation_scores
-    scores.validation_scores(translate.model, translate.tokenizer, PAIRS, num_beams=2)
-
-
 # Rows that translate `lines.en`; each returns 0 or None.
 SAME = {
     "translate": run("translate", "{}/model", "--input", "{}/lines.en", "--output", "{}/json", "--json", *BEAMS),
@@ -99,7 +92,6 @@ SAME = {
     "calibrate": run("calibrate", "{}/model", "--source", "{}/many.en", "--target", "{}/many.de", *BEAMS),
     "check-model": run("check-model", "{}/model", *SOURCES, *TARGETS, *BEAMS),
     "compile": compare_float32,
-    "reproduce": score_validation,
     "demo": lambda folder: train._print_demo_scores(folder / "model", folder / "corpus") and 0,
     "serve": lambda folder: translate_with(load_pipeline(folder / "model"))(LINES, 1, num_beams=2) and 0,
     # Doors of Python

@@ -53,7 +53,7 @@ LINES = {
     "convert": ("model OUT --target_format marian --sentences {validation.a}", "OUT/config.json"),
 }
 # `compile` reads text to measure, and `evaluate-directions` files whose names begin with --text.
-OTHERS = {"average-checkpoints", "demo", "reproduce", "push-to-hub", "create-space", "download-data", "compile"}
+OTHERS = {"average-checkpoints", "demo", "push-to-hub", "create-space", "download-data", "compile"}
 OTHERS |= {"write-corpus", "serve", "explain", "evaluate-directions"}
 
 

@@ -52,7 +52,7 @@ WRONG = {
     "rerank_length_weight": (float("inf"), "a number in [-100, 100], got inf."),
     "src_lang": (3, "the code of a language, got 3."),
     "tgt_lang": (["de"], "the code of a language, got ['de']."),
-    "protect": (1, "True, False or names that the help lists, such as 'printf,url', got 1."),
+    "protect": (1, "true or false, got 1."),
     "split_sentences": ("x", "true or false, got 'x'."),
     "sentence_splitter": (3, "a function or the name of one, got int."),
     **dict.fromkeys(

@@ -65,11 +65,6 @@ def test_pipeline_protects_texts_of_a_model_without_an_engine(tiny_tokenizer):
     assert has_all(translate(TEXT)[0]["translation_text"])
 
 
-def test_pipeline_refuses_another_value(translate):
-    with pytest.raises(ValueError, match="`protect` must be True, False or names that .*, got 'yes'"):
-        translate(TEXT, protect="yes")
-
-
 def test_translate_protects_unless_a_flag_turns_it_off(folder, capsys):
     assert main(["translate", folder, TEXT, "--quiet"]) == 0
     protected = capsys.readouterr().out
@@ -89,22 +84,6 @@ def test_service_protects_unless_a_request_turns_it_off(translate):
     ]:
         answer = post(translate, known, text=[TEXT], **given)
         assert has_all(answer.json()["translations"][0][0]) == survives, given
-    assert post(translate, known, protect=1).status_code == 422
-    assert post(translate, known, text=[TEXT], protect="printf,url").status_code == 200
-    refused = post(translate, known, text=[TEXT], protect="url,printff")
-    assert refused.status_code == 422 and "printff" in refused.text
-
-
-def test_translate_keeps_the_kinds_that_a_flag_names(folder, capsys):
-    for flags in (["--protect", "url,printf"], ["--protect=url,printf"]):
-        assert main(["translate", folder, *flags, TEXT, "--quiet"]) == 0
-        found = capsys.readouterr().out
-        assert all(each in found for each in ("https://a.example/x?y=1", "%s")) and "{name}" not in found
-    assert main(["translate", folder, "--protect", TEXT, "--quiet"]) == 0
-    assert has_all(capsys.readouterr().out)
-    for wrong in ("url,printff", "printff"):
-        assert main(["translate", folder, "--protect", wrong, TEXT, "--quiet"]) != 0
-        assert "`protect` must be True, False or names" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("options", [{}, {"split_sentences": True}])

@@ -17,7 +17,7 @@ from vanilla_transformer.utils.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 # They have their own tests.
-OTHERS = {ROOT / "examples" / name for name in ("train_on_hf_jobs.py", "ray_serve.py", "recurrent_baseline.py")}
+OTHERS = {ROOT / "examples" / name for name in ("train_on_hf_jobs.py", "ray_serve.py")}
 SCRATCH = ROOT / "examples" / "train_from_scratch.py"  # without flags of a trainer
 EXAMPLES = sorted({*(ROOT / "examples").glob("*.py")} - OTHERS - {SCRATCH})
 SHORT = ["--max_steps", "3", "--save_strategy", "no", "--report_to", "none", "--use_cpu", "--logging_steps", "1"]
@@ -107,14 +107,16 @@ def test_lora_refuses_tied_weights(run, model, corpus, tmp_path, target):
     assert not (tmp_path / "out").exists()
 
 
-def test_recurrent_baseline_trains_by_a_recipe(run, corpus, tmp_path):
-    names = runpy.run_path(str(ROOT / "examples" / "recurrent_baseline.py"))
+def test_recurrent_model_trains_by_a_recipe(run, corpus, tmp_path):
+    names = runpy.run_path(str(ROOT / "examples" / "reproduction" / "recurrent_model.py"))
     shown = re.findall(r"--(\w+) (\S+)", names["__doc__"])
     assert parse_recipe([word for name, value in shown for word in (f"--{name}", value)]).model.d_model == 320
     sizes = {"vocab_size": 300, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "max_steps": 2}
     words = [word for name, value in sizes.items() for word in (f"--{name}", value)]
     folder = tmp_path / "out"
-    said = run("recurrent_baseline.py", [*files(corpus, "train", "validation"), *words, "--output_dir", folder])
+    said = run(
+        "reproduction/recurrent_model.py", [*files(corpus, "train", "validation"), *words, "--output_dir", folder]
+    )
     assert f"The model is in {folder}." in said and "bleu" in (folder / "metrics.jsonl").read_text()
     assert translate_with(folder).shape[1] > 1
 

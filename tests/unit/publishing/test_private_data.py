@@ -9,7 +9,8 @@ import yaml
 from tests.publishable import CARDS
 from vanilla_transformer.cli import main
 from vanilla_transformer.publishing import checks, push
-from vanilla_transformer.publishing.card import read_facts, render_card
+from vanilla_transformer.publishing.card import render_card
+from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.publishing.staging import publishable_files, stage
 
 TOKEN = "hf_" + "aB3" * 12

@@ -49,11 +49,6 @@ def test_parse_message_returns_none_without_branches_or_matching_braces(text):
     assert parse_message(text) is None
 
 
-def test_parse_message_follows_the_choice_of_patterns():
-    text = "{n, plural, other {x}}"
-    assert parse_message(text, "url,icu") and not parse_message(text, "printf") and not parse_message(text, False)
-
-
 def test_render_quotes_what_would_be_syntax():
     message = parse_message("{n, plural, one {a} other {# b}}")
     assert message.render(iter(["{0}", "l'{7}", "{0}#'s"]))[0] == "{n, plural, one {l'''{'7'}'} other {#'#'''s}}"

@@ -10,7 +10,7 @@ import torch
 from tests.half_precision import HalfPrecision
 from tests.host_reads import NoHostReads
 from tests.train_states import packed_micro_batch, parameters_of, tiny_train_state
-from vanilla_transformer import modeling_vanilla_transformer
+from vanilla_transformer import compatibility_vanilla_transformer
 from vanilla_transformer.training import graphed_train_step
 from vanilla_transformer.training.device_batch import BatchPreparation
 from vanilla_transformer.training.graphed_train_step import GraphedTrainStep, capture_steps, find_obstacle
@@ -107,7 +107,7 @@ def assert_same(first, second):
 @pytest.fixture(autouse=True)
 def _ids_are_not_checked(monkeypatch):
     """On a GPU, which the host would wait for, the model checks no token ids."""
-    monkeypatch.setattr(modeling_vanilla_transformer, "check_ids", lambda *_, **__: None)
+    monkeypatch.setattr(compatibility_vanilla_transformer, "check_ids", lambda *_, **__: None)
 
 
 @pytest.mark.parametrize("accumulation", [1, 2])

@@ -45,15 +45,14 @@ class BlockTranslator:
         splitter: Returns the sentences of a text.
         masks: Words that the model copies, such as `<ph0>`.
         constrain: Returns a translation of each text that contains the given phrases.
-        protect: The patterns of text that survives, see [`find_protected`], besides fixed spans and formulas such as
-            H₂O.
+        protect: Whether text survives that [`find_protected`] finds, and formulas such as H₂O, besides fixed spans.
     """
 
     translate: Translate
     splitter: SentenceSplitter
     masks: Sequence[str] = ()
     constrain: Constrain | None = None
-    protect: bool | str = True
+    protect: bool = True
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the translated blocks, with every span of the source."""
@@ -84,13 +83,12 @@ class BlockTranslator:
             found = merge([*find_protected(text, self.protect), *its_formulas])
             ranges = merge([*sentence_ranges(text, self.splitter), *own, *found])
             apart = [piece for place in found for piece in _outside(place, own)]
-            is_whole = len(ranges) == 1 and text == block.text
             for start, end in ranges:
                 inside = [(first - start, last - start) for first, last in sorted(own + apart) if start <= first < end]
                 is_plain = not overlaps((start, end), own + its_formulas)
-                is_message = is_plain and parse_message(text[start:end], self.protect)
+                is_message = self.protect and is_plain and parse_message(text[start:end])
                 kept = None if is_message else inside
-                yield low + start, Sentence(text[start:end], "", (), is_whole=is_whole, kept=kept)
+                yield low + start, Sentence(text[start:end], "", (), kept=kept)
 
     def _decode(
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report

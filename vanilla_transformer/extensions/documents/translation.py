@@ -141,9 +141,7 @@ class DocumentTranslator:
         return translate_documents(texts, format, translator, find_direction(self._pipeline.tokenizer, *given))
 
 
-def translator_by(
-    pipeline: Any, splitter: SentenceSplitter, protect: bool | str = True, **options: Any
-) -> BlockTranslator:
+def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:
     """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do."""
     translate, constrain = translate_by(pipeline, **options), constrain_by(pipeline, **options)
     return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain, protect)

@@ -1,44 +1,44 @@
 """Read requests within limits, and stop working for clients that hang up."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import json
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from fastapi import HTTPException, Request, Response
+from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
-from starlette.datastructures import FormData, Headers, UploadFile
+from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vanilla_transformer.errors import UserError
+
 from .libretranslate import Question
 from .limits import Limits, Refusal
-from .schema import FORM, JSON, MULTIPART, parse_json
+from .schema import FORM, MULTIPART
 
 Result = TypeVar("Result")
-STATUS_OF_A_CLIENT_THAT_LEFT = 499
 
 
 async def unless_disconnected(request: Request, work: Awaitable[Result]) -> Result:
     """Return the result of `work`; if the client hangs up first, cancel it."""
-    working = asyncio.ensure_future(work)
-    listening = asyncio.ensure_future(_wait_for_disconnect(request))
+
+    async def wait_for_disconnect() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = working, _ = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect())
     try:
-        await asyncio.wait([working, listening], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise ClientDisconnect
         return working.result()
     finally:
-        for task in (working, listening):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(working, listening, return_exceptions=True)
-
-
-async def _wait_for_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class BodyLimit:
@@ -79,97 +79,65 @@ class BodyLimit:
         await self._app(scope, receive_within_limits, send)
 
 
-class FormRoute(APIRoute):
-    """Route whose bodies are forms of LibreTranslate."""
+async def read_content(request: Request) -> Any:
+    """Return the content of a JSON body, or the entries of a form or a query of LibreTranslate.
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handle_request(request: Request) -> Response:
-            return await handle(self.request_class(request.scope, request.receive))
-
-        return handle_request
-
-    @property
-    def request_class(self) -> type[Request]:
-        return _FormRequest
-
-
-class JsonRoute(FormRoute):
-    """Route whose bodies are JSON, whatever their type is said to be, or forms of LibreTranslate."""
-
-    @property
-    def request_class(self) -> type[Request]:
-        return _JsonRequest
+    JSON is recognized whatever its type is said to be: `curl -d` says that it sends a form.
+    """
+    body = await request.body()
+    try:
+        return json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) if isinstance(error, UserError) else "The body must be valid JSON in UTF-8."
+    form = await read_form(request)
+    if _content_type(request) != MULTIPART and not form.keys() & Question.model_fields.keys():
+        raise Refusal(422, reason)
+    request.state.is_libretranslate = True
+    entries = {name: read_texts(form, name) for name in Question.model_fields if name in form}
+    if "q" not in entries:
+        raise Refusal(422, "The form must have the entry `q`.")
+    texts = entries.pop("q")
+    return {name: values[-1] for name, values in entries.items()} | {"q": texts if len(texts) > 1 else texts[0]}
 
 
-class _FormRequest(Request):
-    """Request with a form in UTF-8, whose entries may be in the query instead, as for LibreTranslate."""
+def _refuse_constant(name: str) -> None:
+    raise UserError(f"The body must be valid JSON, which has no {name}.")
 
-    async def body(self) -> bytes:
+
+async def read_form(request: Request) -> dict[str, list[Any]]:
+    """Return the values of each entry of a form, or of the query, which goes before it as for LibreTranslate.
+
+    Both are read as UTF-8; lone surrogates stand for other bytes.
+    """
+    request.state.is_form = True
+    kind, sent = _content_type(request), list[tuple[str, Any]]()
+    if kind == FORM:
+        sent = _parse_pairs(await request.body())
+    elif kind == MULTIPART:
+        request.state.is_libretranslate = True
+        # Starlette takes text for Latin-1 if it is not of the charset, so each byte is a letter at first.
+        headers = Headers({"content-type": request.headers["content-type"] + "; charset=latin-1"})
         try:
-            return await super().body()
-        except ClientDisconnect as error:
-            raise HTTPException(STATUS_OF_A_CLIENT_THAT_LEFT) from error
-
-    async def form(self, **limits: Any) -> FormData:  # type: ignore[override]  # FastAPI awaits it
-        """Return the entries, in which lone surrogates stand for bytes that are not UTF-8."""
-        body, kind = await self.body(), _content_type(self)
-        query, sent = _parse_pairs(self.scope["query_string"]), []
-        if kind == FORM:
-            sent = _parse_pairs(body)
-        elif kind == MULTIPART:
-            self.state.is_libretranslate = True
-            # Starlette takes text for Latin-1 if it is not of the charset, so each byte is a letter at first.
-            headers = Headers({"content-type": Headers(scope=self.scope)["content-type"] + "; charset=latin-1"})
-            try:
-                found = await MultiPartParser(headers, self.stream(), **limits).parse()
-            except MultiPartException as error:
-                raise HTTPException(422, error.message) from error
-            sent = [(_decode_part(name), _decode_part(value)) for name, value in found.multi_items()]
-        self.state.is_form = True
-        names = {name for name, _ in query}
-        self._form = FormData([*query, *((name, value) for name, value in sent if name not in names)])
-        return self._form
+            form = await MultiPartParser(headers, request.stream()).parse()
+        except MultiPartException as error:
+            raise Refusal(422, error.message) from error
+        sent = [(_decode_part(name), _decode_part(value)) for name, value in form.multi_items()]
+    query, body = dict[str, list[Any]](), dict[str, list[Any]]()
+    for entries, pairs in ((query, _parse_pairs(request.scope["query_string"])), (body, sent)):
+        for name, value in pairs:
+            entries.setdefault(name, []).append(value)
+    return body | query
 
 
-class _JsonRequest(_FormRequest):
-    """Request whose type is JSON for FastAPI; `curl -d` says that it sends a form."""
-
-    @property
-    def headers(self) -> Headers:
-        return Headers(dict(super().headers) | {"content-type": JSON})
-
-    async def body(self) -> bytes:
-        return await super().body() or b" "  # FastAPI does not read an empty body
-
-    async def json(self) -> Any:
-        try:
-            content = parse_json(await self.body())
-        except Refusal as refusal:
-            content = await self._read_question(str(refusal))
-        return [] if content is None else content  # FastAPI takes null for no body; a list is refused likewise
-
-    async def _read_question(self, no_json: str) -> dict[str, Any]:
-        """Return the entries of a form, whose reader may not have found JSON because there is none."""
-        form = await self.form()
-        if _content_type(self) != MULTIPART and not form.keys() & Question.model_fields.keys():
-            raise HTTPException(422, no_json)
-        self.state.is_libretranslate = True
-        entries: dict[str, list[str]] = {}
-        for name, value in form.multi_items():
-            if name in Question.model_fields:
-                if isinstance(value, UploadFile):
-                    raise HTTPException(422, f"`{name}` must be a text, not a file.")
-                entries.setdefault(name, []).append(value.replace("\r\n", "\n"))  # which browsers send
-        if "q" not in entries:
-            raise HTTPException(422, "The form must have the entry `q`.")
-        texts = entries["q"]
-        return {name: values[-1] for name, values in entries.items()} | {"q": texts if len(texts) > 1 else texts[0]}
+def read_texts(form: dict[str, list[Any]], name: str) -> list[str]:
+    """Return the values of an entry of a form, which must be texts, without the line ends that browsers send."""
+    if any(isinstance(value, UploadFile) for value in form[name]):
+        raise Refusal(422, f"`{name}` must be a text, not a file.")
+    return [value.replace("\r\n", "\n") for value in form[name]]
 
 
 def _content_type(request: Request) -> str:
-    return Headers(scope=request.scope).get("content-type", "").partition(";")[0].strip().lower()
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _parse_pairs(encoded: bytes) -> list[tuple[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from babel import parse_locale
 from babel.core import get_global
+from typing_extensions import TypedDict  # of which pydantic makes schemas before Python 3.12, too
 
 from vanilla_transformer.data.cleaning_rules import language_code, rank_languages
 from vanilla_transformer.text.languages import find_locale
@@ -79,8 +80,8 @@ def _parse(code: str) -> Any:
 _ENOUGH = 1000  # characters of a text
 
 
-class Detected(NamedTuple):
-    """A language, and how probable it is in percent. The names are LibreTranslate's."""
+class Detected(TypedDict):
+    """A language, and how probable it is in percent, as LibreTranslate names them."""
 
     language: str
     confidence: float
@@ -97,11 +98,12 @@ def find_detector() -> DetectLanguages | None:
 
 def detect_languages(text: str) -> list[Detected]:
     """Return all languages that the classifier knows, with their ISO 639-1 codes where they have one."""
-    return [Detected(code, round(100 * probability, 1)) for code, probability in rank_languages(text[:_ENOUGH])]
+    ranked = rank_languages(text[:_ENOUGH])
+    return [Detected(language=code, confidence=round(100 * probability, 1)) for code, probability in ranked]
 
 
 def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detected:
     """Return the most probable one of `codes`, which may name a script or a region too, such as `deu_Latn`."""
-    confidences = dict(detected)
-    known = [Detected(code, confidences.get(language_code(code) or "", 0.0)) for code in codes]
-    return max(known, key=lambda each: each.confidence)
+    confidences = {each["language"]: each["confidence"] for each in detected}
+    known = [Detected(language=code, confidence=confidences.get(language_code(code) or "", 0.0)) for code in codes]
+    return max(known, key=lambda each: each["confidence"])

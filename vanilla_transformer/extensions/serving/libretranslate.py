@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import regex
 from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 
-from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 
@@ -24,7 +24,7 @@ _TOKEN_BYTES = 24
 
 
 class TranslatedFile(NamedTuple):
-    """A file that waits to be downloaded, the client that sent it, and the time at which it is deleted."""
+    """A file that waits to be downloaded."""
 
     name: str
     content: bytes
@@ -33,14 +33,10 @@ class TranslatedFile(NamedTuple):
 
 
 class TranslatedFiles:
-    """Keep files for some time.
+    """Keep files for `file_seconds`.
 
-    If there is no room for a file, the oldest ones of the client with the most bytes are deleted, so that a client
-    with many files takes room from itself.
-
-    Args:
-        limits: `file_seconds` and `max_file_bytes`.
-        clock: Returns the time in seconds.
+    Beyond `max_file_bytes`, the oldest ones of the client with the most bytes are deleted, so that a client with many
+    files takes room from itself.
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic):
@@ -55,31 +51,28 @@ class TranslatedFiles:
         token = secrets.token_urlsafe(_TOKEN_BYTES)
         deadline = self._clock() + self._limits.file_seconds
         self._files[token] = TranslatedFile(name, content, client, deadline)
-        self._make_room()
+        sizes: Counter[str] = Counter()
+        for file in self._files.values():
+            sizes[file.client] += len(file.content)
+        while sizes.total() > self._limits.max_file_bytes:
+            ((largest, _),) = sizes.most_common(1)
+            oldest = next(token for token, file in self._files.items() if file.client == largest)
+            sizes[largest] -= len(self._files.pop(oldest).content)
         asyncio.get_running_loop().call_later(self._limits.file_seconds, self._delete_old)
         return f"{token}.{name}"
 
     def find(self, name: str) -> TranslatedFile:
         """Return the file of a name that [`add`] returned."""
         self._delete_old()
-        found = self._files.get(name.partition(".")[0])
-        if found is None:
-            rule = f"Files are deleted after {self._limits.file_seconds} seconds, or earlier if there are many"
-            raise Refusal(404, f"There is no such file. {rule}. Send it again.")
-        return found
+        token = name.partition(".")[0]
+        if token not in self._files:
+            reason = f"Files are deleted after {self._limits.file_seconds} seconds, or earlier if there are many"
+            raise Refusal(404, f"There is no such file. {reason}. Send it again.")
+        return self._files[token]
 
     def _delete_old(self) -> None:
         while self._files and next(iter(self._files.values())).deadline <= self._clock():
             self._files.popitem(last=False)
-
-    def _make_room(self) -> None:
-        sizes: Counter[str] = Counter()
-        for each in self._files.values():
-            sizes[each.client] += len(each.content)
-        while sizes.total() > self._limits.max_file_bytes:
-            ((client, _),) = sizes.most_common(1)
-            oldest = next(token for token, each in self._files.items() if each.client == client)
-            sizes[client] -= len(self._files.pop(oldest).content)
 
 
 def find_format(name: str) -> str:
@@ -101,8 +94,6 @@ _STRING: dict[str, Any] = {"type": "string"}
 _DETECTED = "auto"
 _TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
 _LEAST_CONFIDENCE = 1.0  # percent, of a language that `/detect` lists besides the most probable one
-# The statuses of LibreTranslate for refusals that have another one in this service.
-_STATUSES = {401: 403, 422: 400}
 
 
 class Question(BaseModel):
@@ -119,13 +110,8 @@ class Question(BaseModel):
     @classmethod
     def _check_text(cls, content: Any) -> Any:
         if not isinstance(content, dict) or "q" not in content:
-            raise OptionError("The body must have the entry `q`.")
+            raise UserError("The body must have the entry `q`.")
         return content
-
-    @property
-    def key(self) -> str:
-        """Return the key of the request, or an empty string."""
-        return str(self.api_key or "")
 
     @property
     def asks_for_detection(self) -> bool:
@@ -134,22 +120,22 @@ class Question(BaseModel):
 
     @property
     def texts(self) -> Any:
-        """Return the texts, still unchecked."""
+        """The texts, still unchecked."""
         return [self.q] if isinstance(self.q, str) else self.q
 
     @property
     def num_hypotheses(self) -> int:
-        """Return the number of translations of each text."""
+        """The number of translations of each text."""
         if not re.fullmatch(r"\d{1,9}", str(self.alternatives or 0)):
             raise Refusal(422, "`alternatives` must be a number of 0 or more, of at most 9 digits.")
         return int(self.alternatives or 0) + 1
 
-    def list_languages(self, detect: DetectLanguages) -> list[dict[str, Any]]:
+    def list_languages(self, detect: DetectLanguages) -> list[Detected]:
         """Return the languages that the text may be in, the most probable first."""
         if not isinstance(self.q, str):
             raise Refusal(422, "`q` must be a text.")
         best, *others = detect(self.q)
-        return [each._asdict() for each in (best, *others) if each is best or each.confidence >= _LEAST_CONFIDENCE]
+        return [best, *(other for other in others if other["confidence"] >= _LEAST_CONFIDENCE)]
 
     def detect_sources(self, detect: DetectLanguages, directions: Sequence[Direction]) -> list[Detected] | None:
         """Return the most probable one of the languages from which there is a translation, for each text.
@@ -157,7 +143,7 @@ class Question(BaseModel):
         The answer is None without any. The texts were checked.
         """
         target = next(iter(closest_languages(str(self.target), _targets(directions))), None)
-        sources = [str(each.source) for each in directions if each.target == target]
+        sources = [str(direction.source) for direction in directions if direction.target == target]
         return [choose_language(detect(text), sources) for text in self.texts] if sources else None
 
     def to_content(self) -> dict[str, Any]:
@@ -177,7 +163,7 @@ class Question(BaseModel):
         if not directions:
             return None
         for code in closest_languages(target, _targets(directions)):
-            sources = [str(each.source) for each in directions if each.target == code]
+            sources = [str(direction.source) for direction in directions if direction.target == code]
             if self.asks_for_detection and len(sources) > 1:
                 raise Refusal(422, "`source` must be given: the detection of languages is not installed.")
             if fitting := sources if self.asks_for_detection else closest_languages(source, sources):
@@ -193,24 +179,16 @@ class Question(BaseModel):
         Args:
             detected: The source language of each text, if they were detected.
         """
-        best, others = [row[0] for row in translations], [list(row[1:]) for row in translations]
-        is_list = isinstance(self.q, list)
-        content: dict[str, Any] = {"translatedText": best if is_list else best[0]}
+        columns: dict[str, list[Any]] = {"translatedText": [row[0] for row in translations]}
         if detected is not None:
-            languages = [each._asdict() for each in detected]
-            content["detectedLanguage"] = languages if is_list else languages[0]
+            columns["detectedLanguage"] = list(detected)
         if self.num_hypotheses > 1:
-            content["alternatives"] = others if is_list else others[0]
-        return content
+            columns["alternatives"] = [list(row[1:]) for row in translations]
+        return {name: values if isinstance(self.q, list) else values[0] for name, values in columns.items()}
 
 
 def _targets(directions: Sequence[Direction]) -> list[str]:
-    return list(dict.fromkeys(str(each.target) for each in directions))
-
-
-def refuse(refusal: Refusal) -> tuple[dict[str, str], int]:
-    """Return the content and the status of an answer that refuses a request."""
-    return {"error": str(refusal)}, _STATUSES.get(refusal.status, refusal.status)
+    return list(dict.fromkeys(str(direction.target) for direction in directions))
 
 
 def list_languages(directions: Sequence[Direction]) -> list[dict[str, Any]]:

@@ -56,10 +56,14 @@ class Limits(Schema):
         if len(texts) > self.max_texts:
             raise Refusal(422, f"`text` may be a list of at most {self.max_texts}, got {len(texts)}.")
         if not 1 <= num_hypotheses <= self.max_hypotheses:
-            rule = f"must be an integer from 1 to at most {self.max_hypotheses}"
-            raise Refusal(422, f"`num_return_sequences` {rule}, got {num_hypotheses}."[:LONGEST_REASON])
+            reason = f"must be an integer from 1 to at most {self.max_hypotheses}, got {num_hypotheses}."
+            raise Refusal(422, f"`num_return_sequences` {reason}"[:LONGEST_REASON])
         for position, text in enumerate(texts):
-            self._check_text(text, position)
+            if not isinstance(text, str):
+                raise Refusal(422, f"Each text must be a string, got {_type(text)} at position {position}.")
+            if len(text) > self.max_characters:
+                reason = f"The characters of a text may be at most {self.max_characters}, got {len(text)}"
+                raise Refusal(422, f"{reason} at position {position}.")
 
     def check_samples(self, count: int) -> None:
         """Check the number of samples of each text from which one is chosen."""
@@ -67,23 +71,12 @@ class Limits(Schema):
             reason = f"`mbr_samples` may be at most {self.max_mbr_samples}, got {count}."
             raise Refusal(422, reason[:LONGEST_REASON])
 
-    def _check_text(self, text: Any, position: int) -> None:
-        if not isinstance(text, str):
-            raise Refusal(422, f"Each text must be a string, got {_type(text)} at position {position}.")
-        if len(text) > self.max_characters:
-            raise Refusal(
-                422,
-                f"The characters of a text may be at most {self.max_characters}, got {len(text)} at position "
-                f"{position}.",
-            )
-
     def check_tokens(self, counts: Sequence[int]) -> None:
         """Check the numbers of tokens of texts."""
         for position, count in enumerate(counts):
             if count > self.max_tokens:
-                raise Refusal(
-                    422, f"The tokens of a text may be at most {self.max_tokens}, got {count} at position {position}."
-                )
+                reason = f"The tokens of a text may be at most {self.max_tokens}, got {count}"
+                raise Refusal(422, f"{reason} at position {position}.")
 
 
 def _type(value: Any) -> str:

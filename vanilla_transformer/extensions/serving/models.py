@@ -55,33 +55,32 @@ class ModelLoader:
 
     async def load(self, model: "ServedModel", load: Callable[[], LoadedModel]) -> LoadedModel:
         """Return the result of `load`, after idle models have made room for it, least recently used ones first."""
+
+        def run() -> LoadedModel:
+            self.is_busy = True
+            try:
+                gc.collect()  # frees models that were unloaded
+                return load()
+            finally:
+                self.is_busy = False
+
         async with self._lock:
-            self._make_room()
+            while self._max_loaded is not None and len(self._loaded) >= self._max_loaded:
+                idle = [loaded for loaded in self._loaded if loaded.is_idle]
+                if not idle:
+                    reason = "The models in memory are at work, and there is no room for more. Try again later."
+                    raise Refusal(503, reason)
+                least_recently_used = min(idle, key=lambda loaded: loaded.last_used)
+                least_recently_used.unload()
+                self._loaded.remove(least_recently_used)
             # This thread ends, and OpenMP's threads for it end too, so that they do not slow down the model thread's.
             thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
             try:
-                loaded = await call_on_thread(thread, self._run, load)
+                result = await call_on_thread(thread, run)
             finally:
                 thread.shutdown(wait=False)
             self._loaded.append(model)
-            return loaded
-
-    def _run(self, load: Callable[[], LoadedModel]) -> LoadedModel:
-        self.is_busy = True
-        try:
-            gc.collect()  # frees models that were unloaded
-            return load()
-        finally:
-            self.is_busy = False
-
-    def _make_room(self) -> None:
-        while self._max_loaded is not None and len(self._loaded) >= self._max_loaded:
-            idle = [model for model in self._loaded if model.is_idle]
-            if not idle:
-                raise Refusal(503, "The models in memory are at work, and there is no room for more. Try again later.")
-            least_recently_used = min(idle, key=lambda model: model.last_used)
-            least_recently_used.unload()
-            self._loaded.remove(least_recently_used)
+            return result
 
 
 class ServedModel:
@@ -89,15 +88,12 @@ class ServedModel:
 
     Args:
         name: Name by which requests ask for it.
-        load: Returns the model; called when a request needs it. If it is None, `loaded` is given.
-        loaded: The model if it is in memory from the start.
+        load: Returns the model; called when a request needs it, unless it is in memory from the start (`loaded`).
         directions: Languages from and to which it translates, as far as that is known.
         loader: Loader of all models of the service.
         default: The languages of requests that do not name them, as far as they are known; for one direction, that.
 
     Attributes:
-        batcher: The queue of its texts.
-        loader: Given loader.
         known: Options of the model, once it was loaded.
         last_used: Time of `time.monotonic` at which it last translated.
     """
@@ -226,10 +222,7 @@ class PivotModels:
     Args:
         first, second: Each model, and the direction in which it translates. They may be the same model.
 
-    Attributes:
-        name: The languages, by which requests ask for it.
-        directions: The only direction.
-        default: It, too.
+    The service treats it as a model.
     """
 
     def __init__(self, first: tuple[ServedModel, Direction], second: tuple[ServedModel, Direction]):
@@ -275,11 +268,9 @@ class PivotModels:
             raise Refusal(422, f"XLIFF needs one model from {' to '.join(map(str, self.default))}, got two.")
         limits = self._second.limits
         limits.check_request(texts, num_hypotheses)
+        languages, further = self._languages
         shared = {name: value for name, value in options if name in _OF_BOTH}
-        into, out = (
-            tuple(sorted({**own, **entries}.items()))
-            for own, entries in zip((shared, dict(options)), self._languages, strict=True)
-        )
+        into, out = (tuple(sorted(entries.items())) for entries in (shared | languages, dict(options) | further))
         try:
             async with asyncio.timeout(limits.request_seconds):
                 between = await self._first.translate(texts, 1, client, into)
@@ -297,12 +288,14 @@ def _find_pairs(models: Sequence[ServedModel], pivot: str) -> list[PivotModels]:
     direct = {(direction.source, direction.target) for _, direction in steps}
     into = [step for step in steps if step[1].target == pivot]
     out = [step for step in steps if step[1].source == pivot]
-    found = {(first[1].source, second[1].target): PivotModels(first, second) for first in into for second in out}
-    pairs = [pair for languages, pair in found.items() if languages not in direct and len({*languages}) > 1]
-    if not pairs:
-        rule = "a language between two others that no model translates directly, such as en with de-en and en-fr"
-        raise UserError(f"`pivot` must be {rule}, got {pivot!r}.")
-    return pairs
+    pairs = {(first[1].source, second[1].target): PivotModels(first, second) for first in into for second in out}
+    chosen = [pair for languages, pair in pairs.items() if languages not in direct and len({*languages}) > 1]
+    if not chosen:
+        requirement = (
+            "a language between two others that no model translates directly, such as en with de-en and en-fr"
+        )
+        raise UserError(f"`pivot` must be {requirement}, got {pivot!r}.")
+    return chosen
 
 
 class Models:
@@ -345,11 +338,11 @@ class Models:
 
     def find_name(self, name: Any, status: int) -> Choice:
         """Return the choice of a name."""
-        found = next((choice for choice in self.choices if choice.name == name), None)
-        if found is None:
-            known = ", ".join([choice.name for choice in self.choices][:_MOST_SHOWN])
-            raise Refusal(status, f"`model` must be one of the models of this service: {known}.")
-        return found
+        for choice in self.choices:
+            if choice.name == name:
+                return choice
+        known = ", ".join([choice.name for choice in self.choices][:_MOST_SHOWN])
+        raise Refusal(status, f"`model` must be one of the models of this service: {known}.")
 
     def find_direction(self, direction: Direction | None) -> Choice:
         """Return the choice of one of the `directions`, or the only model if none is known."""
@@ -370,13 +363,12 @@ class Models:
             }
             for model in self
         }
-        status = next(
-            (status for status in _UNAVAILABLE if status in [each["status"] for each in states.values()]), "ok"
-        )
+        statuses, kinds = ([state[entry] for state in states.values()] for entry in ("status", "last_failure"))
+        status = next((status for status in _UNAVAILABLE if status in statuses), "ok")
         content = {
             "status": status,
             "failures": sum(model.batcher.failures for model in self),
-            "last_failure": next((each["last_failure"] for each in states.values() if each["last_failure"]), None),
+            "last_failure": next(filter(None, kinds), None),
         }
         if len(states) > 1:
             content["models"] = states

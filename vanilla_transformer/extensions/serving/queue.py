@@ -2,11 +2,12 @@
 
 import asyncio
 import time
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from vanilla_transformer.decoding.options import OptionError
@@ -67,93 +68,70 @@ class FairQueue:
         self._large_must_be_next = False
 
     def __len__(self) -> int:
-        return self._small.texts.total() + self._large.texts.total()
+        return len(self._small.waiting()) + len(self._large.waiting())
 
     def add(self, request: QueuedRequest) -> None:
         """Add the texts of a request."""
-        tokens = self._small.tokens[request.client] + sum(text.tokens for text in request.texts)
-        small = tokens <= _TOKENS_OF_SMALL_REQUESTS
-        lane = self._small if small else self._large
-        if lane.texts[request.client] + len(request.texts) > self._limits.max_waiting_per_client:
+        texts = [*self._small.waiting(request.client), *request.texts]
+        is_small = sum(text.tokens for text in texts) <= _TOKENS_OF_SMALL_REQUESTS
+        lane = self._small if is_small else self._large
+        if len(lane.waiting(request.client)) + len(request.texts) > self._limits.max_waiting_per_client:
             raise Refusal(503, "Too many of your texts wait. Try again later.")
-        if lane.texts.total() + len(request.texts) > self._limits.max_waiting:
+        if len(lane.waiting()) + len(request.texts) > self._limits.max_waiting:
             raise Refusal(503, "Too many texts wait. Try again later.")
-        if small:
+        if is_small:
             self._last_small_request = self._clock()
         if request.texts:
-            lane.add(request)
+            lane.setdefault(request.client, deque()).append(request)
 
     def discard(self, request: QueuedRequest) -> None:
         """Remove the texts of a request that still wait, if any."""
-        self._small.discard(request)
-        self._large.discard(request)
+        for lane in (self._small, self._large):
+            if request in (requests := lane.get(request.client, deque())):
+                requests.remove(request)
+                if not requests:
+                    del lane[request.client]
 
     def take(self) -> list[QueuedText]:
         """Remove and return the texts of the next batch, none if the queue is empty."""
         batch: list[QueuedText] = []
-        if not (self._large_must_be_next and len(self._large)):  # the large one may be gone
+        if not (self._large_must_be_next and self._large):  # the large one may be gone
             self._fill(batch, self._small, self._limits.max_batch_tokens)
-        num_small = len(batch)
-        self._fill(batch, self._large, self._tokens_for_large(batch))
-        self._large_must_be_next = len(self._large) > 0 and len(batch) == num_small
+        num_small, max_tokens = len(batch), self._limits.max_batch_tokens
+        if self._clock() - self._last_small_request <= _SECONDS_WITH_SMALL_BATCHES:
+            max_tokens = min(max_tokens, max(_FEW_TOKENS, 2 * _padded_tokens(batch)))
+        self._fill(batch, self._large, max_tokens)
+        self._large_must_be_next = bool(self._large) and len(batch) == num_small
         return batch
 
-    def _tokens_for_large(self, batch: list[QueuedText]) -> int:
-        if self._clock() - self._last_small_request > _SECONDS_WITH_SMALL_BATCHES:
-            return self._limits.max_batch_tokens
-        return min(self._limits.max_batch_tokens, max(_FEW_TOKENS, 2 * _padded_tokens(batch)))
-
     def _fill(self, batch: list[QueuedText], lane: "_Lane", max_tokens: int) -> None:
-        while len(lane) and len(batch) < self._limits.max_batch_size:
-            if batch and _padded_tokens([*batch, lane.first()]) > max_tokens:
+        while lane and len(batch) < self._limits.max_batch_size:
+            if batch and _padded_tokens([*batch, lane.next_text]) > max_tokens:
                 break
             batch.append(lane.take())
 
 
-class _Lane:
-    """Waiting requests: clients take turns, and so do the requests of each client."""
+class _Lane(OrderedDict[str, deque[QueuedRequest]]):
+    """Waiting requests by their clients, which take turns, and so do the requests of each client."""
 
-    def __init__(self) -> None:
-        self._clients: OrderedDict[str, deque[QueuedRequest]] = OrderedDict()
-        self.texts: Counter[str] = Counter()  # waiting, by client
-        self.tokens: Counter[str] = Counter()
+    def waiting(self, client: str | None = None) -> list[QueuedText]:
+        """Return the texts of a client, or of all clients."""
+        requests = chain(*self.values()) if client is None else self.get(client, ())
+        return [text for request in requests for text in request.texts]
 
-    def __len__(self) -> int:
-        """Return the number of clients that wait."""
-        return len(self._clients)
-
-    def add(self, request: QueuedRequest) -> None:
-        self._clients.setdefault(request.client, deque()).append(request)
-        self._count(request.client, request.texts, 1)
-
-    def first(self) -> QueuedText:
-        return next(iter(self._clients.values()))[0].texts[0]
+    @property
+    def next_text(self) -> QueuedText:
+        return next(iter(self.values()))[0].texts[0]
 
     def take(self) -> QueuedText:
-        client, requests = self._clients.popitem(last=False)
+        client, requests = self.popitem(last=False)
         request = requests.popleft()
         text = request.texts.popleft()
-        self._count(client, [text], -1)
         if request.texts:
             requests.append(request)
         if requests:
-            self._clients[client] = requests
+            self[client] = requests
         return text
-
-    def discard(self, request: QueuedRequest) -> None:
-        requests = self._clients.get(request.client, deque())
-        if request in requests:
-            requests.remove(request)
-            self._count(request.client, request.texts, -1)
-            if not requests:
-                del self._clients[request.client]
-
-    def _count(self, client: str, texts: Iterable[QueuedText], sign: int) -> None:
-        for text in texts:
-            self.texts[client] += sign
-            self.tokens[client] += sign * text.tokens
-        if not self.texts[client]:
-            del self.texts[client], self.tokens[client]
 
 
 def _padded_tokens(texts: list[QueuedText]) -> int:
@@ -187,14 +165,10 @@ class Batcher:
 
     Args:
         translate: Called on the model thread, one call at a time.
-        limits: Limits of requests, of a batch and of the queue.
         count_tokens: Returns the number of tokens of each text. Called on a thread; by default, counts bytes.
         model_thread: Thread of the model, which several batchers may share; by default its own.
 
     Attributes:
-        limits: Given limits.
-        batches: Number of batches so far.
-        texts: Number of texts so far.
         failures: Number of texts that the model failed to translate.
         last_failure: Type of the last exception of the model, or None.
         broken: Whether the model cannot translate anymore.
@@ -252,12 +226,15 @@ class Batcher:
         self.limits.check_request(texts, num_hypotheses)
         try:
             async with asyncio.timeout(self.limits.request_seconds):
-                counts = await self._count(texts)
-                own, arrived = constraints or [()] * len(texts), time.monotonic()
-                columns = zip(texts, counts, own, prefixes or [None] * len(texts), strict=True)
+                counts: list[int] = []
+                for start in range(0, len(texts), _TEXTS_TO_COUNT):
+                    counts += await self.count_tokens(texts[start : start + _TEXTS_TO_COUNT])
+                    self.limits.check_tokens(counts)
+                phrases, arrived = constraints or [()] * len(texts), time.monotonic()
+                columns = zip(texts, counts, phrases, prefixes or [None] * len(texts), strict=True)
                 entries = [
-                    QueuedText(text, count, num_hypotheses, asyncio.Future(), options, phrases, prefix, arrived)
-                    for text, count, phrases, prefix in columns
+                    QueuedText(text, count, num_hypotheses, asyncio.Future(), options, required, prefix, arrived)
+                    for text, count, required, prefix in columns
                 ]
                 return await self._wait_for_translations(entries, client)
         except TimeoutError as error:
@@ -302,13 +279,6 @@ class Batcher:
         self._model_thread.shutdown(wait=False, cancel_futures=True)
         self._counting_thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _count(self, texts: Sequence[str]) -> list[int]:
-        counts: list[int] = []
-        for start in range(0, len(texts), _TEXTS_TO_COUNT):
-            counts += await self.count_tokens(texts[start : start + _TEXTS_TO_COUNT])
-            self.limits.check_tokens(counts)
-        return counts
-
     async def _wait_for_translations(self, entries: Sequence[QueuedText], client: str) -> list[list[Any]]:
         if self._stopped is not None:
             raise self._stopped
@@ -328,8 +298,11 @@ class Batcher:
 
     async def _translate_batch(self, batch: list[QueuedText]) -> None:
         """Translate the texts with the same options together."""
-        for key in dict.fromkeys(map(_group, batch)):
-            group = [entry for entry in batch if _group(entry) == key]
+        groups: dict[Any, list[QueuedText]] = {}
+        for entry in batch:
+            key = entry.num_hypotheses, entry.options, bool(entry.constraints), entry.target_prefix is not None
+            groups.setdefault(key, []).append(entry)
+        for group in groups.values():
             self.batches += 1
             self.on_batch(group)
             await self._translate_group(group)
@@ -342,22 +315,22 @@ class Batcher:
         try:
             translations = await self._call_model(group)
         except ModelFailure as failure:
-            refused = isinstance(failure.__cause__, OptionError)
-            if not refused:
+            is_refused = isinstance(failure.__cause__, OptionError)
+            if not is_refused:
                 await self._check_model(group[0].options)
-            if len(group) == 1 and refused:
-                refusal = Refusal(422, str(failure.__cause__)[:LONGEST_REASON])
-                _set(group[0].future.set_exception, group[0].future, refusal)
-            elif len(group) == 1:
-                self.failures += 1
-                _set(group[0].future.set_exception, group[0].future, failure)
-            else:
+            if len(group) > 1:
                 for entry in group:
                     await self._translate_group([entry])
+                return
+            reason = Refusal(422, str(failure.__cause__)[:LONGEST_REASON]) if is_refused else failure
+            self.failures += not is_refused
+            if not group[0].future.done():  # its request may be gone
+                group[0].future.set_exception(reason)
         else:
             self.texts += len(group)
             for entry, hypotheses in zip(group, translations, strict=True):
-                _set(entry.future.set_result, entry.future, hypotheses)
+                if not entry.future.done():
+                    entry.future.set_result(hypotheses)
 
     async def _call_model(self, group: Sequence[QueuedText]) -> list[list[Any]]:
         """Translate texts of one group."""
@@ -404,7 +377,7 @@ class Batcher:
         """Translate a harmless text after a failure; the model is broken if it cannot do that."""
         if self.broken:
             return
-        languages = tuple(each for each in options if each[0] in LANGUAGES)
+        languages = tuple(option for option in options if option[0] in LANGUAGES)
         try:
             await self._call_model([QueuedText(_HARMLESS_TEXT, 1, 1, asyncio.Future(), languages)])
         except ModelFailure:
@@ -417,30 +390,19 @@ class Batcher:
 
 async def call_on_thread(thread: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Result:
     """Run `function` on a thread and return its result."""
-    result, error = await asyncio.get_running_loop().run_in_executor(thread, _guard, function, arguments)
+
+    def call() -> tuple[Any, BaseException | None]:
+        try:
+            return function(*arguments), None
+        except BaseException as error:  # some kinds would end the event loop
+            return None, error
+
+    result, error = await asyncio.get_running_loop().run_in_executor(thread, call)
     if error is not None:
         raise ModelFailure(f"{type(error).__name__}: {error}") from error
     return result
 
 
-def _guard(function: Callable[..., Result], arguments: Sequence[Any]) -> tuple[Any, BaseException | None]:
-    """Return the result and None, or None and the exception, which may be of a kind that would end the event loop."""
-    try:
-        return function(*arguments), None
-    except BaseException as error:
-        return None, error
-
-
-def _group(entry: QueuedText) -> tuple[int, Options, bool, bool]:
-    """Return the key of texts that one call of the model translates."""
-    return entry.num_hypotheses, entry.options, bool(entry.constraints), entry.target_prefix is not None
-
-
 def count_bytes(texts: Sequence[str]) -> list[int]:
     """Return the number of bytes of each text in UTF-8."""
     return [len(text.encode("utf-8")) for text in texts]
-
-
-def _set(setter: Callable[[Any], None], future: asyncio.Future[list[Any]], value: Any) -> None:
-    if not future.done():  # its request may be gone
-        setter(value)

@@ -1,7 +1,6 @@
 """Run the service with uvicorn: limits of connections, and an end within the grace period."""
 
 import asyncio
-import itertools
 import logging
 import os
 import socket
@@ -113,8 +112,7 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
     it waits for a client that does not read its answer. Only the grace period is used as it is.
     """
 
-    _numbers = itertools.count()
-    _timer: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle
 
     def __init__(self, limits: Limits, **settings: Any):
         super().__init__(**settings)
@@ -128,13 +126,21 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.number = next(self._numbers)
-        self._restart_timer()
-        self._make_room()
+        self._start_timer()
+        connections: Any = self.connections  # uvicorn creates no others than of this class
+        open_connections = [connection for connection in connections if not connection.transport.is_closing()]
+        if len(open_connections) <= self._limits.max_connections:
+            return
+        waiting = [connection for connection in open_connections if connection.waits_for_client]
+        oldest = min(waiting, key=lambda connection: connection._timer.when())
+        if oldest is self:
+            self.transport.write(_TOO_MANY)
+            self.transport.close()
+        else:
+            oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         super().connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> bytearray:
@@ -152,23 +158,12 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
         self._restart_timer()
 
     def _restart_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
+        self._start_timer()
+
+    def _start_timer(self) -> None:
         self._timer = self.loop.call_later(self._limits.client_seconds, self._cut_if_idle)
 
     def _cut_if_idle(self) -> None:
         if self.cycle is None or self.cycle.response_complete or self.flow.write_paused:
             self.transport.abort()
-
-    def _make_room(self) -> None:
-        connections: Any = self.connections  # uvicorn creates no others than of this class
-        open_connections = [connection for connection in connections if not connection.transport.is_closing()]
-        if len(open_connections) <= self._limits.max_connections:
-            return
-        waiting = [connection for connection in open_connections if connection.waits_for_client]
-        oldest = min(waiting, key=lambda connection: connection.number)
-        if oldest is self:
-            self.transport.write(_TOO_MANY)
-            self.transport.close()
-        else:
-            oldest.transport.abort()

@@ -5,17 +5,18 @@ import copy
 import hmac
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Body, FastAPI, File, Form, Request, Response, UploadFile
+from fastapi import FastAPI, Request, Response
 from fastapi.exception_handlers import http_exception_handler
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import ValidationError
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
@@ -23,14 +24,16 @@ from starlette.requests import ClientDisconnect
 from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
-from vanilla_transformer.decoding.options import MBR_SAMPLES, choose_beams
+from vanilla_transformer.decoding.options import MBR_SAMPLES, choose_beams, options_of
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.schemas import explain
 
 from . import libretranslate, schema
 from .features import RETURNED
-from .incoming import STATUS_OF_A_CLIENT_THAT_LEFT, BodyLimit, FormRoute, JsonRoute, unless_disconnected
+from .incoming import BodyLimit, read_content, read_form, read_texts, unless_disconnected
 from .language_detection import Detected, DetectLanguages
 from .libretranslate import Question, TranslatedFiles, find_format, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
@@ -39,35 +42,10 @@ from .prometheus import CountRequests, Metrics
 from .queue import CountTokens, ModelFailure, Translate, count_bytes
 from .schema import ResolvedRequest, TranslationRequest
 
-
-async def stream_events(model: Choice, body: ResolvedRequest, client: str) -> AsyncIterator[str]:
-    """Yield a server-sent event for each text, as soon as it is translated or refused."""
-
-    async def translate(position: int) -> dict[str, Any]:
-        constraints = None if body.constraints is None else [body.constraints[position]]
-        prefixes = None if body.prefixes is None else [body.prefixes[position]]
-        texts = [body.texts[position]]
-        try:
-            (row,) = await model.translate(texts, body.num_hypotheses, client, body.options, constraints, prefixes)
-        except Refusal as refusal:
-            return {"position": position, "status": refusal.status, "detail": str(refusal)}
-        except ModelFailure:
-            return {"position": position, "status": 500, "detail": "The model failed to translate the text."}
-        return {"position": position, "translations": row}
-
-    tasks = [asyncio.ensure_future(translate(position)) for position in range(len(body.texts))]
-    try:
-        for finished in asyncio.as_completed(tasks):
-            yield f"data: {json.dumps(await finished, ensure_ascii=False)}\n\n"
-    finally:  # the client may have hung up
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
 CheckDocument = Callable[[str, str, Direction], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")  # paths
+_STATUS_OF_A_CLIENT_THAT_LEFT = 499
 
 
 def create_service(
@@ -143,11 +121,11 @@ def create_service_of(
         openapi_url="/openapi.json" if docs else None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
+        exception_handlers=_HANDLERS,
     )
-    service.state.models = models
+    service.state.models, service.state.api_keys = models, tuple(api_keys)
     if len(batchers := [model.batcher for model in models]) == 1:
         (service.state.batcher,) = batchers
-    service.state.api_keys = tuple(api_keys)
     service.add_middleware(CountRequests, metrics=counters, paths=("/translate", "/translate_file"))
     if cors:  # added after the counter, so that refusals have its headers too
         service.add_middleware(
@@ -158,149 +136,216 @@ def create_service_of(
             expose_headers=["Retry-After"],
         )
     service.add_middleware(BodyLimit, limits=limits)  # outermost: no answer may precede it
-    _refuse_errors(service, api_keys)
-    router = APIRouter(route_class=JsonRoute)
 
-    @router.post("/translate", **schema.TRANSLATE)
-    async def translate_texts(
-        request: Request,
-        content: Annotated[TranslationRequest | Question, Body(openapi_examples=schema.REQUESTS)],
-    ) -> Response:
-        client = _admit(request, api_keys, content)
-        if isinstance(content, TranslationRequest):
-            return await translator.answer(request, content, client)
-        return JSONResponse(await translator.answer_question(request, content, client))
+    @service.post("/translate", **schema.TRANSLATE)
+    async def translate_texts(request: Request) -> Response:
+        content, client = await _read_body(request)
+        if isinstance(content, Question):
+            return JSONResponse(await translator.answer_question(request, content, client))
+        return await translator.answer(request, content, client)
 
-    @router.get("/models/{name}", **schema.MODEL)
+    @service.get(
+        "/models/{name}",
+        summary="Load a model, and list the options of requests that it knows",
+        response_model=schema.ModelFeatures,
+        responses=schema.refusals(401, 404, 422, 500, 503),
+    )
     async def describe_model(request: Request, name: str) -> Response:
-        _find_client(request, api_keys)
+        _find_client(request)
         model = models.find_name(name, 404)
         await unless_disconnected(request, model.load())
         return JSONResponse({"name": model.name, "features": list(model.known)})
 
     if detect is not None:
 
-        @router.post("/detect", **schema.DETECT)
-        async def detect_language(
-            request: Request, content: Annotated[Question, Body(openapi_examples=schema.QUESTIONS)]
-        ) -> Response:
-            _admit(request, api_keys, content)
-            return JSONResponse(await asyncio.to_thread(content.list_languages, detect))
+        @service.post("/detect", **schema.DETECT)
+        async def detect_language(request: Request) -> Response:
+            question, _ = await _read_body(request)
+            return JSONResponse(await asyncio.to_thread(question.list_languages, detect))
 
-    form_router = APIRouter(route_class=FormRoute)
-
-    @form_router.post("/translate_file", **schema.TRANSLATE_FILE)
-    async def translate_file(
-        request: Request,
-        file: Annotated[UploadFile, File(description=f"A file of at most {limits.max_body_bytes} bytes in UTF-8.")],
-        source: Annotated[str, Form(description="Code of a language, or `auto`.")],
-        target: Annotated[str, Form(description="Code of a language.")],
-        api_key: Annotated[str, Form()] = "",
-    ) -> Response:
-        question = Question(q="", source=source, target=target, api_key=api_key)
-        client, name = _admit(request, api_keys, question), file.filename or ""
-        format = find_format(name)
-        try:
-            text = decode_text(await file.read(), "`file`")
-        except ValueError as error:
-            raise Refusal(422, str(error)[:LONGEST_REASON]) from error
-        question = question.model_copy(update={"q": text, "format": format})
+    @service.post("/translate_file", **schema.TRANSLATE_FILE)
+    async def translate_file(request: Request) -> Response:
+        question, file, client = await _read_file(request)
         translated = (await translator.answer_question(request, question, client))["translatedText"]
-        if format == "text":  # without the white space around it
-            translated = text.replace(text.strip(), translated, 1)
-        path = files.add(name_translation(name, target), translated.encode(), client)
-        return JSONResponse({"translatedFileUrl": f"{_address(request)}/download_file/{quote(path)}"})
+        if question.format == "text":  # without the white space around it
+            translated = question.q.replace(question.q.strip(), translated, 1)
+        path = files.add(name_translation(file, question.target), translated.encode(), client)
+        host = request.headers.get("host") or "localhost"
+        address = f"{request.scope['scheme']}://{host}{request.scope.get('root_path', '')}"
+        return JSONResponse({"translatedFileUrl": f"{address}/download_file/{quote(path)}"})
 
-    for each in (router, form_router):
-        service.include_router(each)
-
-    @service.get("/download_file/{name}", **schema.DOWNLOAD_FILE)
+    @service.get(
+        "/download_file/{name}",
+        summary="Download a translated file",
+        response_class=Response,
+        responses={200: {"content": {"application/octet-stream": {}}}, **schema.refusals(404, 422)},
+    )
     async def download_file(request: Request, name: str) -> Response:
         request.state.is_libretranslate = True
-        found = files.find(name)
+        file = files.find(name)
         headers = {
-            "Content-Disposition": f"attachment; filename*=utf-8''{quote(found.name)}",
+            "Content-Disposition": f"attachment; filename*=utf-8''{quote(file.name)}",
             "X-Content-Type-Options": "nosniff",  # or a browser might run the scripts of a page
             "Cache-Control": "no-store",
         }
-        return Response(found.content, headers=headers, media_type="application/octet-stream")
+        return Response(file.content, headers=headers, media_type="application/octet-stream")
 
-    @service.get("/languages", **schema.LANGUAGE_LIST)
+    @service.get("/languages", summary="List the languages", response_model=list[schema.Language])
     async def languages() -> Response:
         return JSONResponse(libretranslate.list_languages(models.directions))
 
-    @service.get("/frontend/settings", **schema.SETTINGS)
+    @service.get("/frontend/settings", summary="Describe the service for pages", response_model=dict[str, Any])
     async def describe_settings() -> Response:
         endings = list(DOCUMENT_ENDINGS) if check_document is not None else []
         return JSONResponse(libretranslate.frontend_settings(limits, bool(api_keys), models.directions, endings))
 
     @service.head("/health", include_in_schema=False)  # of monitors
-    @service.get("/health", **schema.HEALTH)
+    @service.get(
+        "/health",
+        summary="Describe the state of the models",
+        response_model=schema.Health,
+        responses={503: {"description": "A model is slow or broken.", "model": schema.Health}},
+    )
     async def health() -> Response:
         return JSONResponse(*models.health())
 
     if metrics:
 
-        @service.get("/metrics", **schema.METRICS)
+        @service.get(
+            "/metrics",
+            summary="Export metrics for Prometheus",
+            response_class=PlainTextResponse,
+            responses=schema.refusals(401),
+        )
         async def export_metrics(request: Request) -> Response:
-            _find_client(request, api_keys)
+            _find_client(request)
             return Response(generate_latest(counters.registry), media_type=CONTENT_TYPE_LATEST)
 
+    if docs:
+        service.openapi()["components"]["schemas"] |= schema.BODIES
     return service
 
 
-def _refuse_errors(service: FastAPI, api_keys: Sequence[str]) -> None:
-    """Let the application answer each error with its reason, in the form of the request."""
+# --- Requests and refusals ------------------------------------------------------------------------------------------
 
-    async def refuse(request: Request, refusal: Refusal) -> Response:
-        is_libretranslate = getattr(request.state, "is_libretranslate", request.url.path in _OF_LIBRETRANSLATE)
-        return _refuse(refusal, is_libretranslate)
 
-    async def refuse_body(request: Request, reason: str, key: str = "") -> Response:
-        try:
-            _find_client(request, api_keys, key)  # a missing key goes before a mistake in the body
-        except Refusal as refusal:
-            return await refuse(request, refusal)
-        return await refuse(request, Refusal(422, reason))
+async def _read_body(request: Request) -> tuple[Any, str]:
+    """Return a [`TranslationRequest`] or a [`Question`], and its client."""
+    content = await _read_after_key(request, read_content(request))
+    is_question = request.url.path in _OF_LIBRETRANSLATE or (isinstance(content, dict) and "q" in content)
+    request.state.is_libretranslate = is_question
+    key = content.get("api_key") if is_question and isinstance(content, dict) else None
+    client = _find_client(request, str(key or ""))
+    body = (Question if is_question else TranslationRequest).model_validate(content)
+    _check_unicode(request, body)
+    return body, client
 
-    async def refuse_content(request: Request, error: RequestValidationError) -> Response:
-        entries = error.body if request.url.path in _OF_LIBRETRANSLATE else None
-        key = str(entries.get("api_key") or "") if isinstance(entries, Mapping) else ""
-        return await refuse_body(request, schema.explain_refusal(error.errors()), key)
 
-    async def refuse_nesting(request: Request, error: Exception) -> Response:  # a message would show a value
-        return await refuse_body(request, "The body must not be nested so deeply.")
+async def _read_file(request: Request) -> tuple[Question, str, str]:
+    """Return the request to translate the text of a file, the name of the file, and the client."""
+    form = await _read_after_key(request, read_form(request))
+    client = _find_client(request, str(form.get("api_key", [""])[-1]))
+    file, *_ = form.get("file", [None])[::-1]
+    if not isinstance(file, UploadFile):
+        raise Refusal(422, "`file` must be given: a file of a form, whose name says its format.")
+    if missing := [name for name in ("source", "target") if name not in form]:
+        raise Refusal(422, f"`{missing[0]}` must be given.")
+    entries = {name: read_texts(form, name)[-1] for name in ("source", "target", "api_key") if name in form}
+    _check_unicode(request, Question(q="", **entries))
+    name = file.filename or ""
+    format = find_format(name)
+    return Question(q=decode_text(await file.read(), "`file`"), format=format, **entries), name, client
 
-    async def refuse_request(request: Request, error: HTTPException) -> Response:
-        if error.status_code in (404, 405):  # no path of the service
-            if request.url.path in _OF_LIBRETRANSLATE:
-                return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-            return await http_exception_handler(request, error)
-        if error.status_code == 422:
-            return await refuse_body(request, error.detail)
-        return await refuse(request, Refusal(error.status_code, error.detail))
 
-    async def explain_failure(request: Request, failure: ModelFailure) -> Response:
-        return await refuse(request, Refusal(500, "The model failed to translate the text."))
+async def _read_after_key(request: Request, reading: Awaitable[Any]) -> Any:
+    """Read a body; that the key is missing goes before a mistake in it."""
+    try:
+        return await reading
+    except Refusal:
+        _find_client(request)
+        raise
 
-    async def forget_client(request: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=STATUS_OF_A_CLIENT_THAT_LEFT)
 
-    handlers: dict[Any, Any] = {
-        Refusal: refuse,
-        RequestValidationError: refuse_content,
-        RecursionError: refuse_nesting,
-        HTTPException: refuse_request,
-        ModelFailure: explain_failure,
-        ClientDisconnect: forget_client,
-    }
-    for error, handler in handlers.items():
-        service.add_exception_handler(error, handler)
+def _check_unicode(request: Request, body: TranslationRequest | Question) -> None:
+    """Refuse strings with lone surrogates, which stand for bytes of a form that are not UTF-8."""
+    for name, value in body:
+        if has_invalid_unicode(json.dumps(value, ensure_ascii=False)):
+            is_form = getattr(request.state, "is_form", False)
+            reason = "UTF-8, got other bytes" if is_form else "valid Unicode, got a lone surrogate"
+            raise Refusal(422, f"`{name}` must be {reason}.")
+
+
+def _find_client(request: Request, key: str = "") -> str:
+    """Return the name by which requests take turns: the API key, or the address if no keys are required.
+
+    Args:
+        key: The key in the body of a request, which the header replaces.
+    """
+    api_keys = request.app.state.api_keys
+    if not api_keys:
+        return request.client.host if request.client else ""
+    header = request.headers.get("authorization")  # as Latin-1
+    sent = f"Bearer {key}" if header is None else header.encode("latin-1").decode(errors="surrogateescape")
+    scheme, _, given = sent.partition(" ")
+    # All keys are compared, in a time that tells nothing about them.
+    matches = [hmac.compare_digest(given.encode(errors="surrogatepass"), key.encode()) for key in api_keys]
+    if scheme.lower() != "bearer" or not any(matches):
+        raise Refusal(401, "A valid API key is required: `Authorization: Bearer KEY`.")
+    return given
+
+
+async def _refuse(request: Request, refusal: Refusal) -> Response:
+    """Answer with a reason, in the form of the request."""
+    status, headers = refusal.status, {}
+    if status in (401, 408, 413):
+        headers["Connection"] = "close"
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    if status == 503:
+        headers["Retry-After"] = "1"
+    if getattr(request.state, "is_libretranslate", request.url.path in _OF_LIBRETRANSLATE):
+        return JSONResponse({"error": str(refusal)}, {401: 403, 422: 400}.get(status, status), headers)
+    return JSONResponse({"detail": str(refusal)}, status, headers)
+
+
+async def _refuse_error(request: Request, error: Exception) -> Response:
+    """Answer with the reason of a mistake of the client, or of a failure."""
+    match error:
+        case ValidationError():
+            fields = TranslationRequest.model_fields | options_of()
+            refusal = Refusal(422, explain(error.errors()[0], fields)[:LONGEST_REASON])  # type: ignore[arg-type]
+        case UserError():
+            refusal = Refusal(422, str(error)[:LONGEST_REASON])
+        case RecursionError():  # whose message would show a value
+            refusal = Refusal(422, "The body must not be nested so deeply.")
+        case ModelFailure():
+            refusal = Refusal(500, "The model failed to translate the text.")
+        case _:
+            return Response(status_code=_STATUS_OF_A_CLIENT_THAT_LEFT)
+    return await _refuse(request, refusal)
+
+
+async def _refuse_request(request: Request, error: HTTPException) -> Response:
+    if error.status_code not in (404, 405):
+        return await _refuse(request, Refusal(error.status_code, error.detail))
+    if request.url.path in _OF_LIBRETRANSLATE:
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    return await http_exception_handler(request, error)
+
+
+_HANDLERS: dict[Any, Any] = {
+    Refusal: _refuse,
+    HTTPException: _refuse_request,
+    **dict.fromkeys((ValidationError, UserError, RecursionError, ModelFailure, ClientDisconnect), _refuse_error),
+}
+
+
+# --- Translations ---------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Translator:
-    """Translate the texts of requests by models; see [`create_service_of`] for its arguments."""
+    """Translate the texts of requests by models; [`create_service_of`] has the meaning of its arguments."""
 
     models: Models
     limits: Limits
@@ -321,43 +366,36 @@ class _Translator:
 
         Texts whose language is detected are translated language by language.
         """
-        known, detected = self.models.directions, await self._detect(question)
+        detected: list[Detected] | None = None
+        if self.detect is not None and question.asks_for_detection:
+            self.limits.check_request(question.texts, question.num_hypotheses)
+            detected = await asyncio.to_thread(question.detect_sources, self.detect, self.models.directions)
         if detected is None:
-            rows = await self._translate_from(request, question, question.find_direction(known), client)
-            return question.answer(rows)
+            return question.answer(await self._translate_question(request, question, client))
         positions: dict[str, list[int]] = {}
-        for position, each in enumerate(detected):
-            positions.setdefault(each.language, []).append(position)
-        found: dict[int, list[Any]] = {}
+        for position, language in enumerate(detected):
+            positions.setdefault(language["language"], []).append(position)
+        rows: dict[int, list[Any]] = {}
         try:
             async with asyncio.timeout(self.limits.request_seconds):
-                for language, own in positions.items():
-                    texts = [question.texts[position] for position in own]
-                    part = question.model_copy(update={"q": texts, "source": language})
+                for code, places in positions.items():
+                    part = {"q": [question.texts[position] for position in places], "source": code}
                     try:
-                        rows = await self._translate_from(request, part, part.find_direction(known), client)
+                        translated = await self._translate_question(request, question.model_copy(update=part), client)
                     except Refusal as refusal:
-                        raise _of_whole_request(refusal, own) from refusal
-                    found |= zip(own, rows, strict=True)
+                        raise _of_whole_request(refusal, places) from refusal
+                    rows |= zip(places, translated, strict=True)
         except TimeoutError as error:
             raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
-        return question.answer([found[position] for position in range(len(detected))], detected)
+        return question.answer([rows[position] for position in range(len(detected))], detected)
 
-    async def _detect(self, question: Question) -> list[Detected] | None:
-        """Return the source language of each text, or None if the request does not ask for that or there is none."""
-        if self.detect is None or not question.asks_for_detection:
-            return None
-        self.limits.check_request(question.texts, question.num_hypotheses)
-        return await asyncio.to_thread(question.detect_sources, self.detect, self.models.directions)
-
-    async def _translate_from(
-        self, request: Request, question: Question, direction: Direction | None, client: str
-    ) -> list[list[Any]]:
+    async def _translate_question(self, request: Request, question: Question, client: str) -> list[list[Any]]:
+        direction = question.find_direction(self.models.directions)
         model = self.models.find_direction(direction)
-        content = TranslationRequest.of(question.to_content() | model.language_entries(direction))
+        content = TranslationRequest.model_validate(question.to_content() | model.language_entries(direction))
         return await _translate(request, model, await self._resolve(request, model, content), client)
 
-    async def _resolve(self, request: Request, model: Choice, content: TranslationRequest) -> schema.ResolvedRequest:
+    async def _resolve(self, request: Request, model: Choice, content: TranslationRequest) -> ResolvedRequest:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
         if not model.is_loaded:
@@ -368,14 +406,47 @@ class _Translator:
             samples = options.setdefault("mbr_samples", min(MBR_SAMPLES, self.limits.max_mbr_samples))
             self.limits.check_samples(samples)
             body = body._replace(options=tuple(options.items()))
-        if self.check_document is not None:
-            await _check_documents(body, self.limits, self.check_document, _find_direction(model, options))
+        if self.check_document is not None and "format" in options:
+            self.limits.check_request(body.texts, body.num_hypotheses)
+            source, target = model.default
+            direction = Direction(options.get("src_lang", source), options.get("tgt_lang", target))
+            for position, text in enumerate(body.texts):
+                try:
+                    await asyncio.to_thread(self.check_document, text, options["format"], direction)
+                except (ValueError, OSError, RecursionError) as error:
+                    reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
+                    raise Refusal(422, f"{reason[:LONGEST_REASON]} (at position {position})") from error
         return body
 
 
-async def _translate(request: Request, model: Choice, body: schema.ResolvedRequest, client: str) -> list[list[Any]]:
+async def _translate(request: Request, model: Choice, body: ResolvedRequest, client: str) -> list[list[Any]]:
     work = model.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes)
     return await unless_disconnected(request, work)
+
+
+async def stream_events(model: Choice, body: ResolvedRequest, client: str) -> AsyncIterator[str]:
+    """Yield a server-sent event for each text, as soon as it is translated or refused."""
+
+    async def translate(position: int) -> dict[str, Any]:
+        constraints = None if body.constraints is None else [body.constraints[position]]
+        prefixes = None if body.prefixes is None else [body.prefixes[position]]
+        texts = [body.texts[position]]
+        try:
+            (row,) = await model.translate(texts, body.num_hypotheses, client, body.options, constraints, prefixes)
+        except Refusal as refusal:
+            return {"position": position, "status": refusal.status, "detail": str(refusal)}
+        except ModelFailure:
+            return {"position": position, "status": 500, "detail": "The model failed to translate the text."}
+        return {"position": position, "translations": row}
+
+    tasks = [asyncio.ensure_future(translate(position)) for position in range(len(body.texts))]
+    try:
+        for finished in asyncio.as_completed(tasks):
+            yield f"data: {json.dumps(await finished, ensure_ascii=False)}\n\n"
+    finally:  # the client may have hung up
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _of_whole_request(refusal: Refusal, positions: Sequence[int]) -> Refusal:
@@ -385,85 +456,10 @@ def _of_whole_request(refusal: Refusal, positions: Sequence[int]) -> Refusal:
         positions: Positions of these texts among all.
     """
 
-    def place(found: re.Match[str]) -> str:
-        return f"at position {positions[int(found[1])]}{found[2]}"
+    def place(match: re.Match[str]) -> str:
+        return f"at position {positions[int(match[1])]}{match[2]}"
 
     return Refusal(refusal.status, re.sub(r"at position (\d+)(\)?\.?)$", place, str(refusal)))
-
-
-def _refuse(refusal: Refusal, is_libretranslate: bool = False) -> JSONResponse:
-    headers = {
-        401: {"WWW-Authenticate": "Bearer", "Connection": "close"},
-        408: {"Connection": "close"},
-        413: {"Connection": "close"},
-        503: {"Retry-After": "1"},
-    }
-    content, status = {"detail": str(refusal)}, refusal.status
-    if is_libretranslate:
-        content, status = libretranslate.refuse(refusal)
-    return JSONResponse(content, status, headers.get(refusal.status))
-
-
-def _address(request: Request) -> str:
-    """Return the address of the service as the client knows it."""
-    host = request.headers.get("host") or "localhost"
-    return f"{request.scope['scheme']}://{host}{request.scope.get('root_path', '')}"
-
-
-def _admit(request: Request, api_keys: Sequence[str], content: TranslationRequest | Question) -> str:
-    """Return what [`_find_client`] returns, after a check of all strings of the request."""
-    request.state.is_libretranslate = isinstance(content, Question)
-    client = _find_client(request, api_keys, content.key if isinstance(content, Question) else "")
-    for name, value in content:
-        if has_invalid_unicode(json.dumps(value, ensure_ascii=False)):
-            if getattr(request.state, "is_form", False):
-                raise Refusal(422, f"`{name}` must be UTF-8, got other bytes.")
-            raise Refusal(422, f"`{name}` must be valid Unicode, got a lone surrogate.")
-    return client
-
-
-def _find_client(request: Request, api_keys: Sequence[str], key: str = "") -> str:
-    """Return the name by which requests take turns: the API key, or the address if no keys are required.
-
-    Args:
-        key: The key in the body of a request, which the header replaces.
-    """
-    if not api_keys:
-        return request.client.host if request.client else ""
-    header = request.headers.get("authorization")  # as Latin-1
-    sent = f"Bearer {key}" if header is None else header.encode("latin-1").decode(errors="surrogateescape")
-    scheme, _, given = sent.partition(" ")
-    if scheme.lower() != "bearer" or not is_api_key(given, api_keys):
-        raise Refusal(401, "A valid API key is required: `Authorization: Bearer KEY`.")
-    return given
-
-
-def is_api_key(given: str, api_keys: Sequence[str]) -> bool:
-    """Return whether `given` is one of the keys, after a time that tells nothing about them."""
-    matches = [hmac.compare_digest(given.encode(errors="surrogatepass"), key.encode()) for key in api_keys]
-    return any(matches)
-
-
-def _find_direction(model: Choice, options: Mapping[str, Any]) -> Direction:
-    """Return the languages of a request, as far as they are known."""
-    source, target = model.default
-    return Direction(options.get("src_lang", source), options.get("tgt_lang", target))
-
-
-async def _check_documents(
-    body: schema.ResolvedRequest, limits: Limits, check_document: CheckDocument, direction: Direction
-) -> None:
-    """Check texts of a format besides plain text."""
-    name = dict(body.options).get("format")
-    if name is None:
-        return
-    limits.check_request(body.texts, body.num_hypotheses)
-    for position, text in enumerate(body.texts):
-        try:
-            await asyncio.to_thread(check_document, text, name, direction)
-        except (ValueError, OSError, RecursionError) as error:
-            reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
-            raise Refusal(422, f"{reason[:LONGEST_REASON]} (at position {position})") from error
 
 
 def translate_with(

@@ -5,8 +5,9 @@ from pathlib import Path
 from tests.hub_client import fork_checks
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from vanilla_transformer.extensions.conversion.marian import from_marian
-from vanilla_transformer.publishing.card import read_facts, render_card
+from vanilla_transformer.publishing.card import render_card
 from vanilla_transformer.publishing.checks import check_folder, failed_checks
+from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 

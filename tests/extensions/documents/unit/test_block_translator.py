@@ -53,18 +53,6 @@ def test_block_translator_keeps_markup_at_text_that_survives(text, expected):
     assert translate(text)[0] == (expected or text.replace("left", "LEFT"))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("%d of %s <b>files</b>", "<b>FILES</b> %2$s OF %1$d"),
-        ("A. %d of %s <b>files</b>", "A. %d OF %s <b>FILES</b>"),  # no whole text
-        ("{n, plural, one {%s of %d} other {b}} c", "C {n, plural, one {%s OF %d} other {B}}"),  # nor is a branch
-    ],
-)
-def test_block_translator_numbers_fields_of_whole_texts(text, expected):
-    assert translate(text, protect="default,printf")[0] == expected
-
-
 def test_block_translator_translates_branches_of_messages_and_text_around_lost_text():
     text = "You have {n, plural, one {# file} other {%d and %s of # files}} now. <u>Two men</u> run."
     expected = "NOW. {n, plural, one {FILE #} other {%d AND %s OF # FILES}} HAVE YOU RUN. <u>MEN TWO</u>"

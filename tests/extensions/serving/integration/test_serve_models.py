@@ -173,7 +173,7 @@ def test_serve_refuses_other_languages_than_the_model_was_trained_with(
     assert main(["serve", "--model", f"en-fr={folder}", "--port", "0"]) == 0
     with TestClient(served[0]) as client:
         assert client.post("/translate", json={"text": TEXT}).status_code == 500
-    assert f"The model en-fr cannot be loaded: ValueError: {rule}" in caplog.text
+    assert f"The model en-fr cannot be loaded: UserError: {rule}" in caplog.text
 
 
 def test_serve_names_the_only_model(served, monkeypatch):

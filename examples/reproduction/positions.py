@@ -1,4 +1,7 @@
-"""An encoder with and without positions, on tokens and on the same ones with the last one first (section 3.5)."""
+"""An encoder with and without positions, on tokens and on the same ones with the last one first (section 3.5).
+
+python examples/reproduction/positions.py
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -6,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from experiment import Experiment
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.evaluation.plots import new_figure
@@ -17,15 +21,17 @@ _SIZES |= {f"{side}_ffn_dim": 128 for side in ("encoder", "decoder")}
 _SIZES |= {f"{side}_attention_heads": 4 for side in ("encoder", "decoder")}
 
 
-def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
+def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """Return a run for each kind of positions and each seed."""
     return {
-        f"{kind}-seed-{seed}": partial(measure, kind, seed, budget) for kind in KINDS for seed in range(options.seeds)
+        f"{kind}-seed-{seed}": partial(measure, kind, seed, options.budget)
+        for kind in KINDS
+        for seed in range(options.seeds)
     }
 
 
 @torch.no_grad()
-def measure(kind: str, seed: int, longest: int, folder: Path | None = None) -> dict[str, Any]:
+def measure(kind: str, seed: int, longest: int, folder: Path) -> dict[str, Any]:
     """Return by length how far the states of permuted tokens are from the permuted states, relative to their norm."""
     torch.manual_seed(seed)
     config: Any = VanillaTransformerConfig(**_SIZES, position_embedding_type=kind, max_position_embeddings=longest + 1)
@@ -44,7 +50,7 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {"tokens": int(length)}
         | {
-            kind: max(each["distances"][length] for each in values.values() if each["positions"] == kind)
+            kind: max(run["distances"][length] for run in values.values() if run["positions"] == kind)
             for kind in KINDS
         }
         for length in lengths
@@ -61,3 +67,9 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     axes.grid(alpha=0.3)
     axes.legend(title="positions")
     return figure
+
+
+TITLE = "Attention alone does not know the order of its input (section 3.5)"
+EXPERIMENT = Experiment("positions", TITLE, 16, "tokens of the longest source", runs, rows, draw)
+if __name__ == "__main__":
+    EXPERIMENT.run_script()

@@ -1,4 +1,7 @@
-"""Table 2 of the paper: BLEU and the floating-point operations of training, of a run beside the paper's rows."""
+"""Table 2 of the paper: BLEU and the floating-point operations of training, of a run beside the paper's rows.
+
+python examples/reproduction/table2.py --model runs/mine
+"""
 
 import json
 import time
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from experiment import MODEL, Experiment
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure
@@ -29,9 +33,9 @@ PAPER: tuple[tuple[str, float | None, float | None, float | None, float | None],
 _SIZE, _ROUNDS = 1024, 5  # of the matrices that measure this machine
 
 
-def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
+def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """Return the one run."""
-    return {"run": partial(measure, options.model, budget)}
+    return {"run": partial(measure, options.model, options.budget)}
 
 
 def identity(options: Any) -> dict[str, Any]:
@@ -49,7 +53,7 @@ def _final_entry(name: str | None) -> dict[str, Any]:
     return scored[-1]
 
 
-def measure(name: str, rounds: int, folder: Path | None = None) -> dict[str, Any]:
+def measure(name: str, rounds: int, folder: Path) -> dict[str, Any]:
     """Return BLEU of the run's final model, its hours, and operations as the paper estimates them.
 
     The paper multiplies the training time, the number of GPUs and an estimate of the operations per second that each
@@ -83,10 +87,10 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the paper's rows, and the row of the run."""
     heads = ("model", "BLEU EN-DE", "BLEU EN-FR", "FLOPs EN-DE", "FLOPs EN-FR")
     table = [dict(zip(heads, row, strict=True)) | {"BLEU here": None, "FLOPs here": None} for row in PAPER]
-    own = values["run"]
-    name = f"{own['run']}, {own['hours']:.2g} hours"
-    named = {"model": name, "BLEU here": own["bleu"], "FLOPs here": own["operations"]}
-    return [*table, dict.fromkeys(table[0]) | named]
+    run = values["run"]
+    name = f"{run['run']}, {run['hours']:.2g} hours"
+    here = {"model": name, "BLEU here": run["bleu"], "FLOPs here": run["operations"]}
+    return [*table, dict.fromkeys(table[0]) | here]
 
 
 def draw(table: Sequence[Mapping[str, Any]]) -> Any:
@@ -105,3 +109,10 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     axes.grid(alpha=0.3)
     axes.legend()
     return figure
+
+
+TITLE = "BLEU and the floating-point operations of training (table 2), of a run beside the paper's rows"
+UNIT = "measurements of this machine's speed"
+EXPERIMENT = Experiment("table2", TITLE, 5, UNIT, runs, rows, draw, MODEL, identity)
+if __name__ == "__main__":
+    EXPERIMENT.run_script()

@@ -1,20 +1,21 @@
 """Claims of the paper that need no training: layers' costs, the softmax of wide keys, and order."""
 
+import positions
 import pytest
+import scaling_by_sqrt_dk
+import table1
 import torch
-
-from vanilla_transformer.extensions.reproduction import layer_costs, positions, softmax_scaling
-from vanilla_transformer.extensions.reproduction.experiments import ReproductionOptions, markdown_table
+from experiment import markdown_table
 
 
 def finish(module, budget, seeds=1):
     """Return the rows of an experiment."""
-    runs = module.runs(ReproductionOptions(seeds=seeds), budget)
+    runs = module.runs(module.EXPERIMENT.parse(["--budget", str(budget), "--seeds", str(seeds)]))
     return module.rows({name: run(None) for name, run in runs.items()})
 
 
 def test_softmax_saturates_without_division_by_the_root_of_d_k():
-    table = {row["d_k"]: [*row.values()][1:] for row in finish(softmax_scaling, 32, seeds=2)}
+    table = {row["d_k"]: [*row.values()][1:] for row in finish(scaling_by_sqrt_dk, 32, seeds=2)}
     largest, scaled, slope, scaled_slope = table[1024]
     assert largest > 0.9 and scaled < 0.2 and slope < 0.5 * scaled_slope
     assert table[1][0] == pytest.approx(table[1][1]) and table[1][2] == pytest.approx(table[1][3])
@@ -27,7 +28,7 @@ def test_states_of_permuted_tokens_are_permuted_states_without_positions_only():
 
 
 def test_costs_of_layers_grow_as_table_1_says():
-    costs = {row["layer"]: [*row.values()] for row in finish(layer_costs, 128)}
+    costs = {row["layer"]: [*row.values()] for row in finish(table1, 128)}
     powers = {layer: (round(cost[2], 2), round(cost[4], 1)) for layer, cost in costs.items()}
     assert powers == {
         "self-attention": (2.0, 0.0),
@@ -39,16 +40,11 @@ def test_costs_of_layers_grow_as_table_1_says():
 
 
 def test_restricted_attention_is_attention_to_neighbors():
-    states = torch.randn(40, layer_costs._WIDTH)
+    states = torch.randn(40, table1._WIDTH)
     place = 20
     near = states[place - 8 : place + 9]
-    weights = (near @ states[place] / layer_costs._WIDTH**0.5).softmax(dim=0)
-    torch.testing.assert_close(layer_costs._attend_nearby(states)[place], weights @ near)
-
-
-def test_layer_costs_need_two_lengths():
-    with pytest.raises(ValueError, match="`budget` must be at least 64 positions, got 63"):
-        layer_costs.runs(ReproductionOptions(), 63)
+    weights = (near @ states[place] / table1._WIDTH**0.5).softmax(dim=0)
+    torch.testing.assert_close(table1._attend_nearby(states)[place], weights @ near)
 
 
 def test_markdown_table_leaves_out_lists():

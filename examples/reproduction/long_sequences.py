@@ -3,6 +3,8 @@ Attention for long sequences: time and memory of a training step over the length
 
 Linear attention (Katharopoulos et al., 2020), LSH attention and reversible layers (Kitaev et al., 2020), and segments
 with a memory (Dai et al., 2019), beside the paper's attention. The steps are on the CPU, in float32.
+
+    python examples/reproduction/long_sequences.py
 """
 
 import json
@@ -15,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from experiment import Experiment
+from recall import ANSWERS, SEGMENT, build, draw_texts, read_text, set_length, train_recall
+from table1 import growth_exponent
 
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.training.metrics import peak_memory_gib
-from vanilla_transformer.utils.import_utils import child_environment
-
-from .layer_costs import growth_exponent
-from .recall import ANSWERS, SEGMENT, build, draw_texts, read_text, set_length, train_recall
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "full attention, eager": {"layer_types": "full_attention", "attn_implementation": "eager"},
@@ -34,31 +35,30 @@ VARIANTS: dict[str, dict[str, Any]] = {
 LENGTHS = (256, 512, 1024, 2048, 4096)
 _TASK_LENGTH = 1024
 _ROUND_SECONDS, _FITTED = 0.3, 3
-_MEASUREMENT = f"import json, sys; from {__name__} import measure_costs; print(json.dumps(measure_costs(sys.argv[1])))"
 
 
-def runs(options: Any, budget: int) -> Mapping[str, Callable[[Path], dict[str, Any]]]:
+def runs(options: Any) -> Mapping[str, Callable[[Path], dict[str, Any]]]:
     """Return a run for the cost of each kind of attention, and one for its training and seed."""
     slugs = {name: name.lower().replace(",", "").replace(" ", "-") for name in VARIANTS}
     costs = {f"{slug}-cost": partial(_measure_alone, name) for name, slug in slugs.items()}
     trained = {
-        f"{slug}-recall-seed-{seed}": partial(_train, name, seed, budget)
+        f"{slug}-recall-seed-{seed}": partial(_train, name, seed, options.budget)
         for seed in range(options.seeds)
         for name, slug in slugs.items()
     }
     return costs | trained
 
 
-def plan(options: Any, budget: int) -> list[str]:
+def plan(options: Any) -> str:
     """Return the hours of training."""
-    hours = options.seeds * len(VARIANTS) * budget / 3600
-    return [f"{hours:.1f} hours of training and some minutes of measurements, at most about 4 GiB of memory."]
+    hours = options.seeds * len(VARIANTS) * options.budget / 3600
+    return f"{hours:.1f} hours of training and some minutes of measurements, at most about 4 GiB of memory."
 
 
 def measure_costs(name: str, lengths: Sequence[int] = LENGTHS) -> dict[str, Any]:
     """Return the milliseconds of a training step, and the MiB that it adds, for each length, in increasing order."""
     torch.manual_seed(0)
-    model, found = build(VARIANTS[name]).train(), {}
+    model, costs = build(VARIANTS[name]).train(), {}
     step = partial(_train_step, model)
     step(*draw_texts(1, SEGMENT))  # allocates the gradients
     before = peak_memory_gib(model.device)
@@ -70,19 +70,14 @@ def measure_costs(name: str, lengths: Sequence[int] = LENGTHS) -> dict[str, Any]
         seconds = [_seconds(step, texts)]
         while sum(seconds) < _ROUND_SECONDS:
             seconds.append(_seconds(step, texts))
-        found[str(length)] = {"milliseconds": 1e3 * min(seconds), "mebibytes": memory}
-    return {"attention": name, "costs": found}
+        costs[str(length)] = {"milliseconds": 1e3 * min(seconds), "mebibytes": memory}
+    return {"attention": name, "costs": costs}
 
 
-def _measure_alone(name: str, folder: Path | None = None) -> dict[str, Any]:
+def _measure_alone(name: str, folder: Path) -> dict[str, Any]:
     """Measure in a new interpreter, whose peak of memory is its own. In its own session, Ctrl-C ends it quietly."""
-    command = [sys.executable, "-c", _MEASUREMENT, name]
-    environment = child_environment()
-    ended = subprocess.run(command, capture_output=True, text=True, start_new_session=True, env=environment)
-    if ended.returncode:
-        reason = ended.stderr.strip().splitlines()[-1:] or [f"status {ended.returncode}"]
-        raise OSError(f"The measurement of {name} failed: {reason[0]}")
-    return json.loads(ended.stdout)
+    command = [sys.executable, __file__, "--measure", name]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, start_new_session=True, check=True).stdout)
 
 
 def _train_step(model: Any, ids: torch.Tensor, labels: torch.Tensor) -> None:
@@ -95,7 +90,7 @@ def _seconds(step: Callable[..., None], texts: tuple[torch.Tensor, torch.Tensor]
     return time.perf_counter() - started
 
 
-def _train(name: str, seed: int, seconds: int, folder: Path | None = None) -> dict[str, Any]:
+def _train(name: str, seed: int, seconds: int, folder: Path) -> dict[str, Any]:
     return {"attention": name, "seed": seed, **train_recall(VARIANTS[name], seed, seconds, _TASK_LENGTH)}
 
 
@@ -103,9 +98,9 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each kind of attention, with means over the seeds."""
     table = []
     for name in VARIANTS:
-        own = [each for each in values.values() if each["attention"] == name]
-        costs = next(each["costs"] for each in own if "costs" in each)
-        trained = [each for each in own if "accuracy" in each]
+        measured = [run for run in values.values() if run["attention"] == name]
+        costs = next(run["costs"] for run in measured if "costs" in run)
+        trained = [run for run in measured if "accuracy" in run]
         lengths = [int(length) for length in costs]
         row: dict[str, Any] = {"attention": name}
         for what, unit in (("milliseconds", "ms"), ("mebibytes", "MiB")):
@@ -115,7 +110,7 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
             row[f"growth of {unit}"] = f"n^{growth_exponent(lengths[-_FITTED:], positive):.1f}"
             row[what] = [*zip(lengths, curve, strict=True)]
         for key, head in (("updates", "updates"), ("length", "length reached"), ("accuracy", "recall, %")):
-            mean = sum(each[key] for each in trained) / len(trained)
+            mean = sum(run[key] for run in trained) / len(trained)
             row[head] = 100 * mean if key == "accuracy" else round(mean)
         table.append(row)
     return table
@@ -143,3 +138,13 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     recall_axes.invert_yaxis()
     recall_axes.legend(fontsize="x-small")
     return figure
+
+
+TITLE = "Linear, LSH and Transformer-XL attention and reversible layers: time, memory, and a task at equal time"
+UNIT = "seconds of processor time for each training"
+EXPERIMENT = Experiment("long_sequences", TITLE, 300, UNIT, runs, rows, draw, plan=plan)
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        print(json.dumps(measure_costs(sys.argv[2])))
+    else:
+        EXPERIMENT.run_script()

@@ -1,4 +1,7 @@
-"""Table 1 of the paper: operations, sequential steps and path length of four kinds of layers, over the length."""
+"""Table 1 of the paper: operations, sequential steps and path length of four kinds of layers, over the length.
+
+python examples/reproduction/table1.py
+"""
 
 import math
 import time
@@ -9,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from experiment import Experiment
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -28,17 +32,17 @@ _LEAST, _LONGEST_PATH = 32, 128  # positions
 _ROUNDS = 3
 
 
-def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
+def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """Return a run for each kind of layer and length."""
-    if budget < 2 * _LEAST:
-        raise UserError(f"`budget` must be at least {2 * _LEAST} positions, got {budget}.")
-    lengths = [_LEAST * 2**power for power in range(int(math.log2(budget / _LEAST)) + 1)]
+    if options.budget < 2 * _LEAST:
+        raise UserError(f"--budget must be at least {2 * _LEAST} positions, got {options.budget}.")
+    lengths = [_LEAST * 2**power for power in range(int(math.log2(options.budget / _LEAST)) + 1)]
     return {
         f"{kind.replace(' ', '-')}-{length}": partial(measure, kind, length) for kind in FORMULAS for length in lengths
     }
 
 
-def measure(kind: str, length: int, folder: Path | None = None) -> dict[str, Any]:
+def measure(kind: str, length: int, folder: Path) -> dict[str, Any]:
     """Return multiplications, sequential steps, seconds and, for lengths that allow it, the path length."""
     torch.manual_seed(0)
     layer, states = _layer(kind), torch.randn(length, _WIDTH, requires_grad=True)
@@ -95,12 +99,12 @@ def _depth(output: Tensor) -> int:
     stack = [output.grad_fn]
     while stack:
         node = stack[-1]
-        before = [each for each, _ in node.next_functions]  # type: ignore[union-attr]
-        missing = [each for each in before if each not in depths]
+        inputs = [function for function, _ in node.next_functions]  # type: ignore[union-attr]
+        missing = [function for function in inputs if function not in depths]
         if missing:
             stack.extend(missing)
         else:
-            depths[stack.pop()] = 1 + max((depths[each] for each in before), default=0)
+            depths[stack.pop()] = 1 + max((depths[function] for function in inputs), default=0)
     return depths[output.grad_fn]
 
 
@@ -122,19 +126,19 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each kind: the formulas, and how the measured values grow with n, as exponents."""
     table = []
     for kind, formulas in FORMULAS.items():
-        own = sorted((each for each in values.values() if each["layer"] == kind), key=lambda each: each["n"])
-        paths, lengths = [each for each in own if each["path"] is not None], [each["n"] for each in own]
+        points = sorted((run for run in values.values() if run["layer"] == kind), key=lambda run: run["n"])
+        paths, lengths = [run for run in points if run["path"] is not None], [run["n"] for run in points]
         table.append(
             {
                 "layer": kind,
                 "operations": formulas[0],
-                "measured: n to the power of": growth_exponent(lengths, [each["operations"] for each in own]),
+                "measured: n to the power of": growth_exponent(lengths, [run["operations"] for run in points]),
                 "sequential": formulas[1],
-                "measured: n to the power of ": growth_exponent(lengths, [each["sequential"] for each in own]),
+                "measured: n to the power of ": growth_exponent(lengths, [run["sequential"] for run in points]),
                 "path": formulas[2],
                 f"measured at n = {paths[-1]['n']}": paths[-1]["path"],
-                f"milliseconds at n = {own[-1]['n']}": 1000 * own[-1]["seconds"],
-                "points": own,
+                f"milliseconds at n = {points[-1]['n']}": 1000 * points[-1]["seconds"],
+                "points": points,
             }
         )
     return table
@@ -151,11 +155,17 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     labels = {"operations": "multiplications", "sequential": "operations that wait", "path": "layers or updates"}
     for axes, (name, label) in zip(figure.subplots(1, 3), labels.items(), strict=True):
         for row, marker in zip(table, "osD^", strict=True):  # markers differ, since lines meet
-            points = [each for each in row["points"] if each[name] is not None]
-            values = [each[name] for each in points]
-            axes.plot([each["n"] for each in points], values, marker, ls="-", fillstyle="none", label=row["layer"])
+            points = [point for point in row["points"] if point[name] is not None]
+            values = [point[name] for point in points]
+            axes.plot([point["n"] for point in points], values, marker, ls="-", fillstyle="none", label=row["layer"])
         axes.set_xscale("log", base=2)
         axes.set(xlabel="n", ylabel=label, yscale="log")
         axes.grid(alpha=0.3)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=len(table))
     return figure
+
+
+TITLE = "The cost of a layer (table 1): operations, sequential steps and path length"
+EXPERIMENT = Experiment("table1", TITLE, 512, "positions of the longest sequence", runs, rows, draw)
+if __name__ == "__main__":
+    EXPERIMENT.run_script()

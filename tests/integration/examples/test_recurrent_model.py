@@ -2,15 +2,12 @@
 
 import pytest
 import torch
+from recurrent_baseline import gradient_norms
+from recurrent_model import RecurrentConfig, RecurrentForConditionalGeneration
 from safetensors.torch import load_file
 
 from tests.tiny import TINY_SIZES, tiny_model
 from tests.tiny_runs import assert_equal_tensors, flags, no_scores
-from vanilla_transformer.extensions.reproduction.recurrent_baseline import gradient_norms
-from vanilla_transformer.extensions.reproduction.recurrent_model import (
-    RecurrentConfig,
-    RecurrentForConditionalGeneration,
-)
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 

@@ -2,11 +2,18 @@
 A recurrent encoder-decoder with attention, after Wu et al. (2016), the strongest single system before the paper.
 
 It is a [`VanillaTransformerForConditionalGeneration`], with its embeddings, output projection, loss and search, whose
-encoder and decoder are torch's own LSTMs. Padding must be on the right.
+encoder and decoder are torch's own LSTMs. Padding must be on the right. A recipe of `vanilla-transformer train` trains
+it, with the Transformer's tokenizer, batches, loss, optimizer and search; sizes of attention have no effect:
+
+    python examples/reproduction/recurrent_model.py --train_source train.en --train_target train.de \\
+        --validation_source val.en --validation_target val.de --d_model 320 --encoder_layers 3 \\
+        --decoder_layers 3 --max_minutes 30 --output_dir runs/lstm
 
 Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, N layers.
 """
 
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +22,9 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, PreTrainedConfig
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import BaseModelOutput, BaseModelOutputWithPastAndCrossAttentions
 
+from vanilla_transformer.cli import run as run_command
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.evaluation.scores import evaluator_for
 from vanilla_transformer.generation_vanilla_transformer import source_mask
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerEmbedding,
@@ -23,6 +32,8 @@ from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerModel,
     VanillaTransformerPreTrainedModel,
 )
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.trainer import train
 
 
 class RecurrentConfig(VanillaTransformerConfig):
@@ -179,3 +190,15 @@ class RecurrentForConditionalGeneration(VanillaTransformerForConditionalGenerati
 
 AutoConfig.register(RecurrentConfig.model_type, RecurrentConfig, exist_ok=True)
 AutoModelForSeq2SeqLM.register(RecurrentConfig, RecurrentForConditionalGeneration, exist_ok=True)
+
+
+def main(words: Sequence[str]) -> None:
+    """Train the model by the flags of a recipe."""
+    recipe = parse_recipe(list(words))
+    evaluate = evaluator_for(recipe.output.best_metric)
+    folder = train(recipe, evaluate=evaluate, model_class=RecurrentForConditionalGeneration)
+    print(f"The model is in {folder}.")
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

@@ -1,4 +1,9 @@
-"""Table 3 of the paper: one training run for each row and seed, with equal steps, on Multi30k English-German."""
+"""Table 3 of the paper: one training run for each row and seed, with equal steps, on Multi30k English-German.
+
+vanilla-transformer download-data multi30k
+python examples/reproduction/table3.py --dry_run
+python examples/reproduction/table3.py
+"""
 
 import json
 import math
@@ -9,6 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import yaml
+from experiment import ROWS, TEXT, Experiment
+
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import new_figure
 from vanilla_transformer.evaluation.scores import validation_scores
@@ -16,56 +24,32 @@ from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.metrics import read_entries
 from vanilla_transformer.training.recipe import Recipe, parse_recipe
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.utils.file_utils import decode_text, hash_file
-from vanilla_transformer.utils.input_files import read_input
-from vanilla_transformer.utils.user_input import load_yaml
+from vanilla_transformer.utils.file_utils import hash_file
 
-_ROWS = Path(__file__).with_suffix(".yaml")
-_FILES = {"train": "train", "validation": "val"}
-_SIDES = (("source", "en"), ("target", "de"))
-_OF_BOTH_SIDES = ("layers", "attention_heads", "ffn_dim")
-_SECTIONS = {"recipe", "base", "rows"}
-_TIMED_STEPS = 2
+TIMED_STEPS = 2
 
 
-def read_rows(path: str | None) -> dict[str, dict[str, Any]]:
+def read_rows(path: str) -> dict[str, dict[str, Any]]:
     """Return the settings of each row by its name, `paper` among them."""
-    file = _ROWS if path is None else Path(path)
-    found = load_yaml(decode_text(read_input(file), str(file)))
-    if (
-        not isinstance(found, dict)
-        or {*found} != _SECTIONS
-        or not all(isinstance(one, dict) for one in found.values())
-    ):
-        raise UserError(
-            f"{file} must have the mappings {', '.join(sorted(_SECTIONS))}, as the package's own file has."
-        )
-    wrong = [name for name, row in found["rows"].items() if not isinstance(row, dict | None)]
-    if wrong or not found["rows"]:
-        raise UserError(f"`rows` in {file} must be mappings of settings, got {wrong[:1] or 'none'}.")
-    rows = {str(name): found["recipe"] | found["base"] | (row or {}) for name, row in found["rows"].items()}
-    for name, row in rows.items():
-        match row.get("paper"):
-            case None | [int() | float() | None, int() | float() | None]:
-                continue
-        raise UserError(f"`paper` of the row {name} in {file} must be [perplexity, BLEU], got {row['paper']!r}.")
-    return rows
+    content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    if not isinstance(content, dict) or {*content} != {"recipe", "base", "rows"}:
+        raise UserError(f"{path} must have the mappings base, recipe, rows, as {ROWS['rows'][0]} has.")
+    return {str(name): content["recipe"] | content["base"] | (row or {}) for name, row in content["rows"].items()}
 
 
-def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
+def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """Return a training run for each row and seed; all rows have a run before one has two."""
     table = read_rows(options.rows)
-    folders = {name: re.sub(r"[\W_]+", "-", name.lower()).strip("-") for name in table}
+    slugs = {name: re.sub(r"[\W_]+", "-", name.lower()).strip("-") for name in table}
+    if len({*slugs.values()}) < len(slugs):
+        raise UserError(f"The names of rows must differ in letters or digits, got {', '.join(slugs)}.")
     for name, row in table.items():
         try:
-            recipe_of(row, 0, budget, options.data, Path(options.output))
-        except ValueError as error:
+            recipe_of(row, 0, options.budget, options.data, options.output)
+        except UserError as error:
             raise UserError(f"The row {name} is wrong: {error}") from error
-        same = [other for other in table if folders[other] == folders[name]]
-        if len(same) > 1:
-            raise UserError(f"The names of rows must differ in letters or digits, got {same[0]!r} and {same[1]!r}.")
     return {
-        f"{folders[name]}-seed-{seed}": partial(_train, name, row, seed, budget, options.data)
+        f"{slugs[name]}-seed-{seed}": partial(train_row, name, row, seed, options.budget, options.data)
         for seed in range(options.seeds)
         for name, row in table.items()
     }
@@ -73,27 +57,23 @@ def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]
 
 def identity(options: Any) -> dict[str, Any]:
     """Return the rows and the hashes of the text, which all runs of a folder share."""
-    return {
-        "rows": read_rows(options.rows),
-        "text": hash_files(options.data),
-    }
+    return {"rows": read_rows(options.rows), "text": hash_text(options.data)}
 
 
-def hash_files(data: str) -> dict[str, str]:
+def hash_text(data: str) -> dict[str, str]:
     """Return the hash of each file of the text."""
     return {name: hash_file(path) for name, path in text_files(data).items()}
 
 
-def plan(options: Any, budget: int) -> list[str]:
+def plan(options: Any) -> str:
     """Return the steps and hours of all runs, and the most memory of a row, from a few steps of each row."""
     table = read_rows(options.rows)
-    hours, peak = 0.0, 0.0
-    for row in table.values():
-        recipe = recipe_of(row, 0, budget, options.data, Path(options.output) / "planned")
-        found = plan_run(recipe, _TIMED_STEPS)
-        hours, peak = hours + found["hours_without_validation"], max(peak, found["peak_memory_gib"])
-    steps, hours = options.seeds * len(table) * budget, options.seeds * hours
-    return [f"{steps:,} steps, about {hours:.1f} hours here without validation, at most {peak:.1f} GiB of memory."]
+    recipes = [recipe_of(row, 0, options.budget, options.data, options.output / "planned") for row in table.values()]
+    plans = [plan_run(recipe, TIMED_STEPS) for recipe in recipes]
+    hours = options.seeds * sum(values["hours_without_validation"] for values in plans)
+    peak = max(values["peak_memory_gib"] for values in plans)
+    steps = options.seeds * len(table) * options.budget
+    return f"{steps:,} steps, about {hours:.1f} hours here without validation, at most {peak:.1f} GiB of memory."
 
 
 def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: Path, **changes: Any) -> Recipe:
@@ -103,7 +83,7 @@ def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: 
         changes: Values that differ; None leaves a key out.
     """
     values = {name: value for name, value in row.items() if name != "paper"}
-    for name in [name for name in _OF_BOTH_SIDES if name in values]:
+    for name in {"layers", "attention_heads", "ffn_dim"} & values.keys():
         values |= dict.fromkeys((f"encoder_{name}", f"decoder_{name}"), values.pop(name))
     values |= {"max_steps": steps, "eval_steps": steps, "save_steps": max(1, steps // 20), "seed": seed}
     values |= {**text_files(data), "output_dir": folder, **changes}
@@ -112,27 +92,33 @@ def recipe_of(row: Mapping[str, Any], seed: int, steps: int, data: str, folder: 
 
 def text_files(data: str) -> dict[str, Path]:
     """Return the files of the text, by the keys of a recipe."""
-    files = {f"{part}_{side}": Path(data) / f"{name}.{end}" for part, name in _FILES.items() for side, end in _SIDES}
-    missing = [path for path in files.values() if not path.is_file()]
+    files = {"train_source": "train.en", "train_target": "train.de"}
+    files |= {"validation_source": "val.en", "validation_target": "val.de"}
+    paths = {key: Path(data, name) for key, name in files.items()}
+    missing = [path for path in paths.values() if not path.is_file()]
     if missing:
-        raise FileNotFoundError(
+        raise UserError(
             f"There is no file {missing[0]}. Get the text by `vanilla-transformer download-data multi30k`, or name "
             "its folder by --data."
         )
-    return files
+    return paths
 
 
-def _train(name: str, row: Mapping[str, Any], seed: int, steps: int, data: str, folder: Path) -> dict[str, Any]:
+def train_row(name: str, row: Mapping[str, Any], seed: int, steps: int, data: str, folder: Path) -> dict[str, Any]:
     """Train a row, and return the scores of its final model. A run that was interrupted resumes."""
     recipe = recipe_of(row, seed, steps, data, folder)
     train(recipe, evaluate=validation_scores)
     final = read_entries(folder)[-1]
-    model = recipe.model
-    values = {each: final[each] for each in ("validation_loss", "bleu", "chrf", "minutes", "step")}
     machine = json.loads((folder / "machine.json").read_text(encoding="utf-8"))  # may differ within a table
-    values |= {each: machine[each] for each in ("hardware", "mixed_precision")}
-    parameters = count_parameters(model, recipe.data.vocab_size)
-    return {"row": name, "seed": seed, "parameters": parameters, "paper": row.get("paper"), **values}
+    parameters = count_parameters(recipe.model, recipe.data.vocab_size)
+    return {
+        "row": name,
+        "seed": seed,
+        "parameters": parameters,
+        "paper": row.get("paper"),
+        **{key: final[key] for key in ("validation_loss", "bleu", "chrf", "minutes", "step")},
+        **{key: machine[key] for key in ("hardware", "mixed_precision")},
+    }
 
 
 def count_parameters(model: Any, vocab_size: int) -> int:
@@ -149,22 +135,22 @@ def count_parameters(model: Any, vocab_size: int) -> int:
 def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a line for each row: means over the seeds, with half of the range as the spread."""
     table = []
-    for name in dict.fromkeys(each["row"] for each in values.values()):
-        own = [each for each in values.values() if each["row"] == name]
-        perplexities = [math.exp(each["validation_loss"]) for each in own]
-        paper = own[0]["paper"] or [None, None]
+    for name in dict.fromkeys(run["row"] for run in values.values()):
+        seeds = [run for run in values.values() if run["row"] == name]
+        perplexities = [math.exp(run["validation_loss"]) for run in seeds]
+        paper = seeds[0]["paper"] or [None, None]
         table.append(
             {
                 "row": name,
-                "parameters": own[0]["parameters"],
+                "parameters": seeds[0]["parameters"],
                 "perplexity": statistics.fmean(perplexities),
                 "±": spread(perplexities),
-                "BLEU": statistics.fmean(each["bleu"] for each in own),
-                "± ": spread([each["bleu"] for each in own]),
+                "BLEU": statistics.fmean(run["bleu"] for run in seeds),
+                "± ": spread([run["bleu"] for run in seeds]),
                 "paper: perplexity": paper[0],
                 "paper: BLEU": paper[1],
-                "seeds": len(own),
-                "minutes": statistics.fmean(each["minutes"] for each in own),
+                "seeds": len(seeds),
+                "minutes": statistics.fmean(run["minutes"] for run in seeds),
             }
         )
     return table
@@ -193,3 +179,10 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
     axes.grid(alpha=0.3)
     axes.legend()
     return figure
+
+
+TITLE = "Variations of the model (table 3, rows A to E), with sizes scaled down, on Multi30k"
+UNIT = "training steps of each run"
+EXPERIMENT = Experiment("table3", TITLE, 3000, UNIT, runs, rows, draw, TEXT | ROWS, identity, plan)
+if __name__ == "__main__":
+    EXPERIMENT.run_script()

@@ -110,5 +110,5 @@ def train_recall(fields: dict[str, Any], seed: int, seconds: float, length: int)
     set_length(model.eval(), length)
     with torch.inference_mode():
         texts = [draw_texts(_TEXTS, length) for _ in range(_BATCHES)]
-        found = [accuracy(read_text(model, *text).logits, text[1]) for text in texts]
-    return {"updates": updates, "length": current, "accuracy": sum(found) / len(found)}
+        shares = [accuracy(read_text(model, *text).logits, text[1]) for text in texts]
+    return {"updates": updates, "length": current, "accuracy": sum(shares) / len(shares)}

@@ -1,13 +1,15 @@
 """`reproduce long-sequences`: the texts of the task, how models read them, costs, and the table."""
 
-from types import SimpleNamespace
+import json
+import subprocess
+import sys
 
+import long_sequences
 import pytest
+import recall
 import torch
-
-from vanilla_transformer.extensions.reproduction import long_sequences, recall
-from vanilla_transformer.extensions.reproduction.layer_costs import growth_exponent
-from vanilla_transformer.extensions.reproduction.recall import accuracy, build, draw_texts, read_text, set_length
+from recall import accuracy, build, draw_texts, read_text, set_length
+from table1 import growth_exponent
 
 
 def test_texts_ask_for_each_pair_once():
@@ -63,8 +65,13 @@ def test_growth_is_the_power_of_the_length():
     assert growth_exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2.0)
 
 
-def test_measurement_that_fails_says_why(monkeypatch):
-    ended = SimpleNamespace(returncode=1, stdout="", stderr="Traceback …\nMemoryError: no room\n")
-    monkeypatch.setattr(long_sequences.subprocess, "run", lambda *command, **options: ended)
-    with pytest.raises(OSError, match="The measurement of linear attention failed: MemoryError: no room"):
-        long_sequences._measure_alone("linear attention")
+def test_script_measures_alone_in_a_new_interpreter(monkeypatch, tmp_path):
+    commands, answer = [], json.dumps({"attention": "linear attention", "costs": {}}).encode()
+
+    def run(command, **options):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, answer)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert long_sequences._measure_alone("linear attention", tmp_path) == json.loads(answer)
+    assert commands == [[sys.executable, long_sequences.__file__, "--measure", "linear attention"]]

@@ -2,6 +2,8 @@
 The Transformer beside an LSTM with attention: equal steps, then equal minutes; and gradients over the length.
 
 The LSTM has as many parameters as the base row of table 3, and its tokenizer, batches, loss and search.
+
+    python examples/reproduction/recurrent_baseline.py
 """
 
 import math
@@ -15,6 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from experiment import ROWS, TEXT, Experiment
+from recurrent_model import RecurrentForConditionalGeneration
+from table1 import growth_exponent
+from table3 import hash_text, read_rows, recipe_of, spread, text_files
 from torch import nn
 
 from vanilla_transformer.data.readers import read_text_files
@@ -31,13 +37,12 @@ from vanilla_transformer.training.run_folder import RunFolder
 from vanilla_transformer.training.train_step import train_step
 from vanilla_transformer.training.trainer import prepare_run, train
 
-from .layer_costs import growth_exponent
-from .recurrent_model import RecurrentForConditionalGeneration
-from .table3 import hash_files, read_rows, recipe_of, spread, text_files
-
 TRANSFORMER, EQUAL_STEPS, EQUAL_MINUTES = "Transformer", "LSTM, equal steps", "LSTM, equal minutes"
-_MEANS = {"steps": "step", "minutes": "minutes"}
-_CLASSES = {TRANSFORMER: VanillaTransformerForConditionalGeneration}
+_CLASSES = {
+    TRANSFORMER: VanillaTransformerForConditionalGeneration,
+    EQUAL_STEPS: RecurrentForConditionalGeneration,
+    EQUAL_MINUTES: RecurrentForConditionalGeneration,
+}
 _WIDER = 5 / 4  # an LSTM of this width has as many parameters as the base row
 _MAX_GRAD_NORM = 5.0  # of the LSTM, as Wu et al. (2016) clip
 _JOINED = (1, 2, 4, 8)  # captions that are one source, one after another
@@ -47,12 +52,10 @@ _CHECKPOINTS, _PLANNED_STEPS = 20, 2
 _UNTIMED_STEPS, _TIMED_STEPS = 3, 15  # the first ones allocate memory
 
 
-def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
+def runs(options: Any) -> dict[str, Callable[[Path], dict[str, Any]]]:
     """Return the measurement of speed and the runs of each seed, whose last one is as long as the first one was."""
-    text_files(options.data)
-    settings(options)
-    return {"speed": partial(_measure_speeds, budget, options)} | {
-        f"{name.lower().replace(',', '').replace(' ', '-')}-seed-{seed}": partial(_train, name, seed, budget, options)
+    return {"speed": partial(_measure_speeds, options)} | {
+        f"{name.lower().replace(',', '').replace(' ', '-')}-seed-{seed}": partial(_train, name, seed, options)
         for seed in range(options.seeds)
         for name in (TRANSFORMER, EQUAL_STEPS, EQUAL_MINUTES)
     }
@@ -68,37 +71,34 @@ def settings(options: Any) -> dict[str, dict[str, Any]]:
 
 def identity(options: Any) -> dict[str, Any]:
     """Return the settings and the hashes of the text, which all runs of a folder share."""
-    return {"rows": settings(options), "text": hash_files(options.data)}
+    return {"rows": settings(options), "text": hash_text(options.data)}
 
 
-def plan(options: Any, budget: int) -> list[str]:
+def plan(options: Any) -> str:
     """Return the steps, and the hours and the memory on this machine."""
-    hours, peak = 0.0, 0.0
-    for name, factor in ((TRANSFORMER, 2), (EQUAL_STEPS, 1)):  # the third run is as long as the first one
-        recipe = _recipe(name, 0, budget, options, Path(options.output) / "planned", None)
-        found = plan_run(recipe, _PLANNED_STEPS, model_class=_model_class(name))
-        hours, peak = hours + factor * found["hours_without_validation"], max(peak, found["peak_memory_gib"])
-    steps, hours = 2 * options.seeds * budget, options.seeds * hours
-    return [
-        f"{steps:,} steps, then an LSTM for the minutes of the Transformer: about {hours:.1f} hours here without "
-        f"validation, at most {peak:.1f} GiB of memory."
-    ]
+    transformer, lstm = (
+        plan_run(_recipe(name, 0, options, options.output / "planned"), _PLANNED_STEPS, model_class=_CLASSES[name])
+        for name in (TRANSFORMER, EQUAL_STEPS)
+    )
+    # The third run is as long as the first one.
+    hours = options.seeds * (2 * transformer["hours_without_validation"] + lstm["hours_without_validation"])
+    peak = max(transformer["peak_memory_gib"], lstm["peak_memory_gib"])
+    return (
+        f"{2 * options.seeds * options.budget:,} steps, then an LSTM for the minutes of the Transformer: about "
+        f"{hours:.1f} hours here without validation, at most {peak:.1f} GiB of memory."
+    )
 
 
-def _model_class(name: str) -> type[VanillaTransformerForConditionalGeneration]:
-    return _CLASSES.get(name, RecurrentForConditionalGeneration)
-
-
-def _recipe(name: str, seed: int, steps: int, options: Any, folder: Path, minutes: float | None) -> Recipe:
+def _recipe(name: str, seed: int, options: Any, folder: Path, minutes: float | None = None) -> Recipe:
     """Return the recipe of a run, of `steps` or of `minutes`, which validates after its end alone."""
     limits: dict[str, Any] = {"eval_steps": _NEVER}
     if minutes is not None:
         limits |= {"max_steps": None, "max_minutes": minutes}
         limits |= {"save_steps": None, "save_minutes": minutes / _CHECKPOINTS}
-    return recipe_of(settings(options)[name], seed, steps, options.data, folder, **limits)
+    return recipe_of(settings(options)[name], seed, options.budget, options.data, folder, **limits)
 
 
-def _measure_speeds(steps: int, options: Any, folder: Path) -> dict[str, Any]:
+def _measure_speeds(options: Any, folder: Path) -> dict[str, Any]:
     """
     Return the target tokens per second of both models, in training steps that they make in turn.
 
@@ -107,8 +107,8 @@ def _measure_speeds(steps: int, options: Any, folder: Path) -> dict[str, Any]:
     with ExitStack() as stack:
         started: dict[str, tuple[Any, Any, list[float]]] = {}
         for name in (TRANSFORMER, EQUAL_STEPS):
-            recipe = _recipe(name, 0, steps, options, folder / name, None)
-            run = prepare_run(recipe, RunFolder(recipe), model_class=_model_class(name))
+            recipe = _recipe(name, 0, options, folder / name)
+            run = prepare_run(recipe, RunFolder(recipe), model_class=_CLASSES[name])
             started[name] = run.state, stack.enter_context(closing(iter(run.batches))), []
         for _ in range(_UNTIMED_STEPS + _TIMED_STEPS):
             for state, batches, speeds in started.values():
@@ -118,10 +118,10 @@ def _measure_speeds(steps: int, options: Any, folder: Path) -> dict[str, Any]:
                 train_step(state, step)
                 state.read_steps()  # waits for the device
                 speeds.append(sum(batch.counts[1] for batch in step) / (clock() - begun))
-    return {"speeds": {name: statistics.median(each[2][_UNTIMED_STEPS:]) for name, each in started.items()}}
+    return {"speeds": {name: statistics.median(run[2][_UNTIMED_STEPS:]) for name, run in started.items()}}
 
 
-def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict[str, Any]:
+def _train(name: str, seed: int, options: Any, folder: Path) -> dict[str, Any]:
     """Train a model, and return its scores and its gradients. A run that was interrupted resumes."""
     minutes = None
     if name == EQUAL_MINUTES:
@@ -129,7 +129,7 @@ def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict
         if not (entries := read_entries(first)):
             raise UserError(f"There is no run {first}, whose minutes count. Give another --output.")
         minutes = entries[-1]["minutes"]
-    recipe, model_class = _recipe(name, seed, steps, options, folder, minutes), _model_class(name)
+    recipe, model_class = _recipe(name, seed, options, folder, minutes), _CLASSES[name]
     train(recipe, evaluate=validation_scores, model_class=model_class)
     final = read_entries(folder)[-1]
     model, tokenizer = load_pretrained(model_class, folder), load_tokenizer(folder)
@@ -141,7 +141,7 @@ def _train(name: str, seed: int, steps: int, options: Any, folder: Path) -> dict
         "row": name,
         "seed": seed,
         "parameters": model.num_parameters(),
-        **{each: final[each] for each in ("validation_loss", "bleu", "chrf", "minutes", "step")},
+        **{key: final[key] for key in ("validation_loss", "bleu", "chrf", "minutes", "step")},
         "gradients": gradient_norms(model, tokenizer, pairs),
         "untrained_gradients": gradient_norms(untrained, tokenizer, pairs),
     }
@@ -154,13 +154,13 @@ def gradient_norms(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]])
     A gradient is that of a loss, in nats, with respect to the embedding of the first source token: `first` of the loss
     of all target tokens, and `end` of the loss of the last quarter of the target tokens.
     """
-    found = []
+    norms = []
     for joined in _JOINED:
         measured = [(len(text[0]), *_first_token_gradients(model, *text)) for text in _join(tokenizer, pairs, joined)]
         if measured:
             means = map(statistics.fmean, zip(*measured, strict=True))
-            found.append(dict(zip(("tokens", "first", "end"), means, strict=True)))
-    return found
+            norms.append(dict(zip(("tokens", "first", "end"), means, strict=True)))
+    return norms
 
 
 def _join(tokenizer: Any, pairs: Sequence[tuple[str, str]], count: int) -> Iterator[tuple[list[int], list[int]]]:
@@ -183,7 +183,7 @@ def _first_token_gradients(model: Any, source: list[int], target: list[int]) -> 
     logits = model(inputs_embeds=embeds, labels=torch.tensor([target])).logits
     losses = nn.functional.cross_entropy(logits[0], torch.tensor(target), reduction="none")  # (T,)
     ends = losses[-max(1, len(losses) // 4) :]
-    gradients = (torch.autograd.grad(each.sum(), embeds, retain_graph=True)[0] for each in (losses, ends))
+    gradients = (torch.autograd.grad(part.sum(), embeds, retain_graph=True)[0] for part in (losses, ends))
     whole, end = (float(gradient[0, 0].norm()) for gradient in gradients)
     return whole, end
 
@@ -192,16 +192,21 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a row for each model: means over the seeds, with half of the range as the spread of BLEU."""
     table, speeds = [], values["speed"]["speeds"]
     for name in (TRANSFORMER, EQUAL_STEPS, EQUAL_MINUTES):
-        own = [each for each in values.values() if each.get("row") == name]
-        row: dict[str, Any] = {"model": name, "parameters": own[0]["parameters"]}
-        row |= {"target tokens/s": speeds.get(name, speeds[EQUAL_STEPS])}
-        row |= {head: statistics.fmean(each[key] for each in own) for head, key in _MEANS.items()}
-        row["perplexity"] = statistics.fmean(math.exp(each["validation_loss"]) for each in own)
-        scores = [each["bleu"] for each in own]
-        row |= {"BLEU": statistics.fmean(scores), "±": spread(scores)}
+        seeds = [run for run in values.values() if run.get("row") == name]
+        scores = [run["bleu"] for run in seeds]
+        row: dict[str, Any] = {
+            "model": name,
+            "parameters": seeds[0]["parameters"],
+            "target tokens/s": speeds.get(name, speeds[EQUAL_STEPS]),
+            "steps": statistics.fmean(run["step"] for run in seeds),
+            "minutes": statistics.fmean(run["minutes"] for run in seeds),
+            "perplexity": statistics.fmean(math.exp(run["validation_loss"]) for run in seeds),
+            "BLEU": statistics.fmean(scores),
+            "±": spread(scores),
+        }
         for key, head in (("gradients", "gradient"), ("untrained_gradients", "untrained: gradient")):
             for what, loss in (("first", ""), ("end", " of the end")):
-                curve = _mean_curve([each[key] for each in own], what)
+                curve = _mean_curve([run[key] for run in seeds], what)
                 row |= {
                     f"{head}{loss}": f"∝ n^{growth_exponent(*zip(*curve, strict=True)):.2f}",
                     f"{key} {what}": curve,
@@ -213,7 +218,7 @@ def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _mean_curve(seeds: Sequence[Sequence[Mapping[str, float]]], what: str) -> list[tuple[float, float]]:
     """Return the points (tokens, norm), means over the seeds."""
     return [
-        (statistics.fmean(each["tokens"] for each in points), statistics.fmean(each[what] for each in points))
+        (statistics.fmean(point["tokens"] for point in points), statistics.fmean(point[what] for point in points))
         for points in zip(*seeds, strict=True)
     ]
 
@@ -236,3 +241,10 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
         axes.set_yscale("log")
         axes.grid(alpha=0.3)
     return figure
+
+
+TITLE = "The Transformer beside an LSTM with attention: speed, BLEU and gradients over the length, on Multi30k"
+FLAGS = TEXT | ROWS
+EXPERIMENT = Experiment("recurrent_baseline", TITLE, 2000, "training steps", runs, rows, draw, FLAGS, identity, plan)
+if __name__ == "__main__":
+    EXPERIMENT.run_script()

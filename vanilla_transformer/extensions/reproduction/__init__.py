@@ -1,1 +1,0 @@
-"""Experiments of the paper, each by its name: `experiments.reproduce("table3", ReproductionOptions(...))`."""

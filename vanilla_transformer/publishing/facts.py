@@ -1,0 +1,87 @@
+"""The facts about a model that training cannot record, such as its languages: a YAML file for its card."""
+
+from pathlib import Path
+from typing import Any, Self
+
+from huggingface_hub.utils import validate_repo_id
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.input_files import read_input
+from vanilla_transformer.utils.user_input import load_yaml
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class TrainingCorpus(_Entry):
+    """A corpus that the model was trained on."""
+
+    name: str
+    license: str
+
+
+class ScoredText(_Entry):
+    """Where a text with scores is on the Hub."""
+
+    type: str
+    split: str
+    config: str | None = None
+
+    @field_validator("type")
+    @classmethod
+    def _check_type(cls, name: str) -> str:
+        validate_repo_id(name)
+        return name
+
+
+class Facts(_Entry):
+    """The facts of a file, which may all be "unknown"; docs/publish.md describes them."""
+
+    name: str
+    source_language: str
+    target_language: str
+    source_name: str
+    target_name: str
+    license: str
+    data: list[TrainingCorpus]
+    validation_text: str
+    example: str
+    limits: str
+    license_name: str | None = None  # of a license that the Hub has no identifier for
+    license_link: str | None = None
+    datasets: str | list[str] | None = None
+    base_model: str | list[str] | None = None
+    intended_use: str | None = None
+    quote_test_text: bool = True
+    evaluation_datasets: dict[str, ScoredText] = {}
+
+    @field_validator("datasets", "base_model")
+    @classmethod
+    def _check_hub_names(cls, names: str | list[str] | None) -> str | list[str] | None:
+        for name in names if isinstance(names, list) else filter(None, [names]):
+            validate_repo_id(name)
+        return names
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if (self.license == "other") != (self.license_name is not None):
+            raise ValueError("`license_name` must name the license where `license` is other, and only there")
+        places = {tuple(text.model_dump().values()) for text in self.evaluation_datasets.values()}
+        if len(places) < len(self.evaluation_datasets):
+            raise ValueError("`evaluation_datasets` must give each text its own split, or the Hub merges them")
+        return self
+
+
+def read_facts(path: str | Path) -> dict[str, Any]:
+    """Read a file of facts. Facts that it leaves out are left out."""
+    try:
+        return Facts.model_validate(load_yaml(read_input(path).decode())).model_dump(exclude_unset=True)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, fault["loc"]))
+        rule = f"`{place}`: {fault['msg']}" if place else fault["msg"].removeprefix("Value error, ")
+        raise UserError(f"The file of facts {path} is wrong: {rule}. Facts may be 'unknown'.") from error
+    except ValueError as error:
+        raise UserError(f"The file of facts {path} must be YAML: {error}") from error

@@ -429,32 +429,6 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
     return {"model": [*map(hash_model, model_names(options.model, options))], "options": chosen}
 
 
-def split_constraints(options: SentenceArguments, lines: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """Return the sentences of lines, and the keyword argument of the pipeline if lines have their own constraints."""
-    if not options.tab_constraints:
-        return list(lines), {}
-    rows = [line.split("\t") for line in lines]
-    shared = options.constraint or []
-    return [row[0] for row in rows], {"constraints": [[*row[1:], *(shared if row[0].strip() else [])] for row in rows]}
-
-
-def read_prefixes(options: SentenceArguments, total: int | None) -> list[str] | None:
-    """Return the prefix of each sentence, or None if there is no file of them.
-
-    Args:
-        total: The number of sentences, if it is known.
-    """
-    if options.target_prefixes is None:
-        return None
-    from vanilla_transformer.data.readers import read_lines
-
-    lines = read_lines(options.target_prefixes)
-    if total is not None and len(lines) != total:
-        found = f"{len(lines)} in {options.target_prefixes}"
-        raise UserError(f"There must be a target prefix for each of {total} sentences, got {found}.")
-    return lines
-
-
 def _read_glossary(options: TranslationArguments) -> Any:
     languages = options.source_language or DEFAULT_LANGUAGE, options.target_language
     return load("terms", GLOSSARY)(options.glossary, *languages, options.glossary_casefold)

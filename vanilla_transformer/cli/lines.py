@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
 from vanilla_transformer.utils.input_files import open_stdin
 
-from .flags import split_constraints
-
 
 def print_texts(texts: Iterable[str]) -> None:
     """Print each text at once."""
@@ -207,10 +205,14 @@ def answer_lines(
     """Return the text to write for each of some lines.
 
     Args:
-        warned: Function that gets the warnings about the best translation of each line that has some.
+        warned: Gets the warnings about the best translation of each line that has some, by the index of the line.
     """
-    sources, constraints = split_constraints(options, lines)
-    answers = translate(sources, options.batch_size, False, **{**settings, **constraints})
+    sources, own = list(lines), dict[str, Any]()
+    if options.tab_constraints:  # each line has its constraints after the sentence
+        cells, shared = [line.split("\t") for line in lines], options.constraint or []
+        sources = [sentence for sentence, *_ in cells]
+        own["constraints"] = [[*words, *(shared if sentence.strip() else [])] for sentence, *words in cells]
+    answers = translate(sources, options.batch_size, False, **{**settings, **own})
     rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
     if warned is not None:
         warned |= _find_warnings(sources, [row[0]["translation_text"] for row in rows], translate.model)

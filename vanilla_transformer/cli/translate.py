@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, load
+from vanilla_transformer.utils.file_utils import write_text_atomically
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 
@@ -28,7 +29,6 @@ from .flags import (
     open_model,
     parse,
     parse_workers,
-    read_prefixes,
     refuse_file_names,
     translation_origin,
 )
@@ -65,7 +65,6 @@ def _translate_document(
     """
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
     from vanilla_transformer.text.languages import find_direction
-    from vanilla_transformer.utils.file_utils import write_text_atomically
 
     documents = load("documents", DOCUMENTS, "A document")
     splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
@@ -213,20 +212,26 @@ def translate_command(arguments: Sequence[str]) -> None:
         _translate_document(opening, options, text, "" if is_silent else note)
         return
     is_typed = not sentences and options.input is None and options.output is None and is_interactive()
-    source = None if is_typed and text is None else _source(sentences, options, text)
+    source = Source(iter(()), None) if is_typed and text is None else _source(sentences, options, text)
     if options.split_sentences:
         _check_splitter(options)
-    if options.engine == "ray" and source is not None and options.output is not None:
-        _write_by_ray(Path(options.output), source, options)
+    if options.engine == "ray":
+        build = partial(_open_work, options, source.total)
+        cluster = {"workers": options.ray_workers, "threads": options.ray_threads, "hidden": options.quiet}
+        work_by_ray = load("scale_out", SCALE_OUT).work_by_ray
+        _write_shards(options, source.total, partial(work_by_ray, build=build, total=source.total, **cluster))
         return
+    output = None if options.output is None else Path(options.output)
     with opening as translate:
-        settings = _settings(translate, options)
-        if source is None:
-            _converse(translate, options, settings)
-        elif options.output is not None:
-            _write_file(Path(options.output), translate, source, options, settings)
+        translator = LineTranslator(translate, options, source.total)
+        if is_typed and text is None:
+            translator.converse()
+        elif output is None:
+            print_texts(translator.texts(source.blocks))
+        elif options.input is None or (output.exists() and not output.is_file()):
+            write_text_atomically(output, translator.texts(source.blocks))
         else:
-            print_texts(_texts(translate, source, options, settings))
+            _write_shards(options, source.total, translator.work)
 
 
 def _find_format(name: str) -> str:
@@ -302,141 +307,110 @@ def _source(sentences: Sequence[str], options: TranslateArguments, text: str | N
     return stdin_source(options.batch_size)
 
 
-def _write_file(
-    output: Path,
-    translate: Any,
-    source: Source,
-    options: TranslateArguments,
-    settings: Mapping[str, Any],
-) -> None:
-    from vanilla_transformer.utils.file_utils import write_text_atomically
-
-    if options.input is None or (output.exists() and not output.is_file()):
-        write_text_atomically(output, _texts(translate, source, options, settings))
-        return
-    assert source.total is not None  # which is known of files
-
-    def work(shards: Iterable["Shard"], done: int) -> Iterator[tuple["Shard", list[str]]]:
-        return _translate(translate, shards, source.total, options, settings, done)
-
-    _write_shards(output, source.total, options, work)
-
-
-def _write_by_ray(output: Path, source: Source, options: TranslateArguments) -> None:
-    """Write the translations of a file by the workers of a cluster."""
-    assert source.total is not None  # which is known of files
-    build = partial(ShardTranslator, options, source.total)
-    work_by_ray = load("scale_out", SCALE_OUT).work_by_ray
-    cluster = partial(work_by_ray, workers=options.ray_workers, threads=options.ray_threads, hidden=options.quiet)
-    work = partial(cluster, build=build, total=source.total)
-    _write_shards(output, source.total, options, work)
-
-
-def _write_shards(output: Path, total: int, options: TranslateArguments, work: Callable) -> None:
+def _write_shards(options: TranslateArguments, total: int | None, work: Callable) -> None:
+    """Write the translations of a file, of which finished parts are kept."""
     from vanilla_transformer.data.readers import stream_lines
     from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.utils.file_utils import hash_file
 
-    assert options.input is not None
+    assert options.input is not None and options.output is not None and total is not None
     origin = {"input": hash_file(Path(options.input)), **translation_origin(options)}
-    lines = stream_lines(options.input, may_be_blank=True)
-    write_shards(output, lines, total, origin, shard_lines(options.batch_size), options.resume, work)
+    lines, size = stream_lines(options.input, may_be_blank=True), shard_lines(options.batch_size)
+    write_shards(Path(options.output), lines, total, origin, size, options.resume, work)
 
 
-class ShardTranslator:
+def _open_work(options: TranslateArguments, total: int | None) -> Callable[["Shard"], list[str]]:
+    """Load the model in a worker of a cluster, and return the function that translates a shard."""
+    resources = ExitStack()
+    translator = LineTranslator(resources.enter_context(open_model(options)), options, total)
+    translator.resources = resources  # which would be closed
+    return translator.answer
+
+
+class LineTranslator:
     """
-    Translate shards of a file; for workers of a cluster, which load the model themselves.
-
-    Args:
-        total: The number of lines of the file.
-    """
-
-    def __init__(self, options: TranslateArguments, total: int):
-        self._options, self._resources = options, ExitStack()
-        self._translate = self._resources.enter_context(open_model(options))
-        self._settings, self._prefixes = _settings(self._translate, options), read_prefixes(options, total)
-
-    def __call__(self, shard: "Shard") -> list[str]:
-        """Return the text to write for each line."""
-        own = _own_prefixes(self._prefixes, shard)
-        return answer_lines(self._translate, shard.lines, self._options, {**self._settings, **own})
-
-
-def _texts(translate: Any, source: Source, options: TranslateArguments, settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the text to write for each block of lines."""
-    from vanilla_transformer.decoding.corpus_shards import number_shards
-
-    warned: dict[int, list[str]] | None = {} if _shows_warnings(options) else None
-    shards = number_shards(source.blocks)
-    for shard, texts in _translate(translate, shards, source.total, options, settings, warned=warned):
-        yield "".join(f"{text}\n" for text in texts)
-        _print_warnings(warned, shard.start, is_alone=source.total == 1)
-
-
-def _translate(
-    translate: Any,
-    shards: Iterable["Shard"],
-    total: int | None,
-    options: TranslateArguments,
-    settings: Mapping[str, Any],
-    done: int = 0,
-    warned: dict[int, list[str]] | None = None,
-) -> Iterator[tuple["Shard", list[str]]]:
-    """Yield each shard with the text to write for each of its lines.
+    Translate lines as flags say, into the text to write for each one.
 
     Args:
         total: The number of all lines, if it is known.
-        done: The number of lines that are in no shard.
     """
-    from vanilla_transformer.decoding.corpus_shards import progress_bar
 
-    prefixes = read_prefixes(options, total)
-    with progress_bar(total, done, hidden=options.quiet) as bar:
-        for shard in shards:
-            own = {"progress": (progress := BlockProgress(bar, len(shard.lines))), **_own_prefixes(prefixes, shard)}
-            texts = answer_lines(translate, shard.lines, options, {**settings, **own}, warned)
-            bar.clear()  # from the terminal to which the text may go
-            yield shard, texts
-            progress.finish()
+    resources: ExitStack
+
+    def __init__(self, translate: Any, options: TranslateArguments, total: int | None):
+        self.pipeline, self.options, self.total = translate, options, total
+        self.settings, self.prefixes = _settings(translate, options), _read_prefixes(options, total)
+        # Whether somebody reads the translations in a terminal; `--json` has the warnings in its objects.
+        shows_warnings = sys.stdout.isatty() and not (options.quiet or options.as_json or options.output)
+        self.warned: dict[int, list[str]] | None = {} if shows_warnings else None
+
+    def answer(self, shard: "Shard", **settings: Any) -> list[str]:
+        """Return the text to write for each line of a shard."""
+        if self.prefixes is not None:
+            settings["target_prefix"] = self.prefixes[shard.start : shard.start + len(shard.lines)]
+        return answer_lines(self.pipeline, shard.lines, self.options, {**self.settings, **settings}, self.warned)
+
+    def work(self, shards: Iterable["Shard"], done: int = 0) -> Iterator[tuple["Shard", list[str]]]:
+        """Yield each shard with its texts, and show how many of all lines are done.
+
+        Args:
+            done: The number of lines that are in no shard.
+        """
+        from vanilla_transformer.decoding.corpus_shards import progress_bar
+
+        with progress_bar(self.total, done, hidden=self.options.quiet) as bar:
+            for shard in shards:
+                progress = BlockProgress(bar, len(shard.lines))
+                texts = self.answer(shard, progress=progress)
+                bar.clear()  # from the terminal to which the text may go
+                yield shard, texts
+                progress.finish()
+
+    def texts(self, blocks: Iterable[list[str]]) -> Iterator[str]:
+        """Yield the text to write for each block of lines, and print the warnings about it."""
+        from vanilla_transformer.decoding.corpus_shards import number_shards
+
+        for shard, texts in self.work(number_shards(blocks)):
+            yield "".join(f"{text}\n" for text in texts)
+            self._print_warnings(shard.start, is_alone=self.total == 1)
+
+    def converse(self) -> None:
+        """Translate the lines that are typed in a terminal, one by one."""
+        from vanilla_transformer.decoding.corpus_shards import Shard
+        from vanilla_transformer.decoding.engine.engine import Engine
+
+        shows_scores = (self.options.num_return_sequences or 1) > 1 and Engine.supports(self.pipeline.model)
+        settings = {"return_scores": True} if shows_scores else {}
+        prompted = sys.stdout.isatty() and not self.options.quiet
+        if prompted:
+            print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
+        for number, line in enumerate(typed_lines("> " if prompted else "")):
+            print(*self.answer(Shard(number, number, [line]), **settings), flush=True)
+            self._print_warnings(0, is_alone=True)
+
+    def _print_warnings(self, start: int, is_alone: bool) -> None:
+        """Print the warnings about some lines, of which the first has the index `start`, and forget them."""
+        from vanilla_transformer.text.translation_warnings import WARNINGS
+
+        for index, names in (self.warned or {}).items():
+            place = "" if is_alone else f"line {start + index + 1}: "
+            reasons = "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
+            print(f"warning: {place}{reasons}.", file=sys.stderr, flush=True)
+        if self.warned is not None:
+            self.warned.clear()
 
 
-def _own_prefixes(prefixes: Sequence[str] | None, shard: "Shard") -> dict[str, Any]:
-    """Return the keyword argument of the pipeline for the target prefixes of a shard."""
-    return {} if prefixes is None else {"target_prefix": prefixes[shard.start : shard.start + len(shard.lines)]}
+def _read_prefixes(options: TranslateArguments, total: int | None) -> list[str] | None:
+    """Return the prefix of each sentence, or None if there is no file of them."""
+    if options.target_prefixes is None:
+        return None
+    from vanilla_transformer.data.readers import read_lines
 
-
-def _converse(translate: Any, options: TranslateArguments, settings: dict[str, Any]) -> None:
-    """Translate the lines that are typed in a terminal, one by one."""
-    from vanilla_transformer.decoding.engine.engine import Engine
-
-    shows_scores = (options.num_return_sequences or 1) > 1 and Engine.supports(translate.model)
-    settings |= {"return_scores": True} if shows_scores else {}
-    prefixes = read_prefixes(options, None)
-    settings |= {} if prefixes is None else {"target_prefix": iter(prefixes)}
-    warned: dict[int, list[str]] | None = {} if _shows_warnings(options) else None
-    prompted = sys.stdout.isatty() and not options.quiet
-    if prompted:
-        print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
-    for line in typed_lines("> " if prompted else ""):
-        print(*answer_lines(translate, [line], options, settings, warned), flush=True)
-        _print_warnings(warned, 0, is_alone=True)
-
-
-def _shows_warnings(options: TranslateArguments) -> bool:
-    """Return whether somebody reads the translations in a terminal; `--json` has the warnings in its objects."""
-    return sys.stdout.isatty() and not (options.quiet or options.as_json or options.output)
-
-
-def _print_warnings(warned: dict[int, list[str]] | None, start: int, is_alone: bool) -> None:
-    """Print the warnings about some lines, of which the first has the index `start`, and forget them."""
-    from vanilla_transformer.text.translation_warnings import WARNINGS
-
-    for index, names in (warned or {}).items():
-        place = "" if is_alone else f"line {start + index + 1}: "
-        reasons = "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
-        print(f"warning: {place}{reasons}.", file=sys.stderr, flush=True)
-    if warned is not None:
-        warned.clear()
+    lines = read_lines(options.target_prefixes)
+    if total is not None and len(lines) != total:
+        found = f"{len(lines)} in {options.target_prefixes}"
+        raise UserError(f"There must be a target prefix for each of {total} sentences, got {found}.")
+    return lines
 
 
 class CompileArguments(ModelNameArguments, ThreadArguments):

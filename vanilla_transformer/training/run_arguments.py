@@ -82,7 +82,7 @@ class LongArguments(_Section):
         '`"linear_attention"` (Katharopoulos et al., 2020) takes time linear in the length, and constant time per '
         'generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to keys similar to the query. '
         '`"transfo_xl_attention"` (Dai et al., 2019) is softmax attention with relative positions and a memory of '
-        "earlier segments in the decoder; the encoder, which has no earlier segments, keeps full attention. "
+        "earlier segments in the decoder; the encoder keeps full attention. "
         '`"full_attention"` is the softmax attention of the base model, for use with reversible layers.',
     )
     num_hashes: int = fixed(4, "Hashing rounds of LSH attention.")
@@ -93,8 +93,7 @@ class LongArguments(_Section):
     )
     lsh_attn_chunk_length: int = fixed(
         64,
-        "Positions per chunk; a chunk attends to itself and to the previous one. The sequence length need not be "
-        "a multiple.",
+        "Positions per chunk, which attends to itself and to the previous one.",
     )
     mem_len: int | None = fixed(
         None, "Maximum number of earlier positions in a Transformer-XL memory; by default there is no limit."
@@ -105,7 +104,7 @@ class LongArguments(_Section):
         "branch must not be normalized together with the stream that it is added to.",
     )
     cross_attention_type: Literal["full_attention", "linear_attention"] = fixed(
-        "full_attention", 'Type of cross-attention: `"full_attention"` or `"linear_attention"`.'
+        "full_attention", '`"full_attention"` or `"linear_attention"`.'
     )
 
 

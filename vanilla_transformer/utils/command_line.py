@@ -177,5 +177,5 @@ def _metavar(field: FieldInfo) -> str:
 
 def _explanation(field: FieldInfo) -> str:
     text, default = str(field.description), field.default
-    has_none = field.is_required() or default in (None, False, "") or "default" in text.lower()
-    return text if has_none else f"{text} (default: {default})"
+    is_shown = not (field.is_required() or default is None or default is False or default in ("", []))
+    return f"{text} (default: {default})" if is_shown and "default" not in text.lower() else text

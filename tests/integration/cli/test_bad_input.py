@@ -1,5 +1,6 @@
 """Every mistake ends with status 2 and one line that says what must hold: a table of inputs over all commands."""
 
+import io
 import json
 import re
 import shlex
@@ -8,15 +9,24 @@ import signal
 import socket
 from pathlib import Path
 
+import accelerate.tracking
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
+from tokenizers import ByteLevelBPETokenizer
+from transformers import PreTrainedTokenizerFast
 
 from tests.publishable import CARDS, add_card
 from vanilla_transformer.cli import main
+from vanilla_transformer.cli.flags import refuse_file_names
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAIRS = "--train_source a.en --train_target a.de --output_dir out"
+TINY = "--vocab_size 280 --d_model 16 --encoder_layers 1 --decoder_layers 1 --max_steps 1 --cache_dir cache "
+TINY += " ".join(f"--{side}_attention_heads 2 --{side}_ffn_dim 32" for side in ("encoder", "decoder"))
 COMMANDS = {
     "translate": ["translate", "model", "A text."],
     "evaluate": ["evaluate", "model", "--source", "a.en", "--target", "a.de"],
@@ -173,6 +183,7 @@ def workplace(template, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("vanilla_transformer.training.trainer.train_step", None)  # nothing gets that far
+    monkeypatch.delenv("RANK", raising=False)
     return tmp_path
 
 
@@ -193,6 +204,7 @@ def _deadline():
 
 def refusal(capsys, arguments):
     """Run a command that must fail, and return its one line of error."""
+    AcceleratorState._reset_state(reset_partial_state=True)
     assert main(arguments) == 2
     shown = capsys.readouterr()
     assert "Traceback" not in shown.out + shown.err
@@ -208,6 +220,13 @@ def test_command_names_damage_of_model(workplace, capsys, arguments, damage, wor
     damage(workplace / "model")
     assert re.search(words, refusal(capsys, arguments))
     assert not (workplace / "out").exists()
+
+
+def parquet(columns):
+    """Return the content of a Parquet file."""
+    file = io.BytesIO()
+    pa.parquet.write_table(pa.table(columns), file)
+    return file.getvalue()
 
 
 def occupied_port():
@@ -232,7 +251,28 @@ FILES = {
     **{f"{name}{end}": content for end in (".pt", ".npz")
        for name, content in (("empty", b""), ("garbage", GARBAGE), ("zip", EMPTY_ZIP))},
     "garbage/config.json": GARBAGE, "zip/config.yaml": EMPTY_ZIP,
+    # Corpora with mistakes
+    "columns.tsv": b"a\tb\tc\n", "plain.tsv.gz": b"plain", "folder.tsv": None,
+    "column.jsonl": b'{"en": "a", "de": "b"}\n', "language.jsonl": b'{"translation": {"en": "a"}}\n',
+    "null.jsonl": b'{"translation": null}\n', "text.jsonl": b'{"translation": "x"}\n',
+    "column.parquet": parquet({"x": ["a"]}), "type.parquet": parquet({"source": [1], "target": [2]}),
 }  # fmt: skip
+_MIX = "--source_language en --target_language de --output_dir out --corpora"
+CORPORA = {
+    "{file: columns.tsv}": "Line 1 of columns.tsv must have two columns, source TAB target, besides .*, it has 3",
+    "{file: plain.tsv.gz}": "Cannot read plain.tsv.gz: the .gz file is truncated or corrupt",
+    "{file: folder.tsv}": "There is no file folder.tsv",
+    "{file: column.jsonl}": "Line 1 of column.jsonl must have a column 'translation'",
+    "{file: language.jsonl}": "Line 1 of language.jsonl has no language 'de', it has 'en'",
+    "{file: null.jsonl}": "Line 1 of .* must have sentences by language .*, got None",
+    "{file: text.jsonl}": "Line 1 of .* must have sentences by language .*, got 'x'",
+    "{file: column.parquet}": "column.parquet must have a column 'translation', it has 'x'",
+    "{file: type.parquet}": "type.parquet must hold sentences, but .* type int64",
+    **{
+        f"{{file: a.tsv, weight: {weight}}}": f"`weight` of the corpus a.tsv must be a number above 0, got '?{weight}"
+        for weight in ("0", "-1", "two")
+    },
+}
 # Commands, and words of their messages. PAIRS stands for the flags of a text and an output.
 MISTAKES = {
     "trnslate": "Did you mean 'translate'",
@@ -417,12 +457,31 @@ MISTAKES = {
     "train PAIRS --output_dir a.en": "a.en is a file",
     "train PAIRS --output_dir a.en/run": "a.en is a file",
     "train PAIRS --output_dir dangling": "dangling is a link to nowhere",
+    "train PAIRS TINY --max_tokens 2": "`max_tokens` must be at least the length of the longest sentence, got max_tok",
+    "train PAIRS TINY --max_length 1": "Cleaning must leave some pairs of the training text, got none. 0 of 12 pairs",
+    "train PAIRS TINY --gradient_accumulation_steps 13": "for each of the 13 batches .* got 12 pairs. Start fewer",
+    "train PAIRS TINY --fsdp": "`fsdp` needs several processes, got one that was not launched by torchrun",
+    "train PAIRS TINY --cache_dir one": "`cache_dir` must be a folder that can be written, got one",
+    "train PAIRS TINY --train_target a.en --drop identical,markup": "Cleaning must leave some pairs .* 0 of 12 pairs",
+    "train PAIRS --report_to nonsense": "`report_to` must name trackers of all, .*wandb.*, got 'nonsense'",
+    "train PAIRS --tokenizer folder": "`tokenizer` must be a folder or a Hub name of one, got folder",
+    "train small --seed 1 stray": "This command takes .RECIPE., got 'small' 'stray'. See --help",
+    f"train --dataset folder {_MIX.removesuffix('--corpora')}": "`dataset` must be a folder written by `save_to_disk`",
+    **{f"train {_MIX} '[{corpus}]' --cache_dir cache": words for corpus, words in CORPORA.items()},
+    "translate model theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
+    "translate model A folder/": "must be text, got the name of a folder: folder/. ",
+    "translate model A --target_prefix full/notes": "must be text, got the name of a file: full/notes. ",
+    "translate model A --constraint theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
+    "explain model theirs.tsv --output out.html": "must be text, got the name of a file: theirs.tsv. ",
+    "explain model A --output out.html --translation theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
+    "create-space model --examples theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
 }
 
 
 def snapshot(folder):
     """Return the content of all files, by path."""
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path: path.read_bytes() for path in files if "cache" not in path.parts}
 
 
 @pytest.mark.parametrize("command", MISTAKES, ids=lambda command: command[:60])
@@ -437,8 +496,30 @@ def test_command_names_mistake(workplace, capsys, command):
         else:
             path.write_bytes(content)
     before = snapshot(workplace)
-    assert re.search(MISTAKES[command], refusal(capsys, shlex.split(command.replace("PAIRS", PAIRS))))
+    assert re.search(
+        MISTAKES[command], refusal(capsys, shlex.split(command.replace("PAIRS", PAIRS).replace("TINY", TINY)))
+    )
     assert snapshot(workplace) == before
+
+
+def test_train_names_a_tracker_that_is_not_installed(workplace, capsys, monkeypatch):
+    monkeypatch.setattr(accelerate.tracking, "get_available_trackers", lambda: [])
+    line = refusal(capsys, ["train", *PAIRS.split(), "--report_to", "tensorboard"])
+    assert "`report_to` names tensorboard, which must be installed and is not" in line
+
+
+def test_train_refuses_bpe_dropout_with_another_tokenizer(workplace, capsys):
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(["a b"], vocab_size=270, special_tokens=["<e>", "<p>"], show_progress=False)
+    foreign = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, eos_token="<e>", pad_token="<p>")
+    foreign.save_pretrained("foreign")
+    line = refusal(capsys, ["train", *PAIRS.split(), "--tokenizer", "foreign", "--bpe_dropout", "0.1"])
+    assert "BPE-dropout must have a VanillaTransformerTokenizer" in line
+
+
+@pytest.mark.parametrize("text", ["model", "Two dogs.", "and/or", "a" * 5000, "a\0b", ""])
+def test_a_text_that_names_no_file_is_one(workplace, text):
+    refuse_file_names("Sentences", [text, None], "")
 
 
 def test_serve_names_occupied_port(workplace, capsys):

@@ -57,7 +57,7 @@ def test_request_settings_have_the_terms_of_a_glossary(tmp_path):
     [
         ({"mbr_samples": 4}, "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'."),
         ({"glossary_casefold": True}, "`glossary_casefold` must be given with `--glossary FILE`, got it without."),
-        ({"alternatives": 2, "seed": 0}, "`alternatives` are completed by one search each. Leave `seed` out."),
+        ({"temperature": 0.5}, "--temperature is for --do_sample and --mbr, got neither. Leave it out."),
     ],
 )
 def test_request_settings_refuse_flags_before_a_model_is_loaded(flags, message):

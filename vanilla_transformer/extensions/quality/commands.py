@@ -53,9 +53,8 @@ def calibrate_command(arguments: Sequence[str]) -> None:
 class CheckLanguageArguments(OverwriteArguments):
     """Flags of `check-language`."""
 
-    files: Annotated[list[Input], ARGUMENT] = Field(
-        [], title="SOURCE TARGET", description="Text file, one sentence per line, and its translation, line by line."
-    )
+    source: Annotated[Input, ARGUMENT] = Field("", description="Text file, one sentence per line.")
+    target: Annotated[Input, ARGUMENT] = Field("", description="Its translation, line by line.")
     recipe: Input | None = Field(
         None, description="Recipe whose keys are read: its tokenizer, its rules and, without files, its corpora."
     )
@@ -66,7 +65,7 @@ class CheckLanguageArguments(OverwriteArguments):
 
 def check_language_command(arguments: Sequence[str]) -> None:
     options = parse(CheckLanguageArguments, arguments)
-    files = options.files
+    files = [name for name in (options.source, options.target) if name]
     if len(files) not in (0, 2) or (not files and options.recipe is None):
         raise UserError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
     recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]

@@ -45,7 +45,10 @@ def test_parse_distillation_reads_an_ensemble_of_flags():
     [
         ({"teacher": None}, "`teacher` must be given: the folder or Hub name of a model"),
         ({"teacher_target": "beam"}, "There is no flag 'teacher_target'. Did you mean 'teacher_targets'?"),
-        ({"teacher_targets": "best"}, "invalid choice: 'best'"),
+        (
+            {"teacher_targets": "best"},
+            "`teacher_targets` must be one of 'beam', 'n_best', 'interpolated', got 'best'.",
+        ),
         ({"teacher_n_best": 0}, "`teacher_n_best` must be an integer from 1 to 100,000, got 0."),
         ({"student_num_beams": 0}, "`student_num_beams` must be an integer from 1 to 100,000, got 0."),
         ({"drop_lowest_scores": 1}, r"`drop_lowest_scores` must be a number in \[0, 1\), got 1."),

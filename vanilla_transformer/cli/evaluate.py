@@ -286,10 +286,7 @@ def score_command(arguments: Sequence[str]) -> None:
         _write_by_ray(options, Path(options.output), total)
         return
     lines = _score_lines(options, total)
-    if options.output is not None:
-        write_text_atomically(options.output, lines)
-    else:
-        print_texts(lines)
+    print_texts(lines, options.output)
 
 
 def _score_lines(options: ScoreArguments, total: int) -> Iterator[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Count = Annotated[int, Field(ge=1, le=100_000)]
 # Flags of several commands that `--help` shows besides the flags of the command itself.
-_MAIN = ("num_beams", "target_language", "glossary", "precision")
+_MAIN = ("source", "target", "num_beams", "target_language", "glossary", "precision")
 PRECISION_HELP = (
     "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (the fastest "
     "that `compile --precision auto` measured to lose at most 0.1 BLEU); by default the checkpoint's."
@@ -64,6 +64,13 @@ class ModelNameArguments(CommandArguments):
     model: Annotated[str, ARGUMENT, INPUT] = Field(
         description="Folder of a model, or its name on the Hugging Face Hub."
     )
+
+
+class ParallelTextArguments(CommandArguments):
+    """Flags of the text. Its files are aligned line by line."""
+
+    source: Input = Field(description="Source text, one sentence per line.")
+    target: Input = Field(description="Its translations, one per line.")
 
 
 Arguments = TypeVar("Arguments", bound=CommandArguments)

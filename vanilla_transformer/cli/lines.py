@@ -12,12 +12,15 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
+from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16, write_text_atomically
 from vanilla_transformer.utils.input_files import open_stdin
 
 
-def print_texts(texts: Iterable[str]) -> None:
-    """Print each text at once."""
+def print_texts(texts: Iterable[str], output: str | None = None) -> None:
+    """Print each text at once, or write all of them to a file once they are complete."""
+    if output is not None:
+        write_text_atomically(output, texts)
+        return
     for text in texts:
         print(text, end="", flush=True)
 

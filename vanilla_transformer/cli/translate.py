@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, load
-from vanilla_transformer.utils.file_utils import write_text_atomically
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 
@@ -77,10 +76,7 @@ def _translate_document(
         search = {"num_beams": options.num_beams, "batch_size": options.batch_size}
         translator = documents.translator_by(pipeline, splitter, options.protect, **search)
         translated = document.render(translator(document.blocks))
-    if options.output is None:
-        print_texts([translated])
-    else:
-        write_text_atomically(options.output, translated)
+    print_texts([translated], options.output)
     if options.format == "xliff" and not options.quiet:
         _report(document, direction)
 
@@ -226,10 +222,8 @@ def translate_command(arguments: Sequence[str]) -> None:
         translator = LineTranslator(translate, options, source.total)
         if is_typed and text is None:
             translator.converse()
-        elif output is None:
-            print_texts(translator.texts(source.blocks))
-        elif options.input is None or (output.exists() and not output.is_file()):
-            write_text_atomically(output, translator.texts(source.blocks))
+        elif output is None or options.input is None or (output.exists() and not output.is_file()):
+            print_texts(translator.texts(source.blocks), options.output)
         else:
             _write_shards(options, source.total, translator.work)
 

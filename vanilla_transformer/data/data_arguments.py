@@ -186,7 +186,7 @@ def augmentations(data: DataArguments) -> dict[str, float]:
     shares = {} if data.augment is None else data.augment
     if not isinstance(shares, dict):
         raise UserError(f"`augment` must be a mapping, such as {{typos: 0.05}}, got {shares!r}.")
-    check_names([str(name) for name in shares], set(AUGMENTATIONS), "key of `augment`", exactly=True)
+    check_names(shares, AUGMENTATIONS, "key of `augment`")
     for name, share in shares.items():
         if type(share) not in (int, float) or not 0.0 <= share <= 1.0:
             raise UserError(f"`{name}` of `augment` must be a number in [0, 1], got {share!r}.")
@@ -238,7 +238,7 @@ def _directions(section: str, entry: Any, languages: dict[str, Any]) -> list[Cor
     if not isinstance(entry, dict):
         raise UserError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
     known = _SPEC_KEYS | {_BOTH_DIRECTIONS} | (_RULE_KEYS if section == "corpora" else {_FORGETTING})
-    check_names([str(name) for name in entry], known, "key of a corpus", exactly=True)
+    check_names(entry, known, "key of a corpus")
     given = {name: value for name, value in entry.items() if name not in _RULE_KEYS and value is not None}
     values = languages | given
     both = values.pop(_BOTH_DIRECTIONS, False)

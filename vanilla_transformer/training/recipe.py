@@ -34,12 +34,16 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
         recipe = load_yaml(text)
     except ValueError as error:
         raise UserError(f"The recipe {path} must be YAML: {error}") from error
-    if not isinstance(recipe, dict):
-        raise UserError(f"The recipe {path} must hold `key: value` lines, got {type(recipe).__name__}.")
-    for key in recipe:
+    return _check_mapping(recipe, f"recipe {path}")
+
+
+def _check_mapping(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"The {what} must hold `key: value` lines, got {type(value).__name__}.")
+    for key in value:
         if not isinstance(key, str):
-            raise UserError(f"Every key of the recipe {path} must be a name, got {key!r}.")
-    return recipe
+            raise UserError(f"Every key of the {what} must be a name, got {key!r}.")
+    return value
 
 
 def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> dict[str, Any]:
@@ -51,7 +55,10 @@ def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> 
     flat: dict[str, Any] = {}
     for name, value in recipe.items():
         is_section = name in sections.values()
-        for key, each in (_read_section(name, value) if is_section else {name: value}).items():
+        entries = {name: value}
+        if is_section:
+            entries = {} if value is None else _check_mapping(value, f"section `{name}`")
+        for key, each in entries.items():
             key = key.replace("-", "_")
             if is_section and sections.get(key, name) != name:
                 raise UserError(f"`{key}` must be in the section `{sections[key]}`, got it in `{name}`. Move it.")
@@ -59,15 +66,6 @@ def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> 
                 raise UserError(f"`{key}` must be in a recipe once, got it twice. Delete one of the two.")
             flat[key] = each
     return flat
-
-
-def _read_section(name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict | None):
-        raise UserError(f"The section `{name}` must hold `key: value` lines, got {type(value).__name__}.")
-    for key in value or ():
-        if not isinstance(key, str):
-            raise UserError(f"Every key of the section `{name}` must be a name, got {key!r}.")
-    return value or {}
 
 
 # The keys that `--help` shows; `--help_all` shows all.
@@ -142,7 +140,7 @@ def read_keys(
     """
     section_of = {key: name for name, parts in sections.items() for part in parts for key in part.model_fields}
     recipe = flatten_sections(read_recipe(find_recipe(name)), section_of)
-    check_names(recipe, {*section_of}, "recipe key")
+    check_names(recipe, section_of, "recipe key")
     found = {key: value for key, value in recipe.items() if value is not None or keeps_null}
     return {key: value if isinstance(value, list | dict | None) else str(value) for key, value in found.items()}
 

@@ -63,7 +63,7 @@ class CommandLine:
         """Add the value of a flag, for which words are taken from the rest."""
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
-        check_names([name], {*self._flags, *self._off, *_HELP}, "flag", exactly=True)
+        check_names([name], {*self._flags, *self._off, *_HELP}, "flag")
         if name in _HELP:
             self._show_help(name == "help_all")
         if name in self._off:

@@ -3,7 +3,7 @@
 import difflib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,10 @@ import yaml
 from vanilla_transformer.errors import UserError
 
 
-def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what: str, exactly: bool = False) -> None:
-    """
-    Raise a `ValueError` for the first unknown name, with the nearest known one.
-
-    Unless names must match `exactly`, spellings that the parser accepts are allowed: dashes, and --no_x for a switch
-    that is on by default.
-    """
-    for name in names:
-        spellings = {name.replace("-", "_").removeprefix("no_"), name.replace("-", "_")}
-        if not (name in known if exactly else spellings & known):
-            raise UserError(f"There is no {what} {name!r}.{did_you_mean(name, known)}")
+def check_names(names: Iterable[Any], known: Iterable[str], what: str) -> None:
+    """Refuse the first unknown name, with the nearest known one."""
+    for name in (str(name) for name in names if name not in known):
+        raise UserError(f"There is no {what} {name!r}.{did_you_mean(name, known)}")
 
 
 def as_list(text: str) -> list[str]:

@@ -1,16 +1,16 @@
 """Write, score and choose alignments of words, and explain a translation."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from vanilla_transformer.cli.flags import (
-    CommandArguments,
     LanguageArguments,
     ModelNameArguments,
     OverwriteArguments,
+    ParallelTextArguments,
     ThreadArguments,
     language_settings,
     parse,
@@ -51,7 +51,6 @@ def explain_command(arguments: Sequence[str]) -> None:
     refuse_file_names("--translation", [options.translation], "Write the translation itself.")
     from vanilla_transformer.decoding.loading import check_device
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-    from vanilla_transformer.utils.file_utils import write_text_atomically
 
     from .explanation import explain, render_page
 
@@ -67,11 +66,9 @@ def explain_command(arguments: Sequence[str]) -> None:
     print(f"{explanation.translation}\nThe page is {options.output}.")
 
 
-class EvaluateAlignmentsArguments(CommandArguments):
+class EvaluateAlignmentsArguments(ParallelTextArguments):
     """Flags of `evaluate-alignments`. All files are aligned line by line; words are what white space separates."""
 
-    source: Input = Field(description="Source text, one sentence per line.")
-    target: Input = Field(description="Its translations, one per line.")
     alignments: Input = Field(description="Alignments in the format of Moses, such as 0-0 1-2, one line per pair.")
     gold_alignments: Input = Field(description="Known alignments: sure pairs 0-1 and possible pairs 0p1.")
 
@@ -92,11 +89,9 @@ def evaluate_alignments_command(arguments: Sequence[str]) -> None:
     )
 
 
-class ChooseAlignmentHeadArguments(ModelNameArguments, ThreadArguments):
+class ChooseAlignmentHeadArguments(ModelNameArguments, ParallelTextArguments, ThreadArguments):
     """Flags of `choose-alignment-head`. The files are aligned line by line; validation text serves well."""
 
-    source: Input = Field(description="Source text, one sentence per line.")
-    target: Input = Field(description="Its translations, one per line.")
     alignments: Input | None = Field(
         None,
         description="Known alignments in the format of Moses, such as 0-0 1-2, one line per sentence. By default a "
@@ -129,7 +124,7 @@ def choose_alignment_head_command(arguments: Sequence[str]) -> None:
     print(f"{folder}/config.json has `alignment_heads` {[[*head] for head in best.heads]}.")
 
 
-class WriteAlignmentsArguments(ThreadArguments, OverwriteArguments):
+class WriteAlignmentsArguments(ParallelTextArguments, ThreadArguments, OverwriteArguments):
     """
     Flags of `write-alignments`.
 
@@ -140,26 +135,16 @@ class WriteAlignmentsArguments(ThreadArguments, OverwriteArguments):
     models: Annotated[list[Input], ARGUMENT] = Field(
         [], max_length=2, description="A model, and one of the other direction."
     )
-    source: Input = Field(description="Source text, one sentence per line.")
-    target: Input = Field(description="Its translations, one per line.")
     output: Output | None = Field(None, description="Write to this file instead of standard output.")
 
 
 def write_alignments_command(arguments: Sequence[str]) -> None:
     options = parse(WriteAlignmentsArguments, arguments)
     from vanilla_transformer.data.readers import stream_text_files
-
-    lines = _alignment_lines(options.models, [*stream_text_files(options.source, options.target)])
-    if options.output is None:
-        print_texts(lines)
-    else:
-        write_text_atomically(options.output, lines)
-
-
-def _alignment_lines(models: Sequence[str], pairs: "Sequence[SentencePair]") -> Iterator[str]:
     from vanilla_transformer.decoding.alignments import format_pairs
 
-    yield from (f"{format_pairs(links)}\n" for links in _align(models, pairs))
+    pairs = [*stream_text_files(options.source, options.target)]
+    print_texts((f"{format_pairs(links)}\n" for links in _align(options.models, pairs)), options.output)
 
 
 def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[WordPair]]":

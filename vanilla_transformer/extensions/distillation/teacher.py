@@ -50,7 +50,7 @@ def translation_origin(options: DistillationArguments, text_key: str) -> dict[st
     Args:
         text_key: A hash of the text.
     """
-    names = ("weights", "teacher_num_beams", "teacher_precision", "hypotheses")
+    names = ("teacher_weights", "teacher_num_beams", "teacher_precision", "hypotheses")
     chosen = {name: getattr(options, name) for name in names}
     return {"text": text_key, "teacher": [*map(hash_model, options.teacher)], "options": chosen}
 

@@ -8,7 +8,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from vanilla_transformer.cli.flags import OverwriteArguments, TranslationArguments, open_model, parse
+from vanilla_transformer.cli.flags import (
+    OverwriteArguments,
+    ParallelTextArguments,
+    TranslationArguments,
+    open_model,
+    parse,
+)
 from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import parse_recipe
@@ -16,11 +22,8 @@ from vanilla_transformer.utils.file_utils import check_outputs, write_text_atomi
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 
 
-class CalibrateArguments(TranslationArguments):
+class CalibrateArguments(ParallelTextArguments, TranslationArguments):
     """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
-
-    source: Input = Field(description="Source text, one sentence per line: the validation text.")
-    target: Input = Field(description="Its translations, one per line.")
 
 
 def calibrate_command(arguments: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.deprecation import deprecate_kwarg
 from transformers.utils.generic import is_flash_attention_requested
 
-from .errors import UserError
+from .errors import UserError, UserFileError
 
 TOKENIZER_HINT = "Does the tokenizer fit the model? `model.resize_token_embeddings(len(tokenizer))` adds tokens."
 # Arguments that reach every layer on purpose: the loss and the library's decorators use them.
@@ -134,8 +134,8 @@ class CompatibleModel(PreTrainedModel):
         try:
             return super(CompatibleModel, loaded).from_pretrained(name, *args, **kwargs)
         except SafetensorError as error:
-            source = f"the weights of {name}"
-            raise OSError(f"Cannot load {source}: a file is truncated or corrupt ({error}). Copy it again.") from error
+            damage = f"a file is truncated or corrupt ({error}). Copy it again."
+            raise UserFileError(f"Cannot load the weights of {name}: {damage}") from error
 
     def init_parallel_plans(self) -> None:
         """Keep the plans of the configuration off a stack of an encoder-decoder: they name modules of the whole."""

@@ -3,10 +3,10 @@
 from multiprocessing import parent_process
 from typing import Any
 
-from .utils.import_utils import collection_paused, hide_own_matters_of_packages, import_user_module
+from .utils.import_utils import collection_paused, hide_import_messages, import_user_module
 
 if parent_process() is not None:  # a worker, whose parent has shown them unless it hides them
-    hide_own_matters_of_packages()
+    hide_import_messages()
 
 with collection_paused():
     from . import decoding, modeling_vanilla_transformer_long  # noqa: F401  # imports torch and transformers

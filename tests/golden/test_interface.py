@@ -33,7 +33,7 @@ def resolve(path):
     return json.loads(json.dumps(flatten(parse_recipe([str(path), "--output_dir=out", *files]))))
 
 
-@pytest.mark.parametrize("command", STORED["flags"].keys() & COMMANDS.keys())
+@pytest.mark.parametrize("command", sorted(STORED["flags"].keys() & COMMANDS.keys()))
 def test_commands_have_their_flags_and_defaults(command, capsys):
     found, stored = list_flags(command, capsys), STORED["flags"][command]
     assert stored.keys() - found.keys() <= REMOVED and not found.keys() - stored.keys()

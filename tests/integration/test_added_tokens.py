@@ -20,26 +20,8 @@ from vanilla_transformer.tokenization_vanilla_transformer import with_normalizat
 
 TEXTS = ["A man (12) sleeps.", "Ein Mann „schläft“ = 日本."] * 4
 ORDINARY = ["DNA", "a|b.c", "C++"]
-neighbors = [
-    " ",
-    "  ",
-    "“",
-    "”",
-    "(",
-    ")",
-    "=",
-    "日本",
-    "12",
-    ".",
-    ",",
-    "'s",
-    "<",
-    ">",
-    "man",
-    "\u0301",
-    "\u00a0",
-    "\ufeff",
-]
+neighbors = [" ", "  ", "“", "”", "(", ")", "=", "日本", "12", ".", ",", "'s", "<", ">", "man"]
+neighbors += ["\u0301", "\u00a0", "\ufeff"]
 texts_with_marks = st.lists(st.sampled_from([*MASKS[:3], *ORDINARY, *neighbors])).map("".join)
 
 

@@ -12,10 +12,7 @@ from transformers import (
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
-    DataCollatorForLanguageModeling,
     DynamicCache,
-    Trainer,
-    TrainingArguments,
     pipeline,
 )
 
@@ -44,6 +41,7 @@ CLASSES = [
     (VanillaTransformerLongDecoderModel, AutoModel),
     (VanillaTransformerLongForCausalLM, AutoModelForCausalLM),
 ]
+GENERATING = [VanillaTransformerForCausalLM, *(model_class for model_class, _ in CLASSES[1::2])]
 every_layer_type = pytest.mark.parametrize("layer_type", LAYER_TYPES)
 every_head = pytest.mark.parametrize(
     "model_class", [VanillaTransformerLongForConditionalGeneration, VanillaTransformerLongForCausalLM]
@@ -76,21 +74,26 @@ def compute_logits(model, ids, **options):
 # --- All layer types -------------------------------------------------------------------------------------------------
 
 
-@examples(75)
+@examples(100)
 @given(
     seed=st.integers(0, 1000),
-    whole=st.booleans(),
+    model_class=st.sampled_from(GENERATING),
     layer_type=st.sampled_from(LAYER_TYPES),
+    normalize_before=st.booleans(),
     reversible=st.booleans(),
     sentences=st.integers(1, 3),
     length=st.integers(1, 9),
     beams=st.integers(1, 3),
+    attention=st.sampled_from(["eager", "sdpa"]),
 )
-def test_long_model_generates_equal_tokens_with_and_without_cache(
-    seed, whole, layer_type, reversible, sentences, length, beams
+def test_generate_returns_equal_tokens_with_and_without_cache(
+    seed, model_class, layer_type, normalize_before, reversible, sentences, length, beams, attention
 ):
-    model_class = VanillaTransformerLongForConditionalGeneration if whole else VanillaTransformerLongForCausalLM
-    model = tiny_model(model_class, seed, layer_types=layer_type, reversible=reversible, normalize_before=reversible)
+    fields = {"normalize_before": normalize_before or reversible}
+    if model_class is not VanillaTransformerForCausalLM:
+        fields |= {"layer_types": layer_type, "reversible": reversible}
+    model = tiny_model(model_class, seed, **fields)
+    model.set_attn_implementation(attention)
     prompt = tokens(sentences, length)
     prompt[0, : (length - 1) // 2] = PAD
     decoding = {"max_new_tokens": 6, "num_beams": beams, "do_sample": False}
@@ -190,23 +193,6 @@ def test_auto_class_loads_saved_long_model(model_class, auto_class, layer_type, 
 
 
 @every_layer_type
-def test_stock_trainer_trains_long_causal_lm(layer_type, tiny_tokenizer, tmp_path):
-    texts = ["A man is sleeping.", "Two dogs run across the green grass.", "A dog is sleeping.", "Two men run."] * 8
-    fields = {"layer_types": layer_type, "vocab_size": len(tiny_tokenizer), "init_std": None}
-    model = tiny_model(VanillaTransformerLongForCausalLM, **fields).train()
-    arguments = TrainingArguments(
-        output_dir=str(tmp_path / "out"), max_steps=30, learning_rate=5e-3, per_device_train_batch_size=8,
-        logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, seed=1,
-    )  # fmt: skip
-    rows = [{"input_ids": ids} for ids in tiny_tokenizer(texts)["input_ids"]]
-    collator = DataCollatorForLanguageModeling(tiny_tokenizer, mlm=False)
-    trainer = Trainer(model, arguments, train_dataset=rows, data_collator=collator, processing_class=tiny_tokenizer)
-    trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
-
-
-@every_layer_type
 def test_pipeline_translates_with_long_model(layer_type, tiny_tokenizer, tmp_path):
     model = tiny_model(
         VanillaTransformerLongForConditionalGeneration, layer_types=layer_type, vocab_size=len(tiny_tokenizer)
@@ -258,16 +244,6 @@ def test_transfo_xl_segments_with_memory_match_full_sequence():
     torch.testing.assert_close(torch.cat(parts, dim=1), model(ids).logits, atol=1e-5, rtol=1e-4)
 
 
-def test_transfo_xl_trains_over_segments_with_detached_memory():
-    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=8).train()
-    memory = create_cache(model.config)
-    for _ in range(3):
-        ids = tokens(2, 4)
-        model.zero_grad()
-        model(ids, labels=ids, cache=memory).loss.backward()
-    assert memory.layers[1].keys.shape == (2, 8, 16) and not memory.layers[1].keys.requires_grad
-
-
 def test_transfo_xl_memory_carries_earlier_sentences():
     model = tiny_model(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
     source, target, memory = tokens(2, 5), tokens(2, 4), create_cache(model.config)
@@ -298,24 +274,16 @@ def test_generate_reads_transfo_xl_memory_without_changing_it(beams):
     assert torch.equal(memory.layers[0].keys, kept.layers[0].keys)
 
 
-@pytest.mark.parametrize("layer_type", LAYER_TYPES)
+@pytest.mark.parametrize("layer_type", [None, *LAYER_TYPES])
 @pytest.mark.parametrize("copies", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}])
-def test_long_causal_lm_continues_text_from_cache(layer_type, copies):
-    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type)
-    text, memory = tokens(2, 9), create_cache(model.config)
+def test_causal_lm_continues_text_from_cache(layer_type, copies):
+    is_base, fields = layer_type is None, {} if layer_type is None else {"layer_types": layer_type}
+    model = tiny_model(VanillaTransformerForCausalLM if is_base else VanillaTransformerLongForCausalLM, **fields)
+    text, memory = tokens(2, 9), model.model.create_cache()
     model(text[:, :6], cache=memory, use_cache=True)
     decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
     expected = model.generate(text, **decoding)
     assert torch.equal(model.generate(text, cache=memory, **decoding), expected)
-
-
-def test_generate_rejects_text_that_cache_already_holds():
-    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention")
-    text, memory = tokens(2, 9), create_cache(model.config)
-    model(text, cache=memory)
-    for length in (9, 3):
-        with pytest.raises(ValueError, match=rf"Got {length} tokens, but the cache holds 9\. Pass the whole text"):
-            model.generate(text[:, :length], cache=memory, max_new_tokens=2)
 
 
 def test_transfo_xl_memory_ignores_padding_of_earlier_sentences():
@@ -372,41 +340,38 @@ def test_long_config_rejects_invalid_values(config_class, changes, message):
         tiny_config(config_class, **changes)
 
 
-@pytest.mark.parametrize("layer_type", LAYER_TYPES[1:])
-@every_head
-def test_generate_rejects_static_cache(model_class, layer_type):
-    with pytest.raises(ValueError, match=f'must be "dynamic" for `layer_types="{layer_type}"`.*got \'static\''):
-        tiny_model(model_class, layer_types=layer_type).generate(
-            tokens(1, 3), cache_implementation="static", max_new_tokens=2
-        )
+def call_after_memory(model, length, **options):
+    text, memory = tokens(2, 9), create_cache(model.config)
+    model(text, cache=memory)
+    return model(text[:, :length], cache=memory, **options) if options else model.generate(text, cache=memory)
 
 
-@pytest.mark.parametrize("layer_type", LAYER_TYPES[1:])
-def test_long_model_rejects_4d_mask(layer_type):
-    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type)
-    with pytest.raises(ValueError, match=r"must be a padding mask of shape .* got the shape \(1, 1, 3, 3\)"):
-        model(tokens(1, 3), attention_mask=torch.ones(1, 1, 3, 3))
+def call_with_checkpointing(model):
+    model.train().activation_checkpointing_enable()
+    model(tokens(1, 3), cache=create_cache(model.config))
 
 
-@every_layer_type
-def test_long_model_rejects_cache_of_other_layer_type(layer_type):
-    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type)
-    other = create_cache(tiny_config(VanillaTransformerLongDecoderConfig, layer_types="lsh_attention"))
-    wrong = DynamicCache() if layer_type != "full_attention" else other
-    with pytest.raises(ValueError, match="must have layers of .*as `create_cache"):
-        model(tokens(1, 3), cache=wrong)
+LSH_CACHE = create_cache(tiny_config(VanillaTransformerLongDecoderConfig, layer_types="lsh_attention"))
+OTHER_CACHE, LEFT_PADDED = "must have layers of .*as `create_cache", {"attention_mask": torch.tensor([[0, 1, 1]] * 2)}
+REFUSED_CALLS = [
+    (
+        "transfo_xl_attention",
+        lambda model: call_after_memory(model, 9),
+        r"Got 9 .* cache holds 9\. Pass the whole text",
+    ),
+    ("transfo_xl_attention", lambda model: call_after_memory(model, 3, **LEFT_PADDED), "must not begin with padding"),
+    ("transfo_xl_attention", call_with_checkpointing, "activation_checkpointing_disable"),
+    ("full_attention", lambda model: model(tokens(1, 3), cache=LSH_CACHE), OTHER_CACHE),
+]
+for kind in LAYER_TYPES[1:]:
+    REFUSED_CALLS += [
+        (kind, lambda model: model(tokens(1, 3), cache=DynamicCache()), OTHER_CACHE),
+        (kind, lambda model: model(tokens(1, 3), torch.ones(1, 1, 3, 3)), r"must be a padding mask .* \(1, 1, 3, 3\)"),
+        (kind, lambda model: model.generate(tokens(1, 3), cache_implementation="static"), f'"dynamic" .*"{kind}"'),
+    ]
 
 
-def test_transfo_xl_rejects_left_padding_after_memory():
-    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention")
-    memory, mask = create_cache(model.config), torch.tensor([[0, 1, 1]])
-    model(tokens(1, 3), cache=memory)
-    with pytest.raises(ValueError, match="must not begin with padding.*Pad on the right"):
-        model(tokens(1, 3), attention_mask=mask, cache=memory)
-
-
-def test_transfo_xl_rejects_memory_with_gradient_checkpointing():
-    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention").train()
-    model.activation_checkpointing_enable()
-    with pytest.raises(ValueError, match="activation_checkpointing_disable"):
-        model(tokens(1, 3), cache=create_cache(model.config))
+@pytest.mark.parametrize(("layer_type", "call", "words"), REFUSED_CALLS)
+def test_long_model_refuses_invalid_calls(layer_type, call, words):
+    with pytest.raises(ValueError, match=words):
+        call(tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type))

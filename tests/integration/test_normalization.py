@@ -116,11 +116,6 @@ def test_none_writes_the_normalizer_of_older_tokenizers(old_tokenizer):
     assert json.loads(old_tokenizer.backend_tokenizer.to_str())["normalizer"] == {"type": "Prepend", "prepend": " "}
 
 
-def test_unknown_normalization_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="`normalization` must be one of nfc, nfkc, none, got 'nmt_nfkc'"):
-        VanillaTransformerTokenizer.train_from_iterator(TEXTS, 300, normalization="nmt_nfkc")
-
-
 # --- Tokenizers that do not normalize -------------------------------------------------------------------------------
 
 
@@ -147,9 +142,6 @@ def test_with_normalization_refuses_what_it_would_replace(old_tokenizer, normali
     )
     with pytest.raises(ValueError, match=r"`normalize` is for tokenizers that leave text as it is, .* its own: N"):
         with_normalization(imported)
-
-
-def test_with_normalization_refuses_a_slow_tokenizer():
     with pytest.raises(ValueError, match="`normalize` needs a tokenizer with `tokenizer.json`, got object"):
         with_normalization(object())
 

@@ -2,8 +2,8 @@
 
 Each group of commands is a module, and each extension has one. A command parses its arguments, makes one library
 call and prints the result. A user's mistake ends with one line on standard error and status 2; so does a lack of
-memory or a standard output that cannot be written, with status 1. Slow imports are inside functions, so that `--help`
-and mistakes are answered at once.
+memory or a standard output that cannot be written, with status 1. Any other exception is a bug: a traceback, and
+status 1. Slow imports are inside functions, so that `--help` and mistakes are answered at once.
 """
 
 import errno
@@ -13,18 +13,20 @@ import os
 import re
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, is_refusal
 from vanilla_transformer.extensions import EXTENSIONS
-from vanilla_transformer.utils.import_utils import hide_own_matters_of_packages, limit_progress_bars, limit_spinning
+from vanilla_transformer.utils.import_utils import hide_import_messages, limit_libraries
 from vanilla_transformer.utils.input_files import forget_pipes
 
 _LONGEST_MESSAGE = 900  # characters
+_TRACKER = "https://github.com/vanilla-transformer/vanilla-transformer/issues"
 # The commands of the core. Each group is a module. Extensions add theirs to these groups, or new groups.
-CORE_GROUPS = {
+GROUPS = {
     "train": {
         "train": "train a model from a recipe, text files or a dataset",
         "average-checkpoints": "average the weights of several checkpoints or models",
@@ -51,8 +53,7 @@ CORE_GROUPS = {
         "train-tokenizer": "train a joint subword vocabulary on text files",
     },
 }
-GROUPS = {group: dict(commands) for group, commands in CORE_GROUPS.items()}
-_MODULES = {name: f".{group}" for group, commands in CORE_GROUPS.items() for name in commands}
+_MODULES = {name: f".{group}" for group, commands in GROUPS.items() for name in commands}
 for _extension, _row in EXTENSIONS.items():
     for _group, _commands in _row.commands.items():
         GROUPS.setdefault(_group, {}).update(_commands)
@@ -70,8 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(_print_version, [])
     name, *rest = arguments
     if name not in COMMANDS:
-        sys.stderr.write(f"error: {_unknown_command(name)}\n")
-        return 2
+        from vanilla_transformer.utils.user_input import did_you_mean  # which imports PyYAML
+
+        known = ", ".join(COMMANDS)
+        return _refuse(f"There is no command {name!r}.{did_you_mean(name, COMMANDS)} Commands: {known}.", 2)
     return run(find_command(name), rest)
 
 
@@ -84,36 +87,36 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     """
     Run one command and return its exit status.
 
-    It is 0, 1 if the result cannot be printed or the memory is too small, 2 for a user's mistake, 3 for a loss that
-    is not finite, and 130 for Ctrl-C. If the reader of a pipe ends first, such as `head`, the command ends with 0.
+    It is 0, 1 for a bug, for a result that cannot be printed or too little memory, 2 for a user's mistake, 3 for a
+    loss that is not finite, and 130 for Ctrl-C. If the reader of a pipe ends first, such as `head`, it is 0.
     """
     _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
-    hide_own_matters_of_packages()
-    limit_progress_bars()
-    limit_spinning()
+    hide_import_messages()
+    limit_libraries()
     forget_pipes()
     try:
-        _check_encoding(arguments)
+        for argument in arguments:
+            if any("\ud800" <= character <= "\udfff" for character in argument):  # how Python reads other bytes
+                raise UserError(f"Arguments must be UTF-8, got {ascii(argument)}.")
         command(arguments)
         sys.stdout.flush()
     except OutputError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail to flush at its end
         if error.errno == errno.EPIPE:
             return 0
-        found = f"it cannot be written ({error.strerror})" if error.strerror else "it is closed"
-        return _refuse(f"Standard output must take the result, but {found}.", 1)
-    except (ValueError, OSError) as error:
-        line = _explain_lack(error)
-        return _refuse(_on_one_line(error), 2) if line is None else _refuse(line, 1)
-    except RecursionError:
-        return _refuse("Files and flags must not be nested as deeply as one that was given.", 2)
+        reason = f"it cannot be written ({error.strerror})" if error.strerror else "it is closed"
+        return _refuse(f"Standard output must take the result, but {reason}.", 1)
     except FloatingPointError as error:
         return _refuse(_on_one_line(error), 3)
-    except (MemoryError, ImportError, RuntimeError) as error:
-        if (line := _explain_lack(error)) is None:
-            raise
-        return _refuse(line, 1)
+    except Exception as error:
+        if (line := _explain_lack(error)) is not None:
+            return _refuse(line, 1)
+        if is_refusal(error):
+            return _refuse(_on_one_line(error), 2)
+        traceback.print_exc()
+        sys.stderr.write(f"This is a bug of vanilla-transformer. Please report it, with these lines: {_TRACKER}\n")
+        return 1
     except KeyboardInterrupt as interruption:
         sys.stderr.write(f"{str(interruption) or 'Interrupted.'}\n")
         return getattr(interruption, "exit_status", 130)  # training sets its own status
@@ -198,25 +201,10 @@ def _print_version(arguments: Sequence[str]) -> None:
     sys.stdout.write(f"vanilla-transformer {__version__}\n")
 
 
-def _unknown_command(name: str) -> str:
-    """Return the error message for an unknown command: the nearest known one, and the list."""
-    from vanilla_transformer.utils.user_input import did_you_mean  # which imports PyYAML
-
-    return f"There is no command {name!r}.{did_you_mean(name, COMMANDS)} Commands: {', '.join(COMMANDS)}."
-
-
-def _check_encoding(arguments: Sequence[str]) -> None:
-    for argument in arguments:
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise UserError(f"Arguments must be UTF-8, got {ascii(argument)}.") from None
-
-
 def _on_one_line(error: Exception) -> str:
-    """Return the message of an error without line breaks, and of an error of the system without its number."""
+    """Return the message of an error without line breaks; the system's has a number, which is left out."""
     text = str(error)
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        text = f"{error.filename}: {error.strerror}."
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}." if error.filename is None else f"{error.filename}: {error.strerror}."
     text = " ".join(filter(None, map(str.strip, text.splitlines())))
     return text if len(text) <= _LONGEST_MESSAGE else textwrap.shorten(text, _LONGEST_MESSAGE, placeholder=" …")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import SCALE_OUT, load
 from vanilla_transformer.utils.file_utils import write_text_atomically
 from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input, Output
 
@@ -309,6 +308,7 @@ def _write_by_ray(options: ScoreArguments, output: Path, total: int) -> None:
     from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.evaluation.pair_scores import WINDOW
+    from vanilla_transformer.extensions.scale_out import work_by_ray
     from vanilla_transformer.utils.file_utils import hash_file
 
     chosen = {
@@ -319,6 +319,5 @@ def _write_by_ray(options: ScoreArguments, output: Path, total: int) -> None:
     origin["options"] = chosen | {"target_language": options.target_language}
     lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
     build, workers = partial(_open_scorer, options), options.ray_workers
-    work_by_ray = load("scale_out", SCALE_OUT).work_by_ray
     work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
     write_shards(output, lines, total, origin, WINDOW, options.resume, work)

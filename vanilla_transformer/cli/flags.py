@@ -17,7 +17,6 @@ from pydantic.fields import FieldInfo
 
 from vanilla_transformer.decoding.options import FLAG, TranslationOptions, options_of
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import GLOSSARY, SCALE_OUT, load, require
 from vanilla_transformer.utils.command_line import CommandLine
 from vanilla_transformer.utils.file_utils import check_outputs, refuse_existing_files
 from vanilla_transformer.utils.import_utils import collection_paused, freeze_modules, use_user_module
@@ -143,7 +142,9 @@ def parse_workers(text: str) -> int | str:
     """Return the number of worker processes that a flag names, or "auto"."""
     workers = int(text) if text.isdecimal() else text
     if workers not in (1, "auto"):
-        load("scale_out", SCALE_OUT).check_workers(workers)
+        from vanilla_transformer.extensions.scale_out import check_workers
+
+        check_workers(workers)
     return workers
 
 
@@ -297,7 +298,6 @@ class RayArguments(CommandArguments):
         if self.engine is None and self.model_fields_set & {"ray_workers", "ray_threads"}:
             raise UserError("--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them out.")
         if self.engine == "ray":
-            require("scale_out", "--engine ray")
             if getattr(self, "threads", None) is not None:
                 raise UserError("--threads is for this process. Give --ray_threads with --engine ray.")
             if getattr(self, "output", None) is None:
@@ -437,5 +437,7 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
 
 
 def _read_glossary(options: TranslationArguments) -> Any:
+    from vanilla_transformer.extensions.terms.glossary import as_glossary
+
     languages = options.source_language or DEFAULT_LANGUAGE, options.target_language
-    return load("terms", GLOSSARY)(options.glossary, *languages, options.glossary_casefold)
+    return as_glossary(options.glossary, *languages, options.glossary_casefold)

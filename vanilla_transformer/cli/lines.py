@@ -6,14 +6,15 @@ import select
 import stat
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16, write_text_atomically
+from vanilla_transformer.utils.file_utils import write_text_atomically
 from vanilla_transformer.utils.input_files import open_stdin
+from vanilla_transformer.utils.text_files import LONGEST_LINE, decode_line, long_line_error, stream_lines
 
 
 def print_texts(texts: Iterable[str], output: str | None = None) -> None:
@@ -38,15 +39,13 @@ class BlockProgress:
 
     def __call__(self, done: int, total: int) -> None:
         """Show that so many of all sentences of the block are done."""
-        self._move(self._lines * done // total)
-
-    def finish(self) -> None:
-        """Show that the whole block is done."""
-        self._move(self._lines)
-
-    def _move(self, place: int) -> None:
+        place = self._lines * done // total
         self._bar.update(place - self._place)
         self._place = place
+
+    def finish(self) -> None:
+        """Show that the whole block is done, also one without a sentence."""
+        self(1, 1)
 
 
 def silence_libraries() -> None:
@@ -82,11 +81,7 @@ def given_source(sentences: Sequence[str], batch_size: int) -> Source:
 
 
 def file_source(path: str | Path, batch_size: int) -> Source:
-    """
-    Return the lines of a UTF-8 file, decompressed as its name requires.
-    """
-    from vanilla_transformer.data.readers import stream_lines
-
+    """Return the lines of a UTF-8 file, decompressed as its name requires."""
     total = sum(1 for _ in stream_lines(path, may_be_blank=True))  # finds damage before an hour of work
     return Source(_split_blocks(stream_lines(path, may_be_blank=True), batch_size), total)
 
@@ -102,16 +97,13 @@ def is_interactive() -> bool:
 
 
 def stdin_source(batch_size: int) -> Source:
-    """
-    Return the lines of standard input, which need not be a terminal.
-    """
+    """Return the lines of standard input."""
     stdin = open_stdin()
     try:
         descriptor = stdin.fileno()
     except (AttributeError, OSError):  # replaced by an object of Python
         return Source(_split_blocks((line.rstrip("\n") for line in stdin), batch_size), None)
-    blocks = read_blocks(descriptor, batch_size, shard_lines(batch_size))
-    return Source(_decoded(blocks), _count_lines(descriptor))
+    return Source(_decode(read_blocks(descriptor, batch_size, shard_lines(batch_size))), _count_lines(descriptor))
 
 
 def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]:
@@ -120,8 +112,6 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
 
     A block ends if no more can be read without waiting and it has `least` lines, or after a pause of `PAUSE` seconds.
     """
-    from vanilla_transformer.data.readers.text_files import LONGEST_LINE, long_line_error
-
     lines, begun = deque[bytes](), list[bytes]()  # whole lines, and the parts of the line that has not ended
     number, size = 1, 0  # of that line
     while True:
@@ -171,20 +161,11 @@ def _split_blocks(lines: Iterable[str], batch_size: int) -> Iterator[list[str]]:
     return iter(lambda: list(islice(rest, shard_lines(batch_size))), [])
 
 
-def _decoded(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:
-    numbers = count(1)
+def _decode(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:
+    first = 1
     for block in blocks:
-        yield [_decode(number, line) for line, number in zip(block, numbers, strict=False)]
-
-
-def _decode(number: int, line: bytes) -> str:
-    if number == 1:
-        refuse_utf_16(line[:HEAD_BYTES], "Standard input")
-    try:
-        return line.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        found = f"the byte 0x{error.object[error.start]:02x}"
-        raise not_utf_8_error("Standard input", number, found) from error
+        yield [decode_line(line, number, "Standard input") for number, line in enumerate(block, start=first)]
+        first += len(block)
 
 
 def _count_lines(descriptor: int) -> int | None:
@@ -208,45 +189,40 @@ def answer_lines(
     """Return the text to write for each of some lines.
 
     Args:
-        warned: Gets the warnings about the best translation of each line that has some, by the index of the line.
+        warned: Gets the warnings about the best translation of each line that has some, by its index.
     """
-    sources, own = list(lines), dict[str, Any]()
-    if options.tab_constraints:  # each line has its constraints after the sentence
+    sources, constraints = list(lines), dict[str, Any]()
+    if options.tab_constraints:  # each line has its own after the sentence
         cells, shared = [line.split("\t") for line in lines], options.constraint or []
         sources = [sentence for sentence, *_ in cells]
-        own["constraints"] = [[*words, *(shared if sentence.strip() else [])] for sentence, *words in cells]
-    answers = translate(sources, options.batch_size, False, **{**settings, **own})
+        constraints["constraints"] = [[*words, *(shared if sentence.strip() else [])] for sentence, *words in cells]
+    answers = translate(sources, options.batch_size, False, **{**settings, **constraints})
     rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
     if warned is not None:
-        warned |= _find_warnings(sources, [row[0]["translation_text"] for row in rows], translate.model)
-    show: Callable[[str, Any], str] = _as_json if options.as_json else _as_text
-    return [show(source, row) for source, row in zip(sources, rows, strict=True)]
+        from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
-
-def _find_warnings(sources: Sequence[str], translations: Sequence[str], model: Any) -> dict[int, list[str]]:
-    """Return the warnings about translations by the indices of their sources, where there are some."""
-    from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
-
-    limits = WarningLimits.from_config(getattr(model, "config", None))
-    pairs = enumerate(zip(sources, translations, strict=True))
-    return {index: names for index, pair in pairs if (names := find_warnings(*pair, limits))}
-
-
-def _as_json(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
+        limits = WarningLimits.from_config(getattr(translate.model, "config", None))
+        for index, (source, row) in enumerate(zip(sources, rows, strict=True)):
+            if names := find_warnings(source, row[0]["translation_text"], limits):
+                warned[index] = names
+    if not options.as_json:
+        return [_as_text(source, row) for source, row in zip(sources, rows, strict=True)]
     from vanilla_transformer.decoding.answers import rename_text
 
-    translations = [rename_text(answer) for answer in answers]
-    return json.dumps({"source": source, "translations": translations}, ensure_ascii=False)
+    answers_of = zip(sources, ([rename_text(answer) for answer in row] for row in rows), strict=True)
+    return [json.dumps({"source": source, "translations": row}, ensure_ascii=False) for source, row in answers_of]
 
 
 def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
     """Return the translations, one a line, after their scores and before their alignments if these were requested."""
-    from vanilla_transformer.decoding.alignments import moses_pairs
-
     lines = []
     for answer in answers:
         text = answer["translation_text"]
         score = f"{answer['score']:.4f}\t" if "score" in answer else ""
-        pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}" if "alignment" in answer else ""
+        pairs = ""
+        if "alignment" in answer:
+            from vanilla_transformer.extensions.alignments.unit_links import moses_pairs
+
+            pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}"
         lines.append(f"{score}{text}{pairs}")
     return "\n".join(lines)

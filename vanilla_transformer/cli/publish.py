@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 import vanilla_transformer
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import STRESS_TABLE, load
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.resources import find_facts, resource_folder
 from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
 
@@ -26,9 +25,6 @@ from .flags import (
 )
 
 Folder = Annotated[str, ARGUMENT, INPUT]
-
-if TYPE_CHECKING:
-    from vanilla_transformer import TranslationPipeline
 
 
 class RenderCardArguments(CommandArguments):
@@ -50,9 +46,9 @@ def render_card_command(arguments: Sequence[str]) -> None:
     check_outputs([path], filter(None, [options.facts, options.template]))
     if path.is_file() and b"\n- vanilla-transformer-" not in path.read_bytes():  # the tag of our release
         rule = "The card must be a new file, or one that this package wrote"
-        raise FileExistsError(f"{rule}, but {path} is another. Move or delete it.")
-    card = _card_renderer(folder, options.repo_id, options.facts, options.template)(folder)
-    write_text_atomically(path, str(card))
+        raise UserFileError(f"{rule}, but {path} is another. Move or delete it.")
+    render = _card_renderer(folder, options.repo_id, options.facts, options.template)
+    write_text_atomically(path, str(render(folder)))
     print(f"The card is in {path}.")
 
 
@@ -88,7 +84,7 @@ def check_model_command(arguments: Sequence[str]) -> None:
     folder, opening = options.model, open_model(options)
     from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.publishing.checks import check_folder, failed_checks, format_results
-    from vanilla_transformer.publishing.run_records import check_record_name
+    from vanilla_transformer.publishing.run_records import STRESS_TABLES, check_record_name, save_record
 
     if options.name is not None:
         check_record_name(options.name)
@@ -98,22 +94,17 @@ def check_model_command(arguments: Sequence[str]) -> None:
     results = check_folder(folder, options.trust_remote_code)
     print(format_results(results), flush=True)
     if pairs:
+        from vanilla_transformer.extensions.quality.stress import format_header, format_row, measure_stress
+
         with opening as translate:
-            _stress(translate, folder, pairs, options.name)
+            print(f"\n{format_header()}", flush=True)
+            table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True))
+        if options.name is not None:
+            record = {"rows": [row._asdict() for row in table.rows], "groups": table.groups}
+            save_record(folder, STRESS_TABLES, options.name, record)
     failed = failed_checks(results)
     if failed:
         raise SystemExit(f"{folder} cannot be published: {len(failed)} of {len(results)} checks failed.")  # status 1
-
-
-def _stress(translate: "TranslationPipeline", folder: str, pairs: Sequence, name: str | None) -> None:
-    from vanilla_transformer.publishing.run_records import STRESS_TABLES, save_record
-
-    stress = load("quality", STRESS_TABLE, "A stress test")
-    print(f"\n{stress.format_header()}", flush=True)
-    table = stress.measure_stress(translate, pairs, lambda row: print(stress.format_row(row), flush=True))
-    if name is not None:
-        record = {"rows": [row._asdict() for row in table.rows], "groups": table.groups}
-        save_record(folder, STRESS_TABLES, name, record)
 
 
 class PushToHubArguments(CommandArguments):
@@ -146,7 +137,12 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.publishing.checks import format_results
     from vanilla_transformer.publishing.push import push_folder
 
-    folder, repo_id = options.folder, options.repo_id
+    folder, repo_id, token = options.folder, options.repo_id, None
+    if options.token_file is not None:
+        keys = read_keys(options.token_file)
+        if len(keys) != 1:
+            raise UserError(f"{options.token_file} must hold one access token, got {len(keys)} lines.")
+        (token,) = keys
     url = push_folder(
         folder,
         repo_id,
@@ -154,7 +150,7 @@ def push_to_hub_command(arguments: Sequence[str]) -> None:
         private=options.private,
         revision=options.revision,
         message=options.message,
-        token=None if options.token_file is None else _read_token(options.token_file),
+        token=token,
         trust_remote_code=options.trust_remote_code,
         report=lambda results: print(format_results(results)),
         plan=_print_plan if options.dry_run else None,
@@ -166,13 +162,6 @@ def _print_plan(sizes: Mapping[str, int]) -> None:
     rows = {f"{len(sizes)} files": sum(sizes.values()), **sizes}
     width = max(len(f"{size:,}") for size in rows.values())
     print(*(f"{size:>{width},} bytes  {name}" for name, size in rows.items()), sep="\n")
-
-
-def _read_token(path: str) -> str:
-    keys = read_keys(path)
-    if len(keys) != 1:
-        raise UserError(f"{path} must hold one access token, got {len(keys)} lines.")
-    return keys[0]
 
 
 def _card_renderer(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import DOCUMENTS, SCALE_OUT, load
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 
@@ -63,18 +62,18 @@ def _translate_document(
         note: A line to print once the document is read, if there is one.
     """
     from vanilla_transformer.decoding.sentence_splitter import find_splitter
+    from vanilla_transformer.extensions.documents import parse_document, translator_by
     from vanilla_transformer.text.languages import find_direction
 
-    documents = load("documents", DOCUMENTS, "A document")
     splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
-    documents.parse_document(text, options.format)  # names mistakes before a model is loaded
+    parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:
         direction = find_direction(pipeline.tokenizer, options.source_language, options.target_language)
-        document = documents.parse_document(text, options.format, direction)
+        document = parse_document(text, options.format, direction)
         search = {"num_beams": options.num_beams, "batch_size": options.batch_size}
-        translator = documents.translator_by(pipeline, splitter, options.protect, **search)
+        translator = translator_by(pipeline, splitter, options.protect, **search)
         translated = document.render(translator(document.blocks))
     print_texts([translated], options.output)
     if options.format == "xliff" and not options.quiet:
@@ -212,10 +211,12 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.split_sentences:
         _check_splitter(options)
     if options.engine == "ray":
+        from vanilla_transformer.extensions.scale_out import work_by_ray
+
         build = partial(_open_work, options, source.total)
-        cluster = {"workers": options.ray_workers, "threads": options.ray_threads, "hidden": options.quiet}
-        work_by_ray = load("scale_out", SCALE_OUT).work_by_ray
-        _write_shards(options, source.total, partial(work_by_ray, build=build, total=source.total, **cluster))
+        cluster: dict[str, Any] = {"workers": options.ray_workers, "threads": options.ray_threads}
+        cluster |= {"total": source.total, "hidden": options.quiet}
+        _write_shards(options, source.total, partial(work_by_ray, build=build, **cluster))
         return
     output = None if options.output is None else Path(options.output)
     with opening as translate:
@@ -241,12 +242,13 @@ def _find_format(name: str) -> str:
 
 def _read_document(options: TranslateArguments) -> tuple[str, str]:
     """Return a document and a line that says its format. The format becomes text if `auto` finds no wrapped lines."""
-    documents = load("documents", DOCUMENTS, "A document")
+    from vanilla_transformer.extensions.documents import WrappedText, read_document
+
     _check_splitter(options)
-    text = documents.read_document(options.input)
+    text = read_document(options.input)
     if options.join_lines != "auto":
         return text, f"{options.input} is translated as {options.format}; --format text translates its lines."
-    document = documents.WrappedText(text)
+    document = WrappedText(text)
     if not document.is_wrapped:
         options.format = "text"
     found = f"The lines are wrapped at {document.width} characters, so their paragraphs are translated"

@@ -1,7 +1,7 @@
 """Cleaned training text on disk, cached by content."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -88,7 +88,8 @@ def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[Cl
         for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True)):
             name = corpus.spec.name
             rows = tqdm(read_rows(corpus), f"Reading {name}", unit=" pairs", delay=1, disable=None)
-            for batch in _batched(clean_text(corpus.spec, rows, each, report)):
+            pairs = clean_text(corpus.spec, rows, each, report)
+            while batch := list(islice(pairs, ROWS_PER_BATCH)):
                 sources, targets = zip(*batch, strict=True)
                 numbers = pa.array(np.full(len(batch), number, dtype=np.int32))
                 file.write_batch(pa.record_batch([pa.array(sources), pa.array(targets), numbers], schema=_SCHEMA))
@@ -107,12 +108,6 @@ def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[Cl
         path.unlink()
     else:
         _write_report(folder, report)
-
-
-def _batched(pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
-    pairs = iter(pairs)
-    while batch := list(islice(pairs, ROWS_PER_BATCH)):
-        yield batch
 
 
 def _pairs_of(texts: datasets.Dataset, corpus: int) -> Iterator[SentencePair]:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import MISALIGNMENT, load
+from vanilla_transformer.utils.text_files import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error
 
 from .cleaning_rules import (
     REPETITIONS,
@@ -29,16 +29,7 @@ from .cleaning_rules import (
     load_identifier,
     rank_case,
 )
-from .readers import (
-    ROWS_PER_BATCH,
-    CorpusRow,
-    CorpusSpec,
-    SentencePair,
-    blank_side_error,
-    escape_invalid_unicode,
-    has_invalid_unicode,
-    invalid_unicode_error,
-)
+from .readers import ROWS_PER_BATCH, CorpusRow, CorpusSpec, SentencePair, blank_side_error
 from .tokenized_corpus import choose_num_proc
 
 logger = logging.getLogger(__name__)
@@ -126,7 +117,7 @@ class CleaningReport:
         return "\n".join(lines)
 
 
-def nothing_left_error(report: CleaningReport) -> ValueError:
+def nothing_left_error(report: CleaningReport) -> UserError:
     """Return the error for rules that drop every pair."""
     return UserError(f"Cleaning must leave some pairs of the training text, got none. {report}")
 
@@ -136,16 +127,6 @@ def abbreviate(text: str) -> str:
     text = " ".join(text.split())
     text = text if len(text) <= _EXAMPLE_CHARACTERS else text[:_EXAMPLE_CHARACTERS] + " …"
     return escape_invalid_unicode(text)
-
-
-def is_invalid_unicode(pair: SentencePair) -> bool:
-    """Return whether UTF-8 cannot encode a side."""
-    return has_invalid_unicode(pair.source) or has_invalid_unicode(pair.target)
-
-
-def is_empty(pair: SentencePair) -> bool:
-    """Return whether a side has no text."""
-    return not (pair.source and pair.target)
 
 
 _WAY_OUT = ", or leave such pairs out by `drop: [{}]`"
@@ -166,30 +147,25 @@ def clean_text(
     way_out, rules = ("", CleaningRules()) if rules is None else (_WAY_OUT, rules)
     for number, pair, score in rows:
         report.read += 1
-        rule = _broken_rule(pair, rules, score)
         if rules.min_score is not None and score is None and any(pair):
             rule = f"`min_score` needs scores, but line {number} of {spec.name} has none"
             raise UserError(f"{rule}. Leave it out, or set `min_score: null` for this corpus in `corpora`.")
-        if rule is None:
+        if has_invalid_unicode(pair.source) or has_invalid_unicode(pair.target):
+            rule, side = "invalid_unicode", 0 if has_invalid_unicode(pair.source) else 1
+            if rule not in rules.drop:
+                raise invalid_unicode_error(number, spec.location(side), pair[side], way_out.format(rule))
+        elif not (pair.source and pair.target):
+            rule, side = "empty", 1 if pair.source else 0
+            if any(pair) and spec.is_editable and rule not in rules.drop:
+                raise blank_side_error(number, spec.location(side), way_out.format(rule))
+        elif rules.min_score is not None and score is not None and score < rules.min_score:
+            rule = "min_score"
+        elif "identical" in rules.drop and pair.source == pair.target:
+            rule = "identical"
+        else:
             yield pair
             continue
-        if rule == "invalid_unicode" and rule not in rules.drop:
-            side = 0 if has_invalid_unicode(pair.source) else 1
-            raise invalid_unicode_error(number, spec.location(side), pair[side], way_out.format(rule))
-        if rule == "empty" and any(pair) and spec.is_editable and rule not in rules.drop:
-            raise blank_side_error(number, spec.location(0 if not pair.source else 1), way_out.format(rule))
         report.add(rule, [pair])
-
-
-def _broken_rule(pair: SentencePair, rules: CleaningRules, score: float | None) -> str | None:
-    """Return the first rule on text that a pair breaks."""
-    if is_invalid_unicode(pair):
-        return "invalid_unicode"
-    if is_empty(pair):
-        return "empty"
-    if rules.min_score is not None and score is not None and score < rules.min_score:
-        return "min_score"
-    return "identical" if "identical" in rules.drop and pair.source == pair.target else None
 
 
 _NAMES = list(RULES)
@@ -208,11 +184,22 @@ def find_broken(
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
     """
     repetitions = [name for name in REPETITIONS if any(name in each.rules.drop for each in pair_rules)]
-    enabled = [each.enabled() for each in pair_rules]
     broken = np.full(len(texts), _KEPT, np.int8)
     misaligned = any("misaligned" in each.rules.drop for each in pair_rules)
-    if len(texts) and (repetitions or any(enabled) or misaligned):  # no text has no columns
-        results = _map(texts, partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions), num_proc)
+    if len(texts) and (repetitions or misaligned or any(each.enabled() for each in pair_rules)):  # no text, no columns
+        features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
+        results = texts.map(
+            partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
+            batched=True,
+            remove_columns=texts.column_names,
+            features=datasets.Features(features | dict.fromkeys(repetitions, datasets.Value("binary"))),
+            num_proc=choose_num_proc(len(texts), num_proc),
+            writer_batch_size=ROWS_PER_BATCH,
+            keep_in_memory=True,
+            load_from_cache_file=False,
+            new_fingerprint="cleaning",  # without it `datasets` would hash the function
+            desc="Cleaning",
+        )
         broken = results.data.column("rule").to_numpy().copy()
         corpora = texts.data.column("corpus").to_numpy()
         ranks = results.data.column("rank").to_numpy()
@@ -224,7 +211,13 @@ def find_broken(
             broken[rows[repeated]] = _NAMES.index(name)
         if misaligned:
             _find_misaligned(texts, broken, pair_rules, report, num_proc)
-    _report_broken(texts, broken, report)
+    for number, name in enumerate(_NAMES):
+        rows = np.flatnonzero(broken == number)
+        if len(rows):
+            examples = texts[rows[:EXAMPLES].tolist()]
+            report.add(name, list(map(SentencePair, examples["source"], examples["target"])), len(rows))
+    if len(texts):
+        report.histograms = count_lengths(texts, broken == _KEPT)
     return broken != _KEPT
 
 
@@ -236,38 +229,19 @@ def _find_misaligned(
     num_proc: int | None,
 ) -> None:
     """Mark the misaligned pairs of each direction in `broken`, if it has enough pairs to find them."""
-    misalignment = load("cleaning", MISALIGNMENT, "`misaligned`")
+    from vanilla_transformer.extensions.cleaning.misalignment import LEAST_PAIRS, find_misaligned
+
     corpora = texts.data.column("corpus").to_numpy()
     number_of = {number: each.direction for number, each in enumerate(pair_rules) if "misaligned" in each.rules.drop}
     for direction in dict.fromkeys(number_of.values()):
         numbers = [number for number, each in number_of.items() if each == direction]
         rows = np.flatnonzero((broken == _KEPT) & np.isin(corpora, numbers))
-        if len(rows) < misalignment.LEAST_PAIRS:
-            rule = f"Misaligned pairs are not looked for: that needs {misalignment.LEAST_PAIRS:,} pairs"
+        if len(rows) < LEAST_PAIRS:
+            rule = f"Misaligned pairs are not looked for: that needs {LEAST_PAIRS:,} pairs"
             report.warn([f"{rule} of one direction, got {len(rows):,}."])
             continue
-        misaligned = misalignment.find_misaligned(texts.select(rows), choose_num_proc(len(rows), num_proc))
+        misaligned = find_misaligned(texts.select(rows), choose_num_proc(len(rows), num_proc))
         broken[rows[misaligned]] = _NAMES.index("misaligned")
-
-
-def _map(texts: datasets.Dataset, function: Any, num_proc: int | None) -> datasets.Dataset:
-    """Return the results of a function of batches, in memory."""
-    names = function.keywords["repetitions"]
-    features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")} | dict.fromkeys(
-        names, datasets.Value("binary")
-    )
-    return texts.map(
-        function,
-        batched=True,
-        remove_columns=texts.column_names,
-        features=datasets.Features(features),
-        num_proc=choose_num_proc(len(texts), num_proc),
-        writer_batch_size=ROWS_PER_BATCH,
-        keep_in_memory=True,
-        load_from_cache_file=False,
-        new_fingerprint="cleaning",  # without it `datasets` would hash the function
-        desc="Cleaning",
-    )
 
 
 def _check_batch(
@@ -282,16 +256,6 @@ def _check_batch(
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
     hashes = {name: [*map(partial(hash_repetition, name), pairs, directions)] for name in repetitions}
     return {"rule": broken, "rank": list(map(rank_case, pairs))} | hashes
-
-
-def _report_broken(texts: datasets.Dataset, broken: np.ndarray, report: CleaningReport) -> None:
-    for number, name in enumerate(_NAMES):
-        rows = np.flatnonzero(broken == number)
-        if len(rows):
-            examples = texts[rows[:EXAMPLES].tolist()]
-            report.add(name, list(map(SentencePair, examples["source"], examples["target"])), len(rows))
-    if len(texts):
-        report.histograms = count_lengths(texts, broken == _KEPT)
 
 
 _SAMPLE = 300  # pairs of each corpus, evenly spaced
@@ -312,52 +276,36 @@ def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec])
         return []
     try:
         load_identifier()
-    except OSError as error:
+    except UserError as error:
         logger.info("The languages of the corpora are not checked. %s", error)
         return []
-    corpora = texts.data.column("corpus").to_numpy()
-    found = []
+    corpora, warnings = texts.data.column("corpus").to_numpy(), []
     for number, spec in enumerate(specs):
         rows = np.flatnonzero(corpora == number)
         sample = texts[rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE].tolist()]
-        found.append(_check_languages(spec, list(map(SentencePair, sample["source"], sample["target"]))))
-    return [warning for warning in found if warning]
+        pairs = list(map(SentencePair, sample["source"], sample["target"]))
+        for mistake, wrong in _suspect_languages(spec, pairs):
+            if len(wrong) > _SUSPICIOUS * len(pairs):
+                text = mistake.format(f"{len(wrong)} of {len(pairs)} pairs")
+                examples = [f"    {abbreviate(pair.source)} | {abbreviate(pair.target)}" for pair in wrong[:EXAMPLES]]
+                warnings.append("\n".join([f"The corpus {spec.name} has {text}. Examples:", *examples]))
+                break
+    return warnings
 
 
-def _check_languages(spec: CorpusSpec, sample: Sequence[SentencePair]) -> str | None:
+def _suspect_languages(
+    spec: CorpusSpec, pairs: Sequence[SentencePair]
+) -> Iterator[tuple[str, Sequence[SentencePair]]]:
+    """Yield each mistake that a corpus may have with its languages, and the pairs that look so."""
     source, target = map(language_code, spec.direction)
     if source is None or target is None or source == target:
-        return None
-    swapped = [pair for pair in sample if (identify(pair.source), identify(pair.target)) == (target, source)]
-    if len(swapped) > _SUSPICIOUS * len(sample):
-        mistake = f"has its sides swapped in {_share(swapped, sample)}. Exchange its source and target"
-        return _describe(spec, mistake, swapped)
-    for side, code in enumerate((source, target)):
-        others = [pair for pair in sample if is_clearly_another(pair[side], code)]
-        if len(others) > _SUSPICIOUS * len(sample):
-            name = ("source", "target")[side]
-            mistake = f"has a {name} in another language than {code} in {_share(others, sample)}"
-            return _describe(spec, f"{mistake}. Check it, or set `drop: [other_languages]`", others)
-    return None
-
-
-def _share(found: Sequence[SentencePair], sample: Sequence[SentencePair]) -> str:
-    return f"{len(found)} of {len(sample)} pairs"
-
-
-def _describe(spec: CorpusSpec, mistake: str, pairs: Sequence[SentencePair]) -> str:
-    examples = [f"    {abbreviate(pair.source)} | {abbreviate(pair.target)}" for pair in pairs[:EXAMPLES]]
-    return "\n".join([f"The corpus {spec.name} {mistake}. Examples:", *examples])
-
-
-def is_too_long(source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: float | np.ndarray) -> np.ndarray:
-    """Return a mask of the pairs with more than `max_length` tokens on a side, including EOS."""
-    return np.maximum(source_lengths, target_lengths) > max_length
-
-
-def is_unbalanced(source_lengths: np.ndarray, target_lengths: np.ndarray, max_ratio: float | np.ndarray) -> np.ndarray:
-    """Return a mask of the pairs with one side more than `max_ratio` times as long as the other, in tokens."""
-    return np.maximum(source_lengths, target_lengths) > max_ratio * np.minimum(source_lengths, target_lengths)
+        return
+    swapped = [pair for pair in pairs if (identify(pair.source), identify(pair.target)) == (target, source)]
+    yield "its sides swapped in {}. Exchange its source and target", swapped
+    for side, code in (("source", source), ("target", target)):
+        others = [pair for pair in pairs if is_clearly_another(getattr(pair, side), code)]
+        hint = "Check it, or set `drop: [other_languages]`"
+        yield f"a {side} in another language than {code} in {{}}. {hint}", others
 
 
 def find_dropped_by_length(
@@ -366,16 +314,19 @@ def find_dropped_by_length(
     """
     Return for each rule on tokens a mask of shape `(pairs,)` of the pairs that it is the first to drop.
 
+    `max_length` is about the longer side, with EOS, and `max_length_ratio` about the lengths of both.
+
     Args:
         rules: The rules of each corpus.
         corpora: The number of each pair's corpus, shape `(pairs,)`.
     """
     masks: dict[str, np.ndarray] = {}
-    for name, is_broken in (("max_length", is_too_long), ("max_length_ratio", is_unbalanced)):
+    longest, shortest = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
+    for name, unit in (("max_length", 1), ("max_length_ratio", shortest)):
         limits = [getattr(each, name) for each in rules]
         if any(limit is not None for limit in limits):
-            of_pairs = np.array([np.inf if limit is None else limit for limit in limits])[corpora]
-            broken = is_broken(source_lengths, target_lengths, of_pairs)
+            most = np.array([np.inf if limit is None else limit for limit in limits])[corpora]
+            broken = longest > most * unit
             masks[name] = broken & ~masks["max_length"] if masks else broken
     return masks
 

@@ -4,6 +4,7 @@ The rules that drop pairs of a corpus: the ones that a recipe enables, and the c
 A pair that breaks several counts for the first one in `RULES`. `data.cleaning` applies the rules to a corpus.
 """
 
+import math
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -182,9 +183,7 @@ class PairRules:
 
     @classmethod
     def for_corpus(cls, spec: CorpusSpec, rules: CleaningRules, pairs: Iterable[SentencePair]) -> "PairRules":
-        """
-        Return the rules of a corpus with these pairs, of which the first are read if scripts or lengths are checked.
-        """
+        """Return the rules of a corpus with these pairs; the first are read if scripts or lengths are checked."""
         codes = _require_codes(spec) if "other_languages" in rules.drop else ()
         scripts: Sequence[Sequence[str]] = ()
         usual_ratio = 1.0
@@ -196,25 +195,23 @@ class PairRules:
 
     def enabled(self) -> dict[str, Rule]:
         """Return the enabled rules in the order of `RULES`."""
-        found: dict[str, Rule] = {}
-        if "bad_encoding" in self.rules.drop:
-            found["bad_encoding"] = is_in_bad_encoding
-        if "markup" in self.rules.drop:
-            found["markup"] = is_marked_up
-        if self.rules.max_characters is not None:
-            found["max_characters"] = partial(has_many_characters, most=self.rules.max_characters)
-        if self.rules.max_character_ratio is not None:
-            most = self.rules.max_character_ratio
-            found["max_character_ratio"] = partial(has_unusual_ratio, usual=self.usual_ratio, most=most)
-        if self.rules.min_letter_ratio is not None:
-            found["min_letter_ratio"] = partial(has_few_letters, least=self.rules.min_letter_ratio)
-        if "other_numbers" in self.rules.drop:
-            found["other_numbers"] = has_unequal_numbers
-        if self.scripts:
-            found["other_scripts"] = partial(is_in_other_scripts, scripts=self.scripts)
-        if self.codes:
-            found["other_languages"] = partial(is_in_other_languages, codes=self.codes)
-        return found
+        rules, drop = self.rules, self.rules.drop
+        most = rules.max_characters or math.inf
+        ratio, least = rules.max_character_ratio or math.inf, rules.min_letter_ratio or 0.0
+        checks: dict[str, tuple[bool, Rule]] = {
+            "bad_encoding": ("bad_encoding" in drop, is_in_bad_encoding),
+            "markup": ("markup" in drop, is_marked_up),
+            "max_characters": (most < math.inf, lambda pair: max(map(len, pair)) > most),
+            "max_character_ratio": (
+                ratio < math.inf,
+                lambda pair: not 1 / ratio <= length_ratio(*pair) / self.usual_ratio <= ratio,
+            ),
+            "min_letter_ratio": (least > 0, lambda pair: min(map(letter_ratio, pair)) < least),
+            "other_numbers": ("other_numbers" in drop, has_unequal_numbers),
+            "other_scripts": (bool(self.scripts), partial(is_in_other_scripts, scripts=self.scripts)),
+            "other_languages": (bool(self.codes), partial(is_in_other_languages, codes=self.codes)),
+        }
+        return {name: is_broken for name, (is_enabled, is_broken) in checks.items() if is_enabled}
 
 
 def _require_codes(spec: CorpusSpec) -> tuple[str, ...]:
@@ -234,22 +231,6 @@ def is_in_bad_encoding(pair: SentencePair) -> bool:
 def is_marked_up(pair: SentencePair) -> bool:
     """Return whether a side has a tag or an entity."""
     return any(map(has_markup, pair))
-
-
-def has_many_characters(pair: SentencePair, most: int) -> bool:
-    """Return whether a side has more than `most` characters."""
-    return max(map(len, pair)) > most
-
-
-def has_unusual_ratio(pair: SentencePair, usual: float, most: float) -> bool:
-    """Return whether the lengths differ by more than a factor, compared with the usual ratio."""
-    ratio = length_ratio(*pair) / usual
-    return ratio > most or ratio < 1 / most
-
-
-def has_few_letters(pair: SentencePair, least: float) -> bool:
-    """Return whether the share of letters is smaller than `least` on a side."""
-    return min(letter_ratio(pair.source), letter_ratio(pair.target)) < least
 
 
 def has_unequal_numbers(pair: SentencePair) -> bool:

@@ -15,6 +15,8 @@ from weakref import WeakValueDictionary
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from vanilla_transformer.errors import LostProcessError
+
 from .batch_sampler import PlannedBatch, Position, TokenBudgetBatchSampler
 from .batches import Batch, MicroBatch, round_up
 from .corpus import Corpus
@@ -277,7 +279,7 @@ def report_lost_workers(advice: str) -> Iterator[None]:
             raise
         traceback.clear_frames(error.__traceback__)  # which hold the loader and with it the other workers
         reason = str(error).split(". ")[0]
-        raise ChildProcessError(
+        raise LostProcessError(
             f"A process that prepares batches ended: {reason}. If the system lacks memory, lower "
             f"`dataloader_num_workers`. {advice}"
         ) from error

@@ -1,34 +1,25 @@
-"""
-Download public parallel corpora as plain text files, one sentence per line.
-
-Own code fetches a file, since no library does all of it: huggingface_hub and `datasets` refuse every address in their
-offline mode, a mirror on this disk or network included, and pooch cannot resume.
-"""
+"""Download public parallel corpora as plain text files, one sentence per line."""
 
 import gzip
 import hashlib
 import logging
-import time
+import shutil
 import urllib.request
 import zlib
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
-from urllib.error import HTTPError, URLError
+from typing import NamedTuple
 
 from tqdm.auto import tqdm
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.file_utils import atomic_folder, hash_file
 
 logger = logging.getLogger(__name__)
 
 _TIMEOUT = 60  # seconds without an answer
-_ATTEMPTS = 5  # in a row that bring nothing
-_PAUSE = 1.0  # seconds before the second of them; doubled before each further one
 _PIECE = 2**20  # bytes
-_BUSY = (408, 429, 500, 502, 503, 504)  # answers of servers that may soon give another one
 
 
 class TextFile(NamedTuple):
@@ -82,7 +73,7 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
     for file, expected in corpus.files.items():
         if (folder / file).exists() and hash_file(folder / file) != expected.sha256:
             hint = "Move it, or choose another --output_dir."
-            raise FileExistsError(f"{folder / file} must be new or the file of {name}, but it is another one. {hint}")
+            raise UserFileError(f"{folder / file} must be new or the file of {name}, but it is another one. {hint}")
     with atomic_folder(folder) as aside:
         for file, expected in corpus.files.items():
             archive = aside / f"{file}.gz"
@@ -90,51 +81,29 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
                 fetch_file(f"{url}/{file}.gz", archive)
             except OSError as error:
                 remedy = "Nothing was written. Check the network, or name a mirror with --base_url."
-                raise OSError(f"Cannot download {url}/{file}.gz: {error}. {remedy}") from error
+                raise UserFileError(f"Cannot download {url}/{file}.gz: {error}. {remedy}") from error
             _extract(archive, aside / file, f"{url}/{file}.gz", expected)
             archive.unlink()
     return folder
 
 
 def fetch_file(url: str, path: Path) -> None:
-    """Download a file to disk, with a progress bar. If the connection breaks, the rest is requested."""
-    failures = 0
+    """
+    Download a file to disk, with a progress bar.
+
+    The libraries that this package needs refuse every address in their offline mode, also a mirror on this disk.
+    """
     bar = {"desc": url.rpartition("/")[2], "unit": "B", "unit_scale": True, "delay": 1}
-    with path.open("wb") as file, tqdm(**bar, disable=None) as progress:
-        while True:
-            start = file.tell()
-            try:
-                return _fetch_rest(url, file, progress)
-            except (OSError, HTTPException) as error:
-                failures = 1 if file.tell() > start else failures + 1
-                if failures == _ATTEMPTS or not _is_temporary(error, file.tell()):
-                    raise OSError(str(getattr(error, "reason", None) or error)) from error
-            time.sleep(_PAUSE * 2 ** (failures - 1))
-
-
-def _fetch_rest(url: str, file: BinaryIO, progress: tqdm) -> None:
-    """Append the missing rest of a file on disk, or write all of it if the server sends no ranges."""
-    start = file.tell()
-    request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
-    with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
-        if start and response.status != 206:
-            file.seek(0)
-            file.truncate()
-        size = response.headers["Content-Length"]
-        progress.total = None if size is None else file.tell() + int(size)
-        progress.n = file.tell()
-        for piece in iter(partial(response.read, _PIECE), b""):
-            file.write(piece)
-            progress.update(len(piece))
-    if size is not None and file.tell() < progress.total:
-        raise ConnectionError(f"{file.tell():,} of {progress.total:,} bytes arrived")
-
-
-def _is_temporary(error: Exception, received: int) -> bool:
-    """Return whether another attempt may succeed: the server is busy, or its connection broke after some bytes."""
-    if isinstance(error, HTTPError):
-        return error.code in _BUSY
-    return received > 0 and isinstance(error, HTTPException | URLError | ConnectionError | TimeoutError)
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT) as response, path.open("wb") as file:
+            size = response.headers["Content-Length"]
+            total = None if size is None else int(size)
+            with tqdm.wrapattr(response, "read", total=total, disable=None, **bar) as stream:
+                shutil.copyfileobj(stream, file, _PIECE)
+    except (OSError, HTTPException) as error:
+        raise OSError(str(getattr(error, "reason", None) or error)) from error
+    if total is not None and path.stat().st_size < total:
+        raise OSError(f"{path.stat().st_size:,} of {total:,} bytes arrived")
 
 
 def _extract(archive: Path, path: Path, url: str, expected: TextFile) -> None:

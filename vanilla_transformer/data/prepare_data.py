@@ -9,13 +9,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
 import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.extensions import AUGMENTATION, LOW_SCORES, TOKEN_LINKS, load
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction, find_languages
 from vanilla_transformer.text.scripts import find_scripts
@@ -101,12 +99,6 @@ class Texts:
         """Return the held-out pairs by their name, without empty sets."""
         return {name: pairs for name in ("validation", "test") if (pairs := getattr(self, name))}
 
-    @property
-    def augmentation(self) -> "Augmentation | None":
-        """Return what changes the training text in each epoch, or None if nothing does."""
-        asked = [name for name in ("augment", "bpe_dropout") if getattr(self.data, name)]
-        return load("augmentation", AUGMENTATION, f"`{asked[0]}`") if asked else None
-
     def sentences(self) -> Iterator[str]:
         """Yield every training sentence of both sides."""
         for table in self.training.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
@@ -132,33 +124,11 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     validation, test = _read_validation_sets(data, validating), _read_test_pairs(data)
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
-        training = load("cleaning", LOW_SCORES, "`score`")(training, specs, [each.score for each in rules], folder)
+        from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
+
+        training = drop_low_scores(training, specs, [each.score for each in rules], folder)
     former = [pair for spec in forgetting for pair in _read_corpus(spec)]
     return Texts(data, specs, rules, training, validation, test, former, folder)
-
-
-class Augmentation(Protocol):
-    """
-    A change of the training text that is drawn again in each epoch: the door [`AUGMENTATION`] of extensions.
-
-    This one, a module, writes sources in capitals:
-
-        class Capitals(DerivedCorpus):
-            def derive(self, pairs, epoch): ...  # the pairs of `self.plain` in this epoch, changed
-
-        def add_tokens(tokenizer, data): ...  # capitals need none
-
-        def change_corpus(corpus, texts, tokenizer, seed, max_tokens):
-            return Capitals(corpus)
-    """
-
-    def add_tokens(self, tokenizer: PreTrainedTokenizerBase, data: DataArguments) -> None:
-        """Add the tokens of changed text that the vocabulary lacks."""
-
-    def change_corpus(
-        self, corpus: Corpus, texts: Texts, tokenizer: PreTrainedTokenizerBase, seed: int, max_tokens: int
-    ) -> Corpus:
-        """Return a corpus of changed pairs, none of which has more than `max_tokens` on a side."""
 
 
 def tokenize(
@@ -180,14 +150,18 @@ def tokenize(
     training = texts.training
     links: TokenLinks | None = None
     if data.train_alignments is not None:
-        links = load("alignments", TOKEN_LINKS, "`train_alignments`")(texts, tokenizer)
+        from vanilla_transformer.extensions.alignments.token_alignments import load_alignments
+
+        links = load_alignments(texts, tokenizer)
     encoded = encode_texts_cached(training.dataset, training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir)
     if links is not None:
         encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
     corpus: Corpus = _build_corpus(texts, training, EncodedPairs(TokenTable(encoded)), seed, stages)
     corpus.links = links
-    if augmentation := texts.augmentation:
-        corpus = augmentation.change_corpus(corpus, texts, tokenizer, seed, limit)
+    if data.augment or data.bpe_dropout:
+        from vanilla_transformer.extensions.augmentation import change_corpus
+
+        corpus = change_corpus(corpus, texts, tokenizer, seed, limit)
     if languages is not None:
         from .tagged_corpus import TaggedCorpus
 
@@ -201,19 +175,15 @@ def _build_corpus(
     report = CleaningReport.from_dict(training.report.to_dict())  # the rules on lengths add to it
     pairs = drop_by_length(pairs, training.dataset, texts.rules, report)
     overlaps = {name: _count_overlap(training, held_out, texts.cache_dir) for name, held_out in texts.held_out.items()}
-    counts = np.bincount(corpus_numbers(training.dataset, pairs), minlength=len(texts.specs)).tolist()
-    return TokenizedCorpus(training.dataset, pairs, _weights(texts, counts, stages), seed, report, overlaps)
-
-
-def _weights(texts: Texts, counts: Sequence[int], stages: Stages) -> list[list[float]]:
-    """Return the weights of the corpora in each stage, given their numbers of pairs."""
     specs, temperature = texts.specs, texts.data.sampling_temperature
+    counts = np.bincount(corpus_numbers(training.dataset, pairs), minlength=len(specs)).tolist()
     weights = [spec.weight for spec in specs]
+    if temperature != 1.0:
+        weights = temperature_weights(counts, weights, [spec.direction for spec in specs], temperature)
+    of_stages = [weights]
     if stages != ONE_STAGE:
-        return [share_weights([spec.name for spec in specs], counts, shares) for shares in stages.shares]
-    if temperature == 1.0:
-        return [weights]
-    return [temperature_weights(counts, weights, [spec.direction for spec in specs], temperature)]
+        of_stages = [share_weights([spec.name for spec in specs], counts, shares) for shares in stages.shares]
+    return TokenizedCorpus(training.dataset, pairs, of_stages, seed, report, overlaps)
 
 
 def _read_validation_sets(data: DataArguments, specs: Sequence[CorpusSpec]) -> list[ValidationSet]:
@@ -226,7 +196,10 @@ def _read_validation_sets(data: DataArguments, specs: Sequence[CorpusSpec]) -> l
     direction = Direction(data.source_language, data.target_language)
     if data.validation_source and data.validation_target:
         return [ValidationSet(direction, read_text_files(data.validation_source, data.validation_target))]
-    return [] if data.dataset is None else [ValidationSet(direction, _read_split(data, "validation"))]
+    if data.dataset is None:
+        return []
+    spec = CorpusSpec(dataset=data.dataset, split="validation", **data.languages)
+    return [ValidationSet(direction, _read_corpus(spec))]
 
 
 def _read_test_pairs(data: DataArguments) -> list[SentencePair]:
@@ -235,11 +208,7 @@ def _read_test_pairs(data: DataArguments) -> list[SentencePair]:
         return read_text_files(data.test_source, data.test_target)
     if data.dataset is None or "test" not in load_splits(data.dataset):
         return []
-    return _read_split(data, "test")
-
-
-def _read_split(data: DataArguments, split: str) -> list[SentencePair]:
-    return _read_corpus(CorpusSpec(dataset=data.dataset, split=split, **data.languages))
+    return _read_corpus(CorpusSpec(dataset=data.dataset, split="test", **data.languages))
 
 
 def _read_corpus(spec: CorpusSpec) -> list[SentencePair]:

@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.text.languages import add_language_tags, find_languages, store_direction
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, constructor_arguments
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
@@ -50,8 +50,10 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
 
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another rule.
     """
-    if augmentation := texts.augmentation:
-        augmentation.add_tokens(tokenizer, texts.data)
+    if texts.data.augment:
+        from vanilla_transformer.extensions.augmentation import add_tokens
+
+        add_tokens(tokenizer, texts.data)
     tags = [tag for tag in texts.data.source_tags or () if tag not in tokenizer.get_added_vocab()]
     if tags:
         tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)
@@ -83,8 +85,8 @@ def _load(name: str | Path) -> PreTrainedTokenizerBase:
         with reporting_panics("its library failed"):
             tokenizer = AutoTokenizer.from_pretrained(name)
             tokenizer.decode(tokenizer("a")["input_ids"])
-    except (OSError, ValueError) as error:
-        raise OSError(f"`tokenizer` must be a folder or a Hub name of one, got {name}: {error}") from error
+    except (OSError, ValueError) as error:  # of transformers
+        raise UserFileError(f"`tokenizer` must be a folder or a Hub name of one, got {name}: {error}") from error
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
             raise UserError(

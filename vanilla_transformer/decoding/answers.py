@@ -6,12 +6,27 @@ from typing import Any, NamedTuple
 from vanilla_transformer.pipeline_vanilla_transformer import join_translations
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
+from vanilla_transformer.text.units import split_units
 
-from .alignments import Link, align, token_entries, token_spans
-from .confidence import Calibration, measure_features
 from .engine.search_state import Hypothesis
 from .options import TranslationOptions
 from .segments import Sentence
+from .token_texts import token_entries
+
+
+class Link(NamedTuple):
+    """Characters of a source that became characters of its translation, and the attention between them, up to 1."""
+
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    weight: float
+
+    def shift(self, source: int, target: int) -> "Link":
+        """Return the link in texts with so many more characters before."""
+        start, end = self.source_start + source, self.source_end + source
+        return Link(start, end, self.target_start + target, self.target_end + target, self.weight)
 
 
 class Translation(NamedTuple):
@@ -35,8 +50,11 @@ class Translation(NamedTuple):
 
 def needs_alignments(options: TranslationOptions, config: Any) -> bool:
     """Return whether alignments are computed, to be returned or for the confidence."""
-    calibration = Calibration.from_config(config) if options.return_confidence else None
-    return options.return_alignments or (calibration is not None and calibration.needs_alignments)
+    if not options.return_confidence:
+        return options.return_alignments
+    from vanilla_transformer.extensions.quality.confidence import Calibration
+
+    return Calibration.from_config(config).needs_alignments or options.return_alignments
 
 
 def to_translations(
@@ -63,8 +81,12 @@ def to_translations(
         links: list[Sequence[Link]] = [()] * len(flat)
         if needs_alignments(options, config):
             links = _align(sentences, flat, texts, tokenizer)
-        rows = zip(texts, flat, links, strict=True)
-        translations = [_translation(*row, tokenizer, options) for row in rows]
+        translations = []
+        for text, each, alignment in zip(texts, flat, links, strict=True):
+            log_probabilities = each.token_log_probabilities
+            tokens = token_entries(tokenizer, each.tokens, log_probabilities) if options.return_tokens else ()
+            scores = each.score, each.log_probability, log_probabilities
+            translations.append(Translation(text, *scores, tokens, alignment))
     return [translations[start : start + count] for start in range(0, len(translations), count)]
 
 
@@ -72,6 +94,8 @@ def _align(
     sentences: Sequence[Sentence], flat: Sequence[Hypothesis], texts: Sequence[str], tokenizer: Any
 ) -> list[Sequence[Link]]:
     """Return the links of each hypothesis; there are as many of each sentence."""
+    from vanilla_transformer.extensions.alignments.unit_links import align, token_spans
+
     read = [each.annotation or AnnotatedText(each.text, each.text, []) for each in sentences]
     spans = token_spans(tokenizer, [each.text for each in read], [each.tokens for each in sentences])
     count = len(flat) // len(sentences)
@@ -82,15 +106,6 @@ def _align(
     ]
 
 
-def _translation(
-    text: str, hypothesis: Hypothesis, links: Sequence[Link], tokenizer: Any, options: TranslationOptions
-) -> Translation:
-    scored = hypothesis.tokens, hypothesis.token_log_probabilities
-    tokens = token_entries(tokenizer, *scored) if options.return_tokens else ()
-    scores = hypothesis.score, hypothesis.log_probability, hypothesis.token_log_probabilities
-    return Translation(text, *scores, tokens, links)
-
-
 def build_answer(
     text: str,
     sentences: Sequence[Sentence],
@@ -98,50 +113,39 @@ def build_answer(
     options: TranslationOptions,
     config: Any,
 ) -> dict[str, Any]:
-    """Return the answer of a text, given the translation of each of its sentences.
+    """
+    Return the answer of a text, given the translation of each of its sentences, with the entries that are requested.
+
+    The log-probability is the sum over the sentences, and the score is their mean: so n-best lists stay in order.
+    Sentences without letters are certain and count in neither. Without others, as in a blank text, both are 0. The
+    confidence and the warnings are about the text as a whole.
 
     Args:
         config: The configuration of the model.
     """
     joined = join_translations(sentences, [each.text for each in translations])
     answer: dict[str, Any] = {"translation_text": joined}
-    if options.returned is not None:
-        answer |= _entries(text, sentences, translations, joined, options, config)
-    return answer
-
-
-def _entries(
-    text: str,
-    sentences: Sequence[Sentence],
-    translations: Sequence[Translation],
-    joined: str,
-    options: TranslationOptions,
-    config: Any,
-) -> dict[str, Any]:
-    """Return the requested entries of an answer.
-
-    The log-probability is the sum over the sentences, and the score is their mean: so n-best lists stay in order.
-    Sentences without letters are certain and count in neither. Without others, as in a blank text, both are 0. The
-    confidence and the warnings are about the text as a whole.
-    """
-    entries: dict[str, Any] = {}
+    if options.returned is None:
+        return answer
     source = "".join(sentence.text + sentence.separator for sentence in sentences)
     if options.return_scores:
         decoded = sum(bool(each.tokens) for each in sentences)
-        entries["score"] = sum(each.score for each in translations) / max(1, decoded)
-        entries["log_probability"] = float(sum(each.log_probability for each in translations))
+        answer["score"] = sum(each.score for each in translations) / max(1, decoded)
+        answer["log_probability"] = float(sum(each.log_probability for each in translations))
     if options.return_confidence:
+        from vanilla_transformer.extensions.quality.confidence import Calibration, measure_features
+
         values = [value for each in translations for value in each.token_log_probabilities]
         features = measure_features(source, joined, values, _join_links(sentences, translations))
-        entries["confidence"] = Calibration.from_config(config).predict(features)
+        answer["confidence"] = Calibration.from_config(config).predict(features)
     if options.return_warnings:
-        entries["warnings"] = find_warnings(source, joined, WarningLimits.from_config(config))
+        answer["warnings"] = find_warnings(source, joined, WarningLimits.from_config(config))
     if options.return_tokens:
-        entries["tokens"] = [token for each in translations for token in each.tokens]
+        answer["tokens"] = [token for each in translations for token in each.tokens]
     if options.return_alignments:
         before = len(text) - len(text.lstrip())
-        entries["alignment"] = [link.shift(before, 0) for link in _join_links(sentences, translations)]
-    return entries
+        answer["alignment"] = [link.shift(before, 0) for link in _join_links(sentences, translations)]
+    return answer
 
 
 def _join_links(sentences: Sequence[Sentence], translations: Sequence[Translation]) -> list[Link]:
@@ -152,6 +156,26 @@ def _join_links(sentences: Sequence[Sentence], translations: Sequence[Translatio
         source += len(sentence.text + sentence.separator)
         target += len(translation.text + (sentence.separator or " "))
     return links
+
+
+def join_pieces(source: str, pieces: Sequence[tuple[int, str, Translation]]) -> tuple[str, list[Link]]:
+    """Return the joined translations of the pieces of a text, with the white space between these, and their links.
+
+    Args:
+        pieces: The start, the text and the translation of each piece.
+    """
+    target, end, links = "", 0, list[Link]()
+    for start, text, translation in pieces:
+        target += source[end:start]
+        links += [link.shift(start, len(target)) for link in translation.alignment]
+        target += translation.text
+        end = start + len(text)
+    return target + source[end:], links
+
+
+def copy_sentence(text: str) -> Translation:
+    """Return a sentence as its own translation."""
+    return Translation(text, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)])
 
 
 def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:

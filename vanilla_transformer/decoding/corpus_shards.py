@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import hash_file, lock_folder, write_text_atomically
+from vanilla_transformer.errors import UserError, UserFileError
+from vanilla_transformer.utils.file_utils import hash_file, lock_folder, read_json, write_text_atomically
 
 logger = logging.get_logger(__name__)
 
@@ -86,13 +86,21 @@ class CorpusShards:
     def open(self, resume: bool) -> None:
         """Create the folder, or read how many lines are finished in it."""
         if self.folder.is_dir() and (self.folder / _MANIFEST).exists():
-            manifest = self._read_manifest()
-            self.finished_lines = sum(record["lines"] for record in self._records().values())
+            manifest = _read_object(self.folder / _MANIFEST, {"origin": dict, "shard_lines": int})
+            if manifest is None:
+                rule = f"{self.folder / _MANIFEST} must describe {self.folder}"
+                raise UserError(f"{rule}, but it is damaged. {self._again}")
+            records = [self._read_record(path) for path in self.folder.glob("[0-9]*.json") if path.stem.isdigit()]
+            self.finished_lines = sum(record["lines"] for record in records if record is not None)
             if self.finished_lines:
                 if not resume:
                     found = f"{self.folder} has {self.finished_lines:,} sentences of an interrupted run"
                     raise UserError(f"{found}. Add --resume to continue it. {self._again}")
-                self._check_origin(manifest["origin"])
+                for name, value in self.origin.items():
+                    if manifest["origin"].get(name) != value:
+                        rule = f"An interrupted run must continue with the same {name} as {self.folder}"
+                        difference = _difference(name, manifest["origin"].get(name), value)
+                        raise UserError(f"{rule}, but {difference}. {self._again}")
                 self.shard_lines = manifest["shard_lines"]
                 return
         elif self.folder.is_dir():
@@ -184,10 +192,6 @@ class CorpusShards:
         path = self._place(number, "txt")
         return path.exists() and hash_file(path) == record["result"]
 
-    def _records(self) -> dict[int, dict[str, Any]]:
-        paths = [path for path in self.folder.glob("[0-9]*.json") if path.stem.isdigit()]
-        return {int(path.stem): record for path in paths if (record := self._read_record(path)) is not None}
-
     def _read_record(self, path: Path) -> dict[str, Any] | None:
         if not path.exists():
             return None
@@ -195,18 +199,6 @@ class CorpusShards:
         if record is None:
             raise UserError(f"{path} must describe a shard, but it is damaged. {self._again}")
         return record
-
-    def _read_manifest(self) -> dict[str, Any]:
-        manifest = _read_object(self.folder / _MANIFEST, {"origin": dict, "shard_lines": int})
-        if manifest is None:
-            raise UserError(f"{self.folder / _MANIFEST} must describe {self.folder}, but it is damaged. {self._again}")
-        return manifest
-
-    def _check_origin(self, before: Mapping[str, Any]) -> None:
-        for name, value in self.origin.items():
-            if before.get(name) != value:
-                rule = f"An interrupted run must continue with the same {name} as {self.folder}"
-                raise UserError(f"{rule}, but {_difference(name, before.get(name), value)}. {self._again}")
 
 
 Work = Callable[[Iterator[Shard], int], Iterable[tuple[Shard, list[str]]]]
@@ -284,8 +276,8 @@ def _hash_lines(lines: Iterable[str]) -> str:
 def _read_object(path: Path, kinds: Mapping[str, type]) -> dict[str, Any] | None:
     """Return a JSON object with entries of these types, or None if the file is damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        content = read_json(path)
+    except UserFileError:
         return None
     if not isinstance(content, dict) or not all(isinstance(content.get(name), kind) for name, kind in kinds.items()):
         return None

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import RUNTIMES, SCALE_OUT, find, load
 from vanilla_transformer.utils.user_input import check_local_model
 
 from .engine.precision import check_precision
@@ -75,14 +74,17 @@ def open_pipeline(
     if workers == 1:
         yield load_pipeline(name, precision=precision, **loading)
     else:
-        with load("scale_out", SCALE_OUT).open_workers(name, workers, precision, num_beams, **loading) as translate:
+        from vanilla_transformer.extensions.scale_out import open_workers
+
+        with open_workers(name, workers, precision, num_beams, **loading) as translate:
             yield translate
 
 
 def find_backend(name: str | Path) -> str | None:
     """Return the runtime for which a folder was converted, or None for PyTorch."""
-    runtimes = find(RUNTIMES) or {}
-    return next((backend for backend, runtime in runtimes.items() if (Path(name) / runtime.file).is_file()), None)
+    from vanilla_transformer.extensions.conversion.runtimes import RUNTIMES
+
+    return next((backend for backend, runtime in RUNTIMES.items() if (Path(name) / runtime.file).is_file()), None)
 
 
 def check_device(device: str) -> None:

@@ -25,7 +25,6 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import GLOSSARY, load, require
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.utils.schemas import explain
 
@@ -240,13 +239,14 @@ class TranslationOptions(BaseModel):
     @field_validator("glossary")
     @classmethod
     def _read_glossary(cls, value: Any) -> Any:
-        return None if value is None else load("terms", GLOSSARY, "`glossary`")(value)
+        if value is None:
+            return None
+        from vanilla_transformer.extensions.terms.glossary import as_glossary
+
+        return as_glossary(value)
 
     @model_validator(mode="after")
     def _check_together(self) -> "TranslationOptions":
-        for name, extension in EXTENSION_OF.items():
-            if getattr(self, name) is not None:
-                require(extension, f"`{name}`")
         if self.mbr is None and self.mbr_samples is not None:
             raise OptionError(f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}.")
         if self.glossary is None and self.term_mode is not None:
@@ -371,8 +371,6 @@ ENGINE_ONLY = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "pref
 FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
 TERMS = ("glossary", "term_mode")
 RERANKING = ("rerank_reverse_weight", "rerank_length_weight")
-# The extension whose steps around the search an option asks for, from the inner steps to the outer ones.
-EXTENSION_OF = {"glossary": "terms", **dict.fromkeys(("mbr", *RERANKING), "reranking")}
 
 
 def several_beams(*wanted: int | None) -> int:
@@ -469,5 +467,5 @@ def check_languages(tokenizer: Any, direction: Direction) -> None:
         raise OptionError("The model translates from one language to one other. Leave the languages out.")
     try:
         languages.resolve(*direction)
-    except ValueError as error:
+    except UserError as error:
         raise OptionError(str(error)) from error

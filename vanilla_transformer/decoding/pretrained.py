@@ -1,6 +1,5 @@
 """Load models for the commands, and refuse what transformers would replace by random weights or default settings."""
 
-import json
 import logging
 import os
 import pickle
@@ -13,9 +12,7 @@ from typing import Any, TypeVar
 import torch
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import StrictDataclassError
-from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors import SafetensorError
-from tokenizers import Tokenizer
 from transformers import (
     CONFIG_MAPPING,
     AutoConfig,
@@ -28,10 +25,17 @@ from transformers import (
 )
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.device_utils import usable_cores
-from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, hash_file, mapping, recover_folders, refuse_damage
-from vanilla_transformer.utils.user_input import check_local_model, least_parameters, reporting_panics
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
+from vanilla_transformer.utils.device_utils import first_line, usable_cores
+from vanilla_transformer.utils.file_utils import (
+    TOKENIZER_FILES,
+    hash_file,
+    mapping,
+    read_json,
+    recover_folders,
+    refuse_damage,
+)
+from vanilla_transformer.utils.user_input import check_local_model, check_repo_id, reporting_panics
 
 from .ensemble import Ensemble, check_weights
 from .options import TranslationOptions
@@ -39,14 +43,10 @@ from .options import TranslationOptions
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Options of a generation config that transformers does not validate.
 _COUNTS = {"num_beams", "num_return_sequences", "max_length", "max_new_tokens", "max_new_tokens_beyond_source"}
-_LARGEST_FIELD = 10**7  # of a configuration
-_SMALL = 10**8  # parameters that fit any memory
-# What transformers raises for values of a wrong type.
-_INVALID_CONFIG = (StrictDataclassError, TypeError, AttributeError, LookupError)
+# What transformers raises for values of a wrong type, or of an unknown type of models.
+_INVALID_CONFIG = (StrictDataclassError, ValueError, TypeError, AttributeError, LookupError, RecursionError)
 # Constants that old checkpoints of other architectures keep beside their weights.
 _CONSTANTS = re.compile(r".*\.(version|position_ids|embed_positions\.(weights|_float_tensor))")
-_TOKENIZER_FILE = "tokenizer.json"
-_TOKENIZER_FILES = (_TOKENIZER_FILE, "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 _MODEL_FILES = {".safetensors", ".bin", ".json", ".txt", ".model"}  # suffixes
 COMET_FILES = ("hparams.yaml", "checkpoints/model.ckpt")  # of a model that scores translations
 _AGAIN = "Copy or download the model again."
@@ -55,23 +55,41 @@ _AGAIN = "Copy or download the model again."
 def load_config(name: str | Path) -> PreTrainedConfig:
     """Load the configuration of a folder or of a name on the Hub, without running code of its folder."""
     check_local_model(name)  # without a network, the Hub library would try for half a minute
-    if Path(name).is_dir():
-        recover_folders(Path(name))
-        _check_config_file(Path(name) / CONFIG_NAME)
+    folder = Path(name)
+    if folder.is_dir():
+        recover_folders(folder)
+        if not (folder / CONFIG_NAME).is_file():
+            raise MissingFileError(f"The model folder {name} must have a {CONFIG_NAME}, but it has none.")
+    else:
+        try:
+            check_repo_id(str(name))
+        except UserError as error:
+            raise MissingFileError(f"There is no model folder {name}, and the Hub has no such names.") from error
     try:
-        if not Path(name).is_dir():
-            validate_repo_id(str(name))
-        return AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except HFValidationError as error:
-        raise FileNotFoundError(f"There is no model folder {name}, and the Hub has no such names.") from error
-    except _INVALID_CONFIG as error:
-        raise UserError(f"The configuration of {name} is invalid: {error}") from error
+        with refusing_files(name):
+            if folder.is_dir():
+                model_type = PreTrainedConfig.get_config_dict(folder)[0].get("model_type")
+                if model_type not in CONFIG_MAPPING:
+                    hint = "`--user_module FILE.py` imports the module that registers a custom model"
+                    raise LookupError(f"`model_type` must be the name of a known model, got {model_type!r}. {hint}")
+            return AutoConfig.from_pretrained(name, trust_remote_code=False)
     except OSError as error:
-        if Path(name).is_dir():
+        if folder.is_dir():
             raise
-        raise FileNotFoundError(
-            f"There is no model folder {name}, and the Hub gives no such model: {error}"
-        ) from error
+        raise MissingFileError(f"There is no model folder {name}, and the Hub gives no such model: {error}") from error
+
+
+@contextmanager
+def refusing_files(name: str | Path) -> Iterator[None]:
+    """Turn the errors of transformers about the files of a model into mistakes of the user."""
+    try:
+        yield
+    except (*_INVALID_CONFIG, OSError) as error:
+        if is_refusal(error):
+            raise
+        if isinstance(error, OSError):
+            raise UserFileError(str(error)) from error
+        raise UserError(f"{CONFIG_NAME} of {name} is invalid: {first_line(error).rstrip('.')}.") from error
 
 
 def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
@@ -97,18 +115,16 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
         kwargs: Passed to `from_pretrained`.
     """
     refuse_damage(Path(name))
-    _check_size(load_config(name), name)
+    load_config(name)
     _check_generation_config(name)
     limit_threads()
     try:
-        with _without_loading_report(), mapping(name):
+        with _without_loading_report(), mapping(name), refusing_files(name):
             model, found = model_class.from_pretrained(
                 name, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
             )
     except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise OSError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
-    except _INVALID_CONFIG as error:
-        raise UserError(f"The configuration of {name} is invalid: {error}") from error
+        raise UserFileError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
     _check_tensors(found, name)
     _check_numbers(model, name)
     _check_generation_config(name)  # now that the files of a name on the Hub are here
@@ -130,37 +146,14 @@ def load_tokenizer(name: str | Path) -> Any:
             tokenizer.decode(tokenizer("a")["input_ids"])  # some damage, such as a wrong length, fails here
         return tokenizer
     except Exception as error:  # the tokenizers library raises no other type
-        damage = _find_tokenizer_damage(Path(name))
-        if damage is None and isinstance(error, ValueError | OSError):
-            if not Path(name).is_dir() or any((Path(name) / each).exists() for each in TOKENIZER_FILES):
-                raise
-            rule = f"The model folder {name} must have a tokenizer, such as {_TOKENIZER_FILE}, but none loads from it"
-            raise FileNotFoundError(f"{rule}. Save it there by `tokenizer.save_pretrained`.") from error
-        damage = damage or f"{_TOKENIZER_FILES[1]} has an entry of a wrong type, or a file is missing"
-        raise OSError(f"The tokenizer of {name} is damaged: {damage}. {_AGAIN}") from error
-
-
-def _find_tokenizer_damage(folder: Path) -> str | None:
-    """Return the first fault of a tokenizer's files in words, or None."""
-    for path in (folder / name for name in _TOKENIZER_FILES):
-        if not path.exists():
-            continue
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            return f"{path.name} must be JSON ({error})"
-        if not isinstance(content, dict):
-            return f"{path.name} must hold a JSON object, got {type(content).__name__}"
-        if path.name == _TOKENIZER_FILE:
-            try:
-                with reporting_panics("its library failed"):
-                    backend = Tokenizer.from_str(json.dumps(content))
-                    backend.decode(backend.encode("a").ids)
-            except Exception as error:  # the tokenizers library raises no other type
-                return f"{path.name} must describe a tokenizer ({error})"
-            if "added_tokens" not in content:
-                return f"{path.name} must have the entry `added_tokens`"
-    return None
+        folder = Path(name)
+        if isinstance(error, OSError) and not folder.is_dir():
+            raise UserFileError(f"The tokenizer of {name} cannot be loaded: {error}") from error
+        if folder.is_dir() and not any((folder / file).exists() for file in TOKENIZER_FILES):
+            rule = f"The model folder {name} must have a tokenizer, such as {TOKENIZER_FILES[0]}"
+            hint = "Save it there by `tokenizer.save_pretrained`."
+            raise MissingFileError(f"{rule}, but none loads from it. {hint}") from error
+        raise UserFileError(f"The tokenizer of {name} is damaged: {first_line(error)}. {_AGAIN}") from error
 
 
 def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: str) -> None:
@@ -181,36 +174,6 @@ def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: 
     raise UserError(f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}.")
 
 
-def _check_config_file(path: Path) -> None:
-    """Refuse values that transformers does not check before it uses them."""
-    if not path.is_file():
-        raise FileNotFoundError(f"The model folder {path.parent} must have a {path.name}, but it has none.")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} must be JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise UserError(f"{path} must hold a JSON object, got {type(config).__name__}.")
-    model_type, code = config.get("model_type"), config.get("auto_map", {})
-    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
-        hint = "`--user_module FILE.py` imports the module that registers a custom model."
-        raise UserError(f"`model_type` in {path} must be the name of a known model, got {model_type!r}. {hint}")
-    for field, value in config.items():
-        if isinstance(value, int) and value > _LARGEST_FIELD:
-            raise UserError(f"`{field}` in {path} must be at most {_LARGEST_FIELD:,}, got {value}.")
-    if not isinstance(code, dict):
-        raise UserError(f"`auto_map` in {path} must be a JSON object, got {type(code).__name__}.")
-
-
-def _check_size(config: PreTrainedConfig, name: str | Path) -> None:
-    """Refuse a configuration of a far larger model than the weights fill: building it could fill the memory."""
-    files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
-    declared, found = least_parameters(config), sum(path.stat().st_size for path in files if path.is_file())
-    if declared > max(8 * found, _SMALL) and files:  # weights of one bit would fill it
-        rule = f"{CONFIG_NAME} declares at least {declared:,} parameters, but the weights have {found:,} bytes"
-        raise OSError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
-
-
 def _count_tensors(names: Sequence[str]) -> str:
     """Return the number of tensors and the first one, as the end of a message."""
     return f"the tensor {names[0]}" if len(names) == 1 else f"{len(names)} tensors, such as {names[0]}"
@@ -220,14 +183,16 @@ def _check_tensors(found: Mapping[str, Any], name: str | Path) -> None:
     """Refuse tensors that are missing, that the model does not use, or that have another shape than in the model."""
     missing = sorted(found["missing_keys"])
     if missing:
-        raise OSError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
+        raise UserFileError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
     unused = sorted(key for key in found["unexpected_keys"] if not _CONSTANTS.fullmatch(key))
     if unused:
         hint = f"Does another configuration belong to these weights? {_AGAIN}"
-        raise OSError(f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. {hint}")
+        raise UserFileError(
+            f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. {hint}"
+        )
     for tensor, theirs, ours in sorted(found["mismatched_keys"]):
         rule = f"{tensor} must have the shape {tuple(ours)} of its {CONFIG_NAME}, got {tuple(theirs)}"
-        raise OSError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
+        raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
 
 
 @contextmanager
@@ -248,28 +213,23 @@ def _without_loading_report() -> Iterator[None]:
 def _check_numbers(model: PreTrainedModel, name: str | Path) -> None:
     for weight, values in model.state_dict().items():
         if values.is_floating_point() and not (values < torch.inf).all():  # a bias of -inf bans a token
-            raise OSError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
+            raise UserFileError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
 
 
 def _check_generation_config(name: str | Path) -> None:
     """Refuse a damaged file, which `from_pretrained` replaces by the settings of the model's configuration."""
-    path = _find_generation_config(name)
-    if path is None:
+    path = Path(name) / GENERATION_CONFIG_NAME
+    if not Path(name).is_dir():
+        cached = try_to_load_from_cache(str(name), GENERATION_CONFIG_NAME)
+        path = Path(cached if isinstance(cached, str) else "")
+    if not path.is_file():
         return
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         GenerationConfig.from_dict(content).validate()
         TranslationOptions(**{name: content[name] for name in _COUNTS & content.keys()})
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
-
-
-def _find_generation_config(name: str | Path) -> Path | None:
-    if Path(name).is_dir():
-        path = Path(name) / GENERATION_CONFIG_NAME
-        return path if path.exists() else None
-    cached = try_to_load_from_cache(str(name), GENERATION_CONFIG_NAME)
-    return Path(cached) if isinstance(cached, str) else None
 
 
 def hash_model(name: str | Path) -> dict[str, str]:
@@ -280,7 +240,7 @@ def hash_model(name: str | Path) -> dict[str, str]:
         found = next((Path(path) for path in cached if isinstance(path, str)), None)
         if found is None:
             rule = f"The model {name} must be a folder or in the cache, but it is not"
-            raise OSError(f"{rule}. Give the path of its folder.")
+            raise UserFileError(f"{rule}. Give the path of its folder.")
         folder = found.parent
     files = sorted(path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file())
     files += [folder / file for file in COMET_FILES if (folder / file).is_file()]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import accumulate, islice, repeat
 from typing import Any, NamedTuple
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, encode_segments, source_limits, split_lines
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
@@ -148,7 +149,7 @@ def begin_with_languages(tokenizer: Any, sources: Sequence[Sequence[int]], direc
         return [list(source) for source in sources]
     try:
         tokens = languages.tokens(direction).source
-    except ValueError as error:
+    except UserError as error:
         raise OptionError(str(error)) from error
     begun = languages.begin(sources, tokens)
     return [

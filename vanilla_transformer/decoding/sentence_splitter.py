@@ -1,6 +1,5 @@
 """Sentence splitters: functions that return the sentences of a text, in order."""
 
-import importlib
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +8,7 @@ from itertools import accumulate, pairwise
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
 from vanilla_transformer.text.languages import base_language
-from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.import_utils import find_object, requires_extra
 from vanilla_transformer.utils.user_input import reporting_panics
 
 SentenceSplitter = Callable[[str], Sequence[str]]
@@ -41,7 +40,7 @@ class AbbreviationSplitter:
         try:
             with reporting_panics("sentencex failed"):
                 sentences = self._segment(self.language, _LONG_SPACES.sub(" ", text))
-        except ValueError as error:
+        except UserError as error:
             logger.warning("%.80r is split after each mark that ends a sentence, because %s", text, error)
             return split_simply(text)
         ends = accumulate(map(len, sentences), initial=0)
@@ -60,12 +59,8 @@ def find_splitter(name: str, language: str = "en") -> SentenceSplitter:
         return AbbreviationSplitter(language)
     if name == "simple":
         return split_simply
-    module, _, function = name.partition(":")
-    try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        known = "'abbreviations', 'simple' or the place of a function, such as 'my_module:split'"
-        raise UserError(f"`sentence_splitter` must be {known}, got {name!r} ({error}).") from error
+    known = "'abbreviations', 'simple' or the place of a function, such as 'my_module:split'"
+    return find_object(name, f"`sentence_splitter` must be {known}")
 
 
 def split_line(line: Segment, splitter: SentenceSplitter) -> Iterator[Segment]:

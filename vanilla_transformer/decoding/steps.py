@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from .answers import Translation
 from .next_tokens import next_tokens
-from .options import TranslationOptions
+from .options import OptionError, TranslationOptions
 from .segments import Sentence
 
 Report = Callable[[int], object]  # of the sentences that were translated since the last report
@@ -60,7 +60,7 @@ def split_on_error(search: Callable[[Sequence[Any]], Sequence[Any]], items: Sequ
     """Return the results of a search, one for each item: None for an item that it refuses, alone or among others."""
     try:
         return [*search(items)]
-    except ValueError:  # one of them has too many phrases, or the engine does not follow an option
+    except OptionError:  # one of them has too many phrases, or the engine does not follow an option
         if len(items) < 2:
             return [None] * len(items)
         middle = len(items) // 2

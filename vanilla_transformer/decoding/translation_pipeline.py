@@ -11,20 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import DECODING_STEPS, RERANKERS, RUNTIMES, load, require
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 
-from .answers import Translation, build_answer, needs_alignments, to_translations
+from .answers import Translation, build_answer, copy_sentence, needs_alignments, to_translations
 from .constraints import room_for_phrases, word_continuations
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
-from .options import EXTENSION_OF, OptionError, TranslationOptions
+from .options import RERANKING, OptionError, TranslationOptions
 from .pretrained import load_ensemble
-from .protected_search import copy_sentence, keep_protected, remove_masks
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .steps import Decode, Report, Step, complete_alternatives
 
@@ -130,19 +128,17 @@ class TranslationPipeline(CarriedTranslationPipeline):
         rerankers = {"rerank_reverse": rerank_reverse, "rerank_quality": rerank_quality}
         if None not in rerankers.values():
             raise UserError("Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best list.")
-        for argument, further in rerankers.items():
-            if further is not None:
-                require("reranking", f"`{argument}`")
         if backend is not None:
             for name, value in {"ensemble": ensemble, **rerankers}.items():
                 if value is not None:
                     hint = f"but `backend` is {backend!r}. Leave one of them out."
                     raise UserError(f"`{name}` is for models that PyTorch decodes, {hint}")
-            runtimes = load("conversion", RUNTIMES, f"`backend={backend!r}`")
-            if backend not in runtimes:
-                known = ", ".join(["None", *map(repr, runtimes)])
+            from vanilla_transformer.extensions.conversion.runtimes import RUNTIMES
+
+            if backend not in RUNTIMES:
+                known = ", ".join(["None", *map(repr, RUNTIMES)])
                 raise UserError(f"`backend` must be one of {known}, got {backend!r}.")
-            model, tokenizer = runtimes[backend].load(model, tokenizer, kwargs.get("device"))
+            model, tokenizer = RUNTIMES[backend].load(model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         elif isinstance(model, str | Path):
             found = (
@@ -158,7 +154,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
         self.reranker: Any = None  # of the extension `reranking`
         for argument, further in rerankers.items():
             if further is not None:
-                self.reranker = load("reranking", RERANKERS)[argument].load(further, self.model.device)
+                from vanilla_transformer.extensions.reranking.reranking import RERANKERS
+
+                self.reranker = RERANKERS[argument].load(further, self.model.device)
 
     @property
     def decoded_model(self) -> Any:
@@ -204,9 +202,16 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Yield the steps around the search of a request, from the inner to the outer ones."""
         if options.alternatives is not None:
             yield partial(complete_alternatives, model=self.model, tokenizer=self.tokenizer)
-        asked = [extension for name, extension in EXTENSION_OF.items() if getattr(options, name) is not None]
-        for extension in dict.fromkeys([*asked, *(["reranking"] if self.reranks else [])]):
-            yield from load(extension, DECODING_STEPS)(self, options)
+        if options.glossary is not None:
+            from vanilla_transformer.extensions.terms.terms import steps as steps_of_terms
+
+            yield from steps_of_terms(self, options)
+        if self.reranks or any(getattr(options, name) is not None for name in ("mbr", *RERANKING)):
+            from vanilla_transformer.extensions.reranking.reranking import steps as steps_of_reranking
+
+            yield from steps_of_reranking(self, options)
+        from vanilla_transformer.extensions.protection.protected_search import keep_protected, remove_masks
+
         if options.protect and options.alternatives is None:
             yield partial(
                 keep_protected,

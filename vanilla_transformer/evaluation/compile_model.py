@@ -14,7 +14,6 @@ from vanilla_transformer.decoding.engine.precision import AUTO, measurable_preci
 from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import SCALE_OUT, load
 from vanilla_transformer.utils.device_utils import find_compiler, usable_cores
 
 from .speed import MOST_BLEU_LOSS, choose_precision, compare_precisions
@@ -56,16 +55,19 @@ def compile_model(
     beams = num_beams or model.generation_config.num_beams or 1
     searches = [beams] if num_beams else [*dict.fromkeys((1, beams))]
     most = torch.get_num_threads()
-    scale_out = None if workers == 1 else load("scale_out", SCALE_OUT)
-    threads = [min(usable_cores(), most)] if scale_out is None else scale_out.threads_to_compile(workers)
+    threads = [min(usable_cores(), most)]
+    if workers != 1:
+        from vanilla_transformer.extensions.scale_out import measure_workers, threads_to_compile
+
+        threads = threads_to_compile(workers)
     _compile(model, measurable_precisions() if pairs else [precision], threads[0], searches, report)
     chosen = _choose_precision(name, model, pairs, beams, report) if pairs else precision
     for number in threads[1:]:
         _compile(model, [chosen], number, searches, report)
     report(f"The compiled steps are in {cache_folder()}.")
-    if scale_out is not None and workers == AUTO:
+    if workers == AUTO:
         torch.set_num_threads(most)
-        scale_out.measure_workers(name, model, sentences, chosen, beams, report)
+        measure_workers(name, model, sentences, chosen, beams, report)
 
 
 def _compile(model: Any, precisions: Sequence[str], threads: int, searches: Sequence[int], report: Report) -> None:

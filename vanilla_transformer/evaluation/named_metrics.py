@@ -12,7 +12,6 @@ from sacrebleu import CHRF, TER
 from sacrebleu.metrics.base import Metric as SacreMetric
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import QUALITY_MODEL, load
 from vanilla_transformer.utils.device_utils import first_line, process_state
 
 # Scores sources, hypotheses and references, aligned.
@@ -56,7 +55,9 @@ def load_metric(name: str) -> Metric:
 
 
 def _load_comet(model_name: str) -> Callable[..., Any]:
-    model = load("quality", QUALITY_MODEL, f"The metric {COMET}").load(model_name)
+    from vanilla_transformer.extensions.quality.comet import Comet
+
+    model = Comet.load(model_name)
 
     def compute(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
         scores = model.to(process_state().device).score(sources, hypotheses, references, progress_bar=True)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from transformers.utils import logging
 
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.decoding.alignments import token_entries
 from vanilla_transformer.decoding.corpus_shards import Shard
 from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
 from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq, load_tokenizer
+from vanilla_transformer.decoding.token_texts import token_entries
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.device_utils import process_state
 

@@ -10,8 +10,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES
-from vanilla_transformer.decoding.alignments import token_texts
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
+from vanilla_transformer.decoding.token_texts import token_texts
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences

@@ -161,7 +161,7 @@ def measure_metrics(
     if process_state().is_main_process:
         try:
             found[0] = {name: metric(sources, hypotheses, references) for name, metric in metrics.items()}
-        except ValueError as error:
+        except UserError as error:
             found[1] = str(error)
     values, failure = broadcast_object_list(found)
     if failure is not None:

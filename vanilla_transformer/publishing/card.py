@@ -13,7 +13,7 @@ from jinja2 import TemplateError
 from safetensors import safe_open
 from transformers import GenerationConfig
 
-from vanilla_transformer.decoding.pretrained import load_config
+from vanilla_transformer.decoding.pretrained import load_config, refusing_files
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.resources import METRIC_LABELS
@@ -64,6 +64,8 @@ def render_card(
         refuse_pipes(folder)
     config = load_config(folder)
     task, auto_class = find_task(config)
+    with refusing_files(folder):
+        decoding = _describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None
     validations, recipe, training = read_validations(run), read_record(run / _RECIPE), training_facts(run)
     emissions = read_emissions(run, training["hardware"], "base_model" in facts or bool(recipe.get("init_from")))
     evaluations = [read_record(path) for path in sorted((run / EVALUATIONS).glob("*.json"))]
@@ -96,7 +98,7 @@ def render_card(
             max_source_length=getattr(config, "max_source_length", None) or _UNKNOWN,
             **training,
             emissions=emissions,
-            decoding=_describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
+            decoding=decoding,
             warning=_warning(results),
             results=[{**row, **_escape_cells({name: row[name] for name in ("text", "signature")})} for row in results],
             mistakes=[_escape_cells({side: mistake[side] for side in sides}) for mistake in worst]

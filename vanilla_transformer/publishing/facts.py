@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.input_files import read_input
+from vanilla_transformer.utils.text_files import decode_text
 from vanilla_transformer.utils.user_input import load_yaml
 
 
@@ -77,11 +78,11 @@ class Facts(_Entry):
 def read_facts(path: str | Path) -> dict[str, Any]:
     """Read a file of facts. Facts that it leaves out are left out."""
     try:
-        return Facts.model_validate(load_yaml(read_input(path).decode())).model_dump(exclude_unset=True)
+        return Facts.model_validate(load_yaml(decode_text(read_input(path), str(path)))).model_dump(exclude_unset=True)
     except ValidationError as error:
         fault = error.errors()[0]
         place = ".".join(map(str, fault["loc"]))
         rule = f"`{place}`: {fault['msg']}" if place else fault["msg"].removeprefix("Value error, ")
         raise UserError(f"The file of facts {path} is wrong: {rule}. Facts may be 'unknown'.") from error
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"The file of facts {path} must be YAML: {error}") from error

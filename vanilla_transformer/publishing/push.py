@@ -8,10 +8,10 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, Mo
 
 # HTTPError is the error class of the HTTP client that this release of huggingface_hub is built on.
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, RepositoryNotFoundError, RevisionNotFoundError
-from huggingface_hub.utils import validate_repo_id
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.file_utils import refuse_damage
+from vanilla_transformer.utils.user_input import check_repo_id
 
 from .checks import CheckResult, check_folder, check_pickle, failed_checks, run_check
 from .staging import CARD_NAME, stage
@@ -45,7 +45,7 @@ def push_folder(
     Returns:
         The URL of the commit, or None with `plan`.
     """
-    validate_repo_id(repo_id)
+    check_repo_id(repo_id)
     if repo_id.count("/") != 1:
         raise UserError(f"The repository must be named 'user/name', got {repo_id!r}.")
     refuse_damage(Path(folder))
@@ -88,7 +88,7 @@ def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, mes
         fault = error.__cause__ if isinstance(error, RuntimeError) else error
         if not isinstance(fault, HTTPError):
             raise
-        raise OSError(_explain(fault, repo_id)) from error
+        raise UserFileError(_explain(fault, repo_id)) from error
 
 
 def _explain(error: Exception, repo_id: str) -> str:

@@ -10,7 +10,7 @@ import regex
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.translation_warnings import WARNINGS
-from vanilla_transformer.utils.file_utils import read_json_lines, write_text_atomically
+from vanilla_transformer.utils.file_utils import read_json, read_json_lines, write_text_atomically
 
 METRICS, EMISSIONS, CURVE = "metrics.jsonl", "emissions.csv", "learning_curve.png"
 EVALUATIONS, STRESS_TABLES = "evaluations", "stress_tables"  # folders of the records with a name
@@ -81,10 +81,7 @@ def save_record(folder: str | Path, kind: str, name: str, values: Mapping[str, A
 
 def read_record(path: Path) -> dict[str, Any]:
     """Return a record of a run; without its file, an empty one."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    except ValueError as error:
-        raise UserError(f"{path} must be JSON, but it is damaged ({error}). Restore it from a copy.") from error
+    return read_json(path) if path.exists() else {}
 
 
 def read_stress_tables(run: str | Path) -> list[dict[str, Any]]:

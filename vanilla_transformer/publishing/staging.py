@@ -25,8 +25,8 @@ from vanilla_transformer.configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
 )
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import TOKENIZER_FILES
+from vanilla_transformer.errors import MissingFileError, UserError
+from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, read_json
 
 from .run_records import CURVE
 
@@ -81,8 +81,8 @@ def find_task(config: Any) -> tuple[str, str]:
 
 def _model_type(folder: Path) -> str:
     """Return the type of a model of this package; a folder of an unknown type counts as an encoder-decoder."""
-    with suppress(OSError, ValueError, RecursionError):
-        config = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))
+    with suppress(OSError):
+        config = read_json(folder / CONFIG_NAME)
         if isinstance(config, dict) and config.get("model_type") in [*REMOTE_CODE]:
             return str(config["model_type"])
     return VanillaTransformerConfig.model_type
@@ -110,7 +110,7 @@ def publishable_files(folder: str | Path) -> list[Path]:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise NotADirectoryError(f"There is no model folder {folder}.")
+        raise MissingFileError(f"There is no model folder {folder}.")
     known = {*_WEIGHTS, *TOKENIZER_FILES, *_REQUIRED_NAMES, *_OPTIONAL_NAMES, *code_names(folder)}
     files = [
         path
@@ -152,10 +152,7 @@ def foreign_code(folder: Path) -> list[tuple[str, bool]]:
     if (folder / "custom_generate").exists():
         references.append(("custom_generate/", False))
     for path in sorted(folder.glob("*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path.name} is not valid JSON ({error})") from error
+        content = read_json(path)
         if path.name == "adapter_config.json":  # transformers loads the base model that it names, not the folder's
             references.append((f"{path.name} (merge the adapter into the model and delete the file)", True))
         if path.name == CONFIG_NAME and isinstance(content, dict):

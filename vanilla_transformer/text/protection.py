@@ -36,13 +36,13 @@ _LETTER = rf"[{WORD_CHARACTER}--\p{{Hangul}}]"
 _NAME = r"[A-Za-z_][A-Za-z_0-9]*+"
 _BRACES = r"\{[^{}\s]*\}"
 _DOUBLE_BRACES = r"\{{2,3}[^{}\n]*+\}{2,3}"
-_WIDTH = r"(?:\d+|\*)?(?:\.(?:\d+|\*)?)?(?:hh?|ll?|[jztLq])?"
+WIDTH = r"(?:\d+|\*)?(?:\.(?:\d+|\*)?)?(?:hh?|ll?|[jztLq])?"
 # A conversion may touch a unit, as in %dMB, and one of a date is a letter. A percentage such as 50 %ige is none.
 _CONVERSION = (
-    rf"(?<!\d\s?)%(?:(?:\d+\$)?[0#]*+{_WIDTH}[diouxXeEfgGcs@]|-?[A-Za-z](?!{_LETTER}))"
-    rf"|%(?:\d+\$)?[-+0#]*+{_WIDTH}[diouxXeEfFgGcCaAps@](?!{_LETTER})"
+    rf"(?<!\d\s?)%(?:(?:\d+\$)?[0#]*+{WIDTH}[diouxXeEfgGcs@]|-?[A-Za-z](?!{_LETTER}))"
+    rf"|%(?:\d+\$)?[-+0#]*+{WIDTH}[diouxXeEfFgGcCaAps@](?!{_LETTER})"
 )
-_PERCENT_NAME = rf"(?<![{_LETTER}%])%[A-Za-z_][A-Za-z_0-9]++%(?![{_LETTER}%])"
+PERCENT_NAME = rf"(?<![{_LETTER}%])%[A-Za-z_][A-Za-z_0-9]++%(?![{_LETTER}%])"
 # A pair of quotation marks of ICU hides braces.
 _TEXT_IN_BRACES = r"(?:[^{}']++|'[{}][^']*+'?|')*+"
 for _ in range(12):
@@ -53,9 +53,6 @@ _NO_SPACES = rf"{UNSPACED_SCRIPTS}\p{{Hangul}}"
 _MYRIADS = "十百千万萬億亿兆만억조천"  # after a number, they are part of it
 _END_MARKS = r".,;:!?'”’»)\]…"
 _URL = rf"(?:[{_END_MARKS}]*+(?:\{{++[^{{}}\s]*+\}}++|[^\s<>\"{{}}{_END_MARKS}、。「」{_NO_SPACES}]))++"
-# Words beside which there is a space. In other scripts, and as short ones, they may be parts of the next word.
-_APART = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Armenian}\p{Georgian}\d_]|[\p{Arabic}\p{Hebrew}]{4}"
-
 # The first kind that fits at a place is taken, and of a kind the first expression.
 KINDS = {
     "url": Kind(
@@ -90,9 +87,9 @@ KINDS = {
             rf"{_DOUBLE_BRACES}|\$t\([^()\n]*+\)",  # i18next
             r"\{%[^{}\n]*\}",  # Jinja
             r"\{\s*+[$-]\w[^{}\n]*+\}",  # Fluent
-            rf"[%#]{_BRACES}|%[-+0#]*+\d*+<\w++>[-+0#]*+{_WIDTH}[A-Za-z]",  # Ruby
-            _PERCENT_NAME,
-            rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{_WIDTH}[A-Za-z]",  # Python
+            rf"[%#]{_BRACES}|%[-+0#]*+\d*+<\w++>[-+0#]*+{WIDTH}[A-Za-z]",  # Ruby
+            PERCENT_NAME,
+            rf"{_BRACES}|\{{\d+(?:,-?\d+)?:[^{{}}\n]*+\}}|%\([^()\s]++\)[-+0# ]*+{WIDTH}[A-Za-z]",  # Python
             rf"{_CONVERSION}|%%",  # printf
             rf"(?<!\d\s?|%)%L?(?:[1-9]\d?|n)(?![{_LETTER}$%]|[.,]\d)",  # Qt
             rf"[$@]{_BRACES}|\$\d++(?![\d.,]*\d)|\${_NAME}",  # shells
@@ -145,18 +142,7 @@ KINDS = {
 _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
 # What all text to keep has, whatever its kind. Most sentences have none of it.
 _NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
-_MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
-_MASK_IN_TEXT = regex.compile(rf"\A{_MASK.pattern}\s?|\s?{_MASK.pattern}")
-_ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
-# Fields without names or numbers, which are filled in the order in which they come; and codes that open and close.
-# Neither %%, %name% nor an escape of a URL, such as %20, is one.
-_ORDERED = [
-    regex.compile(
-        rf"(?<!%)(?:%%)*+\K(?!(?<=(?:://|www\.)\S*)%[0-9A-Fa-f]{{2}})(?!{_PERCENT_NAME})%[-+0# ]*+{_WIDTH}[A-Za-z@]"
-    ),
-    regex.compile(r"\{(?:[:!][^{}]*)?\}"),
-    regex.compile(r"<[^<>]+>|\{%.*?%\}"),
-]
+MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 _ENDS_IN_CONVERSION = regex.compile(r"%[^%\s]*[A-Za-z]$")
 
 
@@ -170,15 +156,12 @@ def find_protected(text: str, protect: bool = True) -> list[Range]:
 @cache
 def _protected() -> regex.Pattern[str]:
     """Return the expression of runs of text to keep. The first character tells which kinds it tries."""
-    groups = [
-        f"(?={characters})(?:{'|'.join(_join(kind) for kind in KINDS.values() if beginning in kind.beginnings)})"
-        for beginning, characters in _BEGINNINGS.items()
-    ]
+    groups = []
+    for beginning, characters in _BEGINNINGS.items():
+        kinds = [kind for kind in KINDS.values() if beginning in kind.beginnings]
+        tried = "|".join(f"(?:{expression})" for kind in kinds for expression in kind.expressions)
+        groups.append(f"(?={characters})(?:{tried})")
     return regex.compile(f"(?:{'|'.join(groups)})++", regex.V1)
-
-
-def _join(kind: Kind) -> str:
-    return "|".join(f"(?:{expression})" for expression in kind.expressions)
 
 
 def are_two_words(before: str, after: str) -> bool:
@@ -193,17 +176,7 @@ def find_masks(tokenizer: Any) -> list[str]:
     """
     special = set(getattr(tokenizer, "all_special_tokens", ()))
     added = sorted(getattr(tokenizer, "get_added_vocab", dict)().items(), key=lambda item: item[1])
-    return [token for token, _ in added if token not in special and _MASK.fullmatch(token)]
-
-
-def find_invented_masks(translation: str, source: str) -> list[Range]:
-    """Return where a translation has masks that its source does not have, each with a space beside it."""
-    return [match.span() for match in _MASK_IN_TEXT.finditer(translation) if match[0].strip() not in source]
-
-
-def find_own_tokens(tokenizer: Any) -> set[str]:
-    """Return the tokens that a model reads as marks, such as `<term>` and the tags of sources, and not as text."""
-    return {*getattr(tokenizer, "get_added_vocab", dict)()} - {*find_masks(tokenizer)}
+    return [token for token, _ in added if token not in special and MASK.fullmatch(token)]
 
 
 def mask(text: str, ranges: Sequence[Range], masks: Sequence[str]) -> tuple[str, list[Range]]:
@@ -250,88 +223,9 @@ def _right_edge(text: str) -> str:
     return rf"(?!\p{{M}}|{_LETTER})" + (r"(?![.,:/]\d)" if text[-1].isdecimal() else "")
 
 
-def has_others(translation: str, found: Sequence[Range], kept: Sequence[Range]) -> bool:
-    """Return whether a translation has masks and text to keep besides the `kept` ones, or longer than these.
-
-    Numbers are none of them, because models may write words as numbers.
-
-    Args:
-        found: Places where [`find_protected`] finds text to keep.
-    """
-    ranges = [*found, *(match.span() for match in _MASK.finditer(translation))]
-    return any(_is_other(translation, each, kept) for each in ranges)
-
-
-def _is_other(text: str, place: Range, kept: Sequence[Range]) -> bool:
-    inside = [(start, end) for start, end in kept if start < place[1] and place[0] < end]
-    if not inside:
-        return not _ONLY_NUMBERS.fullmatch(text, *place)
-    edges = [place[0], *(edge for each in sorted(inside) for edge in each), place[1]]
-    return any(start < end for start, end in zip(edges[::2], edges[1::2], strict=True))
-
-
-def keeps_order(texts: Sequence[str], order: Sequence[int]) -> bool:
-    """
-    Return whether a translation may have the texts to keep in another order.
-
-    Fields such as `%d` and `{}` stand for values in a fixed order, and tags open before they close.
-
-    Args:
-        order: The indices of the texts, as the translation has them.
-    """
-    moved = [texts[index] for index in order]
-    return all(_find_each(expression, texts) == _find_each(expression, moved) for expression in _ORDERED)
-
-
-def _find_each(expression: regex.Pattern[str], texts: Iterable[str]) -> list[str]:
-    return [found for text in texts for found in expression.findall(text)]
-
-
-def space_gap(gap: str, after: str | None, before: str | None) -> tuple[int, str]:
-    """
-    Return the text of a translation between two texts that are kept, with white space beside them as in the source.
-
-    A word that touches one gets a space if the source has white space there, or its edge. The same word or sign
-    touches one that it touches in the source.
-
-    Args:
-        after: The text after the first of the two in the source, or None if the gap begins the translation.
-        before: The text before the second one in the source, or None if the gap ends the translation.
-
-    Returns: how much longer the gap begins, and the gap.
-    """
-    if after is not None and before is not None and not gap:
-        return 0, " " if _is_space(after[:1]) or _is_space(before[-1:]) else ""
-    size = len(gap)
-    if after is not None:
-        if _is_space(after[:1]):
-            gap = _space(after[:1]) + gap if regex.match(_APART, gap) else gap
-        elif regex.match(rf"\s+{_whole(_UNIT.match(after)[0])}", gap):  # type: ignore[index]
-            gap = gap.lstrip()
-    lead = len(gap) - size
-    if before is not None:
-        if _is_space(before[-1:]):
-            gap += _space(before[-1:]) if regex.search(rf"(?:{_APART})$", gap) else ""
-        elif regex.search(rf"{_whole(_LAST_UNIT.search(before)[0])}\s+$", gap):  # type: ignore[index]
-            gap = gap.rstrip()
-    return lead, gap
-
-
-_UNIT, _LAST_UNIT = regex.compile(r"\w+|."), regex.compile(r"(?:\w+|.)$")
-
-
-def _is_space(character: str) -> bool:
-    return not character or character.isspace()
-
-
-def _space(character: str) -> str:
-    """Return the white space of the source, or a space for a line break or the edge of the text."""
-    return character if character in ("\t", "\u00a0", "\u202f") else " "
-
-
-def _whole(unit: str) -> str:
-    """Return the expression of a word or sign."""
-    return rf"\b{regex.escape(unit)}\b" if unit[0].isalnum() else regex.escape(unit)
+def overlaps(place: Sequence[int], others: Sequence[Range]) -> bool:
+    """Return whether a range shares characters with others."""
+    return any(place[0] < end and start < place[1] for start, end in others)
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:

@@ -69,7 +69,7 @@ class WarningLimits:
             names = [*limits.scripts, *limits.source_scripts]
             if not 0 <= limits.shortest <= limits.longest or not all(isinstance(each, str) for each in names):
                 raise UserError
-        except (TypeError, ValueError) as error:
+        except (TypeError, UserError) as error:
             hint = "`vanilla-transformer calibrate MODEL --source FILE --target FILE` writes it again."
             raise UserError(f"`warning_limits` in the configuration is damaged. {hint}") from error
         return limits

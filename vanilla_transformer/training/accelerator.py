@@ -15,7 +15,7 @@ from accelerate.utils import DistributedDataParallelKwargs, patch_environment
 from torch.distributed import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import LostProcessError, UserError
 from vanilla_transformer.utils.device_utils import multiplies
 
 from .compilation import check_compiler
@@ -131,7 +131,7 @@ def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
     deadline = time.monotonic() + _START_TIMEOUT.total_seconds()
     while missing := [other for other in range(1, world_size) if not store.check([f"{attempt}/{other}"])]:
         if time.monotonic() > deadline:
-            raise ConnectionError(
+            raise LostProcessError(
                 f"All {world_size} processes must start within {_START_TIMEOUT.total_seconds() / 60:.0f} minutes, but "
                 f"{len(missing)} did not, the first of them process {missing[0]}. Look at its messages and its node."
             )
@@ -152,11 +152,11 @@ def report_lost_processes() -> Iterator[None]:
             raise
         process, reason = f"Process {os.environ.get('RANK', '0')}", text.splitlines()[-1].strip()
         if any(name in text for name in _OWN_MISTAKES):
-            raise ConnectionError(
+            raise LostProcessError(
                 f"{process} must have a GPU that no other process uses, but NCCL cannot use it: {reason}. Start at "
                 "most as many processes as there are free GPUs."
             ) from error
-        raise ConnectionError(
+        raise LostProcessError(
             f"{process} lost the connection to another process of the run, which was killed or has failed: look at "
             "its messages. The same command resumes from the last checkpoint."
         ) from error

@@ -23,12 +23,21 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 from accelerate import Accelerator
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from vanilla_transformer.utils.file_utils import HASHES_FILE, atomic_folder, find_damage, mapping, write_hashes
+from vanilla_transformer.errors import MissingFileError, UserFileError
+from vanilla_transformer.utils.file_utils import (
+    HASHES_FILE,
+    atomic_folder,
+    find_damage,
+    mapping,
+    read_json,
+    write_hashes,
+)
 
 from .distributed import broadcast_decision, wait_for_processes
 
@@ -137,24 +146,27 @@ def load_model_weights(folder: str | Path) -> StateDict:
 
 
 def _load_tensors(path: Path) -> StateDict:
-    with mapping(path):
-        return load_file(path)
+    try:
+        with mapping(path):
+            return load_file(path)
+    except SafetensorError as error:
+        raise UserFileError(f"{path} is truncated or damaged: {error}. Copy it again.") from error
 
 
 def weight_files(folder: str | Path) -> list[Path]:
     """List the files of a model folder's weights: one file, or the files that its index names."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise FileNotFoundError(f"There is no model folder {folder}.")
+        raise MissingFileError(f"There is no model folder {folder}.")
     if (folder / SAFE_WEIGHTS_NAME).is_file():
         return [folder / SAFE_WEIGHTS_NAME]
     if not (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():
-        raise FileNotFoundError(f"{folder} holds no {SAFE_WEIGHTS_NAME}. Name folders of models or checkpoints.")
-    index = json.loads((folder / SAFE_WEIGHTS_INDEX_NAME).read_text(encoding="utf-8"))
+        raise MissingFileError(f"{folder} holds no {SAFE_WEIGHTS_NAME}. Name folders of models or checkpoints.")
+    index = read_json(folder / SAFE_WEIGHTS_INDEX_NAME)
     files = [folder / name for name in sorted(set(index["weight_map"].values()))]
     for path in files:
         if not path.is_file():
-            raise FileNotFoundError(f"{folder} is incomplete: {path.name} is missing. Copy the folder again.")
+            raise MissingFileError(f"{folder} is incomplete: {path.name} is missing. Copy the folder again.")
     return files
 
 
@@ -285,7 +297,7 @@ class CheckpointWriter:
                 then()
         except dcp.CheckpointException as error:  # no subclass of Exception
             process, (reason, _) = next(iter(error.failures.items()))
-            raise OSError(f"Process {process} cannot write its shards to {shards}: {reason}") from error
+            raise UserFileError(f"Process {process} cannot write its shards to {shards}: {reason}") from error
         finally:
             if shards is not None and self.accelerator.is_main_process:
                 shutil.rmtree(shards, ignore_errors=True)

@@ -58,7 +58,7 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
     torch.fx.experimental._config.use_duck_shape = False
     model = model_with_loss.model
     for layer in [*model.get_encoder().layers, *model.get_decoder().layers]:
-        if layer is not model_with_loss.layer_of_term:
+        if layer not in model_with_loss.layers_of_terms:
             layer.compile(backend=_BACKEND, fullgraph=True, dynamic=not packing)
     if device.type == "cuda":
         for stack in (model.get_encoder(), model.get_decoder()):

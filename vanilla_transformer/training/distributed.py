@@ -63,7 +63,7 @@ def shard_model(
     if mixed_precision == "bf16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in [*model.encoder.layers, *model.decoder.layers]:
-        if layer is not model_with_loss.layer_of_term:
+        if layer not in model_with_loss.layers_of_terms:
             fully_shard(layer, mesh=mesh, reshard_after_forward=reshard, mp_policy=policy)
     # A batch keeps its types: weights of links are float32.
     fully_shard(model_with_loss, mesh=mesh, mp_policy=replace(policy, cast_forward_inputs=False))

@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from vanilla_transformer.data.tokenizer_training import (
     special_token_ids,
 )
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import INITIAL_MODEL, find
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import Languages, find_languages, set_languages, similar_tags
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
@@ -30,8 +29,6 @@ from .run_arguments import EXTEND, KEEP, REPLACE, Recipe
 
 # A model to start from, and its tokenizer.
 InitialModel = tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]
-# Loads the model and the tokenizer of a folder, or of a name on the Hub, as a model of this package.
-ModelLoader = Callable[[str | Path], InitialModel]
 _LAYER = re.compile(r"(model\.(encoder|decoder)\.layers\.)(\d+)(\..+)")
 
 
@@ -56,8 +53,9 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
     name = recipe.fine_tuning.init_from
     assert name is not None
     if checkpoint is None or recipe.fine_tuning.lora_rank is not None:
-        load_model: ModelLoader = find(INITIAL_MODEL) or load_own_model
-        model, tokenizer = load_model(name)
+        from vanilla_transformer.extensions.conversion.from_transformers import load_converted
+
+        model, tokenizer = load_converted(name)
         kept = {side: getattr(recipe.fine_tuning, f"init_{side}_layers") for side in ("encoder", "decoder")}
         model = keep_layers(model, kept)
         size = recipe.data.vocab_size

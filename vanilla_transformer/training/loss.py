@@ -10,19 +10,22 @@ Letters in shapes: N tokens, V vocabulary, D width of the model.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed, round_up
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import without_cudnn_attention
 
 from .packed_attention import has_other_forward, packed_decoder_states
-from .run_arguments import DROPOUTS
+from .recipe_checks import find_loss_term
+from .run_arguments import DROPOUTS, Recipe
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
 # many of those the softmax works on at a time, so that they stay in a CPU's cache.
@@ -45,11 +48,14 @@ class SummedLoss(NamedTuple):
 
 
 class LossTerm(Protocol):
-    """A term that is added to the loss of the labels: the door [`LOSS_TERM`] of extensions.
+    """A term that is added to the loss of the labels. `loss_terms` of a recipe names functions that return one.
 
-    This one keeps embeddings small:
+    This one keeps embeddings small. If it is in `my_module.py`, `loss_terms: [my_module:SmallEmbeddings]` adds it:
 
         class SmallEmbeddings:
+            def __init__(self, recipe, config):
+                pass
+
             def layer(self, model):
                 return None
 
@@ -77,7 +83,7 @@ class ModelWithLoss(nn.Module):
     Args:
         model: The model to train.
         smoothing (`float`): ε of section 5.4.
-        term: A term of an extension.
+        terms: Terms that are added to the loss of the labels.
         r_drop_weight (`float`): α of R-Drop; with 0, each batch passes once.
     """
 
@@ -88,19 +94,20 @@ class ModelWithLoss(nn.Module):
         self,
         model: VanillaTransformerForConditionalGeneration,
         smoothing: float,
-        term: LossTerm | None = None,
+        terms: Sequence[LossTerm] = (),
         r_drop_weight: float = 0.0,
     ):
         super().__init__()
         self.model = model
         self.smoothing = smoothing
-        self.term = term
+        self.terms = terms
         self.r_drop_weight = r_drop_weight
 
     @property
-    def layer_of_term(self) -> Any:
-        """Return the layer whose inputs and weights the term uses, or None."""
-        return None if self.term is None else self.term.layer(self.model)
+    def layers_of_terms(self) -> list[Any]:
+        """Return the layers whose inputs and weights the terms use."""
+        layers = [term.layer(self.model) for term in self.terms]
+        return [layer for layer in layers if layer is not None]
 
     def forward(self, batch: Batch) -> SummedLoss:
         """Return the summed loss of a batch from [`batch_to_device`]."""
@@ -110,7 +117,10 @@ class ModelWithLoss(nn.Module):
         return SummedLoss(loss.smoothed / 2, loss.plain / 2)
 
     def _loss(self, batch: Batch) -> SummedLoss:
-        return self._label_loss(batch) if self.term is None else self.term.add(self.model, batch, self._label_loss)
+        compute: Callable[[Batch], SummedLoss] = self._label_loss
+        for term in self.terms:
+            compute = partial(term.add, self.model, label_loss=compute)
+        return compute(batch)
 
     def _label_loss(self, batch: Batch) -> SummedLoss:
         labels = batch["labels"]
@@ -137,6 +147,16 @@ class ModelWithLoss(nn.Module):
                 decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(batch["labels"]),
                 use_cache=False,
             )
+
+
+def create_loss_terms(recipe: Recipe, config: VanillaTransformerConfig) -> list[LossTerm]:
+    """Return the terms of a recipe: guided alignment, and those that it names."""
+    terms: list[LossTerm] = []
+    if recipe.data.train_alignments is not None:
+        from vanilla_transformer.extensions.alignments.guided_alignment import create_guided_alignment
+
+        terms.append(create_guided_alignment(recipe, config))
+    return terms + [find_loss_term(place)(recipe, config) for place in recipe.optimization.loss_terms or ()]
 
 
 def check_r_drop(weight: float, config: Any) -> None:

@@ -12,13 +12,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from vanilla_transformer.data.data_arguments import named_files
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.utils.command_line import CommandLine, format_table
-from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.import_utils import use_user_module
 from vanilla_transformer.utils.input_files import check_pipes, is_pipe, read_input
 from vanilla_transformer.utils.resources import describe_recipes, find_recipe
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Schema
+from vanilla_transformer.utils.text_files import decode_text
 from vanilla_transformer.utils.user_input import check_names, load_yaml
 
 from .recipe_checks import check_recipe
@@ -28,11 +28,11 @@ from .run_arguments import BATCH_SIZES, KEEP, OF_NEW_TOKENIZERS, SECTIONS, Recip
 def read_recipe(path: str | Path) -> dict[str, Any]:
     """Read the keys and values of a YAML recipe."""
     if not (Path(path).is_file() or is_pipe(path)):
-        raise FileNotFoundError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
+        raise MissingFileError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
     text = decode_text(read_input(path), f"The recipe {path}")
     try:
         recipe = load_yaml(text)
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"The recipe {path} must be YAML: {error}") from error
     return _check_mapping(recipe, f"recipe {path}")
 

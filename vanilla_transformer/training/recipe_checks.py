@@ -1,6 +1,7 @@
 """Rules that the values of a recipe must keep, by themselves and to resume a run."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from vanilla_transformer.data.data_arguments import (
@@ -12,6 +13,7 @@ from vanilla_transformer.data.data_arguments import (
 )
 from vanilla_transformer.data.stages import UNTIL_SHARE
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.import_utils import find_object
 
 from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, UNUSED
 from .run_arguments import (
@@ -41,6 +43,8 @@ def check_recipe(recipe: Recipe) -> None:
     _check_guided_alignment(recipe)
     _check_fine_tuning(recipe)
     _check_effects(recipe)
+    for place in recipe.optimization.loss_terms or ():
+        find_loss_term(place)
     _check_trackers(recipe.output.report_to)
     if not recipe.output.output_dir:
         raise UserError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
@@ -49,6 +53,11 @@ def check_recipe(recipe: Recipe) -> None:
             f"`keep_last` must be at least `average_checkpoints`={recipe.output.average_checkpoints}, got "
             f"{recipe.output.keep_last}: checkpoints are averaged at the end."
         )
+
+
+def find_loss_term(place: str) -> Callable[[Recipe, Any], Any]:
+    """Return the function that `loss_terms` names, which returns a term of the loss."""
+    return find_object(place, "`loss_terms` must be places of functions, such as my_module:small_embeddings")
 
 
 def _check_optimization(options: OptimizationArguments) -> None:

@@ -140,6 +140,11 @@ class OptimizationArguments(_Section):
         "α of R-Drop (Liang et al., 2021), such as 5: each batch passes twice, with different dropout, "
         "and both predictions are trained to agree. A step takes twice as long. Not in the paper.",
     )
+    loss_terms: Words | None = fixed(
+        None,
+        "Terms to add to the loss: places of functions, such as my_module:small_embeddings, which return a `LossTerm` "
+        "for a recipe and the configuration of a model. Not in the paper.",
+    )
     alignment_layer: _Layers | None = fixed(
         None,
         "With --train_alignments: the decoder layer, from 0, whose first head learns to align. Default: "

@@ -18,7 +18,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 from vanilla_transformer.utils.device_utils import describe_hardware
 from vanilla_transformer.utils.file_utils import (
     HASHES_FILE,
@@ -27,6 +27,7 @@ from vanilla_transformer.utils.file_utils import (
     find_damage,
     has_weights,
     lock_folder,
+    read_json,
     refuse_dangling_link,
     save_model_folder,
     write_text_atomically,
@@ -85,7 +86,7 @@ def check_is_writable(output_dir: str | Path) -> None:
     if not existing.is_dir():
         raise UserError(f"`output_dir` must be a folder, but {existing} is a file.")
     if not os.access(existing, os.W_OK):
-        raise PermissionError(
+        raise UserFileError(
             f"`output_dir` must be a writable folder, but {existing} is not writable. Choose another --output_dir."
         )
 
@@ -156,7 +157,7 @@ class RunFolder:
     def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
         """Return whether the run that has written the final model had the same limits."""
         try:
-            before = dict(json.loads((self.path / f"{_RECIPE}.json").read_text(encoding="utf-8")))
+            before = dict(read_json(self.path / f"{_RECIPE}.json"))
         except (OSError, ValueError, TypeError):
             checkpoint = find_latest_checkpoint(self.path)
             if checkpoint is None:
@@ -182,7 +183,7 @@ class RunFolder:
                 try:
                     load_pretrained(AutoModelForSeq2SeqLM, folder)
                     load_tokenizer(folder)
-                except (OSError, ValueError) as error:
+                except (OSError, UserError) as error:
                     return str(error).rstrip(".")
         return None
 
@@ -205,7 +206,7 @@ class RunFolder:
         if checkpoint is not None:
             try:
                 check_same_run(load_progress(checkpoint)["recipe"], recipe)
-            except ValueError:
+            except UserError:
                 if not self.options.overwrite_output_dir:
                     raise
                 return None
@@ -269,7 +270,7 @@ class RunFolder:
         deadline = time.monotonic() + _SECONDS_UNTIL_SHARED
         while not (self.path / _MACHINE).exists():
             if time.monotonic() > deadline:
-                raise FileNotFoundError(
+                raise MissingFileError(
                     f"All processes must see the same `output_dir`, but process {state.accelerator.process_index} "
                     f"does not see {self.path / _MACHINE}. Choose a folder on a shared disk."
                 )

@@ -18,7 +18,6 @@ from torch.distributed.checkpoint.state_dict import (
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.batches import Batch
-from vanilla_transformer.extensions import LOSS_TERM, load
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .averaging import ExponentialMovingAverage, load_weights
@@ -27,7 +26,7 @@ from .compilation import compile_regions, should_compile
 from .device_batch import BatchPreparation, batch_to_device
 from .distributed import full_tensor, shard_like, shard_model
 from .lora import LoraAdapters
-from .loss import ModelWithLoss, check_r_drop
+from .loss import ModelWithLoss, check_r_drop, create_loss_terms
 from .lr_scheduler import NOAM, UNUSED, Schedule, create_lr_scheduler
 from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_steps
 from .packed_attention import should_pack
@@ -152,15 +151,13 @@ class TrainState:
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
         # Without memory; with FSDP2 only, whose models do not decode.
         self._skeleton: VanillaTransformerForConditionalGeneration | None = None
-        options, term = self.recipe.optimization, None
-        if self.recipe.data.train_alignments is not None:
-            term = load("alignments", LOSS_TERM, "`train_alignments`")(self.recipe, model.config)
+        options, terms = self.recipe.optimization, create_loss_terms(self.recipe, model.config)
         if options.fsdp:
             self._skeleton = copy.deepcopy(model).to("meta")
         rank = self.recipe.fine_tuning.lora_rank
         self._adapters = None if rank is None else LoraAdapters(model, rank)
         check_r_drop(options.r_drop_weight, model.config)
-        model_with_loss = ModelWithLoss(model, options.label_smoothing, term, options.r_drop_weight)
+        model_with_loss = ModelWithLoss(model, options.label_smoothing, terms, options.r_drop_weight)
         if self.compiled:
             compile_regions(model_with_loss, self.accelerator.device, self.packing)
         if options.fsdp:

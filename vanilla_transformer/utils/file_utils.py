@@ -3,7 +3,6 @@
 New content is on the disk, not only in the memory of the system, before it replaces any.
 """
 
-import codecs
 import errno
 import glob
 import hashlib
@@ -23,9 +22,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from safetensors import SafetensorError
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 
-from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
+from .input_files import COMPRESSIONS, compression_of, open_input
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -80,10 +79,10 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
             follow_umask(temporary)
             _move_in(aside)
     except SafetensorError as error:
-        raise OSError(f"Cannot write the weights to {folder}: {error}") from error
+        raise UserFileError(f"Cannot write the weights to {folder}: {error}") from error
     except Exception as error:
         if type(error) is Exception and "os error" in str(error):  # the tokenizers library raises no other type
-            raise OSError(f"Cannot write the tokenizer to {folder}: {error}.") from error
+            raise UserFileError(f"Cannot write the tokenizer to {folder}: {error}.") from error
         raise
     finally:
         if any((aside / _WHOLE).glob("*")):
@@ -191,7 +190,18 @@ def _naming(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
-        raise OSError(f"Cannot write {path}: {os.strerror(error.errno)}. Make room there.") from error
+        raise UserFileError(f"Cannot write {path}: {os.strerror(error.errno)}. Make room there.") from error
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file."""
+    content = path.read_bytes()
+    try:
+        return json.loads(content.decode("utf-8"))
+    except RecursionError as error:
+        raise UserFileError(f"{path} must be JSON, but it is nested too deeply.") from error
+    except ValueError as error:  # also for bytes that are not UTF-8, and for integers of more than 4,300 digits
+        raise UserFileError(f"{path} must be JSON: {error}") from error
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
@@ -216,7 +226,7 @@ def refuse_dangling_link(folder: Path) -> None:
     """Refuse a link to a folder that does not exist."""
     if folder.is_symlink() and not folder.exists():
         found = f"{folder} is a link to {os.readlink(folder)}, which does not exist"
-        raise FileNotFoundError(f"The output must be a folder, but {found}. Create that folder, or choose another.")
+        raise MissingFileError(f"The output must be a folder, but {found}. Create that folder, or choose another.")
 
 
 def check_output_dir_is_empty(output_dir: str | Path) -> None:
@@ -226,7 +236,7 @@ def check_output_dir_is_empty(output_dir: str | Path) -> None:
     recover_folders(output_dir, output_dir.absolute().name)
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         found = f"{output_dir} is not empty" if output_dir.is_dir() else f"{output_dir} is a file"
-        raise FileExistsError(f"The output must be a new or an empty folder, but {found}. Choose another folder.")
+        raise UserFileError(f"The output must be a new or an empty folder, but {found}. Choose another folder.")
 
 
 def check_output_dir(output_dir: str | Path, own: Sequence[str] = (), replaced: Sequence[str] = ()) -> None:
@@ -244,28 +254,27 @@ def check_output_dir(output_dir: str | Path, own: Sequence[str] = (), replaced: 
         return
     rule = "The output must be a new folder, an empty one, or one that this command wrote"
     if not folder.is_dir():
-        raise FileExistsError(f"{rule}, but {folder} is a file. Choose another folder.")
+        raise UserFileError(f"{rule}, but {folder} is a file. Choose another folder.")
     for path in sorted(folder.iterdir()):
         is_kept = path.name.startswith(".") or (path.is_dir() and not any(map(path.match, replaced)))
         if not is_kept:
-            raise FileExistsError(f"{rule}, but {folder} has {path.name}. Choose another folder.")
+            raise UserFileError(f"{rule}, but {folder} has {path.name}. Choose another folder.")
 
 
 def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | int]) -> None:
-    """Refuse an output file that is a folder, one of the inputs, also by another name or a link, or another output.
+    """
+    Refuse an output file that is a folder, one of the inputs, also by another name or a link, or another output.
 
     Args:
         inputs: Files and folders, of which some need not exist; or numbers of open files.
     """
     written: list[Path] = []
-    given = [each for each in inputs if os.path.exists(each)]
+    existing = [each for each in inputs if os.path.exists(each)]
     for output in map(Path, outputs):
         if output.is_dir():
             raise UserError(f"The output must be a file, but {output} is a folder. Name a file.")
-        if output.suffix.lower() in BINARY_ENDINGS:
-            rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
-            raise UserError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
-        same = next((each for each in given if _is_same_file(output, each)), None)
+        # A terminal is both input and output.
+        same = next((each for each in existing if output.is_file() and os.path.samefile(output, each)), None)
         if same is not None:
             name = "standard input" if same == 0 else same
             rule = "The output must be another file than the inputs"
@@ -280,15 +289,7 @@ def refuse_existing_files(outputs: Iterable[str | Path]) -> None:
     for path in map(Path, outputs):
         if path.is_file() and path.stat().st_size:
             rule = "The output must be a new file"
-            raise FileExistsError(f"{rule}, but {path} exists. Choose another, or replace it by --overwrite.")
-
-
-def _is_same_file(output: Path, other: str | Path | int) -> bool:
-    """Tell whether a file is another one, or belongs to the model in a folder. A terminal is both input and output."""
-    is_of_model = output.suffix == ".safetensors" or output.name in (*_MODEL_FILES, *TOKENIZER_FILES)
-    if os.path.isdir(other):
-        return is_of_model and output.is_file() and os.path.samefile(output.parent, other)
-    return output.is_file() and os.path.samefile(output, other)
+            raise UserFileError(f"{rule}, but {path} exists. Choose another, or replace it by --overwrite.")
 
 
 @contextmanager
@@ -484,7 +485,7 @@ def mapping(path: str | Path) -> Iterator[None]:
         if os.strerror(errno.ENODEV) not in str(error):
             raise
         rule = f"{path} must be on a disk that can map files into memory, but its disk cannot"
-        raise OSError(f"{rule} ({error}). Copy it to another disk.") from error
+        raise UserFileError(f"{rule} ({error}). Copy it to another disk.") from error
 
 
 def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
@@ -503,68 +504,6 @@ def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
         (temporary / path.name).write_text(content, encoding="utf-8")
         of_files = json.loads(hashes.read_text(encoding="utf-8")) | {path.name: hash_file(temporary / path.name)}
         (temporary / HASHES_FILE).write_text(json.dumps(of_files, indent=2) + "\n", encoding="utf-8")
-
-
-def decode_text(content: bytes, name: str) -> str:
-    """Decode UTF-8, with or without a byte order mark."""
-    refuse_utf_16(content[:HEAD_BYTES], name)
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise not_utf_8_error(name, line, f"the byte 0x{content[error.start]:02x}") from None
-
-
-def not_utf_8_error(name: str | Path, line: int, found: str, way_out: str = "") -> ValueError:
-    """Return the error for text that is not UTF-8.
-
-    Args:
-        found: What the line has, such as `the byte 0xe4`.
-        way_out: What to do otherwise than to convert the file.
-    """
-    hint = f"Convert the file, for example with `iconv -f latin1 -t utf-8`{way_out}."
-    return UserError(f"{name} must be UTF-8, but line {line} has {found} where none can be. {hint}")
-
-
-HEAD_BYTES = 4096  # of a text, from which `refuse_utf_16` tells its encoding
-_BYTE_ORDER_MARKS = {
-    b"\xff\xfe\0\0": "UTF-32",
-    b"\0\0\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
-# Zeros in UTF-16, in the units of two bytes: spaces, line ends and letters up to U+00FF have one.
-_LEAST_ZEROS = 0.01
-_ZEROS_RATIO = 5  # how many times as many zeros are on one side as on the other
-
-
-def refuse_utf_16(head: bytes, name: str | Path) -> None:
-    """Refuse UTF-16 and UTF-32, given the first bytes of a text.
-
-    Without a byte order mark, UTF-16 shows by its zeros, which are all at even or all at odd places.
-    """
-    found = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
-    may_be_utf_8 = _is_utf_8(head)
-    low, high = head[::2], head[1::2]
-    for encoding, line_end, upper, lower in (("UTF-16LE", b"\n\0", high, low), ("UTF-16BE", b"\0\n", low, high)):
-        if upper.count(0) <= max(_LEAST_ZEROS * len(upper), _ZEROS_RATIO * lower.count(0)):
-            continue
-        # What may be UTF-8 as well is of scripts up to U+1FFF. Bytes of UTF-8 below 0x20 are rare.
-        is_script = sum(byte < 0x20 for byte in upper) > len(upper) / 2
-        if not may_be_utf_8 or (is_script and head.count(line_end) == head.count(b"\n")):
-            found = found or encoding
-    if found is not None:
-        hint = f"Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."
-        raise UserError(f"{name} must be UTF-8, but it is {found}. {hint}")
-
-
-def _is_utf_8(head: bytes) -> bool:
-    """Return whether bytes are the beginning of UTF-8."""
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def hash_file(path: Path) -> str:
@@ -586,12 +525,12 @@ def find_damage(folder: Path) -> str | None:
     A generation config that is JSON is whole: people edit it.
     """
     try:
-        hashes = json.loads((folder / HASHES_FILE).read_text(encoding="utf-8"))
+        hashes = read_json(folder / HASHES_FILE)
         differing = (name for name, value in hashes.items() if hash_file(folder / name) != value)
         damaged = next((name for name in differing if name != _EDITED or not _is_json(folder / name)), None)
     except FileNotFoundError as error:
         return f"{Path(error.filename).relative_to(folder)} is missing"
-    except (ValueError, AttributeError):
+    except (UserFileError, AttributeError):
         return f"{HASHES_FILE} is damaged"
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"
@@ -600,8 +539,8 @@ def find_damage(folder: Path) -> str | None:
 
 def _is_json(path: Path) -> bool:
     try:
-        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
-    except ValueError:
+        return isinstance(read_json(path), dict)
+    except UserFileError:
         return False
 
 
@@ -610,7 +549,7 @@ def refuse_damage(folder: Path) -> None:
     damage = find_damage(folder) if (folder / HASHES_FILE).is_file() else None
     if damage is not None:
         hint = f"Its `train` command makes it again; if the change is yours, delete {HASHES_FILE} there"
-        raise OSError(f"In {folder}, {damage}. {hint}.")
+        raise UserFileError(f"In {folder}, {damage}. {hint}.")
 
 
 def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None], mode: int = 0o777) -> Path:
@@ -625,7 +564,7 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OSError(
+        raise UserFileError(
             f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. Choose another."
         ) from error
     with _lock(Path(f"{folder}{_LOCK}")):

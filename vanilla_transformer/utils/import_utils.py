@@ -1,4 +1,4 @@
-"""Imports: faster and quieter ones of large packages, and one error message for a missing extra."""
+"""Imports: fast and quiet ones of large packages, lazy names, files of users, and the message of a missing extra."""
 
 import atexit
 import gc
@@ -20,40 +20,34 @@ USER_MODULE = "VANILLA_TRANSFORMER_USER_MODULE"  # the variable of the environme
 # How often a thread of OpenMP looks for work before it sleeps. By libgomp's default, 300,000 times, threads take the
 # cores of those that they wait for if other processes take cores, too.
 _SPIN_COUNT = "1000"
-# What other packages log about themselves when they are imported, by the names of their loggers.
-_OWN_MATTERS = {
+# Messages of other packages at their import, which users can do nothing about, by the names of their loggers.
+_IMPORT_MESSAGES = {
     "torchao": ("Failed to load ", "Skipping import of cpp extensions"),
     "torch.utils._pytree": ("register_constant() on Enum subclasses is deprecated",),
 }
 
 
-def limit_spinning() -> None:
-    """Let the threads of OpenMP sleep soon while they wait, unless the environment says how they wait.
+def limit_libraries() -> None:
+    """Let threads of OpenMP sleep soon while they wait, and show progress bars of long work and in a terminal alone.
 
-    This must precede the import of torch, and holds for its libgomp, which wheels for Linux have.
+    The environment may say otherwise. This must precede the imports of torch, whose wheels for Linux have the libgomp
+    that sleeps, and of tqdm.
     """
     if "torch" not in sys.modules and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
-
-
-def hide_own_matters_of_packages() -> None:
-    """Hide what other packages log about themselves when they are imported, which users can do nothing about."""
-    for name in _OWN_MATTERS:
-        logging.getLogger(name).addFilter(_concerns_users)
-
-
-def limit_progress_bars() -> None:
-    """Show progress bars, also of other packages, after a second of work and in a terminal alone.
-
-    The environment may say otherwise. This must precede the import of tqdm.
-    """
-    os.environ.setdefault("TQDM_DELAY", "1")
+    os.environ.setdefault("TQDM_DELAY", "1")  # seconds
     if sys.stderr is None or not sys.stderr.isatty():  # a log file would get a line for each step
         os.environ.setdefault("TQDM_DISABLE", "1")
 
 
-def _concerns_users(record: logging.LogRecord) -> bool:
-    return not any(words in record.getMessage() for words in _OWN_MATTERS[record.name])
+def hide_import_messages() -> None:
+    """Hide messages of other packages at their import."""
+    for name in _IMPORT_MESSAGES:
+        logging.getLogger(name).addFilter(_concerns_users)
+
+
+def _concerns_users(record: logging.LogRecord) -> bool:  # one function, or a second call would add a second filter
+    return not any(words in record.getMessage() for words in _IMPORT_MESSAGES[record.name])
 
 
 @cache
@@ -77,9 +71,9 @@ def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], 
     def import_name(name: str) -> Any:
         if name not in names:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(names[name], package), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        imported = getattr(importlib.import_module(names[name], package), name)
+        setattr(sys.modules[package], name, imported)
+        return imported
 
     return import_name, lambda: sorted({*vars(sys.modules[package]), *names})
 
@@ -123,6 +117,19 @@ def import_user_module() -> None:
         raise UserError(f"{path} cannot be imported: {place}{type(error).__name__}: {error}") from error
 
 
+def find_object(place: str, rule: str) -> Any:
+    """Return the object at a place that a user names, such as `my_module:split`.
+
+    Args:
+        rule: Begins the message about a place without such an object.
+    """
+    module, _, name = place.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:  # a ValueError for an empty name
+        raise UserError(f"{rule}, got {place!r} ({error}).") from error
+
+
 def child_environment() -> dict[str, str]:
     """Return the environment for a new interpreter: it imports from where this one does, not from the current folder.
 
@@ -134,11 +141,7 @@ def child_environment() -> dict[str, str]:
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """
-    Pause the garbage collection in the block.
-
-    It takes an eighth of the time of importing torch and transformers, and finds no garbage.
-    """
+    """Pause the garbage collection in the block: an eighth of the time of importing torch and transformers."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -150,10 +153,7 @@ def collection_paused() -> Iterator[None]:
 
 @contextmanager
 def requires_extra(extra: str, feature: str) -> Iterator[None]:
-    """Turn an `ImportError` in the block into a one-line message that names the extra to install.
-
-    `transformers.utils.requires_backends` knows only the backends of transformers and raises `ImportError`, which
-    the command line does not report as a user's mistake.
+    """Turn an `ImportError` in the block into a message that names the extra to install.
 
     Args:
         extra: An extra of this package, such as `"onnx"`.
@@ -162,7 +162,7 @@ def requires_extra(extra: str, feature: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise OSError(
+        raise UserError(
             f"{feature} needs packages that are not installed ({error}). "
             f"Install them with `pip install 'vanilla-transformer[{extra}]'`."
         ) from error

@@ -15,7 +15,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, TextIO
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 
 STDIN = "-"
 _NAMES_OF_STDIN = (STDIN, "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
@@ -80,7 +80,7 @@ def check_pipes(names: Iterable[str | Path | int]) -> None:
 def open_stdin() -> TextIO:
     """Return standard input."""
     if sys.stdin is None:
-        raise OSError("Standard input must be open, but it is closed. Give a file by --input.")
+        raise UserFileError("Standard input must be open, but it is closed. Give a file by --input.")
     return sys.stdin
 
 
@@ -105,9 +105,4 @@ COMPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     ".xz": lzma.LZMAFile,
     ".bz2": bz2.BZ2File,
     ".zst": _open_zst,
-}
-# Endings of files that are not text, which no command writes.
-BINARY_ENDINGS = {
-    *(".zip", ".7z", ".rar", ".tar", ".tgz", ".tbz2", ".txz", ".lz", ".lz4", ".lzma", ".br", ".z", ".parquet"),
-    *(".docx", ".pptx", ".xlsx", ".odt", ".epub", ".pdf"),
 }

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 
 
 def check_names(names: Iterable[Any], known: Iterable[str], what: str) -> None:
@@ -80,7 +80,18 @@ def check_local_model(name: str | Path) -> None:
     if is_local and not path.exists():
         command = "demo" if path.name == "demo" else "train small --train_source FILE --train_target FILE"
         command = f"vanilla-transformer {command} --output_dir {name}"
-        raise FileNotFoundError(f"There is no model folder {name}. To make it: `{command}`.")
+        raise MissingFileError(f"There is no model folder {name}. To make it: `{command}`.")
+
+
+def check_repo_id(name: str) -> None:
+    """Refuse a name that no repository on the Hub can have."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise UserError(str(error)) from error
 
 
 def refuse_pipes(folder: str | Path) -> None:
@@ -94,7 +105,9 @@ def load_yaml(text: str) -> Any:
     """Parse YAML of plain values."""
     try:
         return yaml.load(text, _StrictLoader)
-    except yaml.YAMLError as error:
+    except RecursionError as error:
+        raise UserError("it is nested too deeply") from error
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # also for integers and dates that Python lacks
         raise UserError(str(error)) from error
 
 

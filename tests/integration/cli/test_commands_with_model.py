@@ -4,11 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.forked import run_python
-from vanilla_transformer.cli import main, train
-from vanilla_transformer.utils import device_utils
+from vanilla_transformer.cli import main
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
@@ -51,20 +49,6 @@ def test_script_runs_as_a_program(folder):
     finished = run_python(SCRIPTS / "translate.py", folder, "Two dogs.")
     assert finished.returncode == 0, finished.stderr
     assert len(finished.stdout.splitlines()) == 1
-
-
-def test_use_all_cores_undoes_the_single_thread_of_accelerate_launch(monkeypatch):
-    given = []
-    monkeypatch.setattr(torch, "set_num_threads", given.append)
-    monkeypatch.setattr(device_utils, "usable_cores", lambda: 3)
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    train.use_all_cores()
-    assert given == []  # not launched: the user's own threads
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
-    train.use_all_cores()
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    train.use_all_cores()
-    assert given == [3]
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["train", "--help"]])

@@ -1,5 +1,6 @@
 """`evaluate` scores a model or a file of translations, alone or against a baseline."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_evaluate_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys
     (texts / "scores.json").write_text("old")
 
     def fail(*args):
-        raise OSError("disk full")
+        raise OSError(errno.EIO, "disk full")
 
     monkeypatch.setattr("vanilla_transformer.utils.file_utils.os.replace", fail)
     before = sorted(texts.iterdir())

@@ -1,5 +1,6 @@
 """`evaluate --report` writes a page that has the scores it prints, or one line for each mistake and no file."""
 
+import errno
 import shlex
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_report_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys):
     Path("report.html").write_text("old")
 
     def fail(*args):
-        raise OSError("disk full")
+        raise OSError(errno.EIO, "disk full")
 
     monkeypatch.setattr("vanilla_transformer.utils.file_utils.os.replace", fail)
     assert run("--hypotheses", "ours.de", "--report", "report.html", "--overwrite") == 2

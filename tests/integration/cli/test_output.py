@@ -103,12 +103,3 @@ def test_lack_of_memory_is_named(capsys, error):
     assert (
         shown.startswith("error: The command must have more memory than the system gives") and shown.count("\n") == 1
     )
-
-
-@pytest.mark.parametrize("error", [RuntimeError("a fault"), ImportError("no module")])
-def test_faults_keep_their_traceback(error):
-    def fail(arguments):
-        raise error
-
-    with pytest.raises(type(error)):
-        run(fail, [])

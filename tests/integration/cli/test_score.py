@@ -1,5 +1,6 @@
 """`score` prints the log-probability of each pair, in order, and one line for each mistake."""
 
+import errno
 import json
 import os
 import sys
@@ -104,10 +105,10 @@ def test_score_leaves_the_old_file_if_it_is_stopped(folder, files, tmp_path, cap
     def fail_later(*arguments):
         calls.append(1)
         if len(calls) == 2:
-            raise OSError("No memory.")
+            raise OSError(errno.EIO, "No room")
         return score(*arguments)
 
     monkeypatch.setattr(pair_scores, "score_tokens", fail_later)
-    assert "No memory." in refusal([folder, *files, "--output", f"{tmp_path}/scores", "--overwrite"], capsys)
+    assert "No room." in refusal([folder, *files, "--output", f"{tmp_path}/scores", "--overwrite"], capsys)
     assert (tmp_path / "scores").read_text() == "old" and len(calls) == 2
     assert [path.name for path in tmp_path.iterdir() if "scores" in path.name] == ["scores"]

@@ -1,5 +1,6 @@
 """`translate --input --output` writes a file at once when it is complete, and continues an interrupted run."""
 
+import errno
 import json
 import os
 import sys
@@ -121,11 +122,11 @@ def test_translate_keeps_nothing_of_a_first_block_that_fails(run, monkeypatch):
 
     def fill_the_disk(path, text):
         if path.suffix == ".txt":
-            raise OSError("full")
+            raise OSError(errno.ENOSPC, "full")
         return whole(path, text)
 
     monkeypatch.setattr(corpus_shards, "write_text_atomically", fill_the_disk)
-    assert run("--output", "out") == (2, "error: full")
+    assert run("--output", "out") == (2, "error: full.")
     assert sorted(os.listdir()) == ["model", "text"]
 
 

@@ -7,8 +7,8 @@ from tests.rounding import close_to
 from tests.service_answers import assert_service_returns_scores_like
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.decoding.alignments import token_texts
 from vanilla_transformer.decoding.forced_decoding import score_tokens
+from vanilla_transformer.decoding.token_texts import token_texts
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "Zwei Hunde."]

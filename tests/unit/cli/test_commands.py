@@ -10,6 +10,7 @@ import vanilla_transformer
 from vanilla_transformer.cli import COMMANDS, GROUPS, main, run, train
 from vanilla_transformer.cli.flags import parse, register_models
 from vanilla_transformer.cli.translate import TranslateArguments
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import SECTIONS, parse_recipe
 from vanilla_transformer.training.run_arguments import KEYS
 from vanilla_transformer.utils.import_utils import freeze_modules
@@ -188,7 +189,7 @@ def test_flags_may_stand_before_between_and_after_arguments(words):
 
 def test_draw_pictures_logs_one_line_without_matplotlib(caplog):
     def draw(name):
-        raise OSError(f"{name} needs matplotlib.")
+        raise UserError(f"{name} needs matplotlib.")
 
     train.draw_pictures(draw, "A plot")
     train.draw_pictures(draw, "A plot")
@@ -197,7 +198,7 @@ def test_draw_pictures_logs_one_line_without_matplotlib(caplog):
 
 def test_an_error_is_one_line_that_keeps_its_spaces(capsys):
     def fail(arguments):
-        raise ValueError("It must be 'a',\n  got 'a  b'.")
+        raise UserError("It must be 'a',\n  got 'a  b'.")
 
     assert run(fail, []) == 2
     assert capsys.readouterr().err == "error: It must be 'a', got 'a  b'.\n"

@@ -8,7 +8,6 @@ import pytest
 
 from vanilla_transformer.cli import lines as cli_lines
 from vanilla_transformer.cli.lines import read_blocks, stdin_source
-from vanilla_transformer.data.readers import text_files
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def test_read_blocks_does_not_wait_once_a_batch_is_there(pipe, monkeypatch):
 
 def test_read_blocks_limits_lines(pipe, monkeypatch):
     source, target = pipe
-    monkeypatch.setattr(text_files, "LONGEST_LINE", 9)
+    monkeypatch.setattr(cli_lines, "LONGEST_LINE", 9)
     target.write(b"a" * 9 + b"\n" + b"b" * 10)
     target.close()
     with pytest.raises(ValueError, match="Line 2 of standard input must have at most"):
@@ -81,21 +80,19 @@ def test_stdin_source_leaves_out_a_byte_order_mark(pipe, monkeypatch):
     assert [*stdin_source(1).blocks] == [["Hello.", "\ufeffWorld."]]
 
 
-def test_stdin_source_names_the_line_that_is_not_utf8(pipe, monkeypatch):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a\n" * 70 + b"\xe4\n", "must be UTF-8, but line 71 has the byte 0xe4"),
+        ("A sentence.\n".encode("utf-16-le"), "Standard input must be UTF-8, but it is UTF-16LE. .* `iconv"),
+    ],
+)
+def test_stdin_source_names_text_that_is_not_utf8(pipe, monkeypatch, content, message):
     source, target = pipe
-    target.write(b"a\n" * 70 + b"\xe4\n")
+    target.write(content)
     target.close()
     monkeypatch.setattr("sys.stdin", source)
-    with pytest.raises(ValueError, match="must be UTF-8, but line 71 has the byte 0xe4"):
-        [*stdin_source(1).blocks]
-
-
-def test_stdin_source_names_utf_16(pipe, monkeypatch):
-    source, target = pipe
-    target.write("A sentence.\n".encode("utf-16-le"))
-    target.close()
-    monkeypatch.setattr("sys.stdin", source)
-    with pytest.raises(ValueError, match="Standard input must be UTF-8, but it is UTF-16LE. .* `iconv"):
+    with pytest.raises(ValueError, match=message):
         [*stdin_source(1).blocks]
 
 

@@ -181,32 +181,33 @@ def test_plan_batches_sorts_lengths_beyond_16_bits():
     assert target.sum(dtype=np.int64) / padded_tokens(plan, target).sum() > 0.9
 
 
-def test_plan_batches_names_a_pair_beyond_the_budget():
-    message = "max_tokens={}, but pair 2 after cleaning has 4 source and 12 target tokens.*to {}"
-    with pytest.raises(ValueError, match=message.format(10, 12)):
-        plan_batches([3, 4, 5], [3, 12, 5], max_tokens=10)
-    with pytest.raises(ValueError, match="sentence, as a multiple of 8, got " + message.format(15, 16)):
-        plan_batches([3, 4, 5], [3, 12, 5], max_tokens=15, pad_to_multiple_of=8)
+LONG = "max_tokens={}, but pair 2 after cleaning has 4 source and 12 target tokens.*to {}"
 
 
-def test_plan_batches_refuses_fewer_pairs_than_batches_per_step():
-    with pytest.raises(ValueError, match="each of the 4 batches of a step .* got 3 pairs"):
-        plan_batches([1, 1, 1], [1, 1, 1], 10, batches_per_step=4)
-
-
-def test_plan_batches_refuses_batches_that_do_not_divide_evenly():
-    with pytest.raises(ValueError, match="3 pairs cannot be divided among the 2 batches of a step"):
-        plan_batches([8, 8, 8], [8, 8, 8], 8, batches_per_step=2)
-
-
-def test_plan_batches_refuses_different_numbers_of_lengths():
-    with pytest.raises(ValueError, match="got 2 of the source and 3 of the target"):
-        plan_batches([1, 1], [1, 1, 1], 10)
-
-
-def test_plan_batches_names_a_sentence_without_tokens():
-    with pytest.raises(ValueError, match="pair 2 has 0 target tokens"):
-        plan_batches([1, 1], [1, 0], 10)
+@pytest.mark.parametrize(
+    ("source", "target", "options", "message"),
+    [
+        ([3, 4, 5], [3, 12, 5], {"max_tokens": 10}, LONG.format(10, 12)),
+        (
+            [3, 4, 5],
+            [3, 12, 5],
+            {"max_tokens": 15, "pad_to_multiple_of": 8},
+            "sentence, as a multiple of 8, got " + LONG.format(15, 16),
+        ),
+        ([1] * 3, [1] * 3, {"batches_per_step": 4}, "each of the 4 batches of a step .* got 3 pairs"),
+        (
+            [8] * 3,
+            [8] * 3,
+            {"max_tokens": 8, "batches_per_step": 2},
+            "3 pairs cannot be divided among the 2 batches of a step",
+        ),
+        ([1, 1], [1, 1, 1], {}, "got 2 of the source and 3 of the target"),
+        ([1, 1], [1, 0], {}, "pair 2 has 0 target tokens"),
+    ],
+)
+def test_plan_batches_refuses_what_cannot_be(source, target, options, message):
+    with pytest.raises(ValueError, match=message):
+        plan_batches(source, target, **{"max_tokens": 10} | options)
 
 
 def test_batch_plan_step_is_independent_of_the_number_of_processes():

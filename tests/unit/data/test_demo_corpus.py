@@ -34,7 +34,10 @@ def test_drop_known_ignores_case_and_punctuation():
     assert drop_known(pairs, [("GO, home", "Fort."), ("Away.", "lauf heim")]) == [("A dog.", "Ein Hund.")]
 
 
-def test_read_demo_corpus_refuses_unknown_splits_and_sizes():
+def test_demo_corpus_refuses_unknown_splits_and_sizes(tmp_path):
+    with pytest.raises(ValueError, match="got 0"):
+        write_demo_corpus(tmp_path / "corpus", train=5, validation=5, test=0)
+    assert not (tmp_path / "corpus").exists()
     with pytest.raises(ValueError, match="has the splits train, validation, test, got 'dev'"):
         read_demo_corpus("dev", 1)
     for count in (0, 501):
@@ -58,12 +61,6 @@ def test_write_demo_corpus_replaces_its_files(tmp_path):
     write_demo_corpus(tmp_path, train=50, validation=5, test=5)
     paths = write_demo_corpus(tmp_path, train=5, validation=5, test=5)
     assert len(paths["train.en"].read_text(encoding="utf-8").splitlines()) == 5
-
-
-def test_write_demo_corpus_writes_nothing_if_it_refuses_a_count(tmp_path):
-    with pytest.raises(ValueError, match="got 0"):
-        write_demo_corpus(tmp_path / "corpus", train=5, validation=5, test=0)
-    assert not (tmp_path / "corpus").exists()
 
 
 def test_demo_corpus_ships_at_most_two_megabytes():

@@ -26,8 +26,8 @@ from vanilla_transformer.data.readers import (
     read_text_files,
     stream_lines,
 )
-from vanilla_transformer.data.readers.text_files import LONGEST_LINE
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
+from vanilla_transformer.utils.text_files import LONGEST_LINE
 
 PAIRS = [SentencePair("one", "eins"), SentencePair("two", "zwei")]
 ROWS = [{"en": "one", "de": "eins"}, {"en": " two", "de": "zwei "}]
@@ -49,43 +49,35 @@ def parse(spec, **options):
         return list(read_pairs(corpus))
 
 
-def test_read_text_files_pairs_lines(write):
-    pairs = read_text_files(write("a.en", "one\n two \nthree"), write("a.de", "eins\nzwei\ndrei\n"))
-    assert pairs == [SentencePair("one", "eins"), SentencePair("two", "zwei"), SentencePair("three", "drei")]
+@pytest.mark.parametrize(
+    ("source", "target", "pairs"),
+    [
+        ("one\n two \nthree", "eins\nzwei\ndrei\n", [*PAIRS, SentencePair("three", "drei")]),
+        (b"\xef\xbb\xbfone\r\ntwo\r\n", "eins\nzwei\n", PAIRS),
+        ("one\x0bmore\u2028more\n", "eins\n", [SentencePair("one\x0bmore\u2028more", "eins")]),
+        ("one\n\ntwo\n", "eins\n\nzwei\n", PAIRS),
+    ],
+    ids=["spaces", "Windows", "line feeds", "blank on both sides"],
+)
+def test_read_text_files_pairs_lines(write, source, target, pairs):
+    assert read_text_files(write("a.en", source), write("a.de", target)) == pairs
 
 
-def test_read_text_files_strips_windows_line_ends_and_byte_order_marks(write):
-    pairs = read_text_files(write("a.en", b"\xef\xbb\xbfone\r\ntwo\r\n"), write("a.de", "eins\nzwei\n"))
-    assert pairs == [SentencePair("one", "eins"), SentencePair("two", "zwei")]
-
-
-def test_read_text_files_splits_at_line_feeds_only(write):
-    assert len(read_text_files(write("a.en", "one\x0bmore\u2028more\n"), write("a.de", "eins\n"))) == 1
-
-
-def test_read_text_files_skips_lines_blank_on_both_sides(write):
-    assert len(read_text_files(write("a.en", "one\n\ntwo\n"), write("a.de", "eins\n\nzwei\n"))) == 2
-
-
-def test_read_text_files_names_a_missing_file(write, tmp_path):
-    with pytest.raises(FileNotFoundError, match="There is no file .*nowhere.en"):
-        read_text_files(tmp_path / "nowhere.en", write("a.de", "eins\n"))
-
-
-@pytest.mark.parametrize("content", ["", "\n \n"])
-def test_read_text_files_names_an_empty_file(write, content):
-    with pytest.raises(ValueError, match="a.en is empty"):
-        read_text_files(write("a.en", content), write("a.de", "eins\n"))
-
-
-def test_read_text_files_counts_different_numbers_of_lines(write):
-    with pytest.raises(ValueError, match="got 2 in .*a.en and 1 in .*a.de"):
-        read_text_files(write("a.en", "one\ntwo\n"), write("a.de", "eins\n"))
-
-
-def test_read_text_files_names_the_line_of_invalid_utf8(write):
-    with pytest.raises(ValueError, match="a.de must be UTF-8, but line 2 has the byte 0xe4"):
-        read_text_files(write("a.en", "one\ntwo\n"), write("a.de", b"eins\n\xe4pfel\n"))
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("", "eins\n", "a.en is empty"),
+        ("\n \n", "eins\n", "a.en is empty"),
+        ("one\ntwo\n", "eins\n", "got 2 in .*a.en and 1 in .*a.de"),
+        ("one\ntwo\n", b"eins\n\xe4pfel\n", "a.de must be UTF-8, but line 2 has the byte 0xe4"),
+        ("one\ntwo\nthree\n", "eins\n\ndrei\n", "Line 2 of .*a.de is blank"),
+    ],
+)
+def test_read_text_files_names_a_mistake(write, source, target, message):
+    with pytest.raises(ValueError, match=message):
+        read_text_files(write("a.en", source), write("a.de", target))
+    with pytest.raises(FileNotFoundError, match="There is no file nowhere.en"):
+        read_text_files("nowhere.en", write("a.de", target))
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
@@ -95,11 +87,6 @@ def test_read_pairs_names_utf_16(write, ending, encoding):
     name = encoding.upper().replace("16-", "16")
     with pytest.raises(ValueError, match=f"a.tsv.* must be UTF-8, but it is {name}. .* `iconv -f {name} -t UTF-8"):
         parse(CorpusSpec(file=str(write("a.tsv" + ending, content))))
-
-
-def test_read_text_files_names_a_line_without_translation(write):
-    with pytest.raises(ValueError, match="Line 2 of .*a.de is blank"):
-        read_text_files(write("a.en", "one\ntwo\nthree\n"), write("a.de", "eins\n\ndrei\n"))
 
 
 @pytest.fixture
@@ -112,20 +99,10 @@ def dataset(tmp_path):
 
 def test_read_pairs_reads_a_saved_dataset(dataset):
     assert parse(CorpusSpec(dataset=dataset, **LANGUAGES)) == [*PAIRS, SentencePair("", "drei")]
-
-
-def test_read_pairs_names_a_missing_split_or_language(dataset):
     with pytest.raises(ValueError, match="split 'test', it has 'train'"):
         parse(CorpusSpec(dataset=dataset, split="test", **LANGUAGES))
     with pytest.raises(ValueError, match="no language 'fr', it has 'de', 'en'"):
         parse(CorpusSpec(dataset=dataset, **LANGUAGES | {"target_language": "fr"}))
-
-
-def test_read_pairs_refuses_a_dataset_without_translations(tmp_path):
-    folder = tmp_path / "dataset"
-    datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["one"]})}).save_to_disk(folder)
-    with pytest.raises(ValueError, match="column 'translation', it has 'text'"):
-        parse(CorpusSpec(dataset=str(folder), **LANGUAGES))
 
 
 def test_encode_pairs_ends_both_sides_with_eos(tiny_tokenizer):
@@ -139,16 +116,13 @@ def pack(ending, text):
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
-def test_read_pairs_decompresses_text_files(write, ending):
+def test_readers_decompress(write, ending):
     source, target = write("a.en" + ending, pack(ending, "one\ntwo\n")), write("a.de", "eins\nzwei\n")
-    assert parse(CorpusSpec(source=str(source), target=str(target))) == PAIRS
-    assert read_text_files(source, target) == PAIRS
-
-
-@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
-def test_read_pairs_reads_tsv(write, ending):
-    path = write("a.tsv" + ending, pack(ending, "\ufeffone\teins\n two\tzwei \n"))
-    assert parse(CorpusSpec(file=str(path))) == PAIRS
+    assert parse(CorpusSpec(source=str(source), target=str(target))) == read_text_files(source, target) == PAIRS
+    assert (
+        parse(CorpusSpec(file=str(write("a.tsv" + ending, pack(ending, "\ufeffone\teins\n two\tzwei \n"))))) == PAIRS
+    )
+    assert read_lines(write("a" + ending, pack(ending, "fünf\n\n zwölf\n"))) == ["fünf", "", "zwölf"]
 
 
 SCORED = [CorpusRow(1, PAIRS[0], 0.9), CorpusRow(2, PAIRS[1], -1.5)]
@@ -175,10 +149,7 @@ def test_read_rows_leaves_out_names_of_columns(write, caplog, names, languages):
 def test_read_rows_keeps_text_like_names_of_columns(write, line):
     first = parse_rows(CorpusSpec(file=str(write("a.tsv", f"{line}\none\teins\n"))))[0]
     assert first == CorpusRow(1, SentencePair(*line.split("\t")))
-
-
-def test_read_rows_keeps_codes_of_other_languages(write):
-    assert parse_rows(CorpusSpec(file=str(write("a.tsv", "is\tes\n")), **LANGUAGES)) == [CorpusRow(1, ("is", "es"))]
+    assert parse_rows(CorpusSpec(file=str(write("b.tsv", "is\tes\n")), **LANGUAGES)) == [CorpusRow(1, ("is", "es"))]
 
 
 @pytest.mark.parametrize(
@@ -226,6 +197,8 @@ def test_read_pairs_keeps_quotation_marks_of_tsv(write):
     path = write("a.tsv", '"one\t"eins"\n\tzwei\n\n')
     expected = [SentencePair('"one', '"eins"'), SentencePair("", "zwei"), SentencePair("", "")]
     assert parse(CorpusSpec(file=str(path))) == expected
+    blank = write("b.tsv", b" \n\x1c\n")  # the sign is white space to Python
+    assert parse(CorpusSpec(file=str(blank))) == [("", ""), ("", "")]
 
 
 @pytest.mark.parametrize(
@@ -247,6 +220,9 @@ def test_read_pairs_reads_null_as_blank(write, tmp_path):
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     for path in (lines, tmp_path / "a.parquet"):
         assert parse(CorpusSpec(file=str(path))) == [SentencePair("one", ""), PAIRS[1]]
+    pa.parquet.write_table(pa.table({"source": [1], "target": [2]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="must hold sentences, but it has a column of type int64"):
+        parse(CorpusSpec(file=str(tmp_path / "a.parquet")))
 
 
 def test_read_pairs_reads_a_dataset_with_configuration(monkeypatch):
@@ -307,12 +283,6 @@ def test_read_pairs_names_the_line_of_an_error(write, name, content, message):
         parse(CorpusSpec(file=str(path)))
 
 
-def test_read_pairs_refuses_a_column_without_text(tmp_path):
-    pa.parquet.write_table(pa.table({"source": [1], "target": [2]}), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match="must hold sentences, but it has a column of type int64"):
-        parse(CorpusSpec(file=str(tmp_path / "a.parquet")))
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -332,10 +302,6 @@ def test_read_pairs_refuses_a_column_without_text(tmp_path):
 def test_corpus_spec_refuses_invalid_corpora(spec, message):
     with pytest.raises(ValueError, match=message):
         CorpusSpec(**spec)
-
-
-def test_read_lines_decompresses(write):
-    assert read_lines(write("a.xz", pack(".xz", "fünf\n\n zwölf\n"))) == ["fünf", "", "zwölf"]
 
 
 MEBIBYTE = 2**20
@@ -374,11 +340,6 @@ def test_read_pairs_limits_lines_while_they_are_unpacked(name, line, said, write
 def test_read_lines_takes_a_line_of_the_limit(write):
     path = write("a.txt.gz", gzip.compress(b"a" * (LONGEST_LINE - 1) + b"\nb\n", 1))
     assert [len(line) for line in read_lines(path)] == [LONGEST_LINE - 1, 1]
-
-
-def test_read_pairs_takes_a_tsv_file_of_blank_lines_alone(write):
-    path = write("a.tsv", b" \n\x1c\n")  # the sign is white space to Python
-    assert parse(CorpusSpec(file=str(path))) == [("", ""), ("", "")]
 
 
 def test_parquet_is_read_in_tables_of_bounded_size(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 import sacrebleu
 import sacremoses
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import MosesBLEU, corpus_metrics, score, score_paper_bleu, split_compounds
 
 HYPOTHESES = ["Der E-Mail-Anhang kostet 3.500,50 Euro.", "Das ist z.B. ein rich-text Format, sagt sie."]
@@ -104,7 +105,7 @@ def test_corpus_metrics_refuses_languages_without_moses_rules(language):
 
 def test_paper_bleu_without_sacremoses_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacremoses", None)
-    with pytest.raises(OSError, match=r"pip install 'vanilla-transformer\[evaluation\]'"):
+    with pytest.raises(UserError, match=r"pip install 'vanilla-transformer\[evaluation\]'"):
         score_paper_bleu(HYPOTHESES, REFERENCES)
     assert score(HYPOTHESES, REFERENCES).bleu > 0
 

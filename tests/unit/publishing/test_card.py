@@ -99,7 +99,7 @@ def test_render_card_shows_the_records_of_training(folder, tiny_model):
 def test_render_card_names_a_damaged_record(folder, name):
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).write_bytes(bytes(40))
-    with pytest.raises(ValueError, match=rf"{folder / name} must be JSON, but it is damaged \(.*\). Restore it"):
+    with pytest.raises(ValueError, match=rf"{folder / name} must be JSON: "):
         render(folder)
 
 

@@ -106,7 +106,7 @@ def test_check_folder_runs_trusted_code_of_the_folder(folder, without_new_proces
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, "\udcff"])
 def test_check_folder_refuses_unreadable_json(text, folder, without_new_process):
     (folder / "processor_config.json").write_bytes(text.encode(errors="surrogateescape"))
-    assert "processor_config.json is not valid JSON" in failed(folder)["code"]
+    assert "processor_config.json must be JSON" in failed(folder)["code"]
     assert not without_new_process
 
 

@@ -24,16 +24,7 @@ SENTENCES = {
     "my": "ခွေးနှစ်ကောင်သည် စိမ်းလန်းသော မြက်ခင်းပေါ်တွင် ပြေးနေသည်။",
     "bo": "ཁྱི་གཉིས་རྩྭ་ལྗང་ཁུའི་སྟེང་རྒྱུག་བཞིན་འདུག",
 }
-UNSPACED = {
-    "zh": "zh",
-    "ja": "char",
-    "ko": "char",
-    "th": "char",
-    "km": "char",
-    "lo": "char",
-    "my": "char",
-    "bo": "char",
-}
+UNSPACED = dict.fromkeys(("ja", "ko", "th", "km", "lo", "my", "bo"), "char") | {"zh": "zh"}
 
 
 @pytest.fixture

@@ -87,7 +87,7 @@ def test_agree_on_attempt_of_one_process_needs_no_other():
 
 def test_agree_on_attempt_names_the_first_missing_process(monkeypatch):
     monkeypatch.setattr(accelerator, "_START_TIMEOUT", timedelta(0))
-    with pytest.raises(ConnectionError, match="All 3 processes must start .* the first of them process 1"):
+    with pytest.raises(ChildProcessError, match="All 3 processes must start .* the first of them process 1"):
         agree_on_attempt(HashStore(), rank=0, world_size=3)
 
 
@@ -110,14 +110,14 @@ DUPLICATE = NCCL.format(
     ids=lambda error: f"{type(error).__name__}: {str(error)[:20]}",
 )
 def test_report_lost_processes_tells_how_to_resume(error):
-    with pytest.raises(ConnectionError, match="The same command resumes") as caught, report_lost_processes():
+    with pytest.raises(ChildProcessError, match="The same command resumes") as caught, report_lost_processes():
         raise error
     assert "\n" not in str(caught.value)
 
 
 def test_report_lost_processes_names_a_mistake_that_nccl_finds():
     rule = r"^Process 0 must have a GPU .* NCCL cannot use it: Duplicate GPU detected : rank 1 and rank 0\. Start "
-    with pytest.raises(ConnectionError, match=rule) as caught, report_lost_processes():
+    with pytest.raises(ChildProcessError, match=rule) as caught, report_lost_processes():
         raise torch.distributed.DistBackendError(DUPLICATE)
     assert "\n" not in str(caught.value)
 

@@ -37,7 +37,7 @@ def test_check_is_writable_refuses_file(tmp_path):
 
 def test_check_is_writable_refuses_read_only_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
-    with pytest.raises(PermissionError, match=f"but {tmp_path} is not writable"):
+    with pytest.raises(OSError, match=f"but {tmp_path} is not writable"):
         check_is_writable(tmp_path / "new" / "run")
 
 

@@ -92,7 +92,7 @@ def trained(state, steps=range(STEPS), accumulation=1):
     for number in steps:
         for group in state.optimizer.param_groups:
             group["lr"] = float(torch.tensor(group["lr"]))
-        batches = step_of(number, accumulation, with_links=state.model_with_loss.term is not None)
+        batches = step_of(number, accumulation, with_links=bool(state.model_with_loss.terms))
         norms.append(float(train_step(state, batches)))
     state.read_steps()
     averages = [] if state.ema is None else [each.clone() for each in state.ema.state_dict().values()]

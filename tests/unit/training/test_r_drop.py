@@ -68,7 +68,7 @@ def test_both_passes_count_as_one_without_dropout(packed):
     batch, found = prepared_batch(model, packed), []
     for weight in (0.0, 5.0):
         model.zero_grad()
-        result = ModelWithLoss(model, 0.1, GuidedAlignment(number=0, weight=0.3), weight)(batch)
+        result = ModelWithLoss(model, 0.1, [GuidedAlignment(number=0, weight=0.3)], weight)(batch)
         result.smoothed.backward()
         found.append([*result, *(each.grad.clone() for each in model.parameters())])
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
@@ -78,7 +78,7 @@ def test_passes_differ_by_dropout():
     model = tiny_model(vocab_size=40, dropout=0.3).train()
     batch = prepared_batch(model, packed=False)
     torch.manual_seed(0)
-    found = ModelWithLoss(model, 0.1, None, 5.0)(batch)
+    found = ModelWithLoss(model, 0.1, (), 5.0)(batch)
     torch.manual_seed(0)
     states = ModelWithLoss(model, 0.1)._run(model.model, repeat_batch(batch)).last_hidden_state
     logits = model.lm_head(states).view(2, -1, 40)

@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from vanilla_transformer.evaluation.plots import plot_learning_curve
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.import_utils import (
     child_environment,
     collection_paused,
@@ -18,23 +18,13 @@ from vanilla_transformer.utils.import_utils import (
 )
 
 
-def test_requires_extra_names_the_extra_in_one_line(monkeypatch):
+def test_requires_extra_names_the_extra_and_passes_other_errors_on(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     message = r"^The ONNX export needs .*onnx.* `pip install 'vanilla-transformer\[onnx\]'`\.$"
-    with pytest.raises(OSError, match=message), requires_extra("onnx", "The ONNX export"):
+    with pytest.raises(UserError, match=message), requires_extra("onnx", "The ONNX export"):
         import onnx  # noqa: F401
-
-
-def test_requires_extra_passes_other_errors_on():
     with pytest.raises(KeyError), requires_extra("onnx", "The ONNX export"):
         raise KeyError("unrelated")
-
-
-def test_plots_without_matplotlib_name_the_extra(monkeypatch, tmp_path):
-    for name in ("matplotlib", "matplotlib.figure"):  # another test may have imported both
-        monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(OSError, match=r"^A plot needs .*`pip install 'vanilla-transformer\[plots\]'`\.$"):
-        plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png")
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -1,7 +1,9 @@
 """Readers of parallel text: text files, TSV, JSONL, TMX, XLIFF and Parquet files, archives of OPUS, and datasets."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
+
+from vanilla_transformer.utils.text_files import check_version, has_invalid_unicode, read_lines, stream_lines
 
 from .corpora import (
     MIN_ROWS_PER_PROCESS,
@@ -27,21 +29,9 @@ from .line_formats import (
     read_text_files,
     stream_text_files,
 )
-from .text_files import (
-    check_version,
-    escape_invalid_unicode,
-    has_invalid_unicode,
-    invalid_unicode_error,
-    read_lines,
-    stream_lines,
-)
 
 # Parsers by the suffix of `file`: some give the score of a pair, and its line where that is not its number.
-_ROW_PARSERS: dict[str, Callable[[OpenCorpus], Iterator[CorpusRow]]] = {
-    ".tsv": parse_tsv,
-    ".jsonl": parse_jsonl,
-    ".parquet": parse_parquet,
-}
+_ROW_PARSERS = {".tsv": parse_tsv, ".jsonl": parse_jsonl, ".parquet": parse_parquet}
 
 
 def read_rows(corpus: OpenCorpus) -> Iterator[CorpusRow]:
@@ -66,33 +56,21 @@ def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:
 def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     if corpus.rows is not None:
         return parse_dataset(corpus)
-    form = None if corpus.spec.source is not None else file_format(corpus.files[0].name)
+    form = "" if corpus.spec.source is not None else file_format(corpus.files[0].name)
     if form in _ROW_PARSERS:
         return _ROW_PARSERS[form](corpus)
-    return map(CorpusRow, count(1), _parse_pairs(corpus, form))
+    if form == "":
+        pairs = parse_parallel_lines(corpus)
+    elif form == ".zip":
+        pairs = parse_moses_zip(corpus)
+    else:
+        from .xml_formats import parse_tmx, parse_xliff
+
+        pairs = parse_tmx(corpus) if form == ".tmx" else parse_xliff(corpus)
+    return map(CorpusRow, count(1), pairs)
 
 
-def _parse_pairs(corpus: OpenCorpus, form: str | None) -> Iterator[SentencePair]:
-    if form is None:
-        return parse_parallel_lines(corpus)
-    if form == ".zip":
-        return parse_moses_zip(corpus)
-    from .xml_formats import parse_tmx, parse_xliff
-
-    return parse_tmx(corpus) if form == ".tmx" else parse_xliff(corpus)
-
-
-__all__ = ["MIN_ROWS_PER_PROCESS", "ROWS_PER_BATCH"]
-__all__ += [
-    "CorpusSpec",
-    "OpenCorpus",
-    "CorpusRow",
-    "SentencePair",
-    "WordPair",
-    "blank_side_error",
-    "content_key",
-    "escape_invalid_unicode",
-    "file_format",
-]
-__all__ += ["has_invalid_unicode", "invalid_unicode_error", "load_splits", "open_corpus", "read_lines", "read_pairs"]
-__all__ += ["read_rows", "read_text_files", "stream_lines", "stream_text_files"]
+__all__ = ["MIN_ROWS_PER_PROCESS", "ROWS_PER_BATCH", "CorpusRow", "CorpusSpec", "OpenCorpus", "SentencePair"]
+__all__ += ["WordPair", "blank_side_error", "content_key", "file_format", "has_invalid_unicode", "load_splits"]
+__all__ += ["open_corpus", "read_lines", "read_pairs", "read_rows", "read_text_files", "stream_lines"]
+__all__ += ["stream_text_files"]

@@ -12,13 +12,12 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.import_utils import child_environment, requires_extra
 from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of
-
-from .text_files import file_version, open_file
+from vanilla_transformer.utils.text_files import file_version, open_file
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
@@ -135,9 +134,7 @@ class CorpusSpec:
         return self.dataset is None and self.format in ("", ".tsv", ".jsonl")
 
     def require_languages(self) -> tuple[str, str]:
-        """
-        Return the source and the target language.
-        """
+        """Return the source and the target language."""
         if self.source_language is None or self.target_language is None:
             missing = "source_language" if self.source_language is None else "target_language"
             raise UserError(f"`{missing}` must be given for {self.name}, which has its languages by their codes.")
@@ -168,9 +165,7 @@ class OpenCorpus(NamedTuple):
 
 @contextmanager
 def open_corpus(spec: CorpusSpec) -> Iterator[OpenCorpus]:
-    """
-    Open the files or the dataset of a corpus.
-    """
+    """Open the files or the dataset of a corpus."""
     if spec.dataset is not None and not spec.is_downloaded:
         splits = load_splits(spec.dataset)
         if spec.split not in splits:
@@ -191,33 +186,27 @@ def content_key(corpus: OpenCorpus) -> list[Any]:
     if corpus.rows is None:
         paths = [Path(file.name) for file in corpus.files]
         form = "" if spec.source is not None else file_format(paths[0].name)
-        return [form, *map(compression_of, paths), *languages, *map(_hash_open_file, corpus.files)]
+        digests = []
+        for file in corpus.files:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+            file.seek(0)
+        return [form, *map(compression_of, paths), *languages, *digests]
     arrow_files = [Path(file["filename"]) for file in corpus.rows.cache_files]
     # A dataset small enough to be held in memory has no files but a fingerprint of its content.
     return ["dataset", *languages, *(map(hash_file, arrow_files) if arrow_files else [corpus.rows._fingerprint])]
 
 
-def _hash_open_file(file: BufferedReader) -> str:
-    """Return the SHA-256 of an open file and rewind it."""
-    digest = hashlib.file_digest(file, "sha256").hexdigest()
-    file.seek(0)
-    return digest
-
-
 def load_splits(name: str) -> dict[str, Any]:
-    """
-    Load all splits of a dataset, memory-mapped.
-    """
+    """Load all splits of a dataset, memory-mapped."""
     import datasets
 
-    if not Path(name).is_dir():
-        return datasets.load_dataset(*name.split(":", maxsplit=1))
     try:
+        if not Path(name).is_dir():
+            return datasets.load_dataset(*name.split(":", maxsplit=1))
         found = datasets.load_from_disk(name)
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"`dataset` must be a folder written by `save_to_disk` or a name on the Hub, got the folder {name}."
-        ) from None
+    except (ValueError, OSError) as error:
+        rule = "`dataset` must be a folder written by `save_to_disk` or a name on the Hub"
+        raise UserFileError(f"{rule}, got {name}: {error}") from error
     # A dataset can also be saved without the name of a split.
     return {"train": found} if isinstance(found, datasets.Dataset) else found
 
@@ -267,7 +256,7 @@ def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
         found, _ = getter.get_corpora_data()
     except OSError as error:
         reason = getattr(error, "reason", error)
-        raise OSError(f"Cannot look up opus:{name}: {reason}. Check the network.") from error
+        raise UserFileError(f"Cannot look up opus:{name}: {reason}. Check the network.") from error
     if not found:
         raise UserError(f"OPUS must have the corpus {name} for {source} and {target}, but it has none.")
     if len(found) > 1:
@@ -275,9 +264,9 @@ def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
     try:
         fetch_file(found[0]["url"], folder / _MOSES_FILE)
     except OSError as error:
-        raise OSError(f"Cannot download opus:{name}: {error}. Nothing was written.") from error
+        raise UserFileError(f"Cannot download opus:{name}: {error}. Nothing was written.") from error
     if not zipfile.is_zipfile(folder / _MOSES_FILE):
-        raise OSError(f"Cannot download opus:{name}: the file is damaged. Nothing was written.")
+        raise UserFileError(f"Cannot download opus:{name}: the file is damaged. Nothing was written.")
 
 
 def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
@@ -291,5 +280,5 @@ def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:
     result = subprocess.run(words, capture_output=True, text=True, errors="replace", env=child_environment())
     if result.returncode:
         reason = (result.stderr.strip().splitlines() or ["no reason was given"])[-1]
-        error = ValueError if result.returncode == 2 else OSError
+        error = UserError if result.returncode == 2 else UserFileError
         raise error(f"Cannot download mtdata:{name}: {reason}")

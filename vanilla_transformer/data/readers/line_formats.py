@@ -19,9 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.column_names import find_named_columns
+from vanilla_transformer.utils.text_files import (
+    decode_lines,
+    has_invalid_unicode,
+    invalid_unicode_error,
+    read_file_lines,
+)
 
 from .corpora import ROWS_PER_BATCH, CorpusRow, CorpusSpec, OpenCorpus, SentencePair, open_corpus
-from .text_files import decode_lines, has_invalid_unicode, invalid_unicode_error, read_file_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,9 +38,7 @@ _SCORE = "score"  # the column of scores, if there is one
 
 
 def read_text_files(source_file: str | Path, target_file: str | Path) -> list[SentencePair]:
-    """
-    Read two parallel UTF-8 files: line n of the target file is the translation of line n of the source file.
-    """
+    """Read two parallel UTF-8 files: line n of the target file is the translation of line n of the source file."""
     pairs = list(stream_text_files(source_file, target_file))
     for number, (source, target) in enumerate(pairs, start=1):
         if bool(source) != bool(target):
@@ -43,7 +46,7 @@ def read_text_files(source_file: str | Path, target_file: str | Path) -> list[Se
     return [pair for pair in pairs if pair.source]
 
 
-def blank_side_error(number: int, location: str | Path, way_out: str = "") -> ValueError:
+def blank_side_error(number: int, location: str | Path, way_out: str = "") -> UserError:
     """Return the error for a line or row without text on one side.
 
     Args:
@@ -55,9 +58,7 @@ def blank_side_error(number: int, location: str | Path, way_out: str = "") -> Va
 
 
 def stream_text_files(source_file: str | Path, target_file: str | Path) -> Iterator[SentencePair]:
-    """
-    Yield the pairs of two parallel UTF-8 files one by one, without white space at the ends. A side may be blank.
-    """
+    """Yield the pairs of two parallel UTF-8 files one by one, without white space at the ends. A side may be blank."""
     with open_corpus(CorpusSpec(source=str(source_file), target=str(target_file))) as corpus:
         for number, pair in enumerate(parse_parallel_lines(corpus), start=1):
             for path, text in zip((source_file, target_file), pair, strict=True):
@@ -119,18 +120,14 @@ def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
     try:
         with zipfile.ZipFile(corpus.files[0]) as archive:
             members = [_find_member(archive, language, name) for language in languages]
-            with _open(archive, members[0]) as sources, _open(archive, members[1]) as targets:
-                names = [f"{member} in {name}" for member in members]
+            names = [f"{member} in {name}" for member in members]
+            raw: list[Any] = [archive.open(member) for member in members]
+            with BufferedReader(raw[0]) as sources, BufferedReader(raw[1]) as targets:  # which read bounded lines fast
                 yield from pair_lines(decode_lines(sources, names[0]), decode_lines(targets, names[1]), names)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise UserError(f"Cannot read {name}: the .zip file is truncated or corrupt ({error}).") from error
     except RuntimeError as error:  # an encrypted member
         raise UserError(f"Cannot read {name}: {error}.") from error
-
-
-def _open(archive: zipfile.ZipFile, member: str) -> BufferedReader:
-    raw: Any = archive.open(member)
-    return BufferedReader(raw)  # reads bounded lines fast
 
 
 def _find_member(archive: zipfile.ZipFile, language: str, name: str) -> str:
@@ -183,19 +180,19 @@ def parse_dataset(corpus: OpenCorpus) -> Iterator[CorpusRow]:
 
 
 def _parse_tables(tables: Iterable["pa.Table"], spec: CorpusSpec) -> Iterator[CorpusRow]:
-    numbers = count(1)
-    for table in tables:
-        yield from map(CorpusRow, numbers, _parse_table(table, spec), _scores(table))
-
-
-def _scores(table: "pa.Table") -> Iterable[float | None]:
-    """Return the column `score` of a table, or no scores if it has none with numbers."""
     import pyarrow as pa
 
-    kinds = pa.types.is_floating, pa.types.is_integer
-    if _SCORE not in table.column_names or not any(is_kind(table[_SCORE].type) for is_kind in kinds):
-        return repeat(None, len(table))
-    return table[_SCORE].to_pylist()
+    numbers = count(1)
+    for table in tables:
+        scores: Iterable[float | None] = repeat(None, len(table))
+        if _SCORE in table.column_names:
+            kind = table[_SCORE].type
+            if pa.types.is_floating(kind) or pa.types.is_integer(kind):
+                scores = table[_SCORE].to_pylist()
+        is_nested, names = _find_texts(table.schema, spec)
+        texts = pa.Table.from_struct_array(table[_NESTED]) if is_nested else table
+        pairs = map(SentencePair, *(_column_texts(texts[name], spec) for name in names))
+        yield from map(CorpusRow, numbers, pairs, scores)
 
 
 def _find_texts(schema: "pa.Schema", spec: CorpusSpec) -> tuple[bool, tuple[str, str]]:
@@ -206,14 +203,6 @@ def _find_texts(schema: "pa.Schema", spec: CorpusSpec) -> tuple[bool, tuple[str,
     names = [field.name for field in schema.field(_NESTED).type] if is_nested else schema.names
     location = spec.name if spec.dataset is None else f"The dataset {spec.name}"
     return is_nested, find_columns(names, is_nested, spec, location)
-
-
-def _parse_table(table: "pa.Table", spec: CorpusSpec) -> Iterator[SentencePair]:
-    import pyarrow as pa
-
-    is_nested, names = _find_texts(table.schema, spec)
-    table = pa.Table.from_struct_array(table[_NESTED]) if is_nested else table
-    return map(SentencePair, *(_column_texts(table[name], spec) for name in names))
 
 
 def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
@@ -303,17 +292,14 @@ def _find_columns(lines: Sequence[str], spec: CorpusSpec, name: str) -> _Columns
     chosen = named or (scores if len(scores) == 1 else [])
     columns = _Columns(*sides, chosen[0] if chosen else None, count, has_names)
     if has_names or count > 2:
-        logger.info(_describe(columns, name))
+        text = f"{name}: {'The first line names the columns: ' if has_names else ''}"
+        text += f"column {columns.source + 1} is the source, column {columns.target + 1} the target"
+        if columns.score is not None:
+            text += f", and column {columns.score + 1} has scores, by which `min_score` drops pairs"
+        elif count > 2:
+            text += "; no other is read"
+        logger.info("%s.", text)
     return columns
-
-
-def _describe(columns: _Columns, name: str) -> str:
-    names = "The first line names the columns: " if columns.has_names else ""
-    if columns.total == 2 or columns.score is None:
-        scores = "" if columns.total == 2 else "; no other is read"
-    else:
-        scores = f", and column {columns.score + 1} has scores, by which `min_score` drops pairs"
-    return f"{name}: {names}column {columns.source + 1} is the source, column {columns.target + 1} the target{scores}."
 
 
 def _is_number(cell: str) -> bool:

@@ -9,21 +9,22 @@ from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.protection import are_two_words
 from vanilla_transformer.text.xliff import CODES, PLACEHOLDERS, UNITS, Status, read_segments
 from vanilla_transformer.text.xml_tree import LANG, iterate_elements, local_name
+from vanilla_transformer.utils.text_files import decompress
 
 from .corpora import OpenCorpus, SentencePair
-from .text_files import decompress
 
 
 def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    """
-    Parse the units that have both languages. The first variant of a language is taken; `en` includes `en-US`.
-    """
+    """Parse the units that have both languages. The first variant of a language is taken; `en` includes `en-US`."""
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     codes, found = set[str](), False
     for unit in iterate_units(corpus, ["tu"], "TMX"):
         variants = [(_code(variant, name), variant) for variant in unit if local_name(variant) == "tuv"]
         codes.update(code for code, _ in variants)
-        sides = [_first_of(variants, language) for language in languages]
+        sides = [
+            next((variant for code, variant in variants if is_of_language(code, language)), None)
+            for language in languages
+        ]
         if None not in sides:
             found = True
             yield SentencePair(*(_variant_text(side, name) for side in sides))
@@ -34,14 +35,9 @@ def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
 def _code(variant: Any, name: str) -> str:
     code = variant.get(LANG) or variant.get("lang")  # up to version 1.2
     if not code:
-        raise UserError(
-            f"Each <tuv> of {name} must have the attribute xml:lang, got none in line {variant.sourceline}."
-        )
+        rule = f"Each <tuv> of {name} must have the attribute xml:lang"
+        raise UserError(f"{rule}, got none in line {variant.sourceline}.")
     return code
-
-
-def _first_of(variants: Sequence[tuple[str, Any]], language: str) -> Any:
-    return next((variant for code, variant in variants if is_of_language(code, language)), None)
 
 
 def _variant_text(variant: Any, name: str) -> str:
@@ -64,7 +60,7 @@ def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
     codes, found = set[str](), False
     for unit in iterate_units(corpus, UNITS, "XLIFF"):
         ends = [_inherited(unit, attributes) for attributes in (_SOURCE_CODES, _TARGET_CODES)]
-        order = next((order for order in (1, -1) if _matches(ends[::order], languages)), None)
+        order = next((order for order in (1, -1) if all(map(is_of_language, ends[::order], languages))), None)
         for segment in read_segments(unit):
             is_translated = segment.status is Status.DONE and segment.target is not None
             codes.update(code for code in ends if code and is_translated)
@@ -83,10 +79,6 @@ def _inherited(unit: Any, attributes: tuple[str, str]) -> str:
     return next((value for value in values if value), "")
 
 
-def _matches(codes: list[str], languages: tuple[str, str]) -> bool:
-    return all(is_of_language(code, language) for code, language in zip(codes, languages, strict=True))
-
-
 _PARTING = re.compile("\0+")  # which XML cannot contain
 _LINE_BREAK = re.compile(r"\s*[\n\r\t]\s*")
 
@@ -102,14 +94,12 @@ def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterat
     with decompress(file) as stream:
         try:
             yield from iterate_elements(stream, names)
-        except ValueError as error:
+        except UserError as error:
             raise UserError(f"{file.name} must be {form}. {error}") from None
 
 
 def segment_text(segment: Any, name: str) -> str:
-    """
-    Return the text of a segment on one line, without the codes in it.
-    """
+    """Return the text of a segment on one line, without the codes in it."""
     return _PARTING.sub(_part, _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))).strip()
 
 
@@ -133,7 +123,7 @@ def _pieces(element: Any, name: str) -> Iterator[str]:
         yield child.tail or ""
 
 
-def nothing_found_error(corpus: OpenCorpus, form: str, codes: set[str]) -> ValueError:
+def nothing_found_error(corpus: OpenCorpus, form: str, codes: set[str]) -> UserError:
     """Return the error for a file without a pair in the languages of the corpus."""
     spec = corpus.spec
     found = f"has {', '.join(sorted(codes))}" if codes else "has no translated units"

@@ -29,7 +29,7 @@ from torch import nn
 from transformers.utils import logging
 
 from vanilla_transformer.decoding.weight_packing import MOST_PLAIN_ROWS
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.device_utils import (
     at_most_threads,
     explain_compiler_error,
@@ -262,7 +262,7 @@ def _remembering_failures() -> Iterator[None]:
         if reason is None:
             raise
         store_choice(_FAILURE, _identity_of_compiler(), time.time(), reason)
-        raise OSError(reason) from error
+        raise UserFileError(reason) from error
     forget_choice(_FAILURE, _identity_of_compiler())
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import fill_rows
 
 from .search_options import SearchFeature
@@ -86,7 +87,7 @@ def coverage_of(model: Any, weight: float) -> CoveragePenalty:
     """
     try:
         check_cross_attention(model)
-    except ValueError as error:
+    except UserError as error:
         raise OptionError(f"`coverage_penalty` must be 0 for this model. {error}") from error
     return CoveragePenalty(weight, tuple(coverage_heads(model)), model.get_decoder().layers[0].encoder_attn.scaling)
 

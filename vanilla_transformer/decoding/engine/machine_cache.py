@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers.utils import logging
 
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import write_text_atomically
+from vanilla_transformer.errors import UserError, UserFileError
+from vanilla_transformer.utils.file_utils import read_json, write_text_atomically
 from vanilla_transformer.utils.private_folders import create_private_folder, find_unsafe
 
 logger = logging.get_logger(__name__)
@@ -48,7 +48,7 @@ def prepare_cache(folder: Path) -> None:
     """Create a folder of the cache for the running user alone."""
     unsafe = create_private_folder(folder, own=cache_root())
     if unsafe is not None:
-        raise PermissionError(_refuse(unsafe))
+        raise UserFileError(_refuse(unsafe))
 
 
 def _refuse(unsafe: str) -> str:
@@ -113,9 +113,9 @@ def load_choice(kind: str, identity: str) -> tuple[Any, str] | None:
     if not is_usable(path):
         return None
     try:
-        choice = json.loads(path.read_text(encoding="utf-8"))
+        choice = read_json(path)
         return choice[kind], choice["reason"]
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, LookupError, TypeError):
         return None
 
 

@@ -141,7 +141,8 @@ class WriteAlignmentsArguments(ParallelTextArguments, ThreadArguments, Overwrite
 def write_alignments_command(arguments: Sequence[str]) -> None:
     options = parse(WriteAlignmentsArguments, arguments)
     from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.decoding.alignments import format_pairs
+
+    from .unit_links import format_pairs
 
     pairs = [*stream_text_files(options.source, options.target)]
     print_texts((f"{format_pairs(links)}\n" for links in _align(options.models, pairs)), options.output)

@@ -9,6 +9,7 @@ from vanilla_transformer.data.cached_texts import CachedTexts
 from vanilla_transformer.data.cleaning_rules import language_code, load_identifier
 from vanilla_transformer.data.prepare_data import REPORT_FILE, Texts, text_files
 from vanilla_transformer.data.readers import ROWS_PER_BATCH, CorpusSpec, SentencePair
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir, check_outputs
 
@@ -17,7 +18,7 @@ def why_languages_are_unknown(specs: Sequence[CorpusSpec]) -> str | None:
     """Return why `other_languages` cannot be found in all corpora, or None if it can."""
     try:
         load_identifier()
-    except OSError as error:
+    except UserError as error:
         return str(error)
     for spec in specs:
         for side, language in zip(("source", "target"), spec.direction, strict=True):

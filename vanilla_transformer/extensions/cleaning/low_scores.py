@@ -20,7 +20,6 @@ from vanilla_transformer.data.cleaning import (
 from vanilla_transformer.data.cleaning_rules import ScoreRule
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
 from vanilla_transformer.data.tokenized_corpus import hash_json
-from vanilla_transformer.extensions import QUALITY_MODEL, load
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 
@@ -103,8 +102,10 @@ def corpus_scores(models: Sequence[str], pairs: Sequence[tuple[str, str]], direc
     """
     if len(models) == 2:
         return dual_scores(models[0], models[1], pairs, direction)
+    from vanilla_transformer.extensions.quality.comet import Comet
+
     sources, targets = zip(*pairs, strict=True)
-    model = load("quality", QUALITY_MODEL, "`score.quality`").load(models[0], without_references=True)
+    model = Comet.load(models[0], without_references=True)
     return model.to(PartialState().device).score(sources, targets, progress_bar=True)
 
 

@@ -1,6 +1,5 @@
 """Convert models from and to the formats of other toolkits."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ from pydantic import Field, model_validator
 
 from vanilla_transformer.cli.flags import ThreadArguments, parse
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.file_utils import read_json
 from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
 
 from . import LANGUAGES, READERS, WRITERS
@@ -82,7 +82,7 @@ def _read_sentences(path: str | None, folder: str) -> list[str]:
 def _validation_text(folder: str) -> str | None:
     """Return the file with the validation text of the recipe in a folder, or None if it names none that is there."""
     try:
-        path = json.loads((Path(folder) / "recipe.json").read_text(encoding="utf-8"))["validation_source"]
+        path = read_json(Path(folder) / "recipe.json")["validation_source"]
         return path if Path(path).is_file() else None
-    except (OSError, ValueError, KeyError, TypeError):  # also a model of another toolkit
+    except (OSError, KeyError, TypeError):  # also a model of another toolkit
         return None

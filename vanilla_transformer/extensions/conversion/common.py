@@ -17,7 +17,7 @@ from transformers import MarianTokenizer, PreTrainedModel, PreTrainedTokenizerBa
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.user_input import least_parameters
 
@@ -44,9 +44,9 @@ def reading(source: str | Path, toolkit: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
-        if str(source) in str(error):
+        if str(source) in str(error) and is_refusal(error):
             raise
-        kind = OSError if isinstance(error, OSError) else ValueError
+        kind = UserFileError if isinstance(error, OSError) else UserError
         raise kind(f"Cannot convert {source}: {' '.join(str(error).split())}") from error
     except _ERRORS_OF_PARSERS as error:
         reason = f"an entry {error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
@@ -126,7 +126,7 @@ def find_sentencepiece_model(name: str | Path, folder: Path) -> Path:
     for path in (name, folder / name, folder / name.name):
         if path.is_file():
             return path
-    raise FileNotFoundError(f"There is no SentencePiece model {name}, neither at that path nor in {folder}.")
+    raise MissingFileError(f"There is no SentencePiece model {name}, neither at that path nor in {folder}.")
 
 
 def build_sentencepiece_tokenizer(

@@ -10,8 +10,8 @@ from torch import nn
 from transformers import AutoTokenizer, GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.decoding.pretrained import limit_threads
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.decoding.pretrained import limit_threads, refusing_files
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 from vanilla_transformer.generation_vanilla_transformer import closest_margin, length_penalty
 
 # The file, in a folder for CTranslate2, with the configuration of the converted model.
@@ -25,7 +25,8 @@ _PARAMETERS |= {"no_repeat_ngram_size", "do_sample", "temperature", "top_k", "to
 def load_ctranslate2(folder: str | Path, tokenizer: Any, device: Any) -> tuple["CTranslate2Model", Any]:
     """Load the model and the tokenizer of `TranslationPipeline(folder, backend="ctranslate2")`."""
     if tokenizer is None:
-        tokenizer = AutoTokenizer.from_pretrained(folder, config=read_converted_config(folder))
+        with refusing_files(folder):
+            tokenizer = AutoTokenizer.from_pretrained(folder, config=read_converted_config(folder))
     return CTranslate2Model(folder, tokenizer, device or "cpu"), tokenizer
 
 
@@ -46,10 +47,13 @@ class CTranslate2Model:
         try:
             import ctranslate2
         except ImportError as error:
-            raise OSError(f"CTranslate2 is not installed ({error}). `pip install ctranslate2` installs it.") from error
+            raise UserError(
+                f"CTranslate2 is not installed ({error}). `pip install ctranslate2` installs it."
+            ) from error
         self.device = torch.device(device)
         self.config = read_converted_config(folder)
-        self.generation_config = GenerationConfig.from_pretrained(folder)
+        with refusing_files(folder):
+            self.generation_config = GenerationConfig.from_pretrained(folder)
         self._tokenizer, self._names = tokenizer, token_names(tokenizer)
         try:
             index = self.device.index or 0
@@ -57,7 +61,7 @@ class CTranslate2Model:
             options = {"device_index": index, "intra_threads": torch.get_num_threads()}
             self._translator = ctranslate2.Translator(str(folder), device=self.device.type, **options)
         except RuntimeError as error:
-            raise OSError(f"Cannot load {folder} with CTranslate2: {error}") from error
+            raise UserFileError(f"Cannot load {folder} with CTranslate2: {error}") from error
 
     def can_generate(self) -> bool:
         return True
@@ -142,7 +146,7 @@ def read_converted_config(folder: str | Path) -> VanillaTransformerConfig:
     """Return the configuration of the model that a folder for CTranslate2 was converted from."""
     path = Path(folder) / CONVERTED_CONFIG
     if not path.is_file():
-        raise FileNotFoundError(
+        raise MissingFileError(
             f"{folder} must be a folder that `vanilla-transformer convert` wrote for CTranslate2, but it has no "
             f"{path.name}."
         )

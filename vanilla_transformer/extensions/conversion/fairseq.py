@@ -25,7 +25,7 @@ from transformers import (
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
@@ -148,7 +148,7 @@ def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> 
     folder = Path(folder)
     checkpoints = sorted(folder.glob("*.pt"))
     if len(checkpoints) != 1:
-        raise FileNotFoundError(f"There must be one checkpoint (*.pt) in {folder}, got {len(checkpoints)}.")
+        raise MissingFileError(f"There must be one checkpoint (*.pt) in {folder}, got {len(checkpoints)}.")
     arguments, weights = _read_checkpoint(checkpoints[0])
     source, target = languages or _find_languages(folder, arguments, weights)
     source_tokens, target_tokens = (_read_dictionary(folder / f"dict.{language}.txt") for language in (source, target))

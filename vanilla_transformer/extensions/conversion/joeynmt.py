@@ -14,7 +14,7 @@ from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
@@ -82,7 +82,7 @@ def read_joeynmt(folder: str | Path) -> JoeyNMTModel:
     _check_tokenizers(config["data"])
     checkpoints = [path for path in [folder / "best.ckpt"] if path.exists()] or sorted(folder.glob("*.ckpt"))
     if len(checkpoints) != 1:
-        raise FileNotFoundError(f"There must be best.ckpt or one *.ckpt in {folder}, got {len(checkpoints)}.")
+        raise MissingFileError(f"There must be best.ckpt or one *.ckpt in {folder}, got {len(checkpoints)}.")
     content = load_pickled_checkpoint(checkpoints[0], "JoeyNMT", "model_state")
     source, target = (_read_lines(folder / f"{side}_vocab.txt") for side in ("src", "trg"))
     names = (config["data"][side]["tokenizer_cfg"]["model_file"] for side in ("src", "trg"))

@@ -19,7 +19,7 @@ from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import check_unpacked_size
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
@@ -96,14 +96,14 @@ def read_marian(folder: str | Path) -> MarianFiles:
     sides = [folder / f"{side}.spm" for side in ("source", "target")]
     for path in sides:
         if not path.exists():
-            raise FileNotFoundError(f"There is neither {path.name} nor vocab.spm in {folder}.")
+            raise MissingFileError(f"There is neither {path.name} nor vocab.spm in {folder}.")
     return MarianFiles(options, weights, _read_vocabulary(folder), *sides)
 
 
 def _find_one(folder: Path, pattern: str, exclude: str = "") -> Path:
     found = [path for path in sorted(folder.glob(pattern)) if path.name != exclude]
     if len(found) != 1:
-        raise FileNotFoundError(f"There must be one file {pattern} in {folder}, got {len(found)}.")
+        raise MissingFileError(f"There must be one file {pattern} in {folder}, got {len(found)}.")
     return found[0]
 
 

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.decoding.pretrained import limit_threads
+from vanilla_transformer.decoding.pretrained import limit_threads, refusing_files
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.utils.import_utils import requires_extra
@@ -23,7 +23,8 @@ def load_onnx(folder: str | Path, tokenizer: Any, device: Any) -> tuple["OnnxMod
     """Load the model and the tokenizer of `TranslationPipeline(folder, backend="onnx")`, for the CPU."""
     if str(device or "cpu") != "cpu":
         raise UserError(f"`device` must be 'cpu' with the backend 'onnx', got {str(device)!r}.")
-    return OnnxModel(folder), tokenizer or AutoTokenizer.from_pretrained(folder)
+    with refusing_files(folder):
+        return OnnxModel(folder), tokenizer or AutoTokenizer.from_pretrained(folder)
 
 
 class OnnxModel(PaperGenerationMixin, PreTrainedModel):

@@ -6,7 +6,6 @@ paths in the options, or beside the weights under the same names.
 """
 
 import argparse
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
+from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, read_json, save_model_folder
 
 from .common import (
     Comparison,
@@ -189,7 +188,7 @@ def _check_opennmt_py(options: Mapping[str, Any], vocab: Mapping[str, Any]) -> N
 def read_eole(folder: str | Path) -> OpenNMTModel:
     """Read an eole model folder."""
     folder = Path(folder)
-    config, vocab = (_read_json(folder / name) for name in ("config.json", "vocab.json"))
+    config, vocab = (read_json(folder / name) for name in ("config.json", "vocab.json"))
     if not isinstance(config.get("model"), dict) or "encoder" not in config["model"]:
         raise UserError(f"{folder / 'config.json'} must have eole's format, with encoder and decoder under `model`.")
     model, options = config["model"], (config.get("transforms_configs") or {}).get("sentencepiece", {})
@@ -277,13 +276,6 @@ def _find_spm_paths(options: Mapping[str, Any], folder: Path) -> tuple[Path, Pat
     source = options["src_subword_model"]
     target = options.get("tgt_subword_model") or source
     return find_sentencepiece_model(source, folder), find_sentencepiece_model(target, folder)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}") from error
 
 
 def _collect(

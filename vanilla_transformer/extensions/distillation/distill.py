@@ -205,7 +205,7 @@ class _Run:
     def _open(self, shards: CorpusShards) -> None:
         try:
             shards.open(resume=True)
-        except ValueError:
+        except UserError:
             if not self.recipe.output.overwrite_output_dir:
                 raise
             shards.delete()

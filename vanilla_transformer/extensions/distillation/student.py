@@ -16,7 +16,7 @@ from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.pretrained import ensemble_arguments, hash_model
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import score
-from vanilla_transformer.utils.file_utils import atomic_folder, write_hashes, write_text_atomically
+from vanilla_transformer.utils.file_utils import atomic_folder, read_json, write_hashes, write_text_atomically
 
 from .teacher import CandidatePair
 
@@ -132,8 +132,8 @@ def write_student_corpora(
 def read_report(path: Path) -> FilterReport | None:
     """Return the report of an earlier run, or None if there is none or it is damaged."""
     try:
-        return FilterReport(**json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
+        return FilterReport(**read_json(path))
+    except (OSError, TypeError):
         return None
 
 
@@ -260,7 +260,7 @@ def _origin(system: System, pairs: Sequence[SentencePair]) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     """Return the content of a file of results; without one, or if it is damaged, nothing."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = read_json(path)
+    except OSError:
         return {}
     return content if isinstance(content, dict) else {}

@@ -7,16 +7,13 @@ from typing import Any
 
 import regex
 
-from vanilla_transformer.decoding.alignments import Link
-from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.answers import Link, Translation, join_pieces
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.protected_search import ProtectedSearch, join_pieces, overlaps
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.decoding.steps import Report
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.icu_messages import parse_message
-from vanilla_transformer.text.protection import Range, find_protected, merge
+from vanilla_transformer.text.protection import Range, find_protected, merge, overlaps
 
 from .blocks import Block, find_formulas
 from .projection import CrossingSpansError, project, proportional_links
@@ -56,6 +53,8 @@ class BlockTranslator:
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the translated blocks, with every span of the source."""
+        from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch
+
         constrain = None if self.constrain is None else self._constrain
         options = TranslationOptions(protect=self.protect)
         search = ProtectedSearch(self._decode, options, self.masks, constrain=constrain)
@@ -75,6 +74,8 @@ class BlockTranslator:
 
     def _split(self, block: Block) -> Iterator[tuple[int, Sentence]]:
         """Yield the sentences and their starts. None ends in text that is kept; each ends at a break."""
+        from vanilla_transformer.extensions.protection.icu_messages import parse_message
+
         fixed = [(span.start, span.end) for span in block.walk() if span.fixed and span.end > span.start]
         formulas = find_formulas(block) if self.protect else []
         for low, high in pairwise([0, *sorted(set(_breaks(block))), len(block.text)]):

@@ -1,13 +1,15 @@
 """The text of a document as its format's module hands it over: blocks of text with the markup as spans."""
 
 import re
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import regex
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import WORD_CHARACTER, Range, are_two_words, merge
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -62,6 +64,29 @@ class Block:
         """Yield all spans, outer ones first."""
         for span in self.spans:
             yield from span.walk()
+
+
+class Document(ABC):
+    """
+    A text of a format. A class for one is created with the text and a [`Direction`]: its languages, as far as they are
+    known. Formats that name no languages do not use it.
+
+    Attributes:
+        blocks: The texts that are translated.
+        directions: The languages that the text names for its parts, if its format asks for them.
+    """
+
+    blocks: list[Block]
+    directions: Sequence[Direction] = ()
+
+    @property
+    def summary(self) -> str:
+        """Numbers of texts that are translated and of others, in one line; empty for most formats."""
+        return ""
+
+    @abstractmethod
+    def render(self, blocks: Sequence[Block]) -> str:
+        """Return the text with translated blocks."""
 
 
 def is_part_of_word(base: str, text: str) -> bool:
@@ -210,6 +235,27 @@ def restore_spaces(block: Block) -> Block:
 
     spans = copy(block.spans, 0, len(block.text))
     return Block(text, spans)
+
+
+def write_block(block: Block, write_text: Callable[[str], str], write_span: Callable[[Any, str | None], str]) -> str:
+    """
+    Return a block as it is written in its document.
+
+    Args:
+        write_text: Writes the text between marks.
+        write_span: Writes a span, given its payload and its written content, which is None for a fixed span.
+    """
+
+    def write(spans: Sequence[Span], start: int, end: int) -> str:
+        pieces = []
+        for span in spans:
+            pieces.append(write_text(block.text[start : span.start]))
+            content = None if span.fixed else write(span.children, span.start, span.end)
+            pieces.append(write_span(span.payload, content))
+            start = span.end
+        return "".join([*pieces, write_text(block.text[start:end])])
+
+    return write(block.spans, 0, len(block.text))
 
 
 def unify_line_ends(text: str) -> tuple[str, str, str]:

@@ -80,9 +80,6 @@ class HtmlDocument(SourceDocument):
         _pair(self.tokens)
         page = next((token for token in self.tokens if token.name == "html"), None)
         self._languages = PageLanguages(direction, None if page is None else _language(self, page))
-        self._collect()
-
-    def _collect(self) -> None:
         first = index = 0
         while index < len(self.tokens):
             token = self.tokens[index]
@@ -207,17 +204,14 @@ def _pair(tokens: Sequence[Token]) -> None:
                 raise UserError(f"HTML must be nested at most {_DEEPEST} elements deep, got more.")
         elif token.kind == "close":
             least = _innermost(opened) + 1 if token.name in _INLINE | _FIXED else 0
-            position = _last_of(token.name, opened, least)
-            if position is not None:
-                end(position + 1, index)
-                end(position, index + 1)
+            for position in reversed(range(least, len(opened))):
+                if opened[position].name == token.name:
+                    end(position + 1, index)
+                    end(position, index + 1)
+                    break
     end(0, len(tokens))
 
 
 def _innermost(opened: Sequence[Token], names: Collection[str] = _INLINE | _FIXED) -> int:
     """Return the position of the innermost open element that is no markup of a paragraph, or -1."""
     return next((at for at in reversed(range(len(opened))) if opened[at].name not in names), -1)
-
-
-def _last_of(name: str, opened: Sequence[Token], least: int) -> int | None:
-    return next((at for at in reversed(range(least, len(opened))) if opened[at].name == name), None)

@@ -16,7 +16,7 @@ import yaml
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.import_utils import requires_extra
 
-from .blocks import Block, Span, SpanBuilder, restore_spaces, unify_line_ends
+from .blocks import Block, Document, Span, SpanBuilder, restore_spaces, unify_line_ends, write_block
 
 _SPECIAL = re.compile(
     r"[\\`*\[\]$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~|\{(?=[{%:#./])"
@@ -54,17 +54,18 @@ class MarkdownWriter:
         """
         block = restore_spaces(block)
         expected = _join_texts(_block_signature(block.text, block.spans, 0, len(block.text)))
+        repeat_forms = partial(_repeat_forms, forms)
         for escape, mark, is_guarded in (
-            (partial(_repeat_forms, forms), _mark, False),
-            (partial(_repeat_forms, forms), _mark, True),
+            (repeat_forms, _mark, False),
+            (repeat_forms, _mark, True),
             (_escape, _mark, True),
-            (partial(_repeat_forms, forms), _html_mark, True),
+            (repeat_forms, _html_mark, True),
             (_escape, _html_mark, True),
             (_refer, _html_mark, True),
         ):
             written = _write(block, escape, mark).strip(" ")
-            if context != "cell" and is_guarded:
-                written = _guard_start(written)
+            if context != "cell" and is_guarded:  # what would begin another kind of block
+                written = _NUMBERED.sub(r"\1\\\2", _LINE_START.sub(r"\1\\\2", written))
             signature = self._signature(written, context)
             if signature == expected or (mark is _html_mark and _as_html(signature) == _as_html(expected)):
                 break
@@ -88,25 +89,13 @@ def _write(block: Block, escape: Callable[[list[str]], list[str]], mark: Callabl
     """Return a block with each text between marks escaped."""
     texts = list[str]()
 
-    def collect(spans: Sequence[Span], start: int, end: int) -> None:
-        for span in spans:
-            texts.append(block.text[start : span.start])
-            if not span.fixed:
-                collect(span.children, span.start, span.end)
-            start = span.end
-        texts.append(block.text[start:end])
+    def collect(text: str) -> str:
+        texts.append(text)
+        return ""
 
-    collect(block.spans, 0, len(block.text))
+    write_block(block, collect, lambda tokens, content: "")
     escaped = iter(escape(texts))
-
-    def write(spans: Sequence[Span]) -> str:
-        pieces = []
-        for span in spans:
-            pieces.append(next(escaped))
-            pieces.append(mark(span.payload, None if span.fixed else write(span.children)))
-        return "".join([*pieces, next(escaped)])
-
-    return write(block.spans)
+    return write_block(block, lambda text: next(escaped), mark)
 
 
 def _repeat_forms(forms: Mapping[str, Sequence[str]], texts: list[str]) -> list[str]:
@@ -138,12 +127,6 @@ def _refer(texts: list[str]) -> list[str]:
     return [_UNESCAPED.sub(lambda match: f"&#{ord(match[0])};", text) for text in texts]
 
 
-def _guard_start(text: str) -> str:
-    """Escape what would begin another kind of block."""
-    text = _LINE_START.sub(r"\1\\\2", text)
-    return _NUMBERED.sub(r"\1\\\2", text)
-
-
 def _mark(tokens: Sequence[Any], content: str | None) -> str:
     """Return a span as Markdown, given its tokens and its content, which is None if it has no translated text."""
     first = tokens[0]
@@ -153,17 +136,15 @@ def _mark(tokens: Sequence[Any], content: str | None) -> str:
     if kind == "hardbreak":
         return "\\\n" if first.meta["source"].startswith("\\") else "  \n"
     if kind == "link" and content is not None:
-        return f"[{content}{_link_end(first.meta['source_end'], first.meta['source_label'], content)}"
+        end, label = first.meta["source_end"], first.meta["source_label"]
+        # The label of a reference is written if it was the text, which has changed.
+        is_label_lost = end in ("]", "][]") and label.casefold() != content.casefold()
+        return f"[{content}][{label}]" if is_label_lost else f"[{content}{end}"
     if kind in ("em", "strong", "s") and content:
         return f"{first.markup}{content}{first.markup}"
     if kind != "html_inline" and content is None:
         return first.meta["source"]
     return _html_mark(tokens, content)
-
-
-def _link_end(end: str, label: str, content: str) -> str:
-    """Return the end of a link. The label of a reference is written if it was the text, which has changed."""
-    return f"][{label}]" if end in ("]", "][]") and label.casefold() != content.casefold() else end
 
 
 def _html_mark(tokens: Sequence[Any], content: str | None) -> str:
@@ -333,15 +314,12 @@ def _note_source(rule: Callable[[Any, bool], bool], state: Any, silent: bool) ->
     return True
 
 
-class MarkdownDocument:
+class MarkdownDocument(Document):
     """
     The blocks of a Markdown text: paragraphs, headings, list items, cells of tables, titles and descriptions.
 
     Code, formulas, shortcodes, HTML blocks, link targets, images and other front matter are not translated. A
     paragraph is written on one line, unless it is its own translation.
-
-    Args:
-        direction: Is not used: Markdown names no languages.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
@@ -353,8 +331,13 @@ class MarkdownDocument:
         self._environment = dict[str, Any]()
         front = _FRONT.match(text)
         if front:
-            self._collect_front(front[0].count("\n"))
-            text = "\n" * front[0].count("\n") + text[front.end() :]
+            count = front[0].count("\n")
+            for number in range(1, count):
+                line, following = self._lines[number : number + 2]
+                value = None if following[:1].isspace() else _read_value(line)
+                if value:
+                    self._add(_Place(number, 0, 0, number + 1, "", "value"), Block(value), {})
+            text = "\n" * count + text[front.end() :]
         self._collect(self._parser.parse(text, self._environment))
 
     def render(self, blocks: Sequence[Block]) -> str:
@@ -377,13 +360,6 @@ class MarkdownDocument:
             lines[place.line + len(written) - 1] += after
         return self._mark + "\n".join(lines).replace("\n", self._line_end)
 
-    def _collect_front(self, count: int) -> None:
-        for number in range(1, count):
-            line, following = self._lines[number : number + 2]
-            value = None if following[:1].isspace() else _read_value(line)
-            if value:
-                self._add(_Place(number, 0, 0, number + 1, "", "value"), Block(value), {})
-
     def _add(self, place: _Place, block: Block, forms: dict[str, list[str]]) -> None:
         if any(character.isalpha() for character in block.text):
             self._places.append(place)
@@ -397,8 +373,9 @@ class MarkdownDocument:
                 continue
             first = token.map[0]
             if before.type in ("th_open", "td_open"):
-                cursor = cursor if first == cell_line else 0
-                place = self._cell(first, cursor, token.content)
+                raw = token.content.replace("|", "\\|")
+                start = self._lines[first].index(raw, cursor if first == cell_line else 0)
+                place = _Place(first, start, start + len(raw), first + 1, "", "cell")
                 cell_line, cursor = first, place.end
             elif before.type == "admonition_title_open" and f'"{token.content}"' not in self._lines[first]:
                 continue  # its kind
@@ -406,12 +383,6 @@ class MarkdownDocument:
                 place = self._text(first, token.content, before)
             block = _build_block(token.children, is_item=before.type == "paragraph_open")
             self._add(place, block, _find_forms(token.children))
-
-    def _cell(self, number: int, cursor: int, content: str) -> _Place:
-        line = self._lines[number]
-        raw = content.replace("|", "\\|")
-        start = line.index(raw, cursor)
-        return _Place(number, start, start + len(raw), number + 1, "", "cell")
 
     def _text(self, number: int, content: str, opening: Any) -> _Place:
         parts = content.split("\n")

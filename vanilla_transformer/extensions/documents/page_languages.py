@@ -17,8 +17,10 @@ class PageLanguages:
     """
 
     def __init__(self, direction: Direction, page: str | None):
-        self._source = direction.source or page
-        self._target = _tag(direction.target or "")
+        self._source, target = direction.source or page, direction.target or ""
+        locale = find_locale(target) if _THREE_LETTERS.fullmatch(target) else None
+        # Documents spell `deu_Latn` as `de`, and `pt_BR` as `pt-BR`.
+        self._target = "-".join(filter(None, (locale.language, locale.script))) if locale else target.replace("_", "-")
 
     def is_other(self, code: str | None) -> bool:
         """Return whether a code names another language than the source language."""
@@ -32,11 +34,3 @@ class PageLanguages:
         """
         is_changed = code.strip() and self._target and (is_page or (self._source and not self.is_other(code)))
         return self._target if is_changed else None
-
-
-def _tag(code: str) -> str:
-    """Return a code as documents spell it: `de` for `deu_Latn`, and `pt-BR` for `pt_BR`."""
-    locale = find_locale(code) if _THREE_LETTERS.fullmatch(code) else None
-    if locale is None:
-        return code.replace("_", "-")
-    return "-".join(part for part in (locale.language, locale.script) if part)

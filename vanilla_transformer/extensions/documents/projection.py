@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import regex
 
-from vanilla_transformer.decoding.alignments import Link
+from vanilla_transformer.decoding.answers import Link
 from vanilla_transformer.text.protection import Range
 from vanilla_transformer.text.units import FURTHER, UNSPACED_SCRIPTS
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.text.protection import Range
 
-from .blocks import Block, Span, SpanBuilder, restore_spaces
+from .blocks import Block, Document, SpanBuilder, restore_spaces, write_block
 
 # Comments, declarations and instructions; and tags, whose attributes may contain `>` in quotation marks.
 _HTML = re.compile(
@@ -138,7 +138,7 @@ class Place:
     quote: str | None = None  # of an attribute, "" if it has none
 
 
-class SourceDocument:
+class SourceDocument(Document):
     """
     A text of which blocks are translated, and all else is written as it was.
 
@@ -187,18 +187,12 @@ class SourceDocument:
         """Return a translated block as it is written at a place."""
         if block == source:
             return self.slice(place.start, place.end)
-        block = restore_spaces(block)
-        return self._write(block.text, block.spans, 0, len(block.text), place)
 
-    def _write(self, text: str, spans: Sequence[Span], start: int, end: int, place: Place) -> str:
-        pieces = []
-        for span in spans:
-            opening, closing = span.payload
-            pieces += [_escape(text[start : span.start], place), self.slice(*opening)]
-            if closing is not None:
-                pieces += [self._write(text, span.children, span.start, span.end, place), self.slice(*closing)]
-            start = span.end
-        return "".join([*pieces, _escape(text[start:end], place)])
+        def write_span(tags: Any, content: str | None) -> str:
+            opening, closing = tags
+            return self.slice(*opening) + ("" if closing is None else f"{content}{self.slice(*closing)}")
+
+        return write_block(restore_spaces(block), lambda text: _escape(text, place), write_span)
 
     def _write_attributes(self, blocks: Sequence[Block]) -> None:
         edits = list(self._replaced)

@@ -12,7 +12,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.import_utils import requires_extra
 
-from .blocks import Block, Span, SpanBuilder, restore_spaces, unify_line_ends
+from .blocks import Block, Document, SpanBuilder, restore_spaces, unify_line_ends, write_block
 from .line_breaks import find_cuts, join_lines
 
 _TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
@@ -30,15 +30,12 @@ _MOST_CUES = 6  # of one sentence: more are speech without punctuation marks
 _CLAUSE = 8  # characters that a cut is moved, at most, to be at the end of a clause
 
 
-class SrtDocument:
+class SrtDocument(Document):
     """
     The speeches of a SubRip text, each wrapped to as many lines as before.
 
     Speeches of successive cues are one if the first ends within a sentence. Their translation is divided over the cues
     in proportion to the lengths of the source, at the end of a clause if one is near. Cues with tags stay apart.
-
-    Args:
-        direction: Is not used: subtitles name no languages.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
@@ -77,7 +74,8 @@ class SrtDocument:
             if block == source:
                 written += sentence
                 continue
-            parts = _divide(_render(block), [len(speech) for speech in sentence])
+            text = write_block(restore_spaces(block), str, lambda tags, content: tags[0] + (content or "") + tags[1])
+            parts = _divide(text, [len(speech) for speech in sentence])
             written += [_wrap(part, speech.count("\n") + 1) for part, speech in zip(parts, sentence, strict=True)]
         left = iter(written)
         for cue, speeches in zip(self._cues, self._speeches, strict=True):
@@ -135,20 +133,6 @@ def _block(speech: str) -> Block:
             builder.add_mark([tag[0], ""])
     builder.add_text(speech[end:])
     return builder.finish()
-
-
-def _render(block: Block) -> str:
-    block = restore_spaces(block)
-
-    def write(spans: Sequence[Span], start: int, end: int) -> str:
-        pieces = []
-        for span in spans:
-            opening, closing = span.payload
-            pieces += [block.text[start : span.start], opening, write(span.children, span.start, span.end), closing]
-            start = span.end
-        return "".join([*pieces, block.text[start:end]])
-
-    return write(block.spans, 0, len(block.text))
 
 
 def _wrap(text: str, count: int) -> str:

@@ -6,7 +6,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from vanilla_transformer.data.readers.text_files import decompress
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import several_beams
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
@@ -14,11 +13,11 @@ from vanilla_transformer.decoding.steps import split_on_error
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
-from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.input_files import STDIN, open_input
+from vanilla_transformer.utils.text_files import decode_text, decompress
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
-from .blocks import BYTE_ORDER_MARK
+from .blocks import BYTE_ORDER_MARK, Document
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument
 from .srt_format import SrtDocument
@@ -26,7 +25,7 @@ from .wrapped_text import WrappedText
 from .xliff_format import XliffDocument
 from .xml_format import XmlDocument
 
-FORMATS: dict[str, Callable[[str, Direction], Any]] = {
+FORMATS: dict[str, Callable[[str, Direction], Document]] = {
     "html": HtmlDocument,
     "xml": XmlDocument,
     "markdown": MarkdownDocument,
@@ -63,19 +62,18 @@ def translate_documents(
 ) -> list[str]:
     """Return documents as [`translate_document`] does; their sentences are translated together."""
     documents = [parse_document(text, format, direction) for text in texts]
-    translated = iter(translator([block for each in documents for block in each.blocks]))
-    return [each.render(list(islice(translated, len(each.blocks)))) for each in documents]
+    translated = iter(translator([block for document in documents for block in document.blocks]))
+    return [document.render(list(islice(translated, len(document.blocks)))) for document in documents]
 
 
-def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) -> Any:
-    """Return a document with its `blocks` and the method `render`.
-
-    Args:
-        direction: The languages, as far as they are known.
-    """
+def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) -> Document:
+    """Return the document of a text."""
     if format not in FORMATS:
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
-    return FORMATS[format](text, direction)
+    try:
+        return FORMATS[format](text, direction)
+    except RecursionError as error:
+        raise UserError("A document must not be nested as deeply as one that was given.") from error
 
 
 def read_document(path: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .blocks import Block, unify_line_ends
+from .blocks import Block, Document, unify_line_ends
 from .line_breaks import count_columns, ends_sentence, find_cuts, is_full, join_lines, wrap
 
 _LINE = re.compile(r"((?:[ \t]*>)*\s*)((?:[-*•+]|\d{1,3}[.)]|\(?[^\W\d]\)|\(\d{1,3}\))\s+(?=\S))?(.*)", re.DOTALL)
@@ -27,15 +27,12 @@ class _Line(NamedTuple):
         return not any(map(str.isalnum, self.content)) or bool(_ROW.match(self.content))
 
 
-class WrappedText:
+class WrappedText(Document):
     """
     The paragraphs of a text. Each is one block, and its translation is wrapped at the width of the text.
 
     A paragraph ends at an empty line, before an item of a list, a row of a table and a line that is indented further,
     and where a line had space for the next word. Its indentation stays, and the marks of items and quoted mail.
-
-    Args:
-        direction: Is not used: plain text names no languages.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
@@ -81,11 +78,10 @@ class WrappedText:
 
     def _continues(self, before: _Line, line: _Line) -> bool:
         """Return whether a line was wrapped: it is full, or long and ends within a sentence, or continues an item."""
-        if len(line.indent) > len(before.indent):
-            return True
         is_long = 2 * count_columns("".join(before)) > self.width
         is_within = line.content[0].islower() and not ends_sentence(before.content)
-        return self._is_full(before, line) or (is_long and is_within)
+        is_indented = len(line.indent) > len(before.indent)
+        return is_indented or self._is_full(before, line) or (is_long and is_within)
 
     def _is_full(self, before: _Line, line: _Line) -> bool:
         return is_full("".join(before), line.content, self.width)

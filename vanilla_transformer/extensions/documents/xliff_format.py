@@ -58,11 +58,13 @@ class XliffDocument(MarkupDocument):
         self._is_new = (root.get("version") or "1.2").startswith("2")
         if self._is_new and not root.get("trgLang"):
             raise UserError("An XLIFF 2 text must name its target language, but <xliff> has no attribute `trgLang`.")
-        self.directions = _directions(root, self._is_new)
+        parts = [root] if self._is_new else root.iter("{*}file")
+        names = ("srcLang", "trgLang") if self._is_new else ("source-language", "target-language")
+        self.directions = [Direction(*map(part.get, names)) for part in parts]
         for named in self.directions:
-            for side, found, expected in find_differences(named, direction):
-                rule = f"The {side} language of the file must be {expected}, as of the model"
-                raise UserError(f"{rule}, but it is {found}. Choose a model for it, or correct the file.")
+            for side, actual, expected in find_differences(named, direction):
+                requirement = f"The {side} language of the file must be {expected}, as of the model"
+                raise UserError(f"{requirement}, but it is {actual}. Choose a model for it, or correct the file.")
         self._numbers = {token.element: index for index, token in enumerate(self.tokens) if token.kind == "open"}
         self._pairs = self._find_pairs()
         self._counts, self.longer = Counter[str](), 0
@@ -75,7 +77,7 @@ class XliffDocument(MarkupDocument):
 
     @property
     def summary(self) -> str:
-        """Say in one line how many segments are translated, and why the others are not."""
+        """How many segments are translated, and why the others are not."""
         skipped = {name: count for name, count in sorted(self._counts.items()) if name != _OPEN}
         rest = "; ".join(f"{count} {name}" for name, count in skipped.items()) or "none"
         if not self.blocks:
@@ -89,10 +91,14 @@ class XliffDocument(MarkupDocument):
         written = [self.write(*row) for row in zip(self._places, self.blocks, blocks, strict=True)]
         edits, self.longer = list[Edit](), 0
         for unit, segments, numbers in self._units:
-            texts = [
-                None if number is None else self._around(segment.source, number, written[number])
-                for segment, number in zip(segments, numbers, strict=True)
-            ]
+            texts = list[str | None]()
+            for segment, number in zip(segments, numbers, strict=True):
+                if number is None:
+                    texts.append(None)
+                else:  # markup around the text of the block stays
+                    place = self._places[number]
+                    edit = place.start, place.end, written[number]
+                    texts.append(self.splice([edit], *self._content(segment.source)))
             edits += self._edit_unit(unit, segments, texts)
             length = sum(len(blocks[number].text) for number in numbers if number is not None)
             limit = unit.get("maxwidth", "") if unit.get("size-unit") == "char" else ""
@@ -100,7 +106,6 @@ class XliffDocument(MarkupDocument):
         return self.splice(edits)
 
     def role_of(self, token: Token) -> str:
-        """Return the role of an element within a segment, see [`MarkupDocument.role_of`]."""
         attributes, name = token.element.attrib, token.local_name
         if self.is_untranslatable(token) or attributes.get("mtype") == "protected":
             return "fixed"
@@ -192,11 +197,6 @@ class XliffDocument(MarkupDocument):
             edits.append(self._fill(segment.source, text or ""))
         return self.splice(edits, *self._content(find_child(unit, "seg-source")))
 
-    def _around(self, source: Any, number: int, written: str) -> str:
-        """Return the content of a source around the text of its block, and another text instead of that."""
-        place = self._places[number]
-        return self.splice([(place.start, place.end, written)], *self._content(source))
-
     def _content(self, element: Any) -> tuple[int, int]:
         token = self.tokens[self._numbers[element]]
         return token.end, token.end if token.is_empty else self.tokens[token.after - 1].start
@@ -231,9 +231,3 @@ class XliffDocument(MarkupDocument):
 def _shown(code: Any) -> str:
     """Return what the file says a code stands for."""
     return code.get("equiv-text") or code.get("equiv") or code.get("disp") or ""
-
-
-def _directions(root: Any, is_new: bool) -> list[Direction]:
-    if is_new:
-        return [Direction(root.get("srcLang"), root.get("trgLang"))]
-    return [Direction(each.get("source-language"), each.get("target-language")) for each in root.iter("{*}file")]

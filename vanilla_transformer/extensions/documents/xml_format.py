@@ -140,7 +140,6 @@ class XmlDocument(MarkupDocument):
         self._collect(self.root, False)
 
     def role_of(self, token: Token) -> str:
-        """Return the role of an element within a paragraph, see [`MarkupDocument.role_of`]."""
         if self._is_kept(token):
             return "fixed"
         has_content = not (token.is_empty or self.text.startswith("</", token.end))

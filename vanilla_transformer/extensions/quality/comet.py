@@ -25,7 +25,7 @@ from transformers.utils import logging
 from vanilla_transformer.decoding.forced_decoding import plan_scoring_batches
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.decoding.pretrained import COMET_FILES, limit_threads, load_config, load_tokenizer
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 
 HPARAMS, CHECKPOINT = COMET_FILES
 REGRESSION, UNIFIED = "regression_metric", "unified_metric"
@@ -105,9 +105,9 @@ class Comet(nn.Module):
             missing = model.load_state_dict(weights, strict=False, assign=True).missing_keys
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:200]
-            raise OSError(f"The weights of {name} do not fit its options: {reason}") from error
+            raise UserFileError(f"The weights of {name} do not fit its options: {reason}") from error
         if missing:
-            raise OSError(f"The weights of {name} lack {missing[0]}. Copy or download the model again.")
+            raise UserFileError(f"The weights of {name} lack {missing[0]}. Copy or download the model again.")
         return model.eval().requires_grad_(False)
 
     @torch.inference_mode()
@@ -135,7 +135,9 @@ class Comet(nn.Module):
                 scores[places] = self._estimate([rows[place] for place in places]).cpu().numpy()
                 bar.update(len(places))
         if not np.isfinite(scores).all():
-            raise OSError(f"The scores of {self.name} must be numbers, but some are not. Its weights may be damaged.")
+            raise UserFileError(
+                f"The scores of {self.name} must be numbers, but some are not. Its weights may be damaged."
+            )
         return scores
 
     def _estimate(self, rows: Sequence[tuple[str, ...]]) -> Tensor:
@@ -217,10 +219,10 @@ def _find_folder(name: str | Path) -> Path:
             folder = Path(snapshot_download(str(name), allow_patterns=[*COMET_FILES]))
         except Exception as error:  # of the Hub library, of the network, or of a name that no model can have
             reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-            raise FileNotFoundError(f"There is no folder {name}, and the Hub gives no such model: {reason}") from error
+            raise MissingFileError(f"There is no folder {name}, and the Hub gives no such model: {reason}") from error
     for file in COMET_FILES:
         if not (folder / file).is_file():
-            raise FileNotFoundError(f"A COMET model must have the files {' and '.join(COMET_FILES)}, not so {name}.")
+            raise MissingFileError(f"A COMET model must have the files {' and '.join(COMET_FILES)}, not so {name}.")
     return folder
 
 
@@ -228,7 +230,7 @@ def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any
     """Return the options of a model. The ones in its checkpoint come first, as in COMET."""
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise UserError(f"{path} must be YAML of plain values: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(given, dict) or given.get("class_identifier") not in _OPTIONS:
         found = given.get("class_identifier") if isinstance(given, dict) else type(given).__name__

@@ -19,8 +19,6 @@ from vanilla_transformer.decoding.options import RERANKING, OptionError, Transla
 from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report, Step
-from vanilla_transformer.extensions import QUALITY_MODEL
-from vanilla_transformer.extensions import load as load_door
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
 from .minimum_bayes_risk import choose_by_risk
@@ -151,8 +149,9 @@ class QualityReranker:
     @classmethod
     def load(cls, name: str | Path, device: Any) -> "QualityReranker":
         """Load the model of a folder or of a name on the Hub."""
-        model = load_door("quality", QUALITY_MODEL, f"`{cls.argument}`").load(name, without_references=True)
-        return cls(model.to(device))
+        from vanilla_transformer.extensions.quality.comet import Comet
+
+        return cls(Comet.load(name, without_references=True).to(device))
 
     def score(
         self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], options: TranslationOptions

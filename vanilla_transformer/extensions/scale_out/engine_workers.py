@@ -31,7 +31,7 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Report
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import LostProcessError, UserError
 from vanilla_transformer.utils.device_utils import usable_cores
 
 logger = logging.get_logger(__name__)
@@ -93,7 +93,7 @@ class WorkerPipeline(TranslationPipeline):
                 report(len(futures[future]))
         except BrokenProcessPool as error:
             hint = f"If memory is short, use fewer than {self.workers} workers."
-            raise ChildProcessError(f"A worker process was killed. {hint}") from error
+            raise LostProcessError(f"A worker process was killed. {hint}") from error
         finally:
             for future in futures:
                 future.cancel()
@@ -184,7 +184,7 @@ def resolve_workers(model: Any, precision: str | None, num_beams: int | None = N
     workers, reason = load_choice("workers", _identity(model, precision, num_beams)) or (0, "")
     try:
         check_workers(workers)
-    except ValueError:
+    except UserError:
         hint = "Measure them with `vanilla-transformer compile MODEL --workers auto --source FILE`."
         workers, reason = 1, f"no others were measured for this model and search on this machine. {hint}"
     logger.warning_once(f'`workers="auto"` is {workers}: {reason}')

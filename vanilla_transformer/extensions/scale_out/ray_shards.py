@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from vanilla_transformer.decoding.corpus_shards import Shard, progress_bar
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, is_refusal
 from vanilla_transformer.utils.import_utils import requires_extra
 
 ShardWork = Callable[[Shard], list[str]]  # returns one result for each line
@@ -102,7 +102,9 @@ class _Actor:
             if self._work is None:
                 self._work = self._build()
             results = self._work(shard)
-        except (ValueError, OSError) as mistake:
+        except Exception as mistake:
+            if not is_refusal(mistake):
+                raise
             error = str(mistake)
         return {**shard._asdict(), "results": results, "error": error}
 

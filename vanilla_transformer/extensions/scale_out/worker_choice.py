@@ -10,6 +10,7 @@ import torch
 
 from vanilla_transformer.decoding.engine.precision import AUTO
 from vanilla_transformer.decoding.loading import open_pipeline
+from vanilla_transformer.errors import LostProcessError
 from vanilla_transformer.utils.device_utils import usable_cores
 
 from .engine_workers import save_workers, threads_of, worker_counts
@@ -46,7 +47,7 @@ def _speed(name: str | Path, sentences: list[str], workers: int, precision: str 
                 start = time.perf_counter()
                 translate(sentences, progress_bar=False, **options)
                 seconds.append(time.perf_counter() - start)
-    except ChildProcessError:  # the memory is not enough for so many
+    except LostProcessError:  # the memory is not enough for so many
         return 0.0
     return len(sentences) / min(seconds[1:])  # workers start in the first round
 

@@ -22,8 +22,7 @@ from vanilla_transformer.cli.flags import (
     parse,
     read_keys,
 )
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.extensions import DOCUMENTS, find
+from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
 from vanilla_transformer.utils.import_utils import requires_extra
 from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
@@ -103,25 +102,26 @@ def serve_command(arguments: Sequence[str]) -> None:
     check_origins(options.cors or [])
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
+        from vanilla_transformer.extensions.documents import parse_document
+
         from .language_detection import find_detector
         from .server import bind, run_server
         from .service import create_service_of
 
-    documents = find(DOCUMENTS)
     create = partial(
         create_service_of,
         limits=options,
         api_keys=keys,
         metrics=options.metrics,
         docs=options.docs,
-        check_document=None if documents is None else documents.parse_document,
+        check_document=parse_document,
         detect=find_detector(),
         cors=options.cors or [],
     )
     with bind(options.host, options.port) as listener:
         service = _serve_several(folders, options, create) if name is None else _serve_one(name, options, create)
         host, port = listener.getsockname()[:2]
-        if not keys and not _is_loopback(host):
+        if not keys and not ipaddress.ip_address(host.split("%")[0]).is_loopback:
             print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         print(f"Serving {name or ', '.join(map(str, folders))} at {address} (Ctrl-C stops it).", flush=True)
@@ -132,8 +132,8 @@ def check_origins(origins: Sequence[str]) -> None:
     """Check that browsers spell origins so."""
     for origin in origins:
         if origin != "*" and _ORIGIN.fullmatch(origin) is None:
-            rule = "a scheme and a host in lower case, and a port unless it is the usual one, without a path"
-            raise UserError(f"`cors` must be origins such as https://example.org: {rule}; or '*'. Got {origin!r}.")
+            parts = "a scheme and a host in lower case, and a port unless it is the usual one, without a path"
+            raise UserError(f"`cors` must be origins such as https://example.org: {parts}; or '*'. Got {origin!r}.")
 
 
 def parse_models(options: ServeArguments) -> dict[Direction, str]:
@@ -150,27 +150,23 @@ def parse_models(options: ServeArguments) -> dict[Direction, str]:
         if getattr(options, name):
             raise UserError(f"`{name}` is for one MODEL. Leave it out with --model.")
     folders: dict[Direction, str] = {}
-    for given in options.model:
-        direction, folder = _parse_model(given)
+    for model in options.model:
+        name, _, folder = model.partition("=")
+        direction = _parse_direction(name)
+        if direction is None or not folder:
+            raise UserError(f"`model` must be languages and a folder, such as en-de=runs/en-de, got {model!r}.")
+        if not Path(folder).is_dir():
+            reason = f"There is no folder {folder}. `model` must be the folder of a model, got {model!r}."
+            raise MissingFileError(reason)
         if direction in folders:
             raise UserError(f"Each `model` must have other languages, got {direction} twice.")
         folders[direction] = folder
     return folders
 
 
-def _parse_model(given: str) -> tuple[Direction, str]:
-    name, _, folder = given.partition("=")
-    direction = _parse_direction(name)
-    if direction is None or not folder:
-        raise UserError(f"`model` must be languages and a folder, such as en-de=runs/en-de, got {given!r}.")
-    if not Path(folder).is_dir():
-        raise FileNotFoundError(f"There is no folder {folder}. `model` must be the folder of a model, got {given!r}.")
-    return direction, folder
-
-
-def _parse_direction(given: str) -> Direction | None:
-    """Return a direction such as en-de, or None if `given` is none."""
-    source, _, target = given.partition("-")
+def _parse_direction(name: str) -> Direction | None:
+    """Return a direction such as en-de, or None for another name."""
+    source, _, target = name.partition("-")
     return Direction(source, target) if source and target else None
 
 
@@ -186,16 +182,22 @@ def _serve_one(name: str, options: ServeArguments, create: Callable[["Models"], 
     with ThreadPoolExecutor(1) as loading:
         load = partial(load_pipeline, name, options.backend, options.precision, **further_models(options))
         translate = loading.submit(load).result()
-    languages = language_settings(translate.tokenizer, options)
+    settings = language_settings(translate.tokenizer, options)
     directions = find_directions(translate.tokenizer, options.direction)
-    default = _default_direction(translate.tokenizer, languages, directions)
-    model = _wrap(translate, languages, options.source_language or DEFAULT_LANGUAGE, default)
+    languages = find_languages(translate.tokenizer)
+    if languages is None:
+        default = directions[0] if directions else NO_DIRECTION
+    else:
+        default = languages.complete(settings.get("src_lang"), settings.get("tgt_lang"))
+    model = _wrap(translate, settings, options.source_language or DEFAULT_LANGUAGE, default)
     title = options.direction or Path(name).name
     served = ServedModel(title, options, loaded=model, directions=directions, default=default)
     service = create(Models([served], options.pivot))
     if options.page:
-        page_directions = _page_directions(translate, options.direction)
-        add_page(service, Path(name).name, page_directions, languages)
+        # Without a source if the model asks for none.
+        targets = () if languages is None else languages.targets
+        choices = directions or [Direction(None, target) for target in targets]
+        add_page(service, Path(name).name, choices, settings)
     return service
 
 
@@ -210,16 +212,11 @@ def _serve_several(
 
     def load(direction: Direction, folder: str) -> "LoadedModel":
         translate = load_pipeline(folder, options.backend, options.precision, normalize=options.normalize)
-        is_multilingual = find_languages(translate.tokenizer) is not None
         find_direction(translate.tokenizer, *direction)  # refuses a model of other languages
-        languages = (
-            language_settings(
-                translate.tokenizer,
-                LanguageArguments(source_language=direction.source, target_language=direction.target),
-            )
-            if is_multilingual
-            else {}
-        )
+        languages = {}
+        if find_languages(translate.tokenizer) is not None:
+            flags = LanguageArguments(source_language=direction.source, target_language=direction.target)
+            languages = language_settings(translate.tokenizer, flags)
         return _wrap(translate, languages, str(direction.source), direction)
 
     loader = ModelLoader(options.max_loaded)
@@ -242,55 +239,31 @@ def _wrap(
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
         spoken: Language of texts that are split into sentences.
-        direction: Languages of requests that do not name them, as far as they are known.
     """
+    from vanilla_transformer.extensions.documents import DocumentTranslator
+
     from .features import known_options, tokenizer_options
     from .models import LoadedModel
     from .service import count_tokens_with, translate_with
 
-    documents = find(DOCUMENTS)
-    translator = None if documents is None else documents.DocumentTranslator(translate, spoken, direction)
+    translator = DocumentTranslator(translate, spoken, direction)
     known = [*known_options(translate), *tokenizer_options(translate.tokenizer)]
     return LoadedModel(
         translate_with(translate, translator, languages, spoken),
         count_tokens_with(translate.tokenizer),
-        [name for name in known if name != "format" or translator is not None],
+        known,
         lambda: translate.is_compiled,
     )
 
 
-def find_directions(tokenizer: Any, given: str | None) -> list[Direction]:
+def find_directions(tokenizer: Any, flag: str | None) -> list[Direction]:
     """Return from and to which languages a model translates, as far as that is known."""
     languages = find_languages(tokenizer)
-    direction = NO_DIRECTION if given is None else _parse_direction(given)
-    if direction is None or (given is not None and languages is not None):
-        rule = "such as en-de, for a model without tokens for languages"
-        raise UserError(f"`direction` must be the codes of two languages, {rule}, got {given!r}.")
+    direction = NO_DIRECTION if flag is None else _parse_direction(flag)
+    if direction is None or (flag is not None and languages is not None):
+        example = "such as en-de, for a model without tokens for languages"
+        raise UserError(f"`direction` must be the codes of two languages, {example}, got {flag!r}.")
     if languages is not None:
         return languages.possible_directions
     known = find_direction(tokenizer, *direction)
     return [known] if all(known) else []
-
-
-def _default_direction(tokenizer: Any, languages: Mapping[str, str], directions: Sequence[Direction]) -> Direction:
-    """Return the languages of requests that do not name them, as far as they are known.
-
-    Args:
-        languages: `src_lang` and `tgt_lang` of flags.
-        directions: Languages from and to which the model translates, as far as that is known.
-    """
-    found = find_languages(tokenizer)
-    if found is None:
-        return directions[0] if directions else NO_DIRECTION
-    return found.complete(languages.get("src_lang"), languages.get("tgt_lang"))
-
-
-def _page_directions(translate: "TranslationPipeline", given: str | None) -> list[Direction]:
-    """Return the directions among which visitors of the page choose, without a source if the model asks for none."""
-    languages = find_languages(translate.tokenizer)
-    targets = () if languages is None else languages.targets
-    return find_directions(translate.tokenizer, given) or [Direction(None, target) for target in targets]
-
-
-def _is_loopback(host: str) -> bool:
-    return ipaddress.ip_address(host.split("%")[0]).is_loopback

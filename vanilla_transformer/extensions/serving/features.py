@@ -15,7 +15,6 @@ from vanilla_transformer.decoding.options import (
     OptionError,
     options_of,
 )
-from vanilla_transformer.extensions import EXTENSIONS
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import find_languages
 
@@ -40,7 +39,7 @@ def known_options(translate: Any) -> list[str]:
     if names and translate.reranks:
         names = [name for name in names if name not in ("do_sample", "alternatives")]
         names += translate.reranker.options
-    elif names and "reranking" in EXTENSIONS:
+    elif names:
         names += RISK
     return [*names, "split_sentences", "protect", "format"]
 
@@ -49,7 +48,6 @@ def supported_options(model: Any) -> list[str]:
     """Return the options of requests that an engine of a model follows."""
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
-    has["glossary"] = "terms" in EXTENSIONS
     return [name for name in ENGINE_OPTIONS if has.get(name, True)] if Engine.supports(model) else []
 
 

@@ -31,15 +31,17 @@ def closest_languages(code: str, known: Iterable[str]) -> list[str]:
     if len(code) > _LONGEST_CODE:
         return []
     asked = _subtags(code)
-    usual = _usual_subtags(asked)
-    fitting = [(each, found) for each in known if _agree(found := _subtags(each), asked)]
+    # With the subtags that CLDR finds the most likely where there are none.
+    likely = get_global("likely_subtags").get("_".join(filter(None, asked)), "")
+    language, territory, script, *_ = parse_locale(likely) if likely else asked
+    usual = _Subtags(language, asked.script or script, asked.territory or territory)
 
-    def distance(fit: tuple[str, _Subtags]) -> tuple[Any, ...]:
-        each, found = fit
-        unusual = [mine not in (None, other) for mine, other in zip(found, usual, strict=True)]
-        return each != code, found != asked, *unusual, found.count(None)
+    def distance(fitting: str) -> tuple[Any, ...]:
+        subtags = _subtags(fitting)
+        unusual = [mine not in (None, other) for mine, other in zip(subtags, usual, strict=True)]
+        return fitting != code, subtags != asked, *unusual, subtags.count(None)
 
-    return [each for each, _ in sorted(fitting, key=distance)]
+    return sorted((other for other in known if _agree(_subtags(other), asked)), key=distance)
 
 
 class _Subtags(NamedTuple):
@@ -63,13 +65,6 @@ def _subtags(code: str) -> _Subtags:
     script = next((part for part in parts if len(part) == 4 and part.isalpha()), locale.script)
     territory = locale.territory if str(locale.territory).title() in parts else None
     return _Subtags(locale.language, script, territory)
-
-
-def _usual_subtags(asked: _Subtags) -> _Subtags:
-    """Return the subtags with those that CLDR finds the most likely where there are none."""
-    usual = get_global("likely_subtags").get("_".join(filter(None, asked)), "")
-    language, territory, script, *_ = parse_locale(usual) if usual else asked
-    return _Subtags(language, asked.script or script, asked.territory or territory)
 
 
 @lru_cache(maxsize=4096)
@@ -104,6 +99,6 @@ def detect_languages(text: str) -> list[Detected]:
 
 def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detected:
     """Return the most probable one of `codes`, which may name a script or a region too, such as `deu_Latn`."""
-    confidences = {each["language"]: each["confidence"] for each in detected}
+    confidences = {language["language"]: language["confidence"] for language in detected}
     known = [Detected(language=code, confidence=confidences.get(language_code(code) or "", 0.0)) for code in codes]
-    return max(known, key=lambda each: each["confidence"])
+    return max(known, key=lambda language: language["confidence"])

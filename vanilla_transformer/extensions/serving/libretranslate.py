@@ -167,7 +167,7 @@ class Question(BaseModel):
             if self.asks_for_detection and len(sources) > 1:
                 raise Refusal(422, "`source` must be given: the detection of languages is not installed.")
             if fitting := sources if self.asks_for_detection else closest_languages(source, sources):
-                return next(each for each in directions if each.target == code and str(each.source) == fitting[0])
+                return next(pair for pair in directions if pair.target == code and str(pair.source) == fitting[0])
         known = ", ".join(map(str, directions[:12]))
         raise Refusal(422, f"`source` and `target` must be a direction of this service: {known}.")
 

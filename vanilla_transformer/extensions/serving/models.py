@@ -28,7 +28,7 @@ class LoadedModel:
     """A model in memory.
 
     Attributes:
-        known: Names of options that `translate` accepts, see [`TranslationRequest`].
+        known: Names of options that `translate` accepts.
         is_compiled: Tells whether the model decodes by compiled steps.
     """
 

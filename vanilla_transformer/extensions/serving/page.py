@@ -56,7 +56,7 @@ def _settings(service: FastAPI, directions: Sequence[Direction], default: Mappin
     first, *others = models
     limits, loaded = first.limits, first if first.is_loaded and not others else None
     return {
-        "models": {} if loaded else {str(each): model.name for model in models.choices for each in model.directions},
+        "models": {} if loaded else {str(pair): model.name for model in models.choices for pair in model.directions},
         "features": list(loaded.known) if loaded else None,
         "returned": _RETURNED,
         "warnings": WARNINGS,
@@ -74,10 +74,10 @@ def _languages(directions: Sequence[Direction]) -> dict[str, Any]:
 
     Two hundred languages have forty thousand directions.
     """
-    targets = list(dict.fromkeys(str(each.target) for each in directions))
+    targets = list(dict.fromkeys(str(direction.target) for direction in directions))
     by_source: dict[str, list[str]] = {}
-    for each in directions:
-        by_source.setdefault(each.source or "", []).append(str(each.target))
+    for source, target in directions:
+        by_source.setdefault(source or "", []).append(str(target))
     others = {source: [code for code in targets if code != source] for source in by_source}
     return {
         "names": {code: language_name(code) for code in (*filter(None, by_source), *targets)},

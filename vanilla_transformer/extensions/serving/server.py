@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 
 from .limits import Limits
 from .models import Models
@@ -34,7 +34,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener.bind(address)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise OSError(f"Cannot listen on {host}:{port}: {reason}. Choose another --host or --port.") from error
+        raise UserFileError(f"Cannot listen on {host}:{port}: {reason}. Choose another --host or --port.") from error
     return listener
 
 

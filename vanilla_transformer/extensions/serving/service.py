@@ -27,9 +27,9 @@ from vanilla_transformer.decoding.engine.requests import SentenceSeeds
 from vanilla_transformer.decoding.options import MBR_SAMPLES, choose_beams, options_of
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import explain
+from vanilla_transformer.utils.text_files import decode_text
 
 from . import libretranslate, schema
 from .features import RETURNED
@@ -67,7 +67,7 @@ def create_service(
     Args:
         limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if it arrives too
             slowly, with 503 if too many texts wait or the time is up, otherwise with 422.
-        known: Names of options that `translate` accepts, see [`TranslationRequest`]; others are refused with 422.
+        known: Names of options that `translate` accepts; others are refused with 422.
         directions: Languages from and to which the model translates, for clients of LibreTranslate.
         name: Name of the model, for requests that name it and for metrics.
     """
@@ -413,7 +413,7 @@ class _Translator:
             for position, text in enumerate(body.texts):
                 try:
                     await asyncio.to_thread(self.check_document, text, options["format"], direction)
-                except (ValueError, OSError, RecursionError) as error:
+                except (UserError, RecursionError) as error:
                     reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
                     raise Refusal(422, f"{reason[:LONGEST_REASON]} (at position {position})") from error
         return body

@@ -17,8 +17,8 @@ from vanilla_transformer.text.inline_terms import Match
 from vanilla_transformer.text.languages import is_of_language
 from vanilla_transformer.text.units import count_forms, split_units
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
-from vanilla_transformer.utils.file_utils import decode_text
 from vanilla_transformer.utils.input_files import read_input
+from vanilla_transformer.utils.text_files import decode_text
 
 _TBX = (".tbx", ".xml")
 _SIDES = ("source", "target")
@@ -225,7 +225,7 @@ def parse_tbx(
     """
     try:
         root = parse_xml(content).getroot()
-    except ValueError as error:
+    except UserError as error:
         raise UserError(f"{path} must be TBX. {error}") from None
     concepts = [element for element in root.iter() if local_name(element) in _ENTRIES]
     if not concepts:

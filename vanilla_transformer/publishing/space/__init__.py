@@ -5,12 +5,11 @@ import shutil
 from pathlib import Path
 
 from huggingface_hub import SpaceCard, SpaceCardData
-from huggingface_hub.utils import validate_repo_id
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.publishing.staging import missing_files, stage
 from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
-from vanilla_transformer.utils.user_input import check_local_model
+from vanilla_transformer.utils.user_input import check_local_model, check_repo_id
 
 _TEMPLATE = Path(__file__).parent
 
@@ -37,7 +36,7 @@ def create_space(
             raise UserError(f"{model} must be a model folder, but it has no {missing[0]}.")
     else:
         check_local_model(model)
-        validate_repo_id(str(model))
+        check_repo_id(str(model))
     title = title or Path(model).name
     settings = {"model": str(title if is_folder else model), "title": title, "examples": examples or []}
     with atomic_folder(output_dir) as folder:

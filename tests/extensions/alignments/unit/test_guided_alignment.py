@@ -7,13 +7,13 @@ from tests.tiny import tiny_model
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.decoding.alignments import token_spans
 from vanilla_transformer.extensions.alignments.guided_alignment import (
     GuidedAlignment,
     alignment_loss,
     create_guided_alignment,
 )
 from vanilla_transformer.extensions.alignments.token_alignments import align_tokens
+from vanilla_transformer.extensions.alignments.unit_links import token_spans
 from vanilla_transformer.training.device_batch import BatchPreparation, batch_to_device
 from vanilla_transformer.training.lora import LoraAdapters
 from vanilla_transformer.training.loss import ModelWithLoss
@@ -64,7 +64,7 @@ def test_model_with_loss_adds_the_cross_entropy_of_the_attention(attention):
     model.set_attn_implementation(attention)
     prepared = batch_to_device(batch, BatchPreparation.for_model(model), torch.device("cpu"))
     plain = ModelWithLoss(model, 0.1)(prepared)
-    guided = ModelWithLoss(model, 0.1, GuidedAlignment(number=1, weight=0.3))(prepared)
+    guided = ModelWithLoss(model, 0.1, [GuidedAlignment(number=1, weight=0.3)])(prepared)
     guidance = -sum(weight * expected[pair, target, source] for pair, target, source, weight in links)
     torch.testing.assert_close(guided.smoothed, plain.smoothed + 0.3 * guidance)
     torch.testing.assert_close(guided.plain, plain.plain)

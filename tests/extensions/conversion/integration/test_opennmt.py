@@ -122,7 +122,7 @@ def test_read_eole_lists_every_reason(text_folder, tmp_path):
     [
         (lambda folder: (folder / "model.00.safetensors").write_bytes(b"\0" * 20), ValueError, "truncated or damaged"),
         (lambda folder: (folder / "vocab.json").unlink(), OSError, "vocab.json"),
-        (lambda folder: (folder / "config.json").write_text("{"), ValueError, "not valid JSON"),
+        (lambda folder: (folder / "config.json").write_text("{"), ValueError, "must be JSON"),
         (lambda folder: (folder / "config.json").write_text("{}"), ValueError, "must have eole's format"),
         (lambda folder: None, ValueError, "must fill the model that the options declare"),
     ],

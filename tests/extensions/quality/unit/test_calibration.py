@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from vanilla_transformer.data.corpus import SentencePair
-from vanilla_transformer.decoding.alignments import Link
-from vanilla_transformer.decoding.confidence import Calibration, measure_features
+from vanilla_transformer.decoding.answers import Link
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.quality.calibration import (
     calibrate,
     cross_validate,
@@ -19,6 +19,7 @@ from vanilla_transformer.extensions.quality.calibration import (
     measure_agreement,
     spearman_correlation,
 )
+from vanilla_transformer.extensions.quality.confidence import Calibration, measure_features
 
 
 def noisy_features(count):
@@ -87,7 +88,7 @@ def test_spearman_correlation_shares_ranks():
 @pytest.mark.parametrize("missing", ["scipy.optimize", "scipy.stats"])
 def test_calibration_names_the_extra_that_is_missing(missing, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(OSError, match=r"vanilla-transformer\[evaluation\]"):
+    with pytest.raises(UserError, match=r"vanilla-transformer\[evaluation\]"):
         features, scores = noisy_features(100)
         fit_calibration(features, scores)
         measure_agreement(scores, scores)
@@ -95,7 +96,7 @@ def test_calibration_names_the_extra_that_is_missing(missing, monkeypatch):
 
 def test_calibrate_looks_for_the_extra_before_it_translates(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(OSError, match=r"vanilla-transformer\[evaluation\]"):
+    with pytest.raises(UserError, match=r"vanilla-transformer\[evaluation\]"):
         calibrate(None, [SentencePair("a", "b")] * 100)
 
 

@@ -3,7 +3,6 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from vanilla_transformer.extensions.serving.commands import check_origins
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.service import create_service
 
@@ -58,33 +57,3 @@ def test_keys_and_limits_hold_for_allowed_pages_which_read_why():
 def test_a_star_allows_every_page():
     with serving("*") as client:
         assert translate(client, OTHER).headers[ALLOWED] == "*"
-
-
-@pytest.mark.parametrize(
-    "origin",
-    ["*", ORIGIN, "http://localhost:3000", "http://[::1]:8080", "moz-extension://0a1b-2c", "https://a.example:80"],
-)
-def test_check_origins_accepts_what_browsers_send(origin):
-    check_origins([origin])
-
-
-@pytest.mark.parametrize(
-    "origin",
-    [
-        "example.org",
-        "https://example.org/",
-        "https://example.org/page",
-        "https://Example.org",
-        "https://example.org:443",
-        "http://example.org:80",
-        "https://user@example.org",
-        "https://*.example.org",
-        "https://bücher.example",
-        "null",
-        "",
-    ],
-)
-def test_check_origins_refuses_what_no_browser_sends(origin):
-    with pytest.raises(ValueError, match="`cors` must be origins such as https://example.org: ") as refusal:
-        check_origins([ORIGIN, origin])
-    assert repr(origin) in str(refusal.value) and "\n" not in str(refusal.value)

@@ -87,16 +87,12 @@ def test_a_request_joins_the_lines_of_wrapped_text(client):
     assert joined.split() == flat.split() and joined.endswith("\r\n\r\n" + flat.split("\r\n")[-1])
 
 
-def test_a_file_may_begin_with_a_byte_order_mark(client):
-    plain, marked = (download(client, send(client, "a.txt", mark + b"Two dogs.")) for mark in (b"", b"\xef\xbb\xbf"))
-    assert plain.content == marked.content
-
-
-@pytest.mark.parametrize("start, end", [("", "\n"), ("\r\n \r\n", "\r\n\r\n")])
-def test_a_file_keeps_blank_lines_at_its_ends(start, end, client):
-    plain, spaced = (download(client, send(client, "a.txt", text)).text for text in ("A man", f"{start}A man{end}"))
-    assert spaced == f"{start}{plain}{end}"
-    assert download(client, send(client, "a.txt", start + end)).text == start + end
+def test_a_file_keeps_blank_lines_around_its_text(client):
+    plain = download(client, send(client, "a.txt", "A man")).text
+    for start, end in (("", "\n"), ("\r\n \r\n", "\r\n\r\n")):
+        assert download(client, send(client, "a.txt", f"{start}A man{end}")).text == f"{start}{plain}{end}"
+        assert download(client, send(client, "a.txt", start + end)).text == start + end
+    assert download(client, send(client, "a.txt", b"\xef\xbb\xbfA man")).text == plain
 
 
 # Name and content of a file, other entries → words of the answer with status 400.
@@ -147,18 +143,19 @@ def test_a_form_may_have_other_spellings_of_codes_and_entries_in_the_query(clien
     assert "gr%C3%B6%C3%9Fer.de-AT.txt" in other.json()["translatedFileUrl"]
 
 
-@pytest.mark.parametrize("missing", ["file", "source", "target"])
-def test_a_form_without_an_entry_is_refused(missing, client):
-    data = {name: value for name, value in LANGUAGES.items() if name != missing}
-    files = {"other" if missing == "file" else "file": ("a.txt", b"a")}
+@pytest.mark.parametrize(
+    ("data", "files", "said"),
+    [
+        (LANGUAGES, {"other": ("a.txt", b"a")}, "`file` must be given"),
+        ({"target": "de"}, {"file": ("a.txt", b"a")}, "`source` must be given"),
+        ({"source": "en"}, {"file": ("a.txt", b"a")}, "`target` must be given"),
+        (LANGUAGES, {"file": ("a.txt", b"a"), "source": ("en", b"en")}, "`source` must be a text, not a file."),
+        (LANGUAGES, {"file": ("a.txt", b"a"), "target": ("en", b"en")}, "`target` must be a text, not a file."),
+    ],
+)
+def test_a_form_without_an_entry_is_refused(data, files, said, client):
     answer = client.post("/translate_file", files=files, data=data)
-    assert answer.status_code == 400 and answer.json()["error"].startswith(f"`{missing}` must be given")
-
-
-@pytest.mark.parametrize("name", LANGUAGES)
-def test_a_form_with_a_file_as_a_language_is_refused(name, client):
-    answer = client.post("/translate_file", files={"file": ("a.txt", b"a"), name: ("en", b"en")}, data=LANGUAGES)
-    assert answer.status_code == 400 and answer.json() == {"error": f"`{name}` must be a text, not a file."}
+    assert answer.status_code == 400 and answer.json()["error"].startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -218,27 +215,28 @@ def test_a_strange_host_does_no_harm(client):
     assert answer.status_code in (200, 400)
 
 
-def keep(scenario, **limits):
-    """Return the result of a scenario with kept files and their clock."""
-    now = [0.0]
+def kept(limits, clock):
+    """Return files that are kept, with calls that need an event loop."""
+    files = TranslatedFiles(Limits(**limits), clock)
+    add = files.add
 
-    async def run():
-        return scenario(TranslatedFiles(Limits(**limits), lambda: now[0]), now)
+    async def run(*arguments):
+        return add(*arguments)
 
-    return asyncio.run(run())
+    files.add = lambda *arguments: asyncio.run(run(*arguments))
+    return files
 
 
 def test_files_are_deleted_after_their_time():
-    def scenario(files, now):
-        name = files.add("a.txt", b"one", "client")
-        now[0] = 9.9
-        assert files.find(name).content == b"one"
-        now[0] = 10.0
-        with pytest.raises(Refusal, match="deleted after 10 seconds"):
-            files.find(name)
-        return len(files)
-
-    assert keep(scenario, file_seconds=10) == 0
+    now = [0.0]
+    files = kept({"file_seconds": 10}, lambda: now[0])
+    name = files.add("a.txt", b"one", "client")
+    now[0] = 9.9
+    assert files.find(name).content == b"one"
+    now[0] = 10.0
+    with pytest.raises(Refusal, match="deleted after 10 seconds"):
+        files.find(name)
+    assert len(files) == 0
 
 
 def test_files_are_deleted_without_a_further_request():
@@ -252,14 +250,10 @@ def test_files_are_deleted_without_a_further_request():
 
 
 def test_a_client_with_many_files_takes_room_from_itself():
-    def scenario(files, now):
-        mine = files.add("a.txt", b"a" * 30, "one")
-        names = [files.add("a.txt", b"a" * 40, "other") for _ in range(5)]
-        kept = [name in {f"{token}.a.txt" for token in files._files} for name in (mine, *names)]
-        return kept, files.find(mine).content
-
-    assert keep(scenario, max_file_bytes=120) == ([True, False, False, False, True, True], b"a" * 30)
-
-
-def test_a_file_beyond_all_room_is_not_kept():
-    assert keep(lambda files, now: files.add("a.txt", b"a" * 9, "one") and len(files), max_file_bytes=8) == 0
+    files = kept({"max_file_bytes": 120}, lambda: 0.0)
+    mine = files.add("a.txt", b"a" * 30, "one")
+    names = [files.add("a.txt", b"a" * 40, "other") for _ in range(5)]
+    left = {f"{token}.a.txt" for token in files._files}
+    assert [name in left for name in (mine, *names)] == [True, False, False, False, True, True]
+    files.add("a.txt", b"a" * 121, "third")
+    assert len(files) == 3, "a file beyond all room is not kept"

@@ -1,10 +1,10 @@
 """A service of several models, which are loaded when requests need them."""
 
+import asyncio
 import threading
 import time
 import weakref
 from contextlib import contextmanager
-from urllib.parse import urlencode
 
 import pytest
 from fastapi.testclient import TestClient
@@ -15,7 +15,7 @@ from vanilla_transformer.extensions.serving.service import create_service, creat
 from vanilla_transformer.text.languages import Direction
 
 NAMES = ("en-de", "de-en", "en-fr")
-FORM = {"content-type": "application/x-www-form-urlencoded"}
+KNOWN = "`model` must be one of the models of this service: en-de, de-en, en-fr."
 
 
 class Model:
@@ -35,8 +35,9 @@ class Model:
 class Shelf:
     """Loads models, and remembers which ones."""
 
-    def __init__(self):
-        self.loaded, self.models, self.failing, self.proceed = [], {}, {}, threading.Event()
+    def __init__(self, **failing):
+        self.loaded, self.models, self.proceed = [], {}, threading.Event()
+        self.failing = {name.replace("_", "-"): error for name, error in failing.items()}
         self.proceed.set()
 
     def load(self, name):
@@ -60,140 +61,22 @@ def serving(shelf, names=NAMES, max_loaded=None, limits=None, pivot=None, **opti
         yield client
 
 
+def loaded_models(loaded, names=("de-en", "en-fr"), limits=None):
+    """Return models of two directions that are in memory."""
+    directions = [Direction(*name.split("-")) for name in names]
+    return [ServedModel(str(each), limits or Limits(), loaded=loaded, directions=[each]) for each in directions]
+
+
 def ask(client, name, text="a", **entries):
     return client.post("/translate", json={"text": text, "model": name} | entries)
 
 
+def ask_question(client, source, target, text="a"):
+    return client.post("/translate", json={"q": text, "source": source, "target": target})
+
+
 def states(client):
     return {name: state["status"] for name, state in client.get("/health").json()["models"].items()}
-
-
-def test_models_are_loaded_when_a_request_needs_them():
-    shelf = Shelf()
-    with serving(shelf) as client:
-        assert shelf.loaded == [] and set(states(client).values()) == {"not loaded"}
-        for _ in range(2):
-            assert ask(client, "de-en").json() == {"translations": [["de-en a"]]}
-        assert shelf.loaded == ["de-en"] and states(client)["de-en"] == "ok"
-        assert ask(client, "en-de", stream=True).text == 'data: {"position": 0, "translations": ["en-de a"]}\n\n'
-        assert shelf.loaded == ["de-en", "en-de"]
-        assert client.get("/health").json() == {
-            "status": "ok",
-            "failures": 0,
-            "last_failure": None,
-            "models": {
-                name: {"status": status, "failures": 0, "last_failure": None}
-                for name, status in zip(NAMES, ("ok", "ok", "not loaded"), strict=True)
-            },
-        }
-
-
-def test_models_are_chosen_by_the_languages_of_libretranslate():
-    with serving(Shelf()) as client:
-        for name in NAMES:
-            source, target = name.split("-")
-            question = {"q": "a", "source": source, "target": target}
-            for answer in (
-                client.post("/translate", json=question),
-                client.post("/translate", content=urlencode(question), headers=FORM),
-            ):
-                assert answer.json() == {"translatedText": f"{name} a"}
-        automatic = client.post("/translate", json={"q": "a", "source": "auto", "target": "fr"})
-        assert automatic.json() == {"translatedText": "en-fr a"}
-        assert client.get("/languages").json() == [
-            {"code": "en", "name": "English", "targets": ["de", "fr"]},
-            {"code": "de", "name": "German", "targets": ["en"]},
-        ]
-
-
-@pytest.mark.parametrize("name", [None, "fr-en", "", 3, ["en-de"]])
-def test_unknown_models_are_refused_with_the_known_ones(name):
-    shelf = Shelf()
-    with serving(shelf) as client:
-        answer = ask(client, name)
-        assert (answer.status_code, answer.json()) == (
-            422,
-            {"detail": "`model` must be one of the models of this service: en-de, de-en, en-fr."},
-        )
-        answer = client.post("/translate", json={"q": "a", "source": "fr", "target": "en"})
-        assert answer.json() == {
-            "error": "`source` and `target` must be a direction of this service: en-de, de-en, en-fr."
-        }
-        assert client.post("/translate", content=b"[]").status_code == 422
-        assert shelf.loaded == []
-
-
-def test_the_only_model_needs_no_name():
-    with serving(Shelf(), ["en-de"]) as client:
-        assert client.post("/translate", json={"text": "a"}).json() == {"translations": [["en-de a"]]}
-        assert ask(client, "en-de").status_code == 200 and ask(client, "de-en").status_code == 422
-        assert "models" not in client.get("/health").json()
-    with TestClient(create_service(Model("x"), name="x")) as client:
-        assert ask(client, "x").status_code == 200 and ask(client, "y").status_code == 422
-
-
-def test_models_accept_the_entries_that_they_know():
-    with serving(Shelf()) as client:
-        assert ask(client, "en-fr", return_scores=True).status_code == 200
-        assert "Leave `return_scores` out" in ask(client, "en-de", return_scores=True).json()["detail"]
-
-
-@pytest.mark.parametrize("error", [OSError("/secret is missing"), SystemExit("/secret")])
-def test_a_model_that_cannot_be_loaded_fails_alone(error, caplog):
-    shelf = Shelf()
-    shelf.failing["en-de"] = error
-    with serving(shelf) as client:
-        answer = ask(client, "en-de")
-        kind = type(error).__name__
-        said = f"The model en-de cannot be loaded ({kind}). The log of the service has the reason."
-        assert (answer.status_code, answer.json()) == (500, {"detail": said}) and "/secret" in caplog.text
-        answer = client.post("/translate", json={"q": "a", "source": "en", "target": "de"})
-        assert (answer.status_code, answer.json()) == (500, {"error": said})
-        assert ask(client, "de-en").status_code == 200
-        health = client.get("/health")
-        assert health.status_code == 200
-        assert health.json()["models"]["en-de"] == {"status": "not loaded", "failures": 0, "last_failure": kind}
-        shelf.failing.clear()
-        assert ask(client, "en-de").status_code == 200
-
-
-def test_metrics_tell_whether_a_model_decodes_by_compiled_steps():
-    compiled, limits = [], Limits()
-    loaded = LoadedModel(lambda texts, count: [[text] for text in texts], is_compiled=lambda: bool(compiled))
-    models = Models([ServedModel("first", limits, loaded=loaded), ServedModel("second", limits, load=lambda: loaded)])
-    with TestClient(create_service_of(models, metrics=True)) as client:
-        assert 'compiled{model="first"} 0.0' in client.get("/metrics").text
-        compiled.append("steps")
-        found = client.get("/metrics").text
-        assert 'compiled{model="first"} 1.0' in found and 'compiled{model="second"} 0.0' in found
-
-
-def test_a_model_describes_itself_once_it_is_loaded():
-    shelf = Shelf()
-    with serving(shelf, max_loaded=1) as client:
-        assert client.get("/models/en-fr").json() == {"name": "en-fr", "features": ["return_scores"]}
-        assert client.get("/models/en-de").json() == {"name": "en-de", "features": []}
-        assert shelf.loaded == ["en-fr", "en-de"] and states(client)["en-fr"] == "not loaded"
-
-
-def test_a_model_describes_itself_to_clients_with_a_key_only():
-    shelf = Shelf()
-    with serving(shelf, api_keys=["key"]) as client:
-        assert client.get("/models/en-de").status_code == 401 and shelf.loaded == []
-        assert client.get("/models/en-de", headers={"authorization": "Bearer key"}).status_code == 200
-
-
-def test_a_model_that_is_missing_or_broken_is_not_described():
-    shelf = Shelf()
-    shelf.failing = {"en-de": OSError("secret")}
-    with serving(shelf) as client:
-        missing = client.get("/models/fr-en")
-        assert (missing.status_code, missing.json()) == (
-            404,
-            {"detail": "`model` must be one of the models of this service: en-de, de-en, en-fr."},
-        )
-        broken = client.get("/models/en-de")
-        assert broken.status_code == 500 and "secret" not in broken.text
 
 
 def in_background(function, *arguments, **options):
@@ -210,6 +93,105 @@ def wait_until(condition):
             return
         time.sleep(0.01)
     raise AssertionError("it did not happen in time")
+
+
+def test_models_are_loaded_when_a_request_needs_them():
+    shelf = Shelf()
+    with serving(shelf) as client:
+        assert shelf.loaded == [] and set(states(client).values()) == {"not loaded"}
+        for _ in range(2):
+            assert ask(client, "de-en").json() == {"translations": [["de-en a"]]}
+        assert shelf.loaded == ["de-en"] and states(client)["de-en"] == "ok"
+        assert ask(client, "en-de", stream=True).text == 'data: {"position": 0, "translations": ["en-de a"]}\n\n'
+        assert shelf.loaded == ["de-en", "en-de"]
+        well = {"failures": 0, "last_failure": None}
+        models = {
+            name: {"status": status} | well for name, status in zip(NAMES, ("ok", "ok", "not loaded"), strict=True)
+        }
+        assert client.get("/health").json() == {"status": "ok"} | well | {"models": models}
+
+
+def test_models_are_chosen_by_the_languages_of_libretranslate():
+    with serving(Shelf()) as client:
+        for name in NAMES:
+            assert ask_question(client, *name.split("-")).json() == {"translatedText": f"{name} a"}
+        assert ask_question(client, "auto", "fr").json() == {"translatedText": "en-fr a"}
+        assert client.get("/languages").json() == [
+            {"code": "en", "name": "English", "targets": ["de", "fr"]},
+            {"code": "de", "name": "German", "targets": ["en"]},
+        ]
+
+
+@pytest.mark.parametrize("name", [None, "fr-en", "", 3, ["en-de"]])
+def test_unknown_models_are_refused_with_the_known_ones(name):
+    shelf = Shelf()
+    with serving(shelf) as client:
+        answer = ask(client, name)
+        assert (answer.status_code, answer.json()) == (422, {"detail": KNOWN})
+        said = "`source` and `target` must be a direction of this service: en-de, de-en, en-fr."
+        assert ask_question(client, "fr", "en").json() == {"error": said}
+        assert shelf.loaded == []
+
+
+def test_the_only_model_needs_no_name():
+    with serving(Shelf(), ["en-de"]) as client:
+        assert client.post("/translate", json={"text": "a"}).json() == {"translations": [["en-de a"]]}
+        assert ask(client, "en-de").status_code == 200 and ask(client, "de-en").status_code == 422
+        assert "models" not in client.get("/health").json()
+    with TestClient(create_service(Model("x"), name="x")) as client:
+        assert ask(client, "x").status_code == 200 and ask(client, "y").status_code == 422
+
+
+@pytest.mark.parametrize("error", [OSError("/secret is missing"), SystemExit("/secret")])
+def test_a_model_that_cannot_be_loaded_fails_alone(error, caplog):
+    shelf, kind = Shelf(en_de=error), type(error).__name__
+    with serving(shelf) as client:
+        said = f"The model en-de cannot be loaded ({kind}). The log of the service has the reason."
+        for answer, form in (
+            (ask(client, "en-de"), "detail"),
+            (ask_question(client, "en", "de"), "error"),
+            (client.get("/models/en-de"), "detail"),
+        ):
+            assert (answer.status_code, answer.json()) == (500, {form: said}) and "/secret" in caplog.text
+        assert ask(client, "de-en").status_code == 200
+        health = client.get("/health")
+        assert health.status_code == 200
+        assert health.json()["models"]["en-de"] == {"status": "not loaded", "failures": 0, "last_failure": kind}
+        shelf.failing.clear()
+        assert ask(client, "en-de").status_code == 200
+
+
+def test_a_model_describes_itself_once_it_is_loaded_to_clients_with_a_key():
+    shelf = Shelf()
+    with serving(shelf, max_loaded=1, api_keys=["key"]) as client:
+        assert client.get("/models/en-de").status_code == 401 and shelf.loaded == []
+        client.headers["authorization"] = "Bearer key"
+        assert client.get("/models/en-fr").json() == {"name": "en-fr", "features": ["return_scores"]}
+        assert client.get("/models/en-de").json() == {"name": "en-de", "features": []}
+        assert shelf.loaded == ["en-fr", "en-de"] and states(client)["en-fr"] == "not loaded"
+        missing = client.get("/models/fr-en")
+        assert (missing.status_code, missing.json()) == (404, {"detail": KNOWN})
+        assert ask(client, "en-fr", return_scores=True).status_code == 200
+        assert "Leave `return_scores` out" in ask(client, "en-de", return_scores=True).json()["detail"]
+
+
+# --- Loading --------------------------------------------------------------------------------------------------------
+
+
+def test_models_are_loaded_one_at_a_time():
+    loader, loading, most = ModelLoader(), [], []
+
+    def load():
+        loading.append(1)
+        most.append(len(loading))
+        time.sleep(0.05)
+        loading.pop()
+
+    async def load_three():
+        await asyncio.gather(*(loader.load(None, load) for _ in range(3)))
+
+    asyncio.run(load_three())
+    assert most == [1, 1, 1]
 
 
 def test_other_models_translate_while_one_is_loaded():
@@ -277,6 +259,9 @@ def test_max_loaded_keeps_a_model_that_is_at_work():
         assert ask(client, "de-en").status_code == 200
 
 
+# --- Limits, metrics and failures -----------------------------------------------------------------------------------
+
+
 def test_limits_hold_for_each_model():
     shelf = Shelf()
     with serving(shelf, limits=Limits(max_waiting=1, max_batch_size=1), metrics=True) as client:
@@ -309,13 +294,23 @@ def test_metrics_have_a_label_for_each_model():
         assert line in metrics
 
 
+def test_metrics_tell_whether_a_model_decodes_by_compiled_steps():
+    compiled = []
+    loaded = LoadedModel(lambda texts, count: [[text] for text in texts], is_compiled=lambda: bool(compiled))
+    models = [ServedModel("one", Limits(), loaded=loaded), ServedModel("two", Limits(), load=lambda: loaded)]
+    with TestClient(create_service_of(Models(models), metrics=True)) as client:
+        assert 'compiled{model="one"} 0.0' in client.get("/metrics").text
+        compiled.append("steps")
+        metrics = client.get("/metrics").text
+        assert 'compiled{model="one"} 1.0' in metrics and 'compiled{model="two"} 0.0' in metrics
+
+
 def test_a_broken_model_breaks_the_service():
-    class Broken(Model):
-        def __call__(self, texts, hypotheses, **options):
-            raise RuntimeError
+    def fail(texts, hypotheses):
+        raise RuntimeError
 
     shelf = Shelf()
-    shelf.load = lambda name: LoadedModel(Broken(name))
+    shelf.load = lambda name: LoadedModel(fail)
     with serving(shelf) as client:
         assert client.app.state.models.broken is None
         assert ask(client, "en-de").status_code == 500
@@ -325,19 +320,20 @@ def test_a_broken_model_breaks_the_service():
         assert client.app.state.models.broken.last_failure == "RuntimeError"
 
 
+# --- Pivot ----------------------------------------------------------------------------------------------------------
+
+
 def test_a_pivot_translates_languages_that_no_model_has():
     shelf = Shelf()
     with serving(shelf, pivot="en") as client:
         assert client.get("/languages").json()[1] == {"code": "de", "name": "German", "targets": ["en", "fr"]}
-        question = {"q": ["a", "b"], "source": "de", "target": "fr"}
-        expected = ["en-fr de-en a", "en-fr de-en b"]
-        assert client.post("/translate", json=question).json() == {"translatedText": expected}
+        answer = ask_question(client, "de", "fr", ["a", "b"])
+        assert answer.json() == {"translatedText": ["en-fr de-en a", "en-fr de-en b"]}
         assert shelf.loaded == ["de-en", "en-fr"] and states(client)["en-de"] == "not loaded"
         assert ask(client, "de-fr", num_return_sequences=2).json() == {"translations": [["en-fr de-en a"] * 2]}
         assert ask(client, "de-fr", stream=True).text.endswith('"translations": ["en-fr de-en a"]}\n\n')
         assert ask(client, "de-en").json() == {"translations": [["de-en a"]]}
-        files = {"file": ("a.txt", b"a")}
-        answer = client.post("/translate_file", files=files, data={"source": "de", "target": "fr"})
+        answer = client.post("/translate_file", files={"file": ("a.txt", b"a")}, data={"source": "de", "target": "fr"})
         assert client.get(answer.json()["translatedFileUrl"]).text == "en-fr de-en a"
 
 
@@ -351,33 +347,23 @@ def test_a_pivot_knows_the_options_of_its_second_model_but_those_about_the_sourc
 
 
 def test_a_pivot_works_with_one_model_in_memory():
-    shelf = Shelf()
-    with serving(shelf, max_loaded=1, pivot="en") as client:
+    with serving(Shelf(), max_loaded=1, pivot="en") as client:
         for _ in range(2):
             assert ask(client, "de-fr").json() == {"translations": [["en-fr de-en a"]]}
 
 
 def test_a_pivot_fails_as_its_models_do():
-    shelf = Shelf()
-    with serving(shelf, pivot="en") as client:
+    with serving(Shelf(), pivot="en") as client:
         assert ask(client, "de-fr", "break").status_code == 500
         assert client.get("/health").json()["models"]["de-en"]["failures"] == 1
-        shelf.failing["en-fr"] = OSError("secret")
-    shelf = Shelf()
-    shelf.failing["en-fr"] = OSError("secret")
-    with serving(shelf, pivot="en") as client:
+    with serving(Shelf(en_fr=OSError("secret")), pivot="en") as client:
         answer = ask(client, "de-fr")
         assert answer.status_code == 500 and "The model en-fr cannot be loaded" in answer.json()["detail"]
 
 
 def test_a_pivot_refuses_xliff_whose_sources_both_models_would_translate():
-    def translate(texts, hypotheses, **options):
-        return [[text.upper()] for text in texts]
-
-    loaded, limits = LoadedModel(translate, known=["format"]), Limits()
-    directions = [Direction("de", "en"), Direction("en", "fr")]
-    models = [ServedModel(str(each), limits, loaded=loaded, directions=[each]) for each in directions]
-    with TestClient(create_service_of(Models(models, "en"), limits)) as client:
+    loaded = LoadedModel(lambda texts, count, **options: [[text.upper()] for text in texts], known=["format"])
+    with TestClient(create_service_of(Models(loaded_models(loaded), "en"))) as client:
         answer = ask(client, "de-fr", format="xliff")
         assert answer.status_code == 422
         assert answer.json()["detail"] == "XLIFF needs one model from de to fr, got two."
@@ -389,25 +375,21 @@ def test_a_pivot_has_the_time_of_one_request():
         time.sleep(0.7)
         return [[text] for text in texts]
 
-    slow, limits = LoadedModel(translate), Limits(request_seconds=1)
-    directions = [Direction("de", "en"), Direction("en", "fr")]
-    models = [ServedModel(str(each), limits, loaded=slow, directions=[each]) for each in directions]
-    with TestClient(create_service_of(Models(models, "en"), limits)) as client:
+    models = loaded_models(LoadedModel(translate), limits=Limits(request_seconds=1))
+    with TestClient(create_service_of(Models(models, "en"))) as client:
         answer = ask(client, "de-fr")
         assert answer.status_code == 503 and "took longer than 1 seconds" in answer.json()["detail"]
 
 
 def test_a_pivot_of_a_model_with_several_languages_names_them():
-    directions = [Direction("de", "en"), Direction("en", "fr")]
     echo = LoadedModel(
         lambda texts, count, src_lang, tgt_lang: [[f"{src_lang}-{tgt_lang} {text}"] * count for text in texts],
-        lambda texts: [1] * len(texts),
-        ["src_lang", "tgt_lang"],
+        known=["src_lang", "tgt_lang"],
     )
+    directions = [Direction("de", "en"), Direction("en", "fr")]
     models = Models([ServedModel("many", Limits(), loaded=echo, directions=directions)], "en")
     with TestClient(create_service_of(models)) as client:
-        answer = client.post("/translate", json={"q": "a", "source": "de", "target": "fr"})
-        assert answer.json() == {"translatedText": "en-fr de-en a"}
+        assert ask_question(client, "de", "fr").json() == {"translatedText": "en-fr de-en a"}
 
 
 @pytest.mark.parametrize(
@@ -416,7 +398,5 @@ def test_a_pivot_of_a_model_with_several_languages_names_them():
      ("en", ["de-en", "en-fr", "de-fr"])],
 )  # fmt: skip
 def test_a_pivot_must_be_between_two_languages_without_a_model(pivot, names):
-    directions = [Direction(*name.split("-")) for name in names]
-    models = [ServedModel("m", Limits(), lambda: None, None, directions)]
     with pytest.raises(ValueError, match="`pivot` must be a language between two others"):
-        Models(models, pivot)
+        Models(loaded_models(None, names), pivot)

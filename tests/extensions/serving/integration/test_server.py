@@ -12,8 +12,6 @@ import pytest
 
 from tests.running_services import running_service
 from tests.sweeps import rare
-from vanilla_transformer.cli import main
-from vanilla_transformer.decoding import loading
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.service import create_service
@@ -292,75 +290,3 @@ def connect_when_ready(address):
         except ConnectionRefusedError:
             time.sleep(0.01)
     raise AssertionError("the server did not start")
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [(["--port", "65536"], "`port` must be from 0 to 65535, got 65536"), (["--port", "-1"], "got -1"),
-     (["--host", "not a host"], "Cannot listen on not a host:8000"), (["--host", "8.8.8.8"], "listen on 8.8.8.8")],
-)  # fmt: skip
-def test_serve_refuses_an_address_that_cannot_be_bound(flags, said, capsys):
-    assert main(["serve", "model", *flags]) == 2
-    error = capsys.readouterr().err
-    assert said in error and error.count("\n") == 1
-
-
-def test_serve_refuses_a_port_that_is_taken(capsys):
-    with closing(server.bind("127.0.0.1", 0)) as taken:
-        taken.listen()
-        assert main(["serve", "model", "--port", str(taken.getsockname()[1])]) == 2
-    error = capsys.readouterr().err
-    assert "Address already in use. Choose another --host or --port." in error and error.count("\n") == 1
-
-
-@pytest.fixture
-def served(monkeypatch):
-    """Let `serve` build its service and stop before it runs; return the services, with a pipeline that shouts."""
-    services = []
-    pipeline = SimpleNamespace(tokenizer=lambda texts: {"input_ids": [list(text) for text in texts]}, model=None)
-    monkeypatch.setattr("vanilla_transformer.decoding.loading.load_pipeline", lambda *_: pipeline)
-    monkeypatch.setattr(server, "run_server", lambda service, listener, limits: services.append(service))
-    return services
-
-
-@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)])
-def test_serve_warns_that_other_machines_need_no_key(host, warned, served, capsys, tmp_path):
-    if ":" in host and not socket.has_ipv6:
-        pytest.skip("This machine has no IPv6")
-    (tmp_path / "keys").write_text("first\nsecond\n")
-    assert main(["serve", "model", "--host", host, "--port", "0"]) == 0
-    output = capsys.readouterr()
-    assert ("warning: Other machines can use this service without a key" in output.err) == warned
-    assert "Serving model at http://" in output.out
-    assert main(["serve", "model", "--host", host, "--port", "0", "--api_key_file", str(tmp_path / "keys")]) == 0
-    assert not capsys.readouterr().err
-    assert [service.state.api_keys for service in served] == [(), ("first", "second")]
-
-
-def test_serve_loads_the_model_on_a_thread_that_ends(served, monkeypatch):
-    """OpenMP's threads for the main thread would slow down the model's."""
-    load, threads = loading.load_pipeline, []
-
-    def load_on_thread(*arguments):
-        threads.append(threading.current_thread())
-        return load(*arguments)
-
-    monkeypatch.setattr(loading, "load_pipeline", load_on_thread)
-    assert main(["serve", "model", "--port", "0"]) == 0
-    assert threads[0] is not threading.main_thread() and not threads[0].is_alive()
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b" \n", "must hold a key"),
-        (b"key\n\n# of a team\n", "key 2 contains some"),
-        (b"\xff", "not UTF-8"),
-        (None, "No such"),
-    ],
-)
-def test_serve_refuses_a_file_without_keys(content, said, served, capsys, tmp_path):
-    if content is not None:
-        (tmp_path / "keys").write_bytes(content)
-    assert main(["serve", "model", "--port", "0", "--api_key_file", str(tmp_path / "keys")]) == 2
-    assert said in capsys.readouterr().err and not served

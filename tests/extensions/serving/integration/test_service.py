@@ -13,12 +13,11 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.forked import Forked
-from tests.service_answers import assert_service_answers_like
+from tests.service_answers import TEXTS, assert_service_answers_like
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
-from vanilla_transformer.extensions.serving.service import count_tokens_with, create_service
+from vanilla_transformer.extensions.serving.service import count_tokens_with, create_service, translate_with
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 
@@ -31,9 +30,13 @@ def shout(texts, hypotheses):
 LIMITS = Limits(max_body_bytes=2000, max_texts=3, max_characters=20, max_tokens=40, max_hypotheses=2)
 
 
+def serving(translate=shout, limits=None, **options):
+    return TestClient(create_service(translate, limits, **options), raise_server_exceptions=False)
+
+
 @pytest.fixture
 def client():
-    with TestClient(create_service(shout, LIMITS, metrics=True), raise_server_exceptions=False) as client:
+    with serving(shout, LIMITS, metrics=True) as client:
         yield client
 
 
@@ -42,6 +45,10 @@ def test_translate_answers_a_text_and_a_list(client):
     asked = {"text": ["one", "two"], "num_return_sequences": 2}
     assert client.post("/translate", json=asked).json() == {"translations": [["ONE", "ONE"], ["TWO", "TWO"]]}
     assert client.post("/translate", json={"text": []}).json() == {"translations": []}
+
+
+def test_translate_answers_like_the_pipeline(tiny_model, tiny_tokenizer):
+    assert_service_answers_like(TranslationPipeline(tiny_model, tiny_tokenizer, task="translation"))
 
 
 # Body → (status, words of the answer).
@@ -58,11 +65,16 @@ REFUSED = {
     "unknown entry": ({"text": "a", "texts": "a"}, 422, "unknown entry. Did you mean `text`?"),
     "scores that the model lacks": ({"text": "a", "return_tokens": True}, 422, "Leave `return_tokens` out"),
     "a number to stream": ({"text": "a", "stream": 1}, 422, "`stream` must be True or False, got 1."),
-    "an integer beyond floats": (b'{"text": "a", "coverage_penalty": 1%s}' % (b"0" * 999), 422, "of 0 or more, got"),
-    "an enormous float": (b'{"text": "a", "coverage_penalty": 1e999}', 422, "of 0 or more, got inf."),
+    "an integer beyond floats": (
+        b'{"text": "a", "rerank_reverse_weight": 1%s}' % (b"0" * 999),
+        422,
+        "of 0 or more, got",
+    ),
+    "an enormous float": (b'{"text": "a", "rerank_reverse_weight": 1e999}', 422, "of 0 or more, got inf."),
     "no text": ({"texts": "a"}, 422, "with the entry `text`"),
     "a number": ({"text": 7}, 422, "must be a string or a list of strings, got a number"),
     "a number in a list": ({"text": ["a", 7]}, 422, "must be a string, got a number at position 1"),
+    "a number in a stream": ({"text": ["a", 7], "stream": True}, 422, "must be a string, got a number at position 1"),
     "null": ({"text": None}, 422, "got null"),
     "a list": ([], 422, "must be a JSON object"),
     "NaN": (b'{"text": "a", "num_return_sequences": NaN}', 422, "valid JSON, which has no NaN"),
@@ -88,8 +100,7 @@ def test_translate_explains_errors_and_keeps_serving(kind, client):
 
 def test_translate_refuses_a_value_at_each_depth_of_nesting():
     """JSON may be nested nearly as deeply as Python's stack allows, and a message that shows it needs a stack, too."""
-    service = create_service(shout, known=["glossary"])
-    with TestClient(service, raise_server_exceptions=False) as client:
+    with serving(known=["glossary"]) as client:
         for depth in range(800, 1000):
             nested = b"[" * depth + b"]" * depth
             answer = client.post("/translate", content=b'{"text": "a", "glossary": {"a": %s}}' % nested)
@@ -98,7 +109,7 @@ def test_translate_refuses_a_value_at_each_depth_of_nesting():
 
 def test_translate_refuses_a_lone_surrogate_in_each_entry():
     values = ("\ud800", ["\ud800"], {"a": "\ud800"})
-    with TestClient(create_service(shout, known=ENTRIES), raise_server_exceptions=False) as client:
+    with serving(known=ENTRIES) as client:
         for name, value in product(ENTRIES, values):
             answer = client.post("/translate", content=json.dumps({"text": "a", name: value}))
             assert answer.status_code == 422 and len(answer.content) < 200, name
@@ -107,7 +118,7 @@ def test_translate_refuses_a_lone_surrogate_in_each_entry():
 
 def test_translate_refuses_a_huge_invalid_list_at_once():
     """Not each of the 300,000 numbers has its own error."""
-    with TestClient(create_service(shout)) as client:
+    with serving() as client:
         start = time.monotonic()
         answer = client.post("/translate", content=json.dumps({"text": [1] * 300_000}))
         assert answer.status_code == 422 and len(answer.content) < 200
@@ -115,12 +126,41 @@ def test_translate_refuses_a_huge_invalid_list_at_once():
 
 
 def test_body_limit_counts_a_chunked_body(client):
-    def chunks():
-        yield b'{"text": "'
-        for _ in range(30):
-            yield b"a" * 100
+    assert client.post("/translate", content=iter([b'{"text": "', *[b"a" * 100] * 30])).status_code == 413
 
-    assert client.post("/translate", content=chunks()).status_code == 413
+
+def test_limits_refuse_a_value_below_1():
+    with pytest.raises(ValueError, match="`max_texts` must be 1 or more, got 0"):
+        Limits(max_texts=0)
+
+
+# --- Server-sent events ---------------------------------------------------------------------------------------------
+
+
+def events(translate, limits=None, **entries):
+    with serving(translate, limits) as client:
+        answer = client.post("/translate", json={"text": TEXTS, "stream": True} | entries)
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text.endswith("\n\n")
+    found = [json.loads(event.removeprefix("data: ")) for event in answer.text.split("\n\n")[:-1]]
+    return sorted(found, key=lambda event: event["position"])
+
+
+def test_stream_has_an_event_for_each_text(tiny_model, tiny_tokenizer):
+    translate = TranslationPipeline(tiny_model, tiny_tokenizer)
+    expected = [[row["translation_text"] for row in rows] for rows in translate(TEXTS, num_return_sequences=2)]
+    found = events(translate_with(translate), num_return_sequences=2)
+    assert found == [{"position": index, "translations": row} for index, row in enumerate(expected)]
+
+
+def test_stream_reports_the_refusal_and_the_failure_of_one_text():
+    first, second, third = events(shout, Limits(max_tokens=6), text=["one", "two three", "break"])
+    assert first["translations"] == ["ONE"]
+    assert second["status"] == 422 and "at most 6" in second["detail"]
+    assert third == {"position": 2, "status": 500, "detail": "The model failed to translate the text."}
+
+
+# --- Health and metrics ---------------------------------------------------------------------------------------------
 
 
 def test_health_counts_the_failures_of_the_model(client):
@@ -135,7 +175,7 @@ def test_health_reports_a_broken_model():
     def fail(texts, hypotheses):
         raise SystemExit("no device")
 
-    with TestClient(create_service(fail)) as client:
+    with serving(fail) as client:
         assert client.post("/translate", json={"text": "one"}).status_code == 500
         answer = client.get("/health")
         assert answer.status_code == client.head("/health").status_code == 503
@@ -150,7 +190,7 @@ def test_health_reports_a_slow_batch():
         proceed.wait(10)
         return shout(texts, hypotheses)
 
-    with TestClient(create_service(translate, Limits(request_seconds=1))) as client:
+    with serving(translate, Limits(request_seconds=1)) as client:
         assert client.post("/translate", json={"text": "one"}).status_code == 503
         time.sleep(0.1)  # the batch began after the request
         assert client.get("/health").json()["status"] == "slow"
@@ -159,56 +199,57 @@ def test_health_reports_a_slow_batch():
         assert client.get("/health").json()["status"] == "ok"
 
 
-def test_metrics_count_requests_and_texts(client):
-    client.post("/translate", json={"text": ["one", "two"]})
-    client.post("/translate", json={"text": "a" * 21})
-    metrics = client.get("/metrics").text
-    samples = [f'requests_total{{model="default",status="{status}"}} 1.0' for status in (200, 422)]
-    samples += ['texts{model="default"} 2.0', 'waiting{model="default"} 0.0', 'loaded{model="default"} 1.0']
-    for line in samples:
-        assert line in metrics
-
-
-def test_metrics_measure_tokens_queue_and_batches(client):
+def test_metrics_count_requests_texts_tokens_and_batches(client):
     client.post("/translate", json={"text": ["one", "three"]})
     client.post("/translate", json={"text": "a" * 21})
-    samples = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
-    assert samples['tokens_total{model="default"}'] == "8.0"  # bytes
-    assert samples['batch_size_count{model="default"}'] == "1.0"
-    assert samples['batch_size_sum{model="default"}'] == samples['queue_seconds_count{model="default"}'] == "2.0"
-    assert 0 < float(samples['queue_seconds_sum{model="default"}']) < 10
+    lines = (line for line in client.get("/metrics").text.splitlines() if line[0] != "#")
+    samples = {name.replace('model="default"', ""): value for name, value in (line.rsplit(" ", 1) for line in lines)}
+    expected = {'requests_total{,status="200"}': 1, 'requests_total{,status="422"}': 1, "texts{}": 2, "waiting{}": 0}
+    expected |= {
+        "loaded{}": 1,
+        "tokens_total{}": 8,
+        "batch_size_count{}": 1,
+        "batch_size_sum{}": 2,
+    }  # bytes are tokens
+    expected |= {"queue_seconds_count{}": 2}  # a byte is a token
+    assert {name: float(samples[name]) for name in expected} == expected
+    assert 0 < float(samples["queue_seconds_sum{}"]) < 10
 
 
 def test_create_service_has_metrics_and_docs_by_choice():
-    with TestClient(create_service(shout)) as client:
-        assert [client.get(path).status_code for path in ("/metrics", "/docs", "/openapi.json", "/redoc")] == [404] * 4
-    with TestClient(create_service(shout, metrics=True, docs=True)) as client:
-        assert [client.get(path).status_code for path in ("/metrics", "/docs", "/openapi.json")] == [200] * 3
+    paths = ("/metrics", "/docs", "/openapi.json", "/redoc")
+    with serving() as client:
+        assert [client.get(path).status_code for path in paths] == [404] * 4
+    with serving(metrics=True, docs=True) as client:
+        assert [client.get(path).status_code for path in paths] == [200, 200, 200, 404]
         assert "num_return_sequences" in client.get("/openapi.json").text
         assert "/openapi.json" in client.get("/docs").text
 
 
+# --- Keys and the queue ---------------------------------------------------------------------------------------------
+
+REFUSED_KEYS = (
+    "",
+    "first",
+    "Bearer",
+    "Bearer ",
+    "Bearer other",
+    "Bearer firs",
+    "Basic first",
+    "Bearer é",
+    b"Bearer \xff",
+)
+
+
 def test_create_service_requires_one_of_its_api_keys():
-    with TestClient(create_service(shout, api_keys=["first", "schlüssel", "鍵"], metrics=True)) as client:
-        refused = [
-            "",
-            "first",
-            "Bearer",
-            "Bearer ",
-            "Bearer other",
-            "Bearer firs",
-            "Basic first",
-            "Bearer é",
-            b"Bearer \xff",
-        ]
-        admitted = ["Bearer first", "bearer schlüssel", "Bearer 鍵"]
-        for header, status in [*dict.fromkeys(refused, 401).items(), *dict.fromkeys(admitted, 200).items()]:
+    with serving(api_keys=["first", "schlüssel", "鍵"], metrics=True) as client:
+        admitted = dict.fromkeys(("Bearer first", "bearer schlüssel", "Bearer 鍵"), 200)
+        for header, status in [*dict.fromkeys(REFUSED_KEYS, 401).items(), *admitted.items()]:
             sent = header if isinstance(header, bytes) else header.encode()
             answer = client.post("/translate", json={"text": "one"}, headers={"Authorization": sent})
             assert answer.status_code == status, header
         assert client.get("/metrics").status_code == 401 and client.get("/health").status_code == 200
-        answer = client.get("/metrics", headers={"Authorization": "Bearer first"})
-        assert answer.status_code == 200
+        assert client.get("/metrics", headers={"Authorization": "Bearer first"}).status_code == 200
 
 
 def test_translate_answers_503_if_the_queue_is_full():
@@ -219,7 +260,7 @@ def test_translate_answers_503_if_the_queue_is_full():
         proceed.wait(10)
         return shout(texts, hypotheses)
 
-    with TestClient(create_service(translate, Limits(max_waiting=1, max_batch_size=1), metrics=True)) as client:
+    with serving(translate, Limits(max_waiting=1, max_batch_size=1), metrics=True) as client:
         answers = []
 
         def ask():
@@ -239,19 +280,12 @@ def test_translate_answers_503_if_the_queue_is_full():
     assert answers == [200, 200]
 
 
-def test_limits_refuse_a_value_below_1():
-    with pytest.raises(ValueError, match="`max_texts` must be 1 or more, got 0"):
-        Limits(max_texts=0)
-
-
-def test_translate_answers_like_the_pipeline(tiny_model, tiny_tokenizer):
-    translate = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")
-    assert_service_answers_like(translate)
-
-
 def test_count_tokens_with_counts_as_the_tokenizer(tiny_tokenizer):
     texts = ["A man is sleeping.", "\U0001f642" * 5, ""]
     assert count_tokens_with(tiny_tokenizer)(texts) == [len(ids) for ids in tiny_tokenizer(texts)["input_ids"]]
+
+
+# --- The command ----------------------------------------------------------------------------------------------------
 
 
 def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path):
@@ -285,8 +319,3 @@ def wait_for(url, process):
             assert process.poll() is None, process.communicate()[1]
             time.sleep(0.2)
     raise AssertionError("the service did not come up")
-
-
-def test_serve_answers_a_folder_without_a_model_in_one_line(tmp_path, capsys):
-    assert main(["serve", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.startswith("error: ")

@@ -220,31 +220,6 @@ def test_batcher_is_broken_if_its_loop_ends():
     assert run_with_batcher(scenario) == (True, "KeyError")
 
 
-def test_batcher_refuses_texts_beyond_the_queue():
-    async def scenario(batcher):
-        with pytest.raises(Refusal, match="Too many texts wait"):
-            await batcher.translate(["a", "b", "c"], 1)
-        return await batcher.translate(["a", "b"], 1)
-
-    assert run_with_batcher(scenario, max_waiting=2) == [["A"], ["B"]]
-
-
-def test_batcher_keeps_places_in_the_queue_for_other_clients():
-    model = SlowModel()
-
-    async def scenario(batcher):
-        requests = [asyncio.create_task(batcher.translate(["first"], 1, "greedy"))]
-        await model.is_at_work()
-        requests.append(await start(batcher, "a", "b", client="greedy"))
-        with pytest.raises(Refusal, match="Too many of your texts wait"):
-            await batcher.translate(["c"], 1, "greedy")
-        requests.append(await start(batcher, "d", client="other"))
-        model.proceed.set()
-        return await asyncio.gather(*requests)
-
-    assert run_with_batcher(scenario, model, max_waiting_per_client=2)[2] == [["D"]]
-
-
 def test_batcher_drops_the_texts_of_a_canceled_request():
     model = SlowModel()
 
@@ -295,21 +270,3 @@ def test_batcher_stop_refuses_accepted_texts():
 
     answers = run_with_batcher(scenario, model)
     assert [str(answer) for answer in answers] == ["The service is shutting down."] * 3
-
-
-def test_batcher_answers_an_empty_request():
-    async def scenario(batcher):
-        return await batcher.translate([], 1)
-
-    assert run_with_batcher(scenario) == []
-
-
-def test_batcher_bounds_the_tokens_of_a_text():
-    """By default, bytes count; an emoji has four."""
-
-    async def scenario(batcher):
-        with pytest.raises(Refusal, match="tokens of a text may be at most 10, got 12 at position 1"):
-            await batcher.translate(["a", "🙂🙂🙂"], 1)
-        return await batcher.translate(["🙂🙂"], 1)
-
-    assert run_with_batcher(scenario, max_tokens=10) == [["🙂🙂"]]

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vanilla_transformer.decoding.alignments import next_token_text, token_texts
 from vanilla_transformer.decoding.engine.recorded_search import RecordedHypothesis, RecordedSearch, record_search
 from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of
 from vanilla_transformer.decoding.forced_decoding import decoder_logits, encode_as_trained
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
+from vanilla_transformer.decoding.token_texts import next_token_text, token_texts
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction

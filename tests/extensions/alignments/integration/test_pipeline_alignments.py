@@ -1,14 +1,13 @@
-"""Alignments in the answers of the pipeline, on the command line and over HTTP."""
+"""Alignments in the answers of the pipeline and on the command line."""
 
 import json
 
 import pytest
 
-from tests.service_answers import assert_service_returns
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.alignments import moses_pairs
+from vanilla_transformer.extensions.alignments.unit_links import moses_pairs
 from vanilla_transformer.text.units import split_units
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -62,10 +61,6 @@ def test_pipeline_names_how_to_get_alignment_heads(tiny_tokenizer):
         TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False)("A", return_alignments=True)
 
 
-def test_service_returns_alignments_on_request(tiny_tokenizer):
-    assert_service_returns(translator(tiny_tokenizer), return_alignments=True)
-
-
 def test_translate_prints_pairs_of_words(tiny_tokenizer, tmp_path, capsys):
     folder = str(save_model_folder(aligned_model(), tiny_tokenizer, tmp_path / "model"))
     sentences = ["A man is sleeping.", "Two dogs run across the green grass."]
@@ -77,10 +72,3 @@ def test_translate_prints_pairs_of_words(tiny_tokenizer, tmp_path, capsys):
         (translation,) = row["translations"]
         pairs = moses_pairs(row["source"], translation["text"], translation["alignment"])
         assert line == f"{translation['text']} ||| {pairs}" and pairs
-
-
-def test_translate_refuses_alignments_of_a_model_without_heads(tiny_tokenizer, tmp_path, capsys):
-    folder = str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "model"))
-    assert main(["translate", folder, "A man.", "--alignments"]) == 2
-    output = capsys.readouterr()
-    assert output.out == "" and "error: The model's configuration must have `alignment_heads`, got none" in output.err

@@ -1,7 +1,7 @@
 """
-Lines of UTF-8 text files, decompressed as their names require.
+Text in UTF-8: whole texts, and lines of files and pipes of any size, decompressed as the names of files require.
 
-Bytes that are not UTF-8 become lone surrogates (PEP 383).
+Bytes of lines that are not UTF-8 become lone surrogates (PEP 383).
 """
 
 import lzma
@@ -16,14 +16,39 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import HEAD_BYTES, not_utf_8_error, refuse_utf_16
-from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of, is_pipe, open_input
+from vanilla_transformer.errors import MissingFileError, UserError
+
+from .input_files import COMPRESSIONS, compression_of, is_pipe, open_input
 
 _CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills the memory
 _MOST_BLANK_LINES = 10_000  # before the first line with text
+
+
+def decode_text(content: bytes, name: str) -> str:
+    """Decode UTF-8, with or without a byte order mark."""
+    refuse_utf_16(content[:HEAD_BYTES], name)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise not_utf_8_error(name, line, content[error.start]) from None
+
+
+def decode_line(line: bytes, number: int, name: str) -> str:
+    """Decode a line, of which the first may have a byte order mark and the last character may be of a Windows end."""
+    if number == 1:
+        refuse_utf_16(line[:HEAD_BYTES], name)
+    try:
+        return line.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise not_utf_8_error(name, number, error.object[error.start]) from error
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """Read the lines of a UTF-8 text file and strip white space. Only line feeds end a line, as for `wc -l`."""
+    return [line.strip() for line in stream_lines(path)]
 
 
 def stream_lines(path: str | Path, may_be_blank: bool = False) -> Iterator[str]:
@@ -40,25 +65,16 @@ def stream_lines(path: str | Path, may_be_blank: bool = False) -> Iterator[str]:
             yield line.removesuffix("\r")
 
 
-def read_lines(path: str | Path) -> list[str]:
-    """
-    Read the lines of a UTF-8 text file and strip white space. Only line feeds end a line, as for `wc -l`.
-    """
-    return [line.strip() for line in stream_lines(path)]
-
-
 def open_file(path: Path) -> BufferedReader:
     """Open a file or a pipe, see [`open_input`]."""
     if not (path.is_file() or is_pipe(path)):
-        raise FileNotFoundError(f"There is no file {path}. Give the path of a text file with one sentence per line.")
+        raise MissingFileError(f"There is no file {path}. Give the path of a text file with one sentence per line.")
     return open_input(path)
 
 
 @contextmanager
 def decompress(file: BufferedReader) -> Iterator[Any]:
-    """
-    Yield a binary file decompressed as its name requires.
-    """
+    """Yield a binary file decompressed as its name requires."""
     ending = compression_of(file.name)
     if not ending:
         yield file
@@ -90,7 +106,8 @@ def check_version(file: BufferedReader, before: tuple[int, int]) -> None:
 
 
 def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[str]:
-    """Yield lines without their line feeds; bytes that are not UTF-8 become lone surrogates.
+    """
+    Yield lines without their line feeds; bytes that are not UTF-8 become lone surrogates.
 
     Args:
         file: An open binary file, which can be peeked into.
@@ -98,7 +115,7 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[s
         may_be_blank: Whether lines without text suffice.
     """
     refuse_utf_16(file.peek(HEAD_BYTES)[:HEAD_BYTES], name)
-    lines = bounded_lines(file, name)
+    lines = _bounded_lines(file, name)
     leading, size = [], 0  # lines up to the first that is not blank
     for line in lines:
         leading.append(line)
@@ -114,15 +131,14 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[s
         yield line.removesuffix(b"\n").decode("utf-8", errors="surrogateescape")
 
 
-def bounded_lines(file: Any, name: str) -> Iterator[bytes]:
-    """Yield the lines of a binary file with their line feeds."""
+def _bounded_lines(file: Any, name: str) -> Iterator[bytes]:
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
         if len(line) > LONGEST_LINE:
             raise long_line_error(number, name)
         yield line
 
 
-def long_line_error(number: int, name: str | Path) -> ValueError:
+def long_line_error(number: int, name: str | Path) -> UserError:
     """Return the error for a line that is too long."""
     return UserError(f"Line {number} of {name} must have at most {LONGEST_LINE:,} bytes, but is longer. Split it.")
 
@@ -140,15 +156,52 @@ def escape_invalid_unicode(text: str) -> str:
     return _SURROGATE.sub(lambda found: ascii(found[0])[1:-1].replace("\\udc", "\\x"), text)
 
 
-def invalid_unicode_error(number: int, location: str | Path, text: str, way_out: str = "") -> ValueError:
-    """Return the error for a line or row that is not valid Unicode.
+def invalid_unicode_error(number: int, location: str | Path, text: str, way_out: str = "") -> UserError:
+    """
+    Return the error for a line or row that is not valid Unicode.
 
     Args:
         way_out: What to do otherwise than to mend the text.
     """
     code_point = ord(_SURROGATE.findall(text)[0])
     if 0xDC80 <= code_point <= 0xDCFF:
-        return not_utf_8_error(location, number, f"the byte 0x{code_point - 0xDC00:02x}", way_out)
+        return not_utf_8_error(location, number, code_point - 0xDC00, way_out)
     # In UTF-8, written as an escape sequence of JSON.
     rule = f"Line {number} of {location} must be valid Unicode, but it has half of a character, U+{code_point:04X}"
     return UserError(f"{rule}. Mend or delete it{way_out}.")
+
+
+def not_utf_8_error(name: str | Path, line: int, byte: int, way_out: str = "") -> UserError:
+    """
+    Return the error for text that is not UTF-8.
+
+    Args:
+        way_out: What to do otherwise than to convert the file.
+    """
+    hint = f"Convert the file, for example with `iconv -f latin1 -t utf-8`{way_out}."
+    return UserError(f"{name} must be UTF-8, but line {line} has the byte 0x{byte:02x} where none can be. {hint}")
+
+
+HEAD_BYTES = 4096  # of a text, from which `refuse_utf_16` tells its encoding
+_BYTE_ORDER_MARKS = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+
+def refuse_utf_16(head: bytes, name: str | Path) -> None:
+    """
+    Refuse UTF-16 and UTF-32, given the first bytes of a text.
+
+    Without a byte order mark, UTF-16 shows by zeros, which its spaces and letters up to U+00FF have, all at even or
+    all at odd places.
+    """
+    found = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if found is None and max(even, odd) > max(3, 0.01 * len(head), 5 * min(even, odd)):
+        found = "UTF-16BE" if even > odd else "UTF-16LE"
+    if found is not None:
+        hint = f"Convert the file: `iconv -f {found} -t UTF-8 OLD > NEW`."
+        raise UserError(f"{name} must be UTF-8, but it is {found}. {hint}")

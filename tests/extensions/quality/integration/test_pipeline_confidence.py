@@ -1,4 +1,4 @@
-"""Confidence and warnings in the answers of the pipeline, on the command line and over HTTP."""
+"""Confidence and warnings in the answers of the pipeline and on the command line."""
 
 import json
 import os
@@ -7,11 +7,10 @@ import pytest
 
 from tests.calibrated_models import CALIBRATION, LIMITS, calibrated_model
 from tests.rounding import close_to
-from tests.service_answers import assert_service_returns
 from tests.tiny import TINY_SENTENCES, tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerConfig
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.confidence import Calibration, measure_features
+from vanilla_transformer.extensions.quality.confidence import Calibration, measure_features
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -43,23 +42,15 @@ def test_pipeline_returns_confidence_and_warnings(tiny_tokenizer, options):
     assert found[-1] == found[-2] and scored[-1] == scored[-2]
 
 
-def test_pipeline_needs_a_calibration_for_confidence(tiny_tokenizer):
+def test_pipeline_needs_a_calibration_for_confidence_and_names_damaged_limits(tiny_tokenizer):
     translate = TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False)
     with pytest.raises(ValueError, match="A model must be calibrated to return confidence. `vanilla-transformer cali"):
         translate("A man.", return_confidence=True)
     (answer,) = translate("A man.", return_warnings=True, num_beams=1)
     assert answer["warnings"] == find_warnings("A man.", answer["translation_text"], WarningLimits())
-
-
-def test_pipeline_names_damaged_limits(tiny_tokenizer):
-    translate = translator(tiny_tokenizer)
     translate.model.config.warning_limits = {"shortest": "a"}
     with pytest.raises(ValueError, match="`warning_limits` in the configuration is damaged. `vanilla-transformer cal"):
         translate("A man.", return_warnings=True, num_beams=1)
-
-
-def test_service_returns_confidence_and_warnings(tiny_tokenizer):
-    assert_service_returns(translator(tiny_tokenizer), return_confidence=True, return_warnings=True)
 
 
 def test_translate_prints_confidence_and_warnings_as_json(tiny_tokenizer, tmp_path, capsys):

@@ -15,28 +15,16 @@ from typing import Any
 
 import regex
 
-from vanilla_transformer.text.icu_messages import Message, parse_message
-from vanilla_transformer.text.protection import (
-    Range,
-    find_invented_masks,
-    find_masks,
-    find_own_tokens,
-    find_protected,
-    has_others,
-    keeps_order,
-    locate,
-    mask,
-    space_gap,
-)
-from vanilla_transformer.text.units import split_units
+from vanilla_transformer.decoding.answers import Link, Translation, copy_sentence, join_pieces
+from vanilla_transformer.decoding.constraints import tokenize_constraint
+from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintError, Phrases
+from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
+from vanilla_transformer.text.protection import Range, find_masks, find_protected, locate, mask, overlaps
 
-from .alignments import Link
-from .answers import Translation
-from .constraints import tokenize_constraint
-from .engine.phrase_constraints import ConstraintError, Phrases
-from .options import TranslationOptions
-from .segments import Sentence
-from .steps import Decode, Report, split_on_error
+from .icu_messages import Message, parse_message
+from .kept_text import find_invented_masks, find_own_tokens, has_others, keeps_order, space_gap
 
 _Rows = dict[int, list[Translation]]  # by the indices of their sentences
 # Return the translations of each sentence that have the texts given for it, or None where there are none.
@@ -169,26 +157,6 @@ class _Protected:
                 yield source.index(text, start), text, bool(index % 2)
 
 
-def join_pieces(source: str, pieces: Sequence[tuple[int, str, Translation]]) -> tuple[str, list[Link]]:
-    """Return the joined translations of the pieces of a text, with the white space between these, and their links.
-
-    Args:
-        pieces: The start, the text and the translation of each piece.
-    """
-    target, end, links = "", 0, list[Link]()
-    for start, text, translation in pieces:
-        target += source[end:start]
-        links += [link.shift(start, len(target)) for link in translation.alignment]
-        target += translation.text
-        end = start + len(text)
-    return target + source[end:], links
-
-
-def overlaps(place: Sequence[int], others: Sequence[Range]) -> bool:
-    """Return whether a range shares characters with others."""
-    return any(place[0] < end and start < place[1] for start, end in others)
-
-
 def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
     return [text[start:end] for start, end in places]
 
@@ -208,11 +176,6 @@ def _move(links: Iterable[Link], source: Sequence[tuple[int, int]], target: Sequ
         Link(move(start, source), move(end, source), move(low, target), move(high, target), weight)
         for start, end, low, high, weight in links
     ]
-
-
-def copy_sentence(text: str) -> Translation:
-    """Return a sentence as its own translation."""
-    return Translation(text, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)])
 
 
 def _join_scores(text: str, links: Sequence[Link], found: Sequence[Translation]) -> Translation:

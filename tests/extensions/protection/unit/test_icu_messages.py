@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from vanilla_transformer.text.icu_messages import parse_message
+from vanilla_transformer.extensions.protection.icu_messages import parse_message
 
 
 def shout(message):

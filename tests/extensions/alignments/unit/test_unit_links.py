@@ -10,7 +10,8 @@ from transformers import PreTrainedTokenizerFast
 from tests.marian_models import build_marian_tokenizer
 from tests.tiny import TINY_SENTENCES, TINY_VOCAB_SIZE
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.decoding.alignments import link_units, moses_pairs, token_spans, token_texts
+from vanilla_transformer.decoding.token_texts import token_texts
+from vanilla_transformer.extensions.alignments.unit_links import link_units, moses_pairs, token_spans
 from vanilla_transformer.extensions.conversion.common import build_sentencepiece_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.units import split_units

@@ -1,18 +1,16 @@
-"""URLs, placeholders and long numbers survive a real model that never copies: pipeline, command line and service."""
+"""URLs, placeholders and long numbers survive a real model that never copies: pipeline and command line."""
 
 import copy
 import json
 
 import pytest
 
-from tests.service_answers import post
 from tests.sweeps import rare
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.answers import Translation
-from vanilla_transformer.extensions.serving.features import known_options
-from vanilla_transformer.text.icu_messages import parse_message
+from vanilla_transformer.extensions.protection.icu_messages import parse_message
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 KEPT = ["https://a.example/x?y=1", "me@mail.example", "{name}", "%s", "12,345.60", "2026-11-25", "🙂"]
@@ -71,19 +69,6 @@ def test_translate_protects_unless_a_flag_turns_it_off(folder, capsys):
     assert main(["translate", folder, TEXT, "--no_protect", "--json", "--quiet"]) == 0
     (lost,) = json.loads(capsys.readouterr().out)["translations"]
     assert has_all(protected) and not has_all(lost["text"])
-
-
-def test_service_protects_unless_a_request_turns_it_off(translate):
-    known = known_options(translate)
-    assert "protect" in known
-    for given, survives in [
-        ({}, True),
-        ({"protect": None}, True),
-        ({"protect": True}, True),
-        ({"protect": False}, False),
-    ]:
-        answer = post(translate, known, text=[TEXT], **given)
-        assert has_all(answer.json()["translations"][0][0]) == survives, given
 
 
 @pytest.mark.parametrize("options", [{}, {"split_sentences": True}])

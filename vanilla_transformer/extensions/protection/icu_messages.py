@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import regex
 
-from .protection import Range
+from vanilla_transformer.text.protection import Range
 
 _CHOICE = regex.compile(r"\{\s*[\w.-]+\s*,\s*(plural|selectordinal|select)\s*,\s*(?:offset:\s*\d+\s*)?")
 _BRANCH = regex.compile(r"\s*(?:=\d+|[\w-]+)\s*\{")

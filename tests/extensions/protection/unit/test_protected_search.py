@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from vanilla_transformer.decoding.alignments import Link
-from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.answers import Link, Translation
+from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintError
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.protected_search import ProtectedSearch, keep_protected, remove_masks
 from vanilla_transformer.decoding.segments import Sentence, join_cut
+from vanilla_transformer.extensions.protection.icu_messages import parse_message
+from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch, keep_protected, remove_masks
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
-from vanilla_transformer.text.icu_messages import parse_message
 
 SHOUTED = "MAIL {name} TO me@mail.example BY https://a.example/x 🙂 12,345.60"
 TEXT = SHOUTED.replace("MAIL", "Mail").replace(" TO ", " to ").replace(" BY ", " by ")
@@ -67,7 +67,7 @@ class Model:
     def _constrain(self, sentences):
         self.constrained += sentences
         if not self.can_constrain:
-            raise ValueError("There are too many phrases.")
+            raise ConstraintError("There are too many phrases.")
         return [[Translation(SHOUTED.replace("🙂 ", ""))] for _ in sentences]
 
 
@@ -123,7 +123,7 @@ def test_protected_search_gives_up_constraints_of_single_sentences():
         if constrained:
             calls.append((len(constrained), options.num_beams, options.count))
             if any("bad" in text for text in constrained):
-                raise ValueError("It has too many phrases.")
+                raise ConstraintError("It has too many phrases.")
         return [[Translation(each.text.upper().replace("{A}", "{a}" * bool(constrained)))] * 5 for each in sentences]
 
     options = TranslationOptions(num_beams=2, num_return_sequences=5, protect=True)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.options import TranslationOptions
-from vanilla_transformer.decoding.protected_search import keep_protected
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.extensions.documents.block_translator import BlockTranslator
 from vanilla_transformer.extensions.documents.blocks import Block
+from vanilla_transformer.extensions.protection.protected_search import keep_protected
 from vanilla_transformer.text.protection import KINDS, find_protected
 
 FIELDS = [example for kind in KINDS.values() for example in kind.examples]

@@ -1,5 +1,5 @@
 """
-The text of each token of a sentence, and the alignment of words that follows from the attention between tokens.
+The alignment of words that follows from the attention between tokens.
 
 A unit is a run of letters and digits, one Chinese or Japanese character, or one punctuation mark. The attention of a
 unit is the mean over its tokens, summed over the tokens of each unit of the source. A unit of the translation is
@@ -8,95 +8,26 @@ linked to the unit of the source to which it attends most, and to others to whic
 Letters in shapes: T target tokens, S source tokens.
 """
 
-import copy
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from vanilla_transformer.decoding.answers import Link
+from vanilla_transformer.decoding.engine.search_state import Hypothesis
+from vanilla_transformer.decoding.token_texts import token_texts
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.units import Span, split_units
-
-if TYPE_CHECKING:
-    from .engine.search_state import Hypothesis
-
-_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that the next token may complete
-
-
-def token_texts(tokenizer: Any, ids: Sequence[int], as_source: bool = False) -> list[str]:
-    """
-    Return the text of each token. Without the names of special tokens, they join to the text of the sentence.
-
-    A character whose bytes are in several tokens is part of the last one.
-
-    Args:
-        as_source: The tokens are of a source, for tokenizers with a separate vocabulary for each side.
-    """
-    if as_source and getattr(tokenizer, "separate_vocabs", False):  # Marian's, which decodes translations
-        tokenizer = copy.copy(tokenizer)
-        tokenizer.decoder = {token: name for name, token in tokenizer.encoder.items()}
-        tokenizer.separate_vocabs = False
-    special = {*tokenizer.all_special_ids}
-    texts = _texts(tokenizer, [token for token in ids if token not in special])
-    return [tokenizer.convert_ids_to_tokens(token) if token in special else next(texts) for token in ids]
-
-
-def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
-    """Yield what each token adds to the text of the tokens before it.
-
-    The text of a few tokens is enough to find this: they begin before the last token that ends with a whole character.
-    """
-    start, whole, done = 0, 0, 0  # places in `ids`, and how many characters of the text from `start` are known
-    for end in range(1, len(ids) + 1):
-        longer = tokenizer.decode(ids[start:end], skip_special_tokens=True)
-        kept = longer if end == len(ids) else longer.rstrip(_INCOMPLETE)
-        yield kept[done:]
-        done = max(done, len(kept))
-        if kept == longer:
-            start, whole = whole, end
-            done = len(tokenizer.decode(ids[start:end], skip_special_tokens=True))
-
-
-def next_token_text(tokenizer: Any, before: Sequence[int], token: int) -> str:
-    """Return the text that a token adds to the tokens before it: empty if it has only a part of a character."""
-    if token in tokenizer.all_special_ids:
-        return tokenizer.convert_ids_to_tokens(token)
-    shorter, longer = (tokenizer.decode(ids, skip_special_tokens=True) for ids in (before, [*before, token]))
-    return longer.rstrip(_INCOMPLETE)[len(shorter.rstrip(_INCOMPLETE)) :]
-
-
-def token_entries(tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float]) -> list[dict[str, Any]]:
-    """Return `{"text": …, "log_probability": …}` for each token."""
-    rows = zip(token_texts(tokenizer, ids), log_probabilities, strict=True)
-    return [{"text": text, "log_probability": value} for text, value in rows]
-
 
 _LEAST_WEIGHT = 0.2  # of a link; the attention of words without a counterpart is spread, or goes to EOS
 _SHARE_OF_BEST = 0.5
 
 
-class Link(NamedTuple):
-    """Characters of a source that became characters of its translation, and the attention between them, up to 1."""
-
-    source_start: int
-    source_end: int
-    target_start: int
-    target_end: int
-    weight: float
-
-    def shift(self, source: int, target: int) -> "Link":
-        """Return the link in texts with so many more characters before."""
-        start, end = self.source_start + source, self.source_end + source
-        return Link(start, end, self.target_start + target, self.target_end + target, self.weight)
-
-
-def align(
-    source: str, source_spans: Sequence[Span], text: str, hypothesis: "Hypothesis", tokenizer: Any
-) -> list[Link]:
+def align(source: str, source_spans: Sequence[Span], text: str, hypothesis: Hypothesis, tokenizer: Any) -> list[Link]:
     """Return the links between a source and its translation, in the order of the translation.
 
     Args:

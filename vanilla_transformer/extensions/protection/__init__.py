@@ -1,0 +1,1 @@
+"""URLs, placeholders, emoji and long numbers appear in translations as they are."""

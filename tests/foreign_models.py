@@ -54,7 +54,7 @@ def joeynmt(folder, _):
     with pytest.MonkeyPatch.context() as patch, suppress(LookupError):
         patch.setattr(joeynmt_format, "build_model", build)
         joeynmt_format.model_from_joeynmt(joeynmt_format.read_joeynmt(joey))
-    weights = {joeynmt_format._joeynmt_name(name): tensor for name, tensor in built[0].state_dict().items()}
+    weights = {joeynmt_format.NAMES.translate(name): tensor for name, tensor in built[0].state_dict().items()}
     torch.save({"model_state": weights}, joey / "best.ckpt")
     return folder / "best.ckpt"
 

@@ -1,25 +1,16 @@
 """Files in JoeyNMT's layout, without weights."""
 
-import sentencepiece
 import yaml
 
 from tests.marian_models import MARIAN_SENTENCES
+from tests.pieces import train_pieces
 
 SIDE = {"type": "transformer", "hidden_size": 16, "ff_size": 32, "num_heads": 2, "num_layers": 2, "dropout": 0.1}
 
 
 def joey_folder(folder, same=True, **changes):
     folder.mkdir()
-    (folder / "text").write_text("\n".join(MARIAN_SENTENCES * 3))
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(folder / "text"),
-        model_prefix=str(folder / "sp"),
-        vocab_size=40,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sp.model"))
-    tokens = ["<unk>", "<pad>", "<s>", "</s>", *(model.id_to_piece(index) for index in range(3, len(model)))]
+    tokens = ["<unk>", "<pad>", "<s>", "</s>", *train_pieces(folder / "sp", MARIAN_SENTENCES * 3)[3:]]
     for side, kept in (("src", tokens), ("trg", tokens if same else tokens[:-3])):
         (folder / f"{side}_vocab.txt").write_text("\n".join(kept) + "\n")
     side = SIDE | {"layer_norm": "post", "embeddings": {"embedding_dim": 16, "scale": True, "dropout": 0.0}} | changes

@@ -2,9 +2,10 @@
 
 import json
 
-import sentencepiece
 import torch
 from transformers import M2M100Config, M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTokenizer
+
+from tests.pieces import train_pieces
 
 M2M_SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
 _SIZES = {"encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 4}
@@ -21,13 +22,7 @@ def build_nllb_tokenizer(former_layout=False):
 
 def build_m2m_tokenizer(folder):
     """Build a tokenizer of a SentencePiece model, and of the languages of M2M-100."""
-    text = folder / "text"
-    text.write_text("\n".join(M2M_SENTENCES * 3))
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(text), model_prefix=str(folder / "spm"), vocab_size=40, hard_vocab_limit=False, minloglevel=2
-    )
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model"))
-    pieces = [*_SPECIAL, *(model.id_to_piece(index) for index in range(3, len(model)))]
+    pieces = [*_SPECIAL, *train_pieces(folder / "spm", M2M_SENTENCES * 3)[3:]]
     (folder / "vocab.json").write_text(json.dumps({piece: index for index, piece in enumerate(pieces)}))
     return M2M100Tokenizer(str(folder / "vocab.json"), str(folder / "spm.model"))
 

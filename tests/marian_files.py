@@ -1,10 +1,10 @@
 """Files in Marian's own layout, with random weights."""
 
 import numpy as np
-import sentencepiece
 import yaml
 
 from tests.marian_models import MARIAN_SENTENCES
+from tests.pieces import train_pieces
 
 OPTIONS = {
     "type": "transformer",
@@ -40,21 +40,9 @@ MARIAN_VARIANTS = {
 def marian_folder(folder, tied="all", single=False, **options):
     """Write a folder; `tied` is the suffix of `tied-embeddings`: "all", "src", "target" for none of them, or False."""
     folder.mkdir()
-    (folder / "text").write_text("\n".join(MARIAN_SENTENCES * 3))
     for side in ("source", "target"):
-        sentencepiece.SentencePieceTrainer.train(
-            input=str(folder / "text"),
-            model_prefix=str(folder / side),
-            vocab_size=40,
-            hard_vocab_limit=False,
-            eos_id=0,
-            unk_id=1,
-            bos_id=-1,
-            minloglevel=2,
-        )
+        tokens = train_pieces(folder / side, MARIAN_SENTENCES * 3, eos_id=0, unk_id=1, bos_id=-1)
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
-    tokens = [model.id_to_piece(index) for index in range(len(model))]
     if single:
         (folder / "source.spm").rename(folder / "vocab.spm")
         (folder / "target.spm").unlink()

@@ -2,9 +2,10 @@
 
 import json
 
-import sentencepiece
 import torch
 from transformers import MarianConfig, MarianMTModel, MarianTokenizer
+
+from tests.pieces import train_pieces
 
 MARIAN_SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
 MARIAN_SIZES = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 4}
@@ -13,20 +14,10 @@ MARIAN_SIZES |= {"d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 24, "i
 
 def build_marian_tokenizer(folder, sentences=MARIAN_SENTENCES * 3, vocab_size=40):
     """Build a tokenizer as OPUS-MT does: two SentencePiece models, and a vocabulary with other ids."""
-    text = folder / "text"
-    text.write_text("\n".join(sentences))
     for side in ("source", "target"):
-        sentencepiece.SentencePieceTrainer.train(
-            input=str(text),
-            model_prefix=str(folder / side),
-            vocab_size=vocab_size,
-            hard_vocab_limit=False,
-            minloglevel=2,
-        )
+        pieces = train_pieces(folder / side, sentences, vocab_size)
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
-    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
-    pieces = [model.id_to_piece(index) for index in range(3, len(model))]
-    names = ["</s>", "<unk>", *pieces, "<pad>"]
+    names = ["</s>", "<unk>", *pieces[3:], "<pad>"]
     (folder / "vocab.json").write_text(json.dumps({name: index for index, name in enumerate(names)}))
     return MarianTokenizer(str(folder / "source.spm"), str(folder / "target.spm"), str(folder / "vocab.json"))
 

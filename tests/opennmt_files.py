@@ -3,10 +3,10 @@
 import argparse
 import json
 
-import sentencepiece
 import torch
 from safetensors.torch import save_file
 
+from tests.pieces import train_pieces
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 
 SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]
@@ -17,15 +17,8 @@ def write_opennmt_text(folder):
     """Write text of both languages, a SentencePiece model and the list of its pieces; return the folder."""
     for side in ("source", "target"):
         (folder / side).write_text("\n".join(getattr(pair, side) for pair in PAIRS) + "\n")
-    sentencepiece.SentencePieceTrainer.train(
-        input=f"{folder / 'source'},{folder / 'target'}",
-        model_prefix=str(folder / "sp"),
-        vocab_size=300,
-        minloglevel=2,
-    )
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sp.model"))
-    names = [pieces.id_to_piece(index) for index in range(3, len(pieces))]
-    (folder / "vocab").write_text("\n".join(names) + "\n")
+    pieces = train_pieces(folder / "sp", [text for pair in PAIRS for text in pair], vocab_size=300)
+    (folder / "vocab").write_text("\n".join(pieces[3:]) + "\n")
     return folder
 
 

@@ -9,7 +9,7 @@ from vanilla_transformer.utils.file_utils import save_model_folder
 
 SIDES = (("source", "a"), ("target", "b"))
 # Translations of a random model have warnings.
-OPTIONS = TINY | {"drop_warnings": False, "drop_lowest_scores": 0.2, "ema_decay": 0.9, "student_num_beams": 1}
+OPTIONS = TINY | {"drop_warnings": False, "drop_lowest_scores": 0.2, "ema_decay": 0.9}
 
 
 def write_files(folder):

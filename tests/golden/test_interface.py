@@ -14,7 +14,7 @@ ANSWERS = Path(__file__).with_name("interface.json")
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
 STORED = json.loads(ANSWERS.read_text(encoding="utf-8")) if ANSWERS.exists() else {"flags": {}, "recipes": {}}
 # Flags and keys that went on purpose, each with a line in the changelog.
-REMOVED: set[str] = set()
+REMOVED: set[str] = {"student_num_beams", "student_precision", "compile_steps"}
 
 
 def list_flags(command, capture):

@@ -127,7 +127,7 @@ def prepare_distill(monkeypatch):
 
     monkeypatch.setattr("vanilla_transformer.extensions.distillation.distill.distill", distill_and_make_room)
     # The teacher's weights are random.
-    monkeypatch.setattr("vanilla_transformer.extensions.distillation.distill.check_direction", lambda *_: None)
+    monkeypatch.setattr("vanilla_transformer.extensions.distillation.teacher.check_direction", lambda *_: None)
 
 
 def prepare_documents(monkeypatch):

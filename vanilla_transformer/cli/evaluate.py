@@ -108,9 +108,9 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
 
 def evaluate_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateArguments, arguments)
-    from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
+    from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, SACRE_METRICS, load_metric
     from vanilla_transformer.evaluation.scores import corpus_metrics
-    from vanilla_transformer.evaluation.test_sets import evaluate_test_set
+    from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
     from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
     from vanilla_transformer.utils.device_utils import process_state
 
@@ -120,13 +120,12 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     scoring = partial(corpus_metrics, paper_language=options.paper_bleu, tokenize=options.tokenize, further=further)
     setup = None if options.report is None else _describe_setup(options, arguments)
     scoring()  # an unknown tokenizer or language is found before an hour of decoding
+    functions = {name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)}
     found = evaluate_test_set(
+        read_test_set(options.source, options.target, options.hypotheses, options.compare_with),
         open_model(options) if options.model else None,
-        options.source,
-        options.target,
-        hypotheses=options.hypotheses,
-        baseline=options.compare_with,
-        metrics=[name for name in metrics if name not in further],
+        functions,
+        with_loss="loss" in metrics,
         scoring=scoring,
         samples=options.bootstrap_samples,
         glossary=None if options.model else request_settings(options).get("glossary"),

@@ -45,6 +45,13 @@ class CachedTexts:
     report: CleaningReport
     key: str
 
+    def pairs(self) -> Iterator[tuple[int, SentencePair]]:
+        """Yield the number of the corpus of each pair, and the pair."""
+        for table in self.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
+            columns = (table[name].to_pylist() for name in ("corpus", "source", "target"))
+            for corpus, source, target in zip(*columns, strict=True):
+                yield corpus, SentencePair(source, target)
+
 
 def load_cached_texts(specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path) -> CachedTexts:
     """

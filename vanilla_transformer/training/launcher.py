@@ -17,7 +17,7 @@ from accelerate.utils import (
 
 from vanilla_transformer.errors import UserError
 
-from .accelerator import AUTO
+from .distributed import AUTO
 from .run_arguments import Recipe
 
 _LAUNCHER = "the configuration of accelerate launch"

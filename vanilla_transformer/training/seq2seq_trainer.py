@@ -33,10 +33,9 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.utils.device_utils import limit_onednn_cache, without_cudnn_attention
 
 from .compilation import compile_regions, should_compile, uncompiled
-from .device_batch import BatchPreparation
+from .device_batch import BatchPreparation, should_pack
 from .loss import ModelWithLoss, cross_entropy
 from .lr_scheduler import noam_lambda
-from .packed_attention import should_pack
 
 
 @dataclass

@@ -13,7 +13,7 @@ from vanilla_transformer.cli import COMMANDS, main, train
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.translation_pipeline import TranslationCall
 from vanilla_transformer.evaluation import speed
-from vanilla_transformer.extensions.distillation import distill
+from vanilla_transformer.extensions.distillation import teacher as teacher_module
 from vanilla_transformer.extensions.serving.service import translate_with
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.text.languages import Direction, add_language_tags
@@ -152,7 +152,7 @@ def test_evaluate_scores_the_validation_text_as_training_does(folder, written):
 
 
 def test_distill_translates_as_the_teacher_does(folder, written, monkeypatch):
-    monkeypatch.setattr(distill, "check_direction", lambda *_: None)
+    monkeypatch.setattr(teacher_module, "check_direction", lambda *_: None)
     texts = {"train_source": folder / "many.en", "train_target": folder / "many.de", "teacher": folder / "model"}
     texts |= {"test_source": folder / "lines.en", "test_target": folder / "lines.de"}
     assert main(["distill", *distillation_flags(folder, folder / "student", **texts, **NO_LOSSES)]) == 0

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import regex
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.data.perturbations import perturb
 from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate
 from vanilla_transformer.text.protection import find_protected, locate, mask, merge
@@ -22,6 +21,7 @@ from vanilla_transformer.text.units import is_word_of_letters, split_graphemes, 
 from vanilla_transformer.tokenization_vanilla_transformer import find_anywhere
 
 from .lexicon import Lexicon
+from .perturbations import perturb
 
 # Tokens of placeholders. They are not special, so they appear in the text of a translation.
 MASKS = tuple(f"<ph{number}>" for number in range(8))

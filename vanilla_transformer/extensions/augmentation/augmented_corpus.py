@@ -11,7 +11,6 @@ import datasets
 import numpy as np
 
 from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
-from vanilla_transformer.data.perturbations import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair, WordPair
 from vanilla_transformer.data.tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
 from vanilla_transformer.errors import UserError
@@ -20,6 +19,7 @@ from vanilla_transformer.utils.file_utils import cached_folder
 
 from .augmentation import follow_words, insert_inline_terms, insert_placeholders, perturb_pair, replace_by_noise
 from .lexicon import Lexicon, fit_lexicon
+from .perturbations import PERTURBATIONS
 
 # Return an augmented pair, or the same pair if there is nothing to augment.
 Augment = Callable[[SentencePair, Random], SentencePair]

@@ -1,14 +1,10 @@
-"""
-BPE-dropout (Provilkov et al., 2020, "BPE-Dropout: Simple and Effective Subword Regularization"), reproducibly.
-
-The dropout of tokenizers draws from a generator without a seed, so that a resumed run would read other pieces.
-"""
+"""BPE-dropout (Provilkov et al., 2020, "BPE-Dropout: Simple and Effective Subword Regularization"), reproducibly."""
 
 import heapq
 import json
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -22,7 +18,6 @@ from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransfor
 
 # BPE-dropout remembers the undropped segmentation of this many words: the first words of a corpus are frequent ones.
 CACHED_WORDS = 200_000
-
 
 Word = tuple[int, ...]
 
@@ -48,14 +43,35 @@ class BpeDropout:
             dropout (`float`): Probability p in [0, 1]. The paper uses 0.1; 0 gives the tokenizer's own segmentation,
                 1 gives single bytes.
         """
-        _check_tokenizer(tokenizer)
+        if not isinstance(tokenizer, VanillaTransformerTokenizer):
+            raise UserError(
+                f"BPE-dropout must have a VanillaTransformerTokenizer, got {type(tokenizer).__name__}. Train one with "
+                "`VanillaTransformerTokenizer.train_from_iterator`."
+            )
+        model = tokenizer.backend_tokenizer.model
+        if not isinstance(model, models.BPE):
+            raise UserError(
+                f"BPE-dropout must have a BPE tokenizer, because it drops merges, got {type(model).__name__}. "
+                "Train one with `model='bpe'`, or set `bpe_dropout` to 0."
+            )
         if not 0.0 <= dropout <= 1.0:
             raise UserError(f"`dropout` must be in [0, 1], got {dropout}.")
         self.dropout = dropout
         self._eos = tokenizer.eos_token_id
-        self._merges = _merges(tokenizer.backend_tokenizer)
-        self._bytes = _without_merges(tokenizer)
         self._undropped: dict[Word, Word] = {}
+        state = json.loads(tokenizer.backend_tokenizer.to_str())
+        vocabulary, merges = state["model"]["vocab"], state["model"]["merges"]
+        # The rank of a merge and the merged symbol, by the pair of symbols.
+        self._merges = {
+            (vocabulary[left], vocabulary[right]): (rank, vocabulary[left + right])
+            for rank, (left, right) in enumerate(merges)
+        }
+        # A copy that splits texts into words as the tokenizer does, and words into bytes.
+        state["model"]["merges"] = []
+        self._bytes = Tokenizer.from_str(json.dumps(state))
+        self._bytes.encode_special_tokens = tokenizer.split_special_tokens
+        self._bytes.no_truncation()
+        self._bytes.no_padding()
 
     def encode(
         self, texts: Sequence[str], seed: int, epoch: int, first_index: int = 0, stream: int = 0
@@ -73,7 +89,9 @@ class BpeDropout:
         sentences = []
         for index, encoding in enumerate(encodings, start=first_index):
             draws = _Draws(self.dropout, f"{seed} {epoch} {stream} {index}")
-            words = _words(encoding.ids, encoding.word_ids)
+            ids, places = encoding.ids, encoding.word_ids
+            starts = [index for index, (before, here) in enumerate(pairwise((None, *places))) if before != here]
+            words = [tuple(ids[start:end]) for start, end in pairwise((*starts, len(ids)))]
             sentence = [token for word in words for token in self._segment(word, draws) if token != self._eos]
             sentences.append([*sentence, self._eos])
         return sentences
@@ -116,9 +134,9 @@ class BpeDropout:
                 preceding[following[left]] = left
                 neighbors.append(left)
             for position in neighbors:
-                found = self._merges.get((symbols[position], symbols[following[position]]))
-                if found is not None:
-                    heapq.heappush(queue, (*found, position))
+                merge = self._merges.get((symbols[position], symbols[following[position]]))
+                if merge is not None:
+                    heapq.heappush(queue, (*merge, position))
             for place in dropped:  # drawn again in the next step
                 heapq.heappush(queue, place)
             dropped.clear()
@@ -157,47 +175,6 @@ class _Draws:
             return False
         self._remaining = self._run()
         return True
-
-
-def _check_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
-    if not isinstance(tokenizer, VanillaTransformerTokenizer):
-        raise UserError(
-            f"BPE-dropout must have a VanillaTransformerTokenizer, got {type(tokenizer).__name__}. Train one with "
-            "`VanillaTransformerTokenizer.train_from_iterator`."
-        )
-    model = tokenizer.backend_tokenizer.model
-    if not isinstance(model, models.BPE):
-        raise UserError(
-            f"BPE-dropout must have a BPE tokenizer, because it drops merges, got {type(model).__name__}. "
-            "Train one with `model='bpe'`, or set `bpe_dropout` to 0."
-        )
-
-
-def _merges(tokenizer: Tokenizer) -> dict[tuple[int | None, int | None], tuple[int, int]]:
-    """Return (rank of the merge, merged symbol) by the pair of symbols."""
-    model = json.loads(tokenizer.to_str())["model"]
-    vocabulary = model["vocab"]
-    return {
-        (vocabulary[left], vocabulary[right]): (rank, vocabulary[left + right])
-        for rank, (left, right) in enumerate(model["merges"])
-    }
-
-
-def _without_merges(tokenizer: VanillaTransformerTokenizer) -> Tokenizer:
-    """Return a copy that splits texts into words as `tokenizer` does, and words into bytes."""
-    state = json.loads(tokenizer.backend_tokenizer.to_str())
-    state["model"]["merges"] = []
-    copy = Tokenizer.from_str(json.dumps(state))
-    copy.encode_special_tokens = tokenizer.split_special_tokens
-    copy.no_truncation()
-    copy.no_padding()
-    return copy
-
-
-def _words(ids: Sequence[int], word_ids: Sequence[int | None]) -> Iterable[Word]:
-    """Group the symbols of a text by the index of their word."""
-    starts = [index for index, (before, here) in enumerate(pairwise((None, *word_ids))) if before != here]
-    return [tuple(ids[start:end]) for start, end in pairwise((*starts, len(ids)))]
 
 
 class BpeDropoutCorpus(DerivedCorpus):

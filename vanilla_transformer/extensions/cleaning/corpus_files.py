@@ -1,14 +1,13 @@
 """Text files of a cleaned corpus, and the languages by which it may be cleaned."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from vanilla_transformer.data.cached_texts import CachedTexts
 from vanilla_transformer.data.cleaning_rules import language_code, load_identifier
 from vanilla_transformer.data.prepare_data import REPORT_FILE, Texts, text_files
-from vanilla_transformer.data.readers import ROWS_PER_BATCH, CorpusSpec, SentencePair
+from vanilla_transformer.data.readers import CorpusSpec
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir, check_outputs
@@ -43,7 +42,7 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
     with atomic_folder(folder) as aside:
         with ExitStack() as stack:
             files = {name: stack.enter_context((aside / name).open("w", encoding="utf-8")) for name in names}
-            for corpus, pair in _numbered_pairs(texts.training):
+            for corpus, pair in texts.training.pairs():
                 for name, text in zip(_text_file_names(directions[corpus]), pair, strict=True):
                     files[name].write(" ".join(text.splitlines()) + "\n")
         report = {"cleaning": texts.training.report.to_dict()}
@@ -57,9 +56,3 @@ def _text_file_names(direction: Direction) -> tuple[str, str]:
     if direction.source == direction.target:
         return f"train.{direction}.source", f"train.{direction}.target"
     return f"train.{direction}.{direction.source}", f"train.{direction}.{direction.target}"
-
-
-def _numbered_pairs(texts: CachedTexts) -> Iterator[tuple[int, SentencePair]]:
-    for table in texts.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
-        columns = (table[name].to_pylist() for name in ("corpus", "source", "target"))
-        yield from ((corpus, SentencePair(source, target)) for corpus, source, target in zip(*columns, strict=True))

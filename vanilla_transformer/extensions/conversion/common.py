@@ -2,17 +2,21 @@
 
 import json
 import math
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
 import yaml
 from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError
 from transformers import MarianTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -28,8 +32,8 @@ HEAD_WIDTHS = "its heads have separate widths (`attention_key_dim`, `attention_v
 SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
 NO_TOKENIZER_JSON = "its tokenizer has no `tokenizer.json`"
 _ERRORS_OF_PARSERS = (
-    *(LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError),
-    *(yaml.YAMLError, MemoryError, StrictDataclassError),
+    *(LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError, EOFError),
+    *(yaml.YAMLError, MemoryError, StrictDataclassError, SafetensorError, BadZipFile),
 )
 _MAX_POSITIONS = 2**16
 
@@ -61,9 +65,29 @@ def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
         target: The subject of the message, such as `"CTranslate2"`.
         reasons: Whether each reason applies, by reason.
     """
-    found = [reason for reason, applies in reasons.items() if applies]
-    if found:
-        raise UserError(f"{target} cannot represent this model: {'; '.join(found)}.")
+    applying = [reason for reason, applies in reasons.items() if applies]
+    if applying:
+        raise UserError(f"{target} cannot represent this model: {'; '.join(applying)}.")
+
+
+def option_reasons(options: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]) -> dict[str, bool]:
+    """
+    Return a reason for each option with a value that this package has no counterpart for.
+
+    Args:
+        options: The options of another toolkit. The ones that are left out have its default.
+        allowed: The values that an option may have, by name.
+    """
+    return {
+        f"`{name}` is {options[name]!r}, not {' or '.join(map(repr, values))}": options[name] not in values
+        for name, values in allowed.items()
+        if name in options
+    }
+
+
+def side_reasons(encoder: Mapping[str, Any], decoder: Mapping[str, Any], names: Sequence[str]) -> dict[str, bool]:
+    """Return a reason for each of these options that differs between encoder and decoder."""
+    return {f"`{name}` of encoder and decoder differ": encoder.get(name) != decoder.get(name) for name in names}
 
 
 def has_head_widths(config: VanillaTransformerConfig) -> bool:
@@ -105,6 +129,86 @@ def build_model(
             f"The options must declare at most {_MAX_POSITIONS:,} positions, got {config.max_position_embeddings:,}."
         )
     return VanillaTransformerForConditionalGeneration(config).eval()
+
+
+@dataclass(frozen=True)
+class ModuleNames:
+    """
+    The names of another toolkit's modules, by ours.
+
+    Attributes:
+        modules: Whole names, such as `decoder.embed_tokens` and `decoder.layers`.
+        encoder_layer, decoder_layer: Names in a layer.
+        projections: Names in an attention.
+    """
+
+    modules: Mapping[str, str]
+    encoder_layer: Mapping[str, str]
+    decoder_layer: Mapping[str, str]
+    projections: Mapping[str, str]
+
+    def translate(self, name: str) -> str:
+        """Return the toolkit's name of our parameter."""
+        path, _, kind = name.removeprefix("model.").rpartition(".")
+        stack, *parts = path.split(".")
+        if parts[:1] != ["layers"]:
+            return f"{self.modules.get(path, path)}.{kind}"
+        number, module, *projection = parts[1:]
+        layers, layer = f"{stack}.layers", self.encoder_layer if stack == "encoder" else self.decoder_layer
+        inner = (self.projections.get(part, part) for part in projection)
+        return ".".join([self.modules.get(layers, layers), number, layer.get(module, module), *inner, kind])
+
+
+class ForeignWeights(dict[str, Any]):
+    """Tensors or NumPy arrays by the names of another toolkit, and the names that have been read."""
+
+    def __init__(self, weights: Mapping[str, Any]):
+        super().__init__(weights)
+        self.read = set[str]()
+
+    def first(self, *names: str) -> torch.Tensor:
+        """Return the first of these weights that is there."""
+        for name in names:
+            if name in self:
+                self.read.add(name)
+                array = self[name]
+                if isinstance(array, torch.Tensor):
+                    return array
+                return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+        raise KeyError(names[0])
+
+
+def load_weights(
+    model: PreTrainedModel,
+    weights: Mapping[str, Any],
+    find: Callable[[str, torch.Tensor, ForeignWeights], torch.Tensor],
+    unused: str = "",
+) -> None:
+    """
+    Load weights of another toolkit, and list all that are missing, unknown or of another shape.
+
+    Args:
+        find: Returns the tensor for one of our parameters, given its name, its initial value and the weights.
+        unused: A regular expression of the names of weights that the model does not need.
+    """
+    foreign, tensors, missing = ForeignWeights(weights), dict[str, torch.Tensor](), list[str]()
+    initial = model.state_dict()
+    for name, tensor in initial.items():
+        try:
+            tensors[name] = find(name, tensor, foreign)
+        except KeyError as error:
+            missing.append(error.args[0])
+    other = [name for name, tensor in tensors.items() if tensor.shape != initial[name].shape]
+    unknown = sorted(name for name in foreign.keys() - foreign.read if not re.fullmatch(unused, name))
+    check_supported(
+        "This package",
+        {
+            f"there are no weights for {missing[:1]}": bool(missing),
+            f"its weights for {other[:1]} have another shape than its options say": bool(other),
+            f"it has unknown weights {unknown[:1]}": bool(unknown) and not missing,
+        },
+    )
+    model.load_state_dict(tensors)
 
 
 def fairseq_sinusoids(num_positions: int, d_model: int, first_position: int = 0) -> torch.Tensor:

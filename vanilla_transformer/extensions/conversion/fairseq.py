@@ -11,6 +11,7 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,12 +32,16 @@ from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save
 
 from .common import (
     Comparison,
+    ForeignWeights,
     build_model,
     check_supported,
     compare_models,
     fairseq_sinusoids,
     load_model,
+    load_weights,
+    option_reasons,
     reading,
+    side_reasons,
 )
 
 Weights = Mapping[str, torch.Tensor]
@@ -59,6 +64,8 @@ _BUFFERS = re.compile(
     r"(en|de)coder\.(version|embed_positions\._float_tensor)"
     r"|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
 )
+# Sinusoids, which are computed, and a projection beside the other one.
+_UNUSED = r"(en|de)coder\.embed_positions\.weight|decoder\.(output_projection\.weight|embed_out)"
 _DICTIONARY = re.compile(r"dict\.(.+)\.txt")
 
 
@@ -222,21 +229,22 @@ def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForCo
 
 
 def _check_arguments(given: Mapping[str, Any]) -> None:
-    def differ(name: str) -> bool:
-        return given.get(f"encoder_{name}") != given.get(f"decoder_{name}")
-
-    activation = given.get("activation_fn", "relu")
+    encoder, decoder = (
+        {name.removeprefix(side): value for name, value in given.items()} for side in ("encoder_", "decoder_")
+    )
+    no: Sequence[Any] = [False, None]
+    allowed: dict[str, Sequence[Any]] = {
+        "activation_fn": [*_ACTIVATIONS],
+        "layernorm_embedding": no,
+        "no_token_positional_embeddings": no,
+        "adaptive_softmax_cutoff": [None, "", []],
+        "cross_self_attention": no,
+    }
     check_supported(
         "This package",
         {
-            "the widths of encoder and decoder differ": differ("embed_dim"),
-            "only one of encoder and decoder normalizes before its sub-layers": differ("normalize_before"),
-            "only one of encoder and decoder has learned positions": differ("learned_pos"),
-            f"its activation function is {activation!r}": activation not in _ACTIVATIONS,
-            "its embeddings are normalized (`layernorm_embedding`)": bool(given.get("layernorm_embedding")),
-            "it has no positions": bool(given.get("no_token_positional_embeddings")),
-            "its softmax is adaptive": bool(given.get("adaptive_softmax_cutoff")),
-            "it merges self- and cross-attention (`cross_self_attention`)": bool(given.get("cross_self_attention")),
+            **side_reasons(encoder, decoder, ["embed_dim", "normalize_before", "learned_pos"]),
+            **option_reasons(given, allowed),
         },
     )
 
@@ -246,31 +254,24 @@ def load_fairseq_weights(
 ) -> VanillaTransformerForConditionalGeneration:
     """Build a model and load weights that have fairseq's names."""
     model = build_model(config, weights)
-    wanted = {name: _find_weight(name, weights, config, learned) for name in model.state_dict()}
-    missing = sorted(name for name, tensor in wanted.items() if tensor is None)
-    known = {name.removeprefix("model.") for name in wanted} | {_PROJECTION, _OLD_PROJECTION}
-    check_supported(
-        "This package",
-        {
-            f"there are no weights for {missing[:1]}": bool(missing),
-            f"it has unknown weights {sorted(weights.keys() - known)[:1]}": not weights.keys() <= known,
-        },
-    )
-    model.load_state_dict(wanted)
+    load_weights(model, weights, partial(_find_weight, config, learned), unused=_UNUSED)
     return model
 
 
-def _find_weight(name: str, weights: Weights, config: VanillaTransformerConfig, learned: bool) -> torch.Tensor | None:
+def _find_weight(
+    config: VanillaTransformerConfig, learned: bool, name: str, initial: torch.Tensor, weights: ForeignWeights
+) -> torch.Tensor:
+    """Return fairseq's tensor for our parameter `name`."""
     theirs = name.removeprefix("model.")
     if name == "lm_head.weight":
-        tied = weights.get("decoder.embed_tokens.weight") if config.tie_word_embeddings else None
-        return next((weights[one] for one in (_PROJECTION, _OLD_PROJECTION) if one in weights), tied)
-    if theirs.endswith("embed_positions.weight"):
-        count = config.max_position_embeddings
-        if learned:
-            return weights[theirs][PAD + 1 :][:count]
-        return fairseq_sinusoids(count, config.d_model, first_position=PAD + 1)
-    return weights.get(theirs)
+        tied = ["decoder.embed_tokens.weight"] if config.tie_word_embeddings else []
+        return weights.first(_PROJECTION, _OLD_PROJECTION, *tied)
+    if not theirs.endswith("embed_positions.weight"):
+        return weights.first(theirs)
+    count = config.max_position_embeddings
+    if learned:
+        return weights.first(theirs)[PAD + 1 :][:count]
+    return fairseq_sinusoids(count, config.d_model, first_position=PAD + 1)
 
 
 def _build_tokenizer(checkpoint: FairseqCheckpoint, folder: Path) -> FSMTTokenizer:

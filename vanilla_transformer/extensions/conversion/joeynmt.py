@@ -14,37 +14,48 @@ from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
-from vanilla_transformer.errors import MissingFileError, UserError
+from vanilla_transformer.errors import MissingFileError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
 from .common import (
     Comparison,
+    ModuleNames,
     build_model,
     build_sentencepiece_tokenizer,
     check_supported,
     find_sentencepiece_model,
+    load_weights,
+    option_reasons,
     reading,
+    side_reasons,
 )
 
 Weights = Mapping[str, torch.Tensor]
 _LAYER_NORM_EPS = 1e-6
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu"}
 _SPECIAL_SYMBOLS = {"unk": ("<unk>", 0), "pad": ("<pad>", 1), "bos": ("<s>", 2), "eos": ("</s>", 3)}
-# Modules of a layer: our name and JoeyNMT's.
-_ENCODER_LAYER = {"self_attn": "src_src_att", "self_attn_layer_norm": "layer_norm"}
-_DECODER_LAYER = {
-    "self_attn": "trg_trg_att",
-    "self_attn_layer_norm": "x_layer_norm",
-    "encoder_attn": "src_trg_att",
-    "encoder_attn_layer_norm": "dec_layer_norm",
-}
 _FEED_FORWARD = {
     "fc1": "feed_forward.pwff_layer.0",
     "fc2": "feed_forward.pwff_layer.3",
     "final_layer_norm": "feed_forward.layer_norm",
 }
-_PROJECTIONS = {"q_proj": "q_layer", "k_proj": "k_layer", "v_proj": "v_layer", "out_proj": "output_layer"}
+NAMES = ModuleNames(
+    modules={
+        "encoder.embed_tokens": "src_embed.lut",
+        "decoder.embed_tokens": "trg_embed.lut",
+        "lm_head": "decoder.output_layer",
+    },
+    encoder_layer={"self_attn": "src_src_att", "self_attn_layer_norm": "layer_norm", **_FEED_FORWARD},
+    decoder_layer={
+        "self_attn": "trg_trg_att",
+        "self_attn_layer_norm": "x_layer_norm",
+        "encoder_attn": "src_trg_att",
+        "encoder_attn_layer_norm": "dec_layer_norm",
+        **_FEED_FORWARD,
+    },
+    projections={"q_proj": "q_layer", "k_proj": "k_layer", "v_proj": "v_layer", "out_proj": "output_layer"},
+)
 
 
 class JoeyNMTModel(NamedTuple):
@@ -75,39 +86,30 @@ def from_joeynmt(folder: str | Path, output_dir: str | Path, sentences: Sequence
 def read_joeynmt(folder: str | Path) -> JoeyNMTModel:
     """Read a JoeyNMT folder."""
     folder = Path(folder)
-    try:
-        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{folder / 'config.yaml'} must be YAML: {error}") from error
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     _check_tokenizers(config["data"])
     checkpoints = [path for path in [folder / "best.ckpt"] if path.exists()] or sorted(folder.glob("*.ckpt"))
     if len(checkpoints) != 1:
         raise MissingFileError(f"There must be best.ckpt or one *.ckpt in {folder}, got {len(checkpoints)}.")
     content = load_pickled_checkpoint(checkpoints[0], "JoeyNMT", "model_state")
-    source, target = (_read_lines(folder / f"{side}_vocab.txt") for side in ("src", "trg"))
+    files = [(folder / f"{side}_vocab.txt").read_text(encoding="utf-8") for side in ("src", "trg")]
+    source, target = (text.rstrip("\n").split("\n") for text in files)
     names = (config["data"][side]["tokenizer_cfg"]["model_file"] for side in ("src", "trg"))
     spms = (find_sentencepiece_model(name, folder) for name in names)
     return JoeyNMTModel(config, content["model_state"], source, target, *spms)
 
 
 def _check_tokenizers(data: Mapping[str, Any]) -> None:
-    reasons: dict[str, bool] = {}
-    for side in ("src", "trg"):
-        given = data[side]
-        kind = given.get("tokenizer_type", given.get("bpe_type", "sentencepiece"))
-        options = given.get("tokenizer_cfg") or {}
-        reasons |= {
-            f"the level of {side} is {given['level']!r}, not 'bpe'": given["level"] != "bpe",
-            f"the tokenizer of {side} is {kind!r}, not 'sentencepiece'": kind != "sentencepiece",
-            f"{side} is lowercased": bool(given.get("lowercase")),
-            f"{side} is normalized": bool(given.get("normalize")),
-            f"{side} is pretokenized": options.get("pretokenizer", "none") != "none",
-        }
-    check_supported("This package", reasons)
-
-
-def _read_lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    allowed: dict[str, Sequence[Any]] = {
+        "level": ["bpe"],
+        "tokenizer_type": ["sentencepiece"],
+        "bpe_type": ["sentencepiece"],
+        "lowercase": [False, None],
+        "normalize": [False, None],
+        "pretokenizer": ["none"],
+    }
+    sides = [{"level": None, **data[side], **(data[side].get("tokenizer_cfg") or {})} for side in ("src", "trg")]
+    check_supported("This package", option_reasons(sides[0], allowed) | option_reasons(sides[1], allowed))
 
 
 def model_from_joeynmt(joey: JoeyNMTModel) -> VanillaTransformerForConditionalGeneration:
@@ -142,30 +144,27 @@ def model_from_joeynmt(joey: JoeyNMTModel) -> VanillaTransformerForConditionalGe
         **ids,
     )
     model = build_model(config, joey.weights)
-    model.load_state_dict({name: joey.weights[_joeynmt_name(name)] for name in model.state_dict()})
+    load_weights(model, joey.weights, lambda name, _, weights: weights.first(NAMES.translate(name)), unused=".*")
     model.generation_config = _generation_config(joey.config.get("testing") or {}, ids)
     return model
 
 
 def _check_model(given: Mapping[str, Any], encoder: Mapping[str, Any], decoder: Mapping[str, Any]) -> None:
-    def differ(name: str) -> bool:
-        return encoder.get(name) != decoder.get(name)
-
-    activation = encoder.get("activation", "relu")
+    allowed: dict[str, Sequence[Any]] = {
+        "type": ["transformer"],
+        "activation": [*_ACTIVATIONS],
+        "layer_norm": ["pre", "post"],  # without it JoeyNMT's encoder is pre-norm but has no final layer norm
+        "alpha": [1.0],  # the weight of its residual connections
+    }
+    required = {"type": None, "layer_norm": None}
+    scales = {bool(side["embeddings"].get("scale")) for side in (encoder, decoder)}
     check_supported(
         "This package",
         {
-            "it is not a Transformer": {encoder.get("type"), decoder.get("type")} != {"transformer"},
-            f"its activation function is {activation!r}": activation not in _ACTIVATIONS,
-            "the activation functions of encoder and decoder differ": differ("activation"),
-            "the widths of encoder and decoder differ": differ("hidden_size"),
-            "encoder and decoder normalize in different places": differ("layer_norm"),
-            # Without it JoeyNMT's encoder is pre-norm but has no final layer norm.
-            "`layer_norm` is neither 'pre' nor 'post'": encoder.get("layer_norm") not in ("pre", "post"),
-            "its residual connections are weighted (`alpha`)": {encoder.get("alpha", 1.0), decoder.get("alpha", 1.0)}
-            != {1.0},
-            "only one of the embeddings is scaled": bool(encoder["embeddings"].get("scale"))
-            != bool(decoder["embeddings"].get("scale")),
+            **option_reasons(required | {**encoder}, allowed),
+            **option_reasons(required | {**decoder}, allowed),
+            **side_reasons(encoder, decoder, ["activation", "hidden_size", "layer_norm"]),
+            "only one of the embeddings is scaled": len(scales) > 1,
             "source and target embeddings are shared, but not tied to the softmax": bool(given.get("tied_embeddings"))
             and not given.get("tied_softmax"),
         },
@@ -196,20 +195,6 @@ def _generation_config(testing: Mapping[str, Any], ids: Mapping[str, int]) -> Ge
         suppress_tokens=[ids["pad_token_id"]],
         **ids,
     )
-
-
-def _joeynmt_name(name: str) -> str:
-    """Return JoeyNMT's name of our parameter `name`."""
-    if name == "lm_head.weight":
-        return "decoder.output_layer.weight"
-    stack, *rest = name.removeprefix("model.").split(".")
-    if rest[0] == "embed_tokens":
-        return f"{'src' if stack == 'encoder' else 'trg'}_embed.lut.weight"
-    if rest[0] == "layer_norm":
-        return f"{stack}.layer_norm.{rest[1]}"
-    number, module, *inner = rest[1:]
-    names = (_ENCODER_LAYER if stack == "encoder" else _DECODER_LAYER) | _FEED_FORWARD
-    return ".".join([stack, "layers", number, names[module], *(_PROJECTIONS.get(part, part) for part in inner)])
 
 
 def _build_tokenizer(joey: JoeyNMTModel) -> MarianTokenizer:

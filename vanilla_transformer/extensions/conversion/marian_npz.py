@@ -6,8 +6,8 @@ that is never generated. The positional encodings (see `fairseq_sinusoids`) beco
 
 import json
 import tempfile
-import zipfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,12 +26,15 @@ from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save
 from .common import (
     MAX_NEW_TOKENS,
     Comparison,
+    ForeignWeights,
     Translator,
     build_model,
     check_supported,
     compare_translators,
     fairseq_sinusoids,
     greedy_translator,
+    load_weights,
+    option_reasons,
     reading,
     require_same,
 )
@@ -85,7 +88,10 @@ def from_marian_npz(folder: str | Path, output_dir: str | Path, sentences: Seque
 def read_marian(folder: str | Path) -> MarianFiles:
     """Read a Marian folder."""
     folder = Path(folder)
-    weights = _read_arrays(_find_one(folder, "*.npz"))
+    path = _find_one(folder, "*.npz")
+    check_unpacked_size(path)
+    with np.load(path, allow_pickle=False) as content:
+        weights = dict(content)
     if _CONFIG not in weights:
         raise UserError(f"The weights in {folder} must contain Marian's options ({_CONFIG}), but do not.")
     options = yaml.safe_load(weights.pop(_CONFIG).tobytes().rstrip(b"\0"))
@@ -105,16 +111,6 @@ def _find_one(folder: Path, pattern: str, exclude: str = "") -> Path:
     if len(found) != 1:
         raise MissingFileError(f"There must be one file {pattern} in {folder}, got {len(found)}.")
     return found[0]
-
-
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        check_unpacked_size(path)
-        with np.load(path, allow_pickle=False) as content:
-            return dict(content)
-    # TypeError: a single array, not an archive. MemoryError: an array declares more values than the archive can hold.
-    except (ValueError, EOFError, TypeError, MemoryError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path} is not a complete NumPy archive: {error}") from error
 
 
 def _read_vocabulary(folder: Path) -> list[str]:
@@ -144,7 +140,7 @@ def _unquote(key: str) -> str:
 def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditionalGeneration:
     """Build the model of Marian's files, with one more vocabulary entry."""
     options = files.options
-    _check_options(options, files.weights)
+    _check_options(options)
     pad, eos = len(files.tokens), files.tokens.index(_EOS)
     ids = {"pad_token_id": pad, "bos_token_id": None, "eos_token_id": eos, "decoder_start_token_id": pad}
     config = VanillaTransformerConfig(
@@ -168,7 +164,7 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
         **ids,
     )
     model = build_model(config, files.weights)
-    model.load_state_dict(_convert_weights(model.state_dict(), files))
+    load_weights(model, files.weights, partial(_find_weight, files), unused="special:.*")
     model.generation_config = GenerationConfig(num_beams=6, length_penalty=1.0, max_new_tokens=512, **ids)
     return model
 
@@ -185,63 +181,28 @@ def _norm_positions(options: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _check_options(options: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
-    activation = options.get("transformer-ffn-activation")
-    norm, autoregression = _norm_positions(options), options.get("transformer-decoder-autoreg", "self-attention")
+def _check_options(options: Mapping[str, Any]) -> None:
+    norm, vocabularies = _norm_positions(options), {*options.get("dim-vocabs", [0])}
+    allowed: dict[str, Sequence[Any]] = {
+        "type": ["transformer"],
+        "transformer-decoder-autoreg": ["self-attention"],
+        "transformer-ffn-activation": [*_ACTIVATIONS],
+        "transformer-postprocess-emb": ["", "d", None],
+        "transformer-no-projection": [False, None],
+        "transformer-ffn-depth": [2],
+        "transformer-decoder-ffn-depth": [2, 0, None],
+    }
     check_supported(
         "This package",
         {
-            f"its type is {options.get('type')!r}, not 'transformer'": options.get("type") != "transformer",
-            f"its decoder has {autoregression!r} instead of self-attention": autoregression != "self-attention",
-            f"its activation function is {activation!r}": activation not in _ACTIVATIONS,
+            **option_reasons({"type": None, "transformer-ffn-activation": None, **options}, allowed),
             f"its normalization is {norm}, not {_POST_NORM} or {_PRE_NORM}": norm not in (_POST_NORM, _PRE_NORM),
-            "it postprocesses its embeddings": bool(set(options.get("transformer-postprocess-emb") or "") - {"d"}),
-            "its attention has no output projection": bool(options.get("transformer-no-projection")),
-            "the depth of its feed-forward layers is not 2": options.get("transformer-ffn-depth", 2) != 2
-            or options.get("transformer-decoder-ffn-depth") not in (None, 0, 2),
-            "source and target have different vocabularies": len(set(options.get("dim-vocabs", [0]))) > 1,
+            "source and target have different vocabularies": len(vocabularies) > 1,
         },
     )
 
 
-class _Weights(dict[str, np.ndarray]):
-    """Marian's weights by name, and the names that have been read."""
-
-    def __init__(self, weights: Mapping[str, np.ndarray]):
-        super().__init__(weights)
-        self.read: set[str] = set()
-
-    def first(self, *names: str) -> torch.Tensor:
-        """Return the first of these weights that is there."""
-        for name in names:
-            if name in self:
-                self.read.add(name)
-                return _to_tensor(self[name])
-        raise KeyError(names[-1])
-
-
-def _convert_weights(initial: Mapping[str, torch.Tensor], files: MarianFiles) -> dict[str, torch.Tensor]:
-    """Return Marian's tensors by our names, which have the shapes of `initial`."""
-    weights, found, missing = _Weights(files.weights), dict[str, torch.Tensor](), list[str]()
-    for name, tensor in initial.items():
-        try:
-            found[name] = _find_weight(name, tensor, weights, files)
-        except KeyError as error:
-            missing.append(error.args[0])
-    other = [name for name, tensor in found.items() if tensor.shape != initial[name].shape]
-    unknown = sorted(name for name in weights.keys() - weights.read if not name.startswith("special:"))
-    check_supported(
-        "This package",
-        {
-            f"there are no weights for {missing[:1]}": bool(missing),
-            f"its weights for {other[:1]} have another shape than its options say": bool(other),
-            f"it has unknown weights {unknown[:1]}": bool(unknown) and not missing,
-        },
-    )
-    return found
-
-
-def _find_weight(name: str, initial: torch.Tensor, weights: _Weights, files: MarianFiles) -> torch.Tensor:
+def _find_weight(files: MarianFiles, name: str, initial: torch.Tensor, weights: ForeignWeights) -> torch.Tensor:
     """Return Marian's tensor for our parameter `name`, which has the shape of `initial`."""
     stack, *rest = name.removeprefix("model.").split(".")
     if stack == "lm_head":
@@ -259,7 +220,7 @@ _NORM_PARTS = {"weight": "scale", "bias": "bias"}
 _ATTENTIONS = {"self_attn": "self", "encoder_attn": "context"}
 
 
-def _layer_weight(layer: str, rest: list[str], weights: _Weights) -> torch.Tensor:
+def _layer_weight(layer: str, rest: list[str], weights: ForeignWeights) -> torch.Tensor:
     """Return a weight of a layer: `self_attn.q_proj.weight` of `encoder_l1` is `encoder_l1_self_Wq`, transposed."""
     module, part = rest[0], rest[-1]
     if module.endswith("layer_norm"):
@@ -271,20 +232,17 @@ def _layer_weight(layer: str, rest: list[str], weights: _Weights) -> torch.Tenso
         letter, prefix = rest[1][0], f"{layer}_{_ATTENTIONS[module]}"  # q, k, v or o
     else:
         letter, prefix = module[-1], f"{layer}_ffn"  # 1 or 2
-    if part == "bias":
-        return weights.first(f"{prefix}_b{letter}").flatten()
-    return weights.first(f"{prefix}_W{letter}").T
+    return weights.first(f"{prefix}_b{letter}").flatten() if part == "bias" else weights.first(f"{prefix}_W{letter}").T
 
 
-def _projection_weight(weights: _Weights, files: MarianFiles) -> torch.Tensor:
+def _projection_weight(weights: ForeignWeights, files: MarianFiles) -> torch.Tensor:
     if _is_output_tied(files):
         return _add_zero_row(weights.first("Wemb", "decoder_Wemb"))
-    if f"{_OUTPUT}_W" in weights:
-        return _add_zero_row(weights.first(f"{_OUTPUT}_W").T)
-    return _add_zero_row(weights.first(f"{_OUTPUT}_Wt"))
+    transposed = f"{_OUTPUT}_W" in weights
+    return _add_zero_row(weights.first(f"{_OUTPUT}_W").T if transposed else weights.first(f"{_OUTPUT}_Wt"))
 
 
-def _projection_bias(weights: _Weights, files: MarianFiles) -> torch.Tensor:
+def _projection_bias(weights: ForeignWeights, files: MarianFiles) -> torch.Tensor:
     """Return the bias, which is zero under `output-omit-bias`, with the one that bans the added entry."""
     omitted = files.options.get("output-omit-bias")
     bias = torch.zeros(len(files.tokens)) if omitted else weights.first(f"{_OUTPUT}_b").flatten()
@@ -293,10 +251,6 @@ def _projection_bias(weights: _Weights, files: MarianFiles) -> torch.Tensor:
 
 def _add_zero_row(matrix: torch.Tensor) -> torch.Tensor:
     return torch.cat([matrix, torch.zeros(1, matrix.shape[1])])
-
-
-def _to_tensor(array: Any) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
 def _build_tokenizer(files: MarianFiles, folder: Path) -> MarianTokenizer:

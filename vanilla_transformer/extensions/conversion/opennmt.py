@@ -7,12 +7,12 @@ paths in the options, or beside the weights under the same names.
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import GenerationConfig, MarianTokenizer
 
@@ -24,11 +24,16 @@ from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, read
 
 from .common import (
     Comparison,
+    ForeignWeights,
+    ModuleNames,
     build_model,
     build_sentencepiece_tokenizer,
     check_supported,
     find_sentencepiece_model,
+    load_weights,
+    option_reasons,
     reading,
+    side_reasons,
 )
 
 Weights = dict[str, torch.Tensor]
@@ -37,17 +42,8 @@ _ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}
 _SPECIAL_TOKENS = {"unk_token": "<unk>", "pad_token": "<blank>", "bos_token": "<s>", "eos_token": "</s>"}
 # Supported text transforms. The tokenizer would have to apply any other.
 _TRANSFORMS = {"sentencepiece", "filtertoolong"}
-_WEIGHTS_FILE = "model.00.safetensors"
 # The defaults of both toolkits.
 _BEAMS, _MAX_NEW_TOKENS = 5, 250
-
-
-class _ParameterNames(NamedTuple):
-    """A toolkit's module names by ours: top-level modules, and modules inside a layer."""
-
-    modules: Mapping[str, str]
-    encoder_layer: Mapping[str, str]
-    decoder_layer: Mapping[str, str]
 
 
 _PROJECTIONS = {
@@ -61,10 +57,11 @@ _OPENNMT_FEED_FORWARD = {
     "fc2": "feed_forward.w_2",
     "final_layer_norm": "feed_forward.layer_norm",
 }
-_OPENNMT_PY = _ParameterNames(
+OPENNMT_PY = ModuleNames(
     modules={
         "encoder.embed_tokens": "encoder.embeddings.make_embedding.emb_luts.0",
         "decoder.embed_tokens": "decoder.embeddings.make_embedding.emb_luts.0",
+        "lm_head": "generator",
         "encoder.layers": "encoder.transformer",
         "decoder.layers": "decoder.transformer_layers",
     },
@@ -75,6 +72,7 @@ _OPENNMT_PY = _ParameterNames(
         "encoder_attn_layer_norm": "layer_norm_2",
         **_OPENNMT_FEED_FORWARD,
     },
+    projections=_PROJECTIONS,
 )
 _EOLE_LAYER = {
     "self_attn_layer_norm": "input_layernorm",
@@ -82,10 +80,11 @@ _EOLE_LAYER = {
     "fc2": "mlp.down_proj",
     "final_layer_norm": "post_attention_layernorm",
 }
-_EOLE = _ParameterNames(
+EOLE = ModuleNames(
     modules={
         "encoder.embed_tokens": "src_emb.embeddings",
         "decoder.embed_tokens": "tgt_emb.embeddings",
+        "lm_head": "generator",
         "encoder.layers": "encoder.transformer_layers",
         "decoder.layers": "decoder.transformer_layers",
     },
@@ -95,14 +94,16 @@ _EOLE = _ParameterNames(
         "encoder_attn": "context_attn",
         "encoder_attn_layer_norm": "precontext_layernorm",
     },
+    projections=_PROJECTIONS,
 )
 
 
 class OpenNMTModel(NamedTuple):
-    """Contents of a model of either toolkit: our configuration fields, weights by our names, and the vocabularies."""
+    """Contents of a model of either toolkit: our configuration fields, its weights and names, and the vocabularies."""
 
     fields: dict[str, Any]
     weights: Weights
+    names: ModuleNames
     source_tokens: list[str]
     target_tokens: list[str]
     special_tokens: Mapping[str, str]
@@ -162,7 +163,7 @@ def read_opennmt_py(path: str | Path) -> OpenNMTModel:
     special = _SPECIAL_TOKENS | dict(
         zip(_SPECIAL_TOKENS, options.get("default_specials", _SPECIAL_TOKENS.values()), strict=True)
     )
-    return _collect(fields, weights, _OPENNMT_PY, vocab, special, _find_spm_paths(options, path.parent))
+    return _collect(fields, weights, OPENNMT_PY, vocab, special, _find_spm_paths(options, path.parent))
 
 
 def _check_opennmt_py(options: Mapping[str, Any], vocab: Mapping[str, Any]) -> None:
@@ -176,9 +177,8 @@ def _check_opennmt_py(options: Mapping[str, Any], vocab: Mapping[str, Any]) -> N
     check_supported(
         "This package",
         {
-            **_differences(options, expected),
-            f"its activation function is {options['pos_ffn_activation_fn']!r}": options["pos_ffn_activation_fn"]
-            not in _ACTIVATIONS,
+            **option_reasons(options, {name: [value] for name, value in expected.items()}),
+            **option_reasons(options, {"pos_ffn_activation_fn": [*_ACTIVATIONS]}),
             "it uses average attention": options.get("self_attn_type") == "average",
             **_text_reasons(used, options),
         },
@@ -194,11 +194,7 @@ def read_eole(folder: str | Path) -> OpenNMTModel:
     model, options = config["model"], (config.get("transforms_configs") or {}).get("sentencepiece", {})
     decoder = model["decoder"]
     _check_eole(model, set(config.get("transforms") or []), options)
-    path = folder / _WEIGHTS_FILE
-    try:
-        weights = load_file(path)
-    except SafetensorError as error:
-        raise UserError(f"{path} is truncated or damaged: {error}") from error
+    weights = load_file(folder / "model.00.safetensors")
     fields = {
         "d_model": decoder.get("hidden_size", 512),
         **{f"{side}_layers": model[side].get("layers", 2) for side in _SIDES},
@@ -211,44 +207,33 @@ def read_eole(folder: str | Path) -> OpenNMTModel:
     }
     paths = {name: str(value).replace("${MODEL_PATH}", os.fspath(folder)) for name, value in options.items()}
     special = _SPECIAL_TOKENS | vocab.get("specials", {})
-    return _collect(fields, weights, _EOLE, vocab, special, _find_spm_paths(paths, folder))
+    return _collect(fields, weights, EOLE, vocab, special, _find_spm_paths(paths, folder))
 
 
 def _check_eole(model: Mapping[str, Any], transforms: set[str], options: Mapping[str, Any]) -> None:
-    encoder, decoder, embeddings = model["encoder"], model["decoder"], model.get("embeddings") or {}
-    expected_of_both = {
-        **{"position_encoding_type": "SinusoidalInterleaved", "layer_norm": "standard", "heads_kv": None},
-        **{"head_dim": None, "attn_scaling": None, "sliding_window": 0, "num_experts": 0, "parallel_residual": False},
-        **{"ffn_layernorm": False, "query_norm": False, "key_norm": False, "q_gating": False},
-        **{"relative_positions_buckets": 0},
+    encoder, decoder = model["encoder"], model["decoder"]
+    sinusoids = {"position_encoding_type": ["SinusoidalInterleaved"]}
+    both: dict[str, Sequence[Any]] = {
+        **{**sinusoids, "layer_norm": ["standard"], "heads_kv": [None], "head_dim": [None], "attn_scaling": [None]},
+        **{"sliding_window": [0], "num_experts": [0], "parallel_residual": [False], "ffn_layernorm": [False]},
+        **{"query_norm": [False], "key_norm": [False], "q_gating": [False], "relative_positions_buckets": [0]},
+        "mlp_activation_fn": [*_ACTIVATIONS],
     }
-    activation = decoder.get("mlp_activation_fn", "relu")
+    of_encoder = {"encoder_type": ["transformer"], "encoder_layer_style": ["standard"]}
     check_supported(
         "This package",
         {
-            "it is not an encoder-decoder Transformer": encoder.get("encoder_type") != "transformer"
-            or decoder.get("decoder_type") != "transformer",
-            **_differences(encoder, expected_of_both | {"encoder_layer_style": "standard"}),
-            **_differences(encoder, {"final_encoder_layer_norm": True}),
-            **_differences(decoder, expected_of_both | {"layer_types": None}),
-            **_differences(embeddings, {"position_encoding_type": "SinusoidalInterleaved", "normalize": False}),
-            **{
-                f"`{name}` of encoder and decoder differ": encoder.get(name) != decoder.get(name)
-                for name in ("hidden_size", "mlp_activation_fn", "norm_eps")
-            },
-            f"its activation function is {activation!r}": activation not in _ACTIVATIONS,
+            **option_reasons(
+                {"encoder_type": None} | encoder, {**of_encoder, **both, "final_encoder_layer_norm": [True]}
+            ),
+            **option_reasons(
+                {"decoder_type": None} | decoder, {"decoder_type": ["transformer"], **both, "layer_types": [None]}
+            ),
+            **option_reasons(model.get("embeddings") or {}, {**sinusoids, "normalize": [False]}),
+            **side_reasons(encoder, decoder, ["hidden_size", "mlp_activation_fn", "norm_eps"]),
             **_text_reasons(transforms, options),
         },
     )
-
-
-def _differences(given: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, bool]:
-    """Return a reason for each option that is given and differs from the expected value."""
-    return {
-        f"`{name}` is {given[name]!r}, not {value!r}": given[name] != value
-        for name, value in expected.items()
-        if name in given
-    }
 
 
 def _text_reasons(transforms: set[str], options: Mapping[str, Any]) -> dict[str, bool]:
@@ -281,12 +266,12 @@ def _find_spm_paths(options: Mapping[str, Any], folder: Path) -> tuple[Path, Pat
 def _collect(
     fields: dict[str, Any],
     weights: Weights,
-    names: _ParameterNames,
+    names: ModuleNames,
     vocab: Mapping[str, Any],
     special_tokens: Mapping[str, str],
     spm_paths: tuple[Path, Path],
 ) -> OpenNMTModel:
-    """Add the special token ids to the configuration fields and rename the weights."""
+    """Add the special token ids to the configuration fields."""
     source, target = vocab["src"], vocab["tgt"]
     start = vocab.get("decoder_start_token", special_tokens["bos_token"])
     missing = sorted({*special_tokens.values(), start} - set(target))
@@ -304,66 +289,34 @@ def _collect(
         "decoder_start_token_id": target.index(start),
         **{f"{name}_token_id": target.index(special_tokens[f"{name}_token"]) for name in ("pad", "bos", "eos")},
     }
-    return OpenNMTModel(fields, dict(_rename(weights, names)), source, target, special_tokens, spm_paths)
-
-
-def _rename(weights: Weights, names: _ParameterNames) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the weights by our names, without positional encodings and other buffers."""
-    ours = {theirs: name for name, theirs in names.modules.items()}
-    layers = {
-        "encoder": {theirs: name for name, theirs in names.encoder_layer.items()},
-        "decoder": {theirs: name for name, theirs in names.decoder_layer.items()},
-    }
-    projections = {theirs: name for name, theirs in _PROJECTIONS.items()}
-    for name, tensor in weights.items():
-        module, kind = name.rsplit(".", 1)
-        if module == "generator":
-            yield f"lm_head.{kind}", tensor
-        elif module in ours or module in ("encoder.layer_norm", "decoder.layer_norm"):
-            yield f"model.{ours.get(module, module)}.{kind}", tensor
-        elif kind in ("weight", "bias"):
-            prefix = next((theirs for theirs in ours if module.startswith(f"{theirs}.")), None)
-            if prefix is None:
-                raise UserError(f"This package cannot represent the parameter {name}.")
-            number, _, inner = module.removeprefix(f"{prefix}.").partition(".")
-            stack = ours[prefix].partition(".")[0]
-            part, _, last = inner.rpartition(".")
-            path = (
-                f"{layers[stack].get(part, part)}.{projections[last]}" if last in projections else layers[stack][inner]
-            )
-            yield f"model.{ours[prefix]}.{number}.{path}.{kind}", tensor
+    return OpenNMTModel(fields, weights, names, source, target, special_tokens, spm_paths)
 
 
 def model_from_opennmt(contents: OpenNMTModel) -> VanillaTransformerForConditionalGeneration:
     """Build the same model."""
     model = build_model(VanillaTransformerConfig(**contents.fields), contents.weights)
-    weights = dict(contents.weights)
-    # Shared weights may be saved once or several times.
-    for name, source in (
-        ("model.decoder.embed_tokens.weight", "model.encoder.embed_tokens.weight"),
-        ("lm_head.weight", "model.decoder.embed_tokens.weight"),
-    ):
-        if name not in weights and source in weights:
-            weights[name] = weights[source]
-    for name, parameter in model.named_parameters():
-        if name.endswith(".bias") and not name.endswith("norm.bias"):
-            weights.setdefault(name, torch.zeros_like(parameter))  # a projection without a bias
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        raise UserError(f"The weights do not match the options: {' '.join(str(error).split())}") from error
-    model.generation_config = _generation_config(model.config)
-    return model
-
-
-def _generation_config(config: VanillaTransformerConfig) -> GenerationConfig:
-    """Build the default of both toolkits: hypotheses are ranked by the mean of their log-probabilities."""
-    ids = {name: getattr(config, name) for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
-    return GenerationConfig(
+    # Positional encodings and other buffers are no parameters.
+    load_weights(model, contents.weights, partial(_find_weight, contents.names), unused=r".*(?<!\.weight)(?<!\.bias)")
+    # The default of both toolkits: hypotheses are ranked by the mean of their log-probabilities.
+    ids = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+    model.generation_config = GenerationConfig(
         num_beams=_BEAMS,
         length_penalty=1.0,
         length_penalty_type="power",
         max_new_tokens=_MAX_NEW_TOKENS,
-        suppress_tokens=[config.pad_token_id],
-        **ids,
+        suppress_tokens=[model.config.pad_token_id],
+        **{name: getattr(model.config, name) for name in ids},
     )
+    return model
+
+
+def _find_weight(names: ModuleNames, name: str, initial: torch.Tensor, weights: ForeignWeights) -> torch.Tensor:
+    """Return the toolkit's tensor for our parameter `name`. Shared weights may be saved once or several times."""
+    others = {
+        "model.decoder.embed_tokens.weight": ["model.encoder.embed_tokens.weight"],
+        "lm_head.weight": ["model.decoder.embed_tokens.weight", "model.encoder.embed_tokens.weight"],
+    }
+    candidates = [names.translate(candidate) for candidate in [name, *others.get(name, [])]]
+    if name.endswith(".bias") and not name.endswith("norm.bias") and candidates[0] not in weights:
+        return torch.zeros_like(initial)  # a projection without a bias
+    return weights.first(*candidates)

@@ -13,7 +13,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 from vanilla_transformer.utils.file_utils import hash_file, write_text_atomically
 
-from .student import one_line
+from .student import as_tsv
 
 TSV, JSONL = ".tsv", ".jsonl"
 BLANK = "blank"  # the reason for which lines without text or without translation are dropped
@@ -79,8 +79,9 @@ def back_translate(
         sources = map(json.loads, shards.result_lines(total))
         pairs = zip(sources, stream_lines(text), strict=True)
         kept = _keep(pairs, None if keep_warnings else limits, dropped)
-        form, before = file_format(output.name), "" if tag is None else f"{tag} "
-        write_text_atomically(output, (_as_line(form, before + source, line) for source, line in kept))
+        before = "" if tag is None else f"{tag} "
+        as_line = as_tsv if file_format(output.name) == TSV else _as_json
+        write_text_atomically(output, (as_line(before + source, line) for source, line in kept))
         shards.delete()
     return BackTranslations(total, total - dropped.total(), dict(dropped))
 
@@ -99,11 +100,9 @@ def _keep(
             kept = True
             yield source, line
     if not kept:
-        found = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-        raise UserError(f"Some line must have a usable translation, but all are dropped: {found}.")
+        counts = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+        raise UserError(f"Some line must have a usable translation, but all are dropped: {counts}.")
 
 
-def _as_line(form: str, source: str, target: str) -> str:
-    if form == TSV:
-        return f"{one_line(source)}\t{one_line(target)}\n"
+def _as_json(source: str, target: str) -> str:
     return json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"

@@ -69,6 +69,6 @@ def back_translate_command(arguments: Sequence[str]) -> None:
     check_output(output, options.tag)
     with opening as translate:
         origin, kept = translation_origin(options), options.keep_warnings
-        found = back_translate(translate, text, output, origin, options.tag, kept, options.resume, options.batch_size)
-    dropped = ", ".join(f"{count:,} {reason}" for reason, count in found.dropped.items()) or "none"
-    print(f"{found.pairs:,} pairs of {found.lines:,} lines are in {output}. Dropped: {dropped}.")
+        result = back_translate(translate, text, output, origin, options.tag, kept, options.resume, options.batch_size)
+    dropped = ", ".join(f"{count:,} {reason}" for reason, count in result.dropped.items()) or "none"
+    print(f"{result.pairs:,} pairs of {result.lines:,} lines are in {output}. Dropped: {dropped}.")

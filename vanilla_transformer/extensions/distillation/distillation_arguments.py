@@ -58,15 +58,6 @@ class DistillationArguments(Schema):
     reverse_model: str | None = Field(
         None, description="Model of the other direction that scores each source given its translation."
     )
-    student_num_beams: _Count | None = Field(
-        None, description="Compare the student with this beam size, too; 1 is greedy search."
-    )
-    student_precision: str | None = Field(
-        None, description="Compare the student in this precision, too: float32, bfloat16 or int8."
-    )
-    compile_steps: bool = Field(
-        False, description="Compile the decoding steps of all models before they are compared."
-    )
 
     @model_validator(mode="after")
     def _check_together(self) -> "DistillationArguments":

@@ -1,16 +1,17 @@
-"""The translations of a teacher, and the choice and the scores of those that a student learns from."""
+"""The translations of a teacher that a student may learn from, with their warnings and scores."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sacrebleu.metrics import BLEU
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding import TranslationPipeline
-from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard
+from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards, Shard
 from vanilla_transformer.decoding.loading import open_pipeline
 from vanilla_transformer.decoding.pretrained import (
     ensemble_arguments,
@@ -23,10 +24,28 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.pair_scores import score_pairs
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
+from vanilla_transformer.utils.device_utils import process_state
 
 from .distillation_arguments import BEAM, INTERPOLATED, DistillationArguments
 
 DIRECTION_SAMPLE = 64  # pairs by whose translation a teacher of another direction is noticed
+_BLEU = BLEU(effective_order=True)
+
+Scorer = Callable[[Sequence[SentencePair]], list[float]]
+
+
+class Candidate(NamedTuple):
+    """
+    A translation for the student.
+
+    Attributes:
+        target: The translation.
+        score: Its log-probability for each token by forced decoding, in nats; None if it was not scored.
+    """
+
+    target: str
+    warnings: list[str]
+    score: float | None
 
 
 def open_teacher(options: DistillationArguments) -> AbstractContextManager[TranslationPipeline]:
@@ -44,149 +63,130 @@ def load_teacher(options: DistillationArguments) -> tuple[Any, Any]:
     return load_ensemble(model, tokenizer, others or None, options.teacher_weights if others else None), tokenizer
 
 
-def translation_origin(options: DistillationArguments, text_key: str) -> dict[str, Any]:
-    """Return all that the hypotheses of a teacher depend on, see [`CorpusShards`].
+def open_shards(folder: Path, options: DistillationArguments, text_key: str, overwrite: bool) -> CorpusShards:
+    """
+    Open the folder of a teacher's translations, of which some may be finished.
 
     Args:
         text_key: A hash of the text.
+        overwrite: Delete the translations of another teacher, text or choice.
     """
-    names = ("teacher_weights", "teacher_num_beams", "teacher_precision", "hypotheses")
-    chosen = {name: getattr(options, name) for name in names}
-    return {"text": text_key, "teacher": [*map(hash_model, options.teacher)], "options": chosen}
+    names = ["teacher_weights", "teacher_num_beams", "teacher_precision", "hypotheses", "teacher_targets"]
+    origin = {
+        "text": text_key,
+        "teacher": [*map(hash_model, options.teacher)],
+        "reverse_model": None if options.reverse_model is None else hash_model(options.reverse_model),
+        "options": {name: getattr(options, name) for name in names} | {"scores": options.drop_lowest_scores > 0},
+    }
+    shards = CorpusShards(folder, origin, SHARD_LINES)
+    try:
+        shards.open(resume=True)
+    except UserError:
+        if not overwrite:
+            raise
+        shards.delete()
+        shards.open(resume=True)
+    return shards
+
+
+def translate_pairs(
+    shards: CorpusShards, pairs: Callable[[], Iterator[SentencePair]], total: int, options: DistillationArguments
+) -> None:
+    """
+    Translate the shards that have no result yet. The result of a pair is a JSON list of its candidates.
+
+    Args:
+        pairs: Returns the pairs of the text, from the first one.
+    """
+    scorer = load_scorer(options)
+    with open_teacher(options) as translate:
+        check_direction(translate, [*islice(pairs(), DIRECTION_SAMPLE)])
+        limits = WarningLimits.from_config(translate.model.config)
+
+        def work(shard: Shard) -> list[str]:
+            batch = [SentencePair(*json.loads(line)) for line in shard.lines]
+            sources, search = [pair.source for pair in batch], search_options(options)
+            answers = translate(sources, options.teacher_batch_size, False, **search)
+            chosen = [
+                choose_targets(answer, pair.target, options.teacher_targets)
+                for answer, pair in zip(answers, batch, strict=True)
+            ]
+            return [*map(json.dumps, measure_candidates(sources, chosen, limits, scorer))]
+
+        shards.complete(map(json.dumps, pairs()), work, total, "Translating")
+
+
+def search_options(options: DistillationArguments) -> dict[str, Any]:
+    """Return the options of the teacher's search that differ from its checkpoint's."""
+    search = {} if options.teacher_num_beams is None else {"num_beams": options.teacher_num_beams}
+    return search | ({"num_return_sequences": options.hypotheses} if options.hypotheses > 1 else {})
 
 
 def check_direction(translate: TranslationPipeline, pairs: Sequence[SentencePair]) -> None:
     """Check that a teacher translates in the direction of the text: better than its sources are as translations."""
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     texts = [answer["translation_text"] for answer in translate(sources, num_beams=1)]
-    ours, copies = score(texts, references).chrf, score(sources, references).chrf
-    if ours < copies:
-        rule = "The teacher must translate the source of the training text to its target"
-        found = f"its translations of {len(texts)} sentences have chrF {ours:.1f}, their sources {copies:.1f}"
-        example = f"It translates {sources[0]!r} as {texts[0]!r}"
-        raise UserError(f"{rule}, but {found}. {example}. Name a teacher of this direction.")
+    teacher, copies = score(texts, references).chrf, score(sources, references).chrf
+    if teacher < copies:
+        raise UserError(
+            "The teacher must translate the source of the training text to its target, but its translations of "
+            f"{len(texts)} sentences have chrF {teacher:.1f}, their sources {copies:.1f}. It translates "
+            f"{sources[0]!r} as {texts[0]!r}. Name a teacher of this direction."
+        )
 
 
-def write_hypotheses(
-    shards: CorpusShards,
-    sources: Iterable[str],
-    total: int,
-    options: DistillationArguments,
-    translate: TranslationPipeline,
-) -> None:
-    """Translate the shards that have no result yet. The result of a line is a JSON list of translations, best first.
-
-    Args:
-        sources: The sentences of the text.
-    """
-    search = {"num_beams": options.teacher_num_beams} if options.teacher_num_beams is not None else {}
-    search |= {"num_return_sequences": options.hypotheses} if options.hypotheses > 1 else {}
-
-    def work(shard: Shard) -> list[str]:
-        answers = translate(shard.lines, options.teacher_batch_size, False, **search)
-        return [_as_json(answer if isinstance(answer, list) else [answer]) for answer in answers]
-
-    shards.complete(sources, work, total, "Translating")
-
-
-def _as_json(answers: Sequence[dict[str, Any]]) -> str:
-    texts = dict.fromkeys(answer["translation_text"] for answer in answers)
-    return json.dumps([*texts], ensure_ascii=False)
-
-
-class CandidatePair(NamedTuple):
-    """
-    A translation for the student.
-
-    Attributes:
-        target: The translation.
-        score: Its log-probability for each token by forced decoding, in nats; None if it was not scored.
-    """
-
-    target: str
-    warnings: list[str]
-    score: float | None
-
-
-@dataclass(frozen=True)
-class Scorer:
-    """
-    A model that scores pairs by forced decoding.
-
-    Attributes:
-        reverse: It scores the source, given the translation.
-    """
-
-    model: Any
-    tokenizer: Any
-    reverse: bool
-
-    def __call__(self, pairs: Iterable[SentencePair]) -> list[float]:
-        """Return the log-probability for each token of one side of each pair, given the other side."""
-        pairs = [SentencePair(pair.target, pair.source) for pair in pairs] if self.reverse else pairs
-        scored = score_pairs(self.model, self.tokenizer, pairs)
-        return [each.log_probability / len(each.tokens) for each in scored]
-
-
-def choose_targets(hypotheses: Sequence[str], reference: str, kind: str) -> list[str]:
+def choose_targets(answers: Any, reference: str, kind: str) -> list[str]:
     """
     Return the translations of a sentence on which the student is trained. Blank ones are never chosen.
 
     Args:
-        hypotheses: The translations of the teacher, best first.
+        answers: The answer of the pipeline, or a list of them, best first.
         kind: Value of `teacher_targets`.
     """
-    found = [text for text in hypotheses if text.strip()]
+    answers = answers if isinstance(answers, list) else [answers]
+    texts = [*dict.fromkeys(answer["translation_text"] for answer in answers)]
+    texts = [text for text in texts if text.strip()]
     if kind == BEAM:
-        return found[:1]
-    if kind == INTERPOLATED:
-        return [max(found, key=lambda text: _sentence_bleu(text, reference))] if found else []
-    return found
+        return texts[:1]
+    if kind == INTERPOLATED and texts:
+        return [max(texts, key=lambda text: _BLEU.sentence_score(text, [reference]).score)]
+    return texts
 
 
-def write_candidates(
-    shards: CorpusShards,
-    lines: Iterable[str],
-    total: int,
-    kind: str,
-    limits: WarningLimits,
-    score: Callable[[Iterable[SentencePair]], list[float]] | None,
-) -> None:
+def measure_candidates(
+    sources: Sequence[str], chosen: Sequence[Sequence[str]], limits: WarningLimits, scorer: Scorer | None
+) -> list[list[Candidate]]:
+    """Return the translations of each source with their warnings and scores."""
+    pairs = [SentencePair(source, text) for source, texts in zip(sources, chosen, strict=True) for text in texts]
+    scores = iter([None] * len(pairs) if scorer is None else scorer(pairs))
+    return [
+        [Candidate(text, find_warnings(source, text, limits), next(scores)) for text in texts]
+        for source, texts in zip(sources, chosen, strict=True)
+    ]
+
+
+def load_scorer(options: DistillationArguments) -> Scorer | None:
     """
-    Choose and measure the translations of the shards that have no result yet.
+    Return a function for the log-probability for each token of one side of each pair, given the other side.
 
-    Args:
-        lines: The source, the reference and the translations of each sentence, see [`as_line`].
-        kind: Value of `teacher_targets`.
-        score: Returns the score of each pair.
+    A reverse model scores the source given its translation, the teacher the translation given its source.
     """
+    if not options.drop_lowest_scores:
+        return None
+    name = options.reverse_model
+    model, tokenizer = (
+        load_teacher(options) if name is None else (load_seq2seq(name, "scores translations"), load_tokenizer(name))
+    )
+    model = model.to(process_state().device)
 
-    def work(shard: Shard) -> list[str]:
-        rows = [json.loads(line) for line in shard.lines]
-        chosen = [choose_targets(hypotheses, reference, kind) for _, reference, hypotheses in rows]
-        pairs = [SentencePair(row[0], text) for row, texts in zip(rows, chosen, strict=True) for text in texts]
-        scores = iter([None] * len(pairs) if score is None else score(pairs))
-        return [
-            json.dumps([[text, find_warnings(row[0], text, limits), next(scores)] for text in texts])
-            for row, texts in zip(rows, chosen, strict=True)
-        ]
+    def score_all(pairs: Sequence[SentencePair]) -> list[float]:
+        sides = pairs if name is None else [SentencePair(pair.target, pair.source) for pair in pairs]
+        return [result.log_probability / len(result.tokens) for result in score_pairs(model, tokenizer, sides)]
 
-    shards.complete(lines, work, total, "Filtering")
+    return score_all
 
 
-def read_candidates(shards: CorpusShards, total: int) -> Iterator[list[CandidatePair]]:
-    """Yield the candidates of each sentence."""
+def read_candidates(shards: CorpusShards, total: int) -> Iterator[list[Candidate]]:
+    """Yield the candidates of each pair."""
     for line in shards.result_lines(total):
-        yield [CandidatePair(*candidate) for candidate in json.loads(line)]
-
-
-def as_line(pair: SentencePair, hypotheses: Sequence[str]) -> str:
-    """Return the line of a sentence for [`write_candidates`]."""
-    return json.dumps([*pair, hypotheses])
-
-
-def _sentence_bleu(hypothesis: str, reference: str) -> float:
-    return float(_BLEU.sentence_score(hypothesis, [reference]).score)
-
-
-_BLEU = BLEU(effective_order=True)
+        yield [Candidate(*candidate) for candidate in json.loads(line)]

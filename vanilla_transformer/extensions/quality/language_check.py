@@ -25,7 +25,6 @@ from vanilla_transformer.data.cleaning_rules import (
     load_normalizer,
 )
 from vanilla_transformer.data.data_arguments import DataArguments, augmentations
-from vanilla_transformer.data.perturbations import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.decoding.sentence_splitter import split_simply
@@ -313,6 +312,8 @@ def _check_sentences(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
 
 def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Find augmentations of the recipe that do not suit the script of the source."""
+    from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS
+
     for name in augmentations(text.data):
         change = PERTURBATIONS.get(name)
         found = [each for each in text.sample if change and not change.suits(each.pair.source)]
@@ -371,16 +372,6 @@ def _has_other_placeholders(pair: SentencePair) -> bool:
     return any(not any(map(str.isdecimal, each)) for each in ((here - there) + (there - here)))
 
 
-class _PairCheck(NamedTuple):
-    """A fault of single pairs, and the key and the value of the recipe that mends it."""
-
-    name: str
-    words: str
-    key: str
-    value: str
-    applies: Callable[[SentencePair], bool]
-
-
 def _is_filled(pair: SentencePair) -> bool:
     return all(text.strip() for text in pair)
 
@@ -389,61 +380,48 @@ def _has_letters(pair: SentencePair) -> bool:
     return all(any(map(str.isalpha, text)) for text in pair)
 
 
-_PAIR_CHECKS = (
-    _PairCheck("empty", "have no text on a side", "drop", "empty", lambda pair: not _is_filled(pair)),
-    _PairCheck(
-        "without_letters",
-        "have a side without a letter",
-        "min_letter_ratio",
-        "0.3",
-        lambda pair: _is_filled(pair) and not _has_letters(pair),
-    ),
-    _PairCheck(
-        "identical",
-        "have a target that is its source",
-        "drop",
-        "identical",
-        lambda pair: _has_letters(pair) and pair.source == pair.target,
-    ),
-    _PairCheck(
+def _is_without_letters(pair: SentencePair) -> bool:
+    return _is_filled(pair) and not _has_letters(pair)
+
+
+def _is_identical(pair: SentencePair) -> bool:
+    return _has_letters(pair) and pair.source == pair.target
+
+
+# A fault of single pairs, its words, the key and the value of the recipe that mends it, and whether a pair has it.
+_PairCheck = tuple[str, str, str, str, Callable[[SentencePair], bool]]
+_PAIR_CHECKS: list[_PairCheck] = [
+    ("empty", "have no text on a side", "drop", "empty", lambda pair: not _is_filled(pair)),
+    ("without_letters", "have a side without a letter", "min_letter_ratio", "0.3", _is_without_letters),
+    ("identical", "have a target that is its source", "drop", "identical", _is_identical),
+    (
         "bad_encoding",
         "have text that was read in a wrong encoding, or control characters",
         "drop",
         "bad_encoding",
         is_in_bad_encoding,
     ),
-    _PairCheck(
-        "markup",
-        "have tags or entities of HTML or XML",
-        "drop",
-        "markup",
-        is_marked_up,
-    ),
-    _PairCheck(
-        "numbers",
-        "have a number that only one side has",
-        "drop",
-        "other_numbers",
-        has_unequal_numbers,
-    ),
-    _PairCheck(
+    ("markup", "have tags or entities of HTML or XML", "drop", "markup", is_marked_up),
+    ("numbers", "have a number that only one side has", "drop", "other_numbers", has_unequal_numbers),
+    (
         "placeholders",
         "have a placeholder, URL or emoji that only one side has",
         "augment",
         "{placeholders: 0.05}",
         _has_other_placeholders,
     ),
-)
+]
 
 
 def _check_pairs(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     scripts = partial(is_in_other_scripts, scripts=[side.scripts for side in sides])
-    words = "have letters of other scripts than the rest"
-    for each in (*_PAIR_CHECKS, _PairCheck("other_scripts", words, "drop", "other_scripts", scripts)):
-        found = [numbered for numbered in text.sample if each.applies(numbered.pair)]
-        if found:
-            words = f"{_share(found, text.sample)} {each.words}."
-            yield Finding(each.name, words, found[0].show(), text.remedy(each.key, each.value))
+    other_words = "have letters of other scripts than the rest"
+    other: _PairCheck = ("other_scripts", other_words, "drop", "other_scripts", scripts)
+    for name, words, key, value, has_fault in [*_PAIR_CHECKS, other]:
+        faulty = [numbered for numbered in text.sample if has_fault(numbered.pair)]
+        if faulty:
+            sentence = f"{_share(faulty, text.sample)} {words}."
+            yield Finding(name, sentence, faulty[0].show(), text.remedy(key, value))
 
 
 _CHECKS = (

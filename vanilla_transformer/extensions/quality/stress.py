@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from vanilla_transformer.data.perturbations import PERTURBATIONS, perturb
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.evaluation.scores import Scores, score, sentence_chrf
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
@@ -35,7 +34,7 @@ class StressRow(NamedTuple):
     The translations of a changed text.
 
     Attributes:
-        name: "plain", one of `PERTURBATIONS`, "short" or "joined".
+        name: "plain", a perturbation of the extension augmentation, "short" or "joined".
         pairs: Their number.
         bleu, chrf: Corpus scores.
         bleu_change, chrf_change: The difference to the same pairs unchanged. None if these are not the same pairs.
@@ -74,6 +73,8 @@ class _Translated(NamedTuple):
 
 def stress_texts(pairs: Sequence[SentencePair], seed: int = 0) -> Iterator[StressText]:
     """Yield the text itself, the pairs that each perturbation changes, the shortest twentieth, and joined pairs."""
+    from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS, perturb
+
     yield StressText("plain", [*pairs], [*range(len(pairs))])
     for name in PERTURBATIONS:
         changed = [perturb(name, pair, f"{seed} {row}") for row, pair in enumerate(pairs)]

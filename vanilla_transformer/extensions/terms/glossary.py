@@ -93,7 +93,20 @@ class Glossary:
 
     def find(self, text: str) -> list[Match]:
         """Return the terms of a text, in order and without overlaps."""
-        return list(self._find(text))
+        units, matches, first = split_units(text), list[Match](), 0
+        exact = [_normalize(text[start:end]) for start, end in units]
+        folded = [unit.casefold() for unit in exact]
+        while first < len(units):
+            longest = min(len(units), first + self._longest)
+            for last in range(longest, first, -1):
+                term = self._exact.get(tuple(exact[first:last])) or self._folded.get(tuple(folded[first:last]))
+                if term is not None:
+                    matches.append(Match(units[first][0], units[last - 1][1], term.target))
+                    first = last
+                    break
+            else:
+                first += 1
+        return matches
 
     def measure_use(self, sources: Sequence[str], translations: Sequence[str]) -> TermUse:
         """Count the terms in sources whose wanted translations are in the translations of these sources.
@@ -109,22 +122,6 @@ class Glossary:
                 exact += min(count, count_forms(target, translation, exactly=True))
                 inflected += min(count, count_forms(target, translation))
         return TermUse(sentences, terms, exact, inflected)
-
-    def _find(self, text: str) -> Iterator[Match]:
-        units = split_units(text)
-        exact = [_normalize(text[start:end]) for start, end in units]
-        folded = [unit.casefold() for unit in exact]
-        first = 0
-        while first < len(units):
-            longest = min(len(units), first + self._longest)
-            for last in range(longest, first, -1):
-                term = self._exact.get(tuple(exact[first:last])) or self._folded.get(tuple(folded[first:last]))
-                if term is not None:
-                    yield Match(units[first][0], units[last - 1][1], term.target)
-                    first = last
-                    break
-            else:
-                first += 1
 
 
 def read_glossary(

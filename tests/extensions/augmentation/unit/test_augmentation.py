@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from tests.text_of_scripts import SCRIPTS, letters, sentences
 from tests.tiny import tiny_tokenizer
 from vanilla_transformer.data.data_arguments import AUGMENTATIONS, TOKEN_AUGMENTATIONS
-from vanilla_transformer.data.perturbations import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.extensions.augmentation.augmentation import (
     MASKS,
@@ -23,6 +22,7 @@ from vanilla_transformer.extensions.augmentation.augmentation import (
     replace_by_noise,
 )
 from vanilla_transformer.extensions.augmentation.augmented_corpus import find_augmentations
+from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, knows_inline_terms
 from vanilla_transformer.text.protection import find_masks
 

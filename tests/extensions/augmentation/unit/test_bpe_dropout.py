@@ -135,19 +135,16 @@ def test_bpe_dropout_depends_on_seed_epoch_index_and_side(tokenizer, change):
 # --- Errors ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("model", "name"), [("unigram", "Unigram"), ("wordpiece", "WordPiece")])
-def test_bpe_dropout_refuses_another_model(model, name):
-    tokenizer = train_tokenizer(TEXTS, vocab_size=300, model=model)
-    with pytest.raises(ValueError, match=f"must have a BPE tokenizer, .* got {name}"):
-        BpeDropout(tokenizer, 0.1)
-
-
-def test_bpe_dropout_refuses_another_tokenizer(tokenizer):
-    with pytest.raises(ValueError, match="must have a VanillaTransformerTokenizer, got str"):
-        BpeDropout("gpt2", 0.1)
-
-
-@pytest.mark.parametrize("dropout", [-0.1, 1.1, float("nan")])
-def test_bpe_dropout_refuses_an_invalid_probability(tokenizer, dropout):
-    with pytest.raises(ValueError, match=rf"`dropout` must be in \[0, 1\], got {dropout}"):
+@pytest.mark.parametrize(
+    ("model", "dropout", "message"),
+    [
+        ("unigram", 0.1, "must have a BPE tokenizer, .* got Unigram"),
+        ("wordpiece", 0.1, "must have a BPE tokenizer, .* got WordPiece"),
+        (None, 0.1, "must have a VanillaTransformerTokenizer, got NoneType"),
+        *(("bpe", value, rf"`dropout` must be in \[0, 1\], got {value}") for value in (-0.1, 1.1, float("nan"))),
+    ],
+)
+def test_bpe_dropout_refuses(model, dropout, message):
+    tokenizer = None if model is None else train_tokenizer(TEXTS, vocab_size=320, model=model)
+    with pytest.raises(ValueError, match=message):
         BpeDropout(tokenizer, dropout)

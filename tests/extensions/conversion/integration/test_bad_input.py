@@ -1,17 +1,23 @@
 """Every format, with weights that are truncated or damaged: an error message, and no file left."""
 
 import json
+import os
 import re
+import zipfile
+from argparse import Namespace
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from transformers import MarianConfig, MarianMTModel
 
 from tests.foreign_models import MAKERS, SIZES
-from tests.foreign_mutations import check_mutations
+from tests.foreign_mutations import OPTIONS, check_mutations
+from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import READERS, WRITERS
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 def cut_off(path):
@@ -57,35 +63,53 @@ def test_readers_refuse_damaged_weights(form, damage, text_folder, tmp_path, cap
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("form", WRITERS)
-def test_writers_refuse_damaged_weights(form, damage, tiny_model, tiny_tokenizer, tmp_path, capsys):
-    tiny_model.save_pretrained(tmp_path / "ours")
+def test_writers_refuse_damaged_weights(form, damage, tiny_tokenizer, tmp_path, capsys):
+    tiny_model().save_pretrained(tmp_path / "ours")
     tiny_tokenizer.save_pretrained(tmp_path / "ours")
     damage(tmp_path / "ours" / "model.safetensors")
     command = ["convert", str(tmp_path / "ours"), str(tmp_path / "theirs"), "--target_format", form]
     assert "truncated or corrupt" in assert_refused(command, capsys, tmp_path)
 
 
+# A format, fields of a model that it cannot represent, and words of the message, in which the reasons are in order.
+UNLIKE = {"normalize_before": True, "position_embedding_type": "learned", "attention_value_dim": 4}
+OTHER_HEADS = {"decoder_attention_heads": 4, "attention_key_dim": 4}
+NOT_REPRESENTED = [
+    *((form, {"source_eos": False}, "its sources have no EOS") for form in ("marian", "ctranslate2", "onnx")),
+    ("marian", UNLIKE, r"normalizes before .*; its positions are learned; .*`attention_value_dim`"),
+    (
+        "ctranslate2",
+        {"activation_function": "tanh", "position_embedding_type": "none", **OTHER_HEADS},
+        r"activation function is 'tanh'; .*numbers of heads; .*no positions; .*attention_key_dim",
+    ),
+    ("ctranslate2", {"share_encoder_decoder_embeddings": False}, "separate vocabularies for source and target"),
+    ("transformers.js", {"source_eos": False}, "transformers.js cannot represent this model: its sources have no EOS"),
+    ("transformers.js", {"attention_key_dim": 4}, "its heads have separate widths"),
+]
+
+
+@pytest.mark.parametrize(("form", "changes", "words"), NOT_REPRESENTED)
+def test_writers_list_every_reason_and_write_nothing(form, changes, words, tiny_tokenizer, tmp_path, capsys):
+    folder = save_model_folder(tiny_model(**changes), tiny_tokenizer, tmp_path / "ours")
+    command = ["convert", str(folder), str(tmp_path / "theirs"), "--target_format", form]
+    assert re.search(words, assert_refused(command, capsys, tmp_path))
+
+
 @pytest.mark.parametrize("form", WRITERS)
-def test_writers_refuse_missing_weights_and_other_model_types(form, tiny_model, tmp_path, capsys):
-    tiny_model.config.save_pretrained(tmp_path / "bare")
+def test_writers_refuse_missing_weights_and_other_model_types(form, tmp_path, capsys):
+    tiny_model().config.save_pretrained(tmp_path / "bare")
     MarianMTModel(MarianConfig(**SIZES, pad_token_id=0, decoder_start_token_id=0)).save_pretrained(tmp_path / "other")
     for name, said in (("bare", "model.safetensors"), ("other", "marian")):
         command = ["convert", str(tmp_path / name), str(tmp_path / "theirs"), "--target_format", form]
         assert said in assert_refused(command, capsys, tmp_path)
 
 
-def set_options(text):
-    """Return a function that replaces Marian's options."""
+def remove(name):
+    return lambda folder: (folder / name).unlink()
 
-    def damage(folder):
-        with np.load(folder / "model.npz") as content:
-            arrays = dict(content)
-        found = arrays["special:model.yml"].tobytes().rstrip(b"\0").decode()
-        changed = text(found) if callable(text) else text
-        arrays["special:model.yml"] = np.frombuffer(changed.encode() + b"\0", dtype=np.int8)
-        np.savez(folder / "model.npz", **arrays)
 
-    return damage
+def replace(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
 
 
 def change_lines(name, pattern, by):
@@ -94,37 +118,146 @@ def change_lines(name, pattern, by):
     )
 
 
-def number_for_model(folder):
-    torch.save({"model": 3}, folder / "checkpoint_best.pt")
+def change_entries(name, *places, **changes):
+    """Return a function that changes the entries of mappings in a file, each at its path, such as `model.encoder`."""
+
+    def damage(folder):
+        path = folder / name
+        kind = {".yaml": yaml, ".json": json}.get(path.suffix)
+        content = torch.load(path, weights_only=False) if kind is None else PARSERS[kind](path.read_text())
+        for place in places or ("",):
+            entries = content
+            for key in filter(None, place.split("/")):
+                entries = entries[key]
+            (vars(entries) if isinstance(entries, Namespace) else entries).update(changes)
+        if kind is None:
+            torch.save(content, path)
+        else:
+            path.write_text(json.dumps(content))  # which is YAML, too
+
+    return damage
 
 
-FOREIGN = {
-    "Marian's options are no YAML": ("marian-npz", set_options("a: [")),
-    "Marian's options are a list": ("marian-npz", set_options("- a")),
-    "Marian's options have no width": ("marian-npz", set_options(lambda text: text.replace("dim-emb", "dim"))),
-    "Marian's vocabulary has no EOS": ("marian-npz", change_lines("model.vocab.yml", "^.?</s>", "x")),
-    "Marian's vocabulary has text for an id": ("marian-npz", change_lines("model.vocab.yml", ": 3$", ": three")),
-    "JoeyNMT's configuration is empty": ("joeynmt", lambda folder: (folder / "config.yaml").write_text("")),
-    "JoeyNMT's configuration has no data": ("joeynmt", change_lines("config.yaml", "^data:", "date:")),
-    "JoeyNMT's number of heads is a mapping": (
-        "joeynmt",
-        change_lines("config.yaml", "num_heads: .*", "num_heads: {}"),
+def change_arrays(*, without=(), options=None, **added):
+    """Return a function that changes Marian's arrays, and its options: entries, or all of their text."""
+
+    def damage(folder):
+        with np.load(folder / "model.npz") as content:
+            arrays = {name: array for name, array in content.items() if name not in without} | added
+        if options is not None:
+            before = yaml.safe_load(arrays[OPTIONS].tobytes().rstrip(b"\0"))
+            text = options if isinstance(options, str) else yaml.safe_dump(before | options)
+            arrays[OPTIONS] = np.frombuffer(text.encode() + b"\0", dtype=np.int8)
+        np.savez(folder / "model.npz", **arrays)
+
+    return damage
+
+
+def drop_norm_bias(folder):
+    """Remove a tensor that, unlike the bias of a projection, every model has."""
+    content = torch.load(folder / "model.pt", weights_only=False)
+    del content["model"]["encoder.layer_norm.bias"]
+    torch.save(content, folder / "model.pt")
+
+
+def declare_too_much(folder):
+    header = b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % 10**17
+    with zipfile.ZipFile(folder / "model.npz", "w") as archive:
+        archive.writestr("weight.npy", header.ljust(127) + b"\n")
+
+
+PARSERS = {yaml: yaml.safe_load, json: json.loads}
+DAMAGED = "a file is damaged or of another format"
+SIDES = ("model/encoder", "model/decoder")
+UNLIKE_MARIAN = {"transformer-decoder-autoreg": "rnn", "transformer-ffn-activation": "tanh"}
+UNLIKE_MARIAN["transformer-postprocess"] = "an"
+UNLIKE_FAIRSEQ = {"layernorm_embedding": True, "activation_fn": "linear", "decoder_embed_dim": 8}
+UNLIKE_OPENNMT = {"pos_ffn_activation_fn": "silu", "max_relative_positions": 20, "src_subword_model": ""}
+UNLIKE_OPENNMT["data"] = {"corpus": {"transforms": ["onmt_tokenize"]}}
+# A format, the damage to a folder of it, and words of the message.
+REFUSALS = [
+    ("marian-npz", change_arrays(options="a: ["), [DAMAGED]),
+    ("marian-npz", change_arrays(options="- a"), [DAMAGED]),
+    ("marian-npz", change_arrays(options={"dim-emb": None}), []),
+    ("marian-npz", change_lines("model.vocab.yml", "^.?</s>", "x"), []),
+    ("marian-npz", change_lines("model.vocab.yml", ": 3$", ": three"), []),
+    ("marian-npz", remove("model.npz"), ["one file *.npz"]),
+    ("marian-npz", remove("model.vocab.yml"), ["one file *.yml"]),
+    ("marian-npz", remove("target.spm"), ["neither target.spm nor vocab.spm"]),
+    ("marian-npz", change_arrays(without=[OPTIONS]), ["must contain Marian's options"]),
+    ("marian-npz", change_arrays(encoder_l9_gate=np.zeros(3)), ["it has unknown weights ['encoder_l9_gate']"]),
+    ("marian-npz", change_arrays(without=["decoder_l1_ffn_b2"]), ["no weights for ['decoder_l1_ffn_b2']"]),
+    ("marian-npz", declare_too_much, []),
+    (
+        "marian-npz",
+        change_arrays(options=UNLIKE_MARIAN),
+        ["is 'rnn', not 'self-attention'; `transformer-ffn-activation` is 'tanh', not 'relu' or", "its normalization"],
     ),
-    "fairseq's model is a number": ("fairseq", number_for_model),
-    "eole's vocabulary has no source": ("eole", lambda folder: (folder / "vocab.json").write_text("{}")),
-    "eole's SentencePiece model is damaged": ("eole", lambda folder: cut_off(folder / "sp.model")),
-    "M2M-100's vocabulary is a list": ("m2m_100", lambda folder: (folder / "vocab.json").write_text(json.dumps([1]))),
-}
+    ("joeynmt", replace("config.yaml", b""), [DAMAGED]),
+    ("joeynmt", replace("config.yaml", b"a: ["), [DAMAGED]),
+    ("joeynmt", change_lines("config.yaml", "^data:", "date:"), ["an entry 'data' is missing"]),
+    ("joeynmt", change_entries("config.yaml", *SIDES, num_heads={}), []),
+    ("joeynmt", remove("best.ckpt"), ["best.ckpt"]),
+    ("joeynmt", remove("trg_vocab.txt"), ["trg_vocab"]),
+    ("joeynmt", remove("sp.model"), ["elsewhere/sp.model"]),
+    (
+        "joeynmt",
+        change_entries("config.yaml", *SIDES, alpha=0.5, activation="tanh"),
+        ["`activation` is 'tanh', not 'relu' or 'gelu' or 'swish'; `alpha` is 0.5, not 1.0"],
+    ),
+    (
+        "joeynmt",
+        change_entries("config.yaml", "data/src", level="word", lowercase=True),
+        ["`level` is 'word', not 'bpe'; `lowercase` is True"],
+    ),
+    ("fairseq", change_entries("checkpoint_best.pt", model=3), []),
+    ("fairseq", remove("checkpoint_best.pt"), ["one checkpoint"]),
+    ("fairseq", remove("dict.de.txt"), ["dict.de.txt"]),
+    ("fairseq", remove("bpecodes"), ["bpecodes"]),
+    (
+        "fairseq",
+        change_entries("checkpoint_best.pt", "model", **{"encoder.layers.0.gate.weight": torch.zeros(1)}),
+        ["unknown weights ['encoder.layers.0.gate.weight']"],
+    ),
+    (
+        "fairseq",
+        change_entries("checkpoint_best.pt", "cfg/model", **UNLIKE_FAIRSEQ),
+        ["`embed_dim` of encoder and decoder differ; `activation_fn` is 'linear'", "; `layernorm_embedding` is True"],
+    ),
+    ("opennmt-py", change_entries("model.pt", opt=os.getcwd), ["cannot be read safely"]),
+    ("opennmt-py", drop_norm_bias, ["no weights for ['encoder.layer_norm.bias']"]),
+    ("opennmt-py", remove("model.pt"), ["model.pt"]),
+    ("opennmt-py", remove("sp.model"), ["elsewhere/sp.model"]),
+    (
+        "opennmt-py",
+        change_entries("model.pt", "opt", **UNLIKE_OPENNMT),
+        ["`max_relative_positions` is 20, not 0", "'silu'", "with onmt_tokenize", "not tokenize with SentencePiece"],
+    ),
+    ("eole", replace("vocab.json", b"{}"), []),
+    ("eole", remove("vocab.json"), ["vocab.json"]),
+    ("eole", replace("config.json", b"{"), []),
+    ("eole", replace("config.json", b"{}"), ["must have eole's format"]),
+    ("eole", lambda folder: cut_off(folder / "sp.model"), []),
+    ("eole", lambda folder: None, ["must fill the model that the options declare"]),  # it has one tensor
+    (
+        "eole",
+        change_entries("config.json", *SIDES, position_encoding_type="Rotary", mlp_activation_fn="gated-silu"),
+        ["'Rotary', not 'SinusoidalInterleaved'", "`mlp_activation_fn` is 'gated-silu', not 'relu' or 'gelu'"],
+    ),
+    ("m2m_100", replace("vocab.json", b"[1]"), []),
+]
 
 
-@pytest.mark.parametrize("form, damage", FOREIGN.values(), ids=FOREIGN)
-def test_readers_name_the_model_that_is_damaged(form, damage, text_folder, tmp_path, capsys):
+@pytest.mark.parametrize(("form", "damage", "words"), REFUSALS)
+def test_readers_name_the_mistake_in_one_line_and_write_nothing(form, damage, words, text_folder, tmp_path, capsys):
     MAKERS[form](tmp_path / "theirs", text_folder)
     damage(tmp_path / "theirs")
-    command = ["convert", str(tmp_path / "theirs"), str(tmp_path / "ours"), "--source_format", form]
+    source = tmp_path / "theirs" / ("model.pt" if form == "opennmt-py" else "")
+    command = ["convert", str(source), str(tmp_path / "ours"), "--source_format", form]
     shown = assert_refused(command, capsys, tmp_path)
     (message,) = (line for line in shown.splitlines() if line.startswith("error: "))
-    assert str(tmp_path / "theirs") in message and len(message) < 600
+    assert str(tmp_path / "theirs") in message and len(message) < 800
+    assert [word for word in words if word not in message] == []
 
 
 @pytest.mark.parametrize("form", MAKERS)

@@ -91,17 +91,6 @@ def test_to_marian_writes_a_folder_without_custom_code(tiny_model, tiny_tokenize
         assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
 
 
-def test_to_marian_lists_every_reason_and_writes_nothing(tiny_config, tiny_tokenizer, tmp_path):
-    config = VanillaTransformerConfig(
-        **tiny_config.to_dict()
-        | {"normalize_before": True, "position_embedding_type": "learned", "attention_value_dim": 4}
-    )
-    folder = save_model_folder(VanillaTransformerForConditionalGeneration(config), tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(ValueError, match="normalizes before .*; its positions are learned; .*`attention_value_dim`"):
-        to_marian(folder, tmp_path / "marian", MARIAN_SENTENCES)
-    assert list(tmp_path.iterdir()) == [folder]
-
-
 def test_from_marian_refuses_another_model_type(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
     with pytest.raises(ValueError, match="must be a model of type 'marian', got type 'vanilla_transformer'"):

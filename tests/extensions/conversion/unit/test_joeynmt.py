@@ -2,9 +2,9 @@
 
 import pytest
 
-from vanilla_transformer.extensions.conversion.joeynmt import _joeynmt_name
+from vanilla_transformer.extensions.conversion.joeynmt import NAMES
 
-NAMES = {
+OURS = {
     "lm_head.weight": "decoder.output_layer.weight",
     "model.encoder.embed_tokens.weight": "src_embed.lut.weight",
     "model.decoder.embed_tokens.weight": "trg_embed.lut.weight",
@@ -23,6 +23,6 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(("ours", "theirs"), NAMES.items())
+@pytest.mark.parametrize(("ours", "theirs"), OURS.items())
 def test_joeynmt_name_is_the_one_of_its_checkpoints(ours, theirs):
-    assert _joeynmt_name(ours) == theirs
+    assert NAMES.translate(ours) == theirs

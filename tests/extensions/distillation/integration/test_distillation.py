@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from tests.tiny_distillation import distill_tiny, write_files
 from tests.tiny_runs import assert_equal_tensors, damage_file
 from vanilla_transformer.decoding.corpus_shards import CorpusShards
+from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.extensions.distillation import distill
 from vanilla_transformer.extensions.distillation.distill import RESULTS_FILE, TABLE_FILE
 from vanilla_transformer.training import trainer
@@ -36,9 +37,13 @@ def test_distill_trains_on_translations_and_compares(straight, files):
     assert {line.split("\t")[0] for line in lines} <= {*(files / "train.a").read_text().splitlines()}
     assert json.loads((straight.folder / "corpus.json").read_text())["cleaning"]["kept"] == report.kept
     stored = json.loads((straight.folder / RESULTS_FILE).read_text())
-    assert [result["name"] for result in stored["results"]] == ["teacher", "student", "fast student"]
-    assert stored["results"][2]["num_beams"] == 1 and stored["filter"]["kept"] == report.kept
-    assert (straight.folder / TABLE_FILE).read_text() == straight.table
+    translations = [straight.folder / "distillation" / f"test.{name}.txt" for name in ("teacher", "student")]
+    references = (files / "validation.b").read_text().splitlines()
+    scores = [score(path.read_text().splitlines(), references) for path in translations]
+    assert [*stored["results"].values()] == [{"bleu": each.bleu, "chrf": each.chrf} for each in scores]
+    assert stored["filter"]["kept"] == report.kept
+    rows = [f"| {name} | {each.bleu:.2f} | {each.chrf:.2f} |" for name, each in straight.scores.items()]
+    assert (straight.folder / TABLE_FILE).read_text().splitlines()[2:] == rows
 
 
 def test_distill_does_finished_work_once(straight, files, monkeypatch):
@@ -63,8 +68,8 @@ def test_distill_does_finished_work_once(straight, files, monkeypatch):
         ({"test_source": "nowhere"}, "nowhere"),
         ({"test_source": "{files}/train.a"}, "must have the same number of lines|40 .* 5|5 .* 40"),
         ({"train_source": "{files}/empty"}, "empty"),
-        ({"student_precision": "int4"}, "`precision` must be one of .*, got 'int4'"),
-        ({"student_precision": "int8"}, '`precision="int8"` needs packages that are not installed'),
+        ({"teacher_precision": "int4"}, "`precision` must be one of .*, got 'int4'"),
+        ({"teacher_precision": "int8"}, '`precision="int8"` needs packages that are not installed'),
         (
             {"output_dir": "{files}/teacher"},
             "`output_dir` must be another folder than the one of a model that is read, but",

@@ -5,21 +5,22 @@ import pytest
 from tests.killed_process import run_until_killed
 from tests.tiny_distillation import distill_tiny, distillation_flags, write_files
 from tests.tiny_runs import TINY, assert_same_run
-from vanilla_transformer.extensions.distillation import distill
+from vanilla_transformer.decoding.pretrained import load_config
+from vanilla_transformer.extensions.distillation import teacher
 
 DISTILL = """
 from tests.tiny_runs import no_scores
-from vanilla_transformer.extensions.distillation import distill
+from vanilla_transformer.extensions.distillation import distill, teacher
 from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
 
-distill.SHARD_LINES = 16
+teacher.SHARD_LINES = 16
 distill.distill(*parse_distillation(words), evaluate=no_scores)
 """
 
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch):
-    monkeypatch.setattr(distill, "SHARD_LINES", 16)
+    monkeypatch.setattr(teacher, "SHARD_LINES", 16)
 
 
 @pytest.fixture
@@ -31,20 +32,18 @@ def files(tmp_path):
     ("module", "function", "calls"),
     [
         ("vanilla_transformer.decoding.corpus_shards", "CorpusShards.write", 2),
-        ("vanilla_transformer.decoding.corpus_shards", "CorpusShards.write", 5),
         ("vanilla_transformer.extensions.distillation.distill", "write_student_corpora", 1),
         ("vanilla_transformer.training.trainer", "train_step", 4),
-        ("vanilla_transformer.extensions.distillation.distill", "measure", 2),
+        ("vanilla_transformer.extensions.distillation.distill", "translate_and_score", 2),
     ],
-    ids=["translation", "scores", "filtering", "training", "comparison"],
+    ids=["translation", "filtering", "training", "comparison"],
 )
 def test_distill_resumes_a_killed_run_bit_for_bit(files, tmp_path, module, function, calls):
     straight = distill_tiny(files, tmp_path / "straight")
     run_until_killed(DISTILL, distillation_flags(files, tmp_path / "run"), module, function, calls)
     resumed = distill_tiny(files, tmp_path / "run")
     assert_same_run(straight.folder, resumed.folder)
-    scores = [[(each.name, each.bleu, each.chrf) for each in found.results] for found in (straight, resumed)]
-    assert scores[0] == scores[1] and straight.report == resumed.report
+    assert straight.scores == resumed.scores and straight.report == resumed.report
 
 
 def test_distill_starts_from_a_layer_of_its_teacher(files, tmp_path):
@@ -53,8 +52,9 @@ def test_distill_starts_from_a_layer_of_its_teacher(files, tmp_path):
     )
     changes = {"init_from": files / "teacher", "init_decoder_layers": 0, "teacher_targets": "interpolated"}
     ensemble = {"teacher": f"{files / 'teacher'},{files / 'other'}", "teacher_weights": "2,1", "teacher_num_beams": 4}
-    found = distill_tiny(files, tmp_path / "run", **sizes | changes | ensemble, reverse_model=files / "other")
-    assert found.results[0].parameters == 2 * found.results[1].parameters
+    student = distill_tiny(files, tmp_path / "run", **sizes | changes | ensemble, reverse_model=files / "other")
+    teachers, students = (load_config(name) for name in (files / "teacher", student.folder))
+    assert (students.d_model, students.decoder_layers) == (teachers.d_model, 1)
 
 
 def test_distill_overwrites_a_run_of_another_teacher(files, tmp_path):

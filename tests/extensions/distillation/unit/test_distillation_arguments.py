@@ -50,7 +50,6 @@ def test_parse_distillation_reads_an_ensemble_of_flags():
             "`teacher_targets` must be one of 'beam', 'n_best', 'interpolated', got 'best'.",
         ),
         ({"teacher_n_best": 0}, "`teacher_n_best` must be an integer from 1 to 100,000, got 0."),
-        ({"student_num_beams": 0}, "`student_num_beams` must be an integer from 1 to 100,000, got 0."),
         ({"drop_lowest_scores": 1}, r"`drop_lowest_scores` must be a number in \[0, 1\), got 1."),
         ({"drop_lowest_scores": 0, "reverse_model": "back"}, "`reverse_model` scores pairs, but `drop_lowest_scores`"),
         ({"teacher": "[]"}, "`teacher` must be given"),

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from vanilla_transformer.data.perturbations import PERTURBATIONS
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.evaluation.scores import score
+from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS
 from vanilla_transformer.extensions.quality.stress import format_header, format_row, measure_stress, stress_texts
 
 PAIRS = [SentencePair(f"The small dog number {number} sleeps.", f"The dog {number}.") for number in range(8, 48)]

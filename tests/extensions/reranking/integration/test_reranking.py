@@ -10,19 +10,19 @@ from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenize
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.extensions.quality.comet import Comet
-from vanilla_transformer.extensions.reranking.reranking import Features, combine
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Two models with weights of different seeds, in folders: one for each direction."""
-    found = {}
-    for name, seed in (("forward", 0), ("reverse", 1)):
-        found[name] = tmp_path_factory.mktemp(name)
-        tiny_model(seed).save_pretrained(found[name])
-        tiny_tokenizer().save_pretrained(found[name])
-    return found
+    """Models in folders: one for each direction, with weights of different seeds, and models of quality."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, model in (("forward", tiny_model(0)), ("reverse", tiny_model(1)), ("causal", tiny_causal_lm())):
+        save_model_folder(model, tiny_tokenizer(), folder / name)
+    for name, options in (("quality", UNIFIED), ("regression", REGRESSION)):
+        write_comet(folder / name, options)
+    return {path.name: path for path in folder.iterdir()}
 
 
 def load(folder, **options):
@@ -68,86 +68,44 @@ def test_reranking_returns_text_alone_unless_more_is_requested(folders):
     ]
 
 
-@pytest.fixture(scope="module")
-def quality(tmp_path_factory):
-    return write_comet(tmp_path_factory.mktemp("quality") / "model", UNIFIED)
-
-
-def test_reranking_by_quality_orders_by_the_scores_of_comet(folders, quality):
+def test_reranking_by_quality_orders_by_the_scores_of_comet(folders):
     options = {"num_beams": 4, "num_return_sequences": 4, "return_scores": True}
     plain = load(folders["forward"])(TINY_SENTENCES, **options)
-    reranked = load(folders["forward"], rerank_quality=quality)(TINY_SENTENCES, **options)
+    reranked = load(folders["forward"], rerank_quality=folders["quality"])(TINY_SENTENCES, **options)
     assert [answers[0] for answers in plain] != [answers[0] for answers in reranked]
     for source, before, after in zip(TINY_SENTENCES, plain, reranked, strict=True):
         texts = [each["translation_text"] for each in before]
-        scores = Comet.load(quality).score([source] * 4, texts)
+        scores = Comet.load(folders["quality"]).score([source] * 4, texts)
         order = sorted(range(4), key=lambda place: -scores[place])
         assert [each["translation_text"] for each in after] == [texts[place] for place in order]
         assert [each["score"] for each in after] == close_to(sorted(scores, reverse=True))
         assert {each["log_probability"] for each in after} == {each["log_probability"] for each in before}
 
 
-def test_reranking_by_quality_refuses_what_does_not_fit(folders, quality, tmp_path):
-    with pytest.raises(ValueError, match="Give `rerank_reverse` or `rerank_quality`, not both"):
-        load(folders["forward"], rerank_quality=quality, rerank_reverse=folders["reverse"])
-    with pytest.raises(ValueError, match="`rerank_quality` is for models that PyTorch decodes"):
-        load(folders["forward"], rerank_quality=quality, backend="ctranslate2")
-    with pytest.raises(ValueError, match="A model of quality must be a unified_metric"):
-        load(folders["forward"], rerank_quality=write_comet(tmp_path / "model", REGRESSION))
-    translate = load(folders["forward"], rerank_quality=quality)
-    for options, message in (
-        ({"rerank_length_weight": 1.0}, "`rerank_length_weight` needs `rerank_reverse`"),
-        ({"mbr": "chrf"}, "Give `mbr` or `rerank_quality`, not both"),
-        ({"num_beams": 1}, "got 1 of `num_beams=1`"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            translate("A man.", **options)
-
-
-def test_translate_command_reranks_by_quality(folders, quality, tmp_path, capsys):
-    (tmp_path / "text").write_text("A man.\nTwo dogs\n")
-    words = [str(folders["forward"]), "--input", str(tmp_path / "text"), "--num_beams", "3"]
-    words += ["--rerank_quality", str(quality)]
-    assert main(["translate", *words, "--output", str(tmp_path / "out"), "--quiet"]) == 0
-    expected = load(folders["forward"], rerank_quality=quality)(["A man.", "Two dogs"], num_beams=3)
-    assert (tmp_path / "out").read_text().splitlines() == [each["translation_text"] for each in expected]
-    assert main(["translate", *words[:-1], str(folders["reverse"]), "--quiet"]) == 2
-    assert "error: A COMET model must have the files hparams.yaml and" in capsys.readouterr().err
-
-
-def test_features_of_length_and_reverse_model_add_up():
-    features = Features(log_probability=-3.0, reverse_log_probability=-5.0, length=4)
-    assert combine(features, (0.5, 0.25)) == pytest.approx(-3.0 - 2.5 + 1.0)
+QUALITY, REVERSE = {"rerank_quality": "quality"}, {"rerank_reverse": "reverse"}
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("models", "options", "message"),
     [
-        (
-            {"num_beams": 1},
-            "candidates as translations, and 2 or more; got 1 of `num_beams=1`",
-        ),
-        ({"num_beams": 2, "num_return_sequences": 3}, "got 3 of `num_beams=2`"),
-        ({"do_sample": True, "num_beams": 1}, "Leave out `do_sample`"),
-        ({"mbr": "chrf", "num_beams": 4}, "Give `mbr` or `rerank_reverse`, not both"),
+        (QUALITY | REVERSE, {}, "Give `rerank_reverse` or `rerank_quality`, not both"),
+        (QUALITY | {"backend": "ctranslate2"}, {}, "`rerank_quality` is for models that PyTorch decodes"),
+        (REVERSE | {"backend": "ctranslate2"}, {}, "models that PyTorch decodes, but `backend` is 'ctranslate2'"),
+        ({"rerank_quality": "regression"}, {}, "A model of quality must be a unified_metric"),
+        ({"rerank_reverse": "causal"}, {}, "A model with an encoder and a decoder translates, but"),
+        ({}, {"rerank_length_weight": 1.0}, "`rerank_length_weight` needs `rerank_reverse`"),
+        (QUALITY, {"rerank_length_weight": 1.0}, "`rerank_length_weight` needs `rerank_reverse`"),
+        (QUALITY, {"mbr": "chrf"}, "Give `mbr` or `rerank_quality`, not both"),
+        (REVERSE, {"mbr": "chrf", "num_beams": 4}, "Give `mbr` or `rerank_reverse`, not both"),
+        (QUALITY, {"num_beams": 1}, "candidates as translations, and 2 or more; got 1 of `num_beams=1`"),
+        (REVERSE, {"num_beams": 2, "num_return_sequences": 3}, "got 3 of `num_beams=2`"),
+        (REVERSE, {"do_sample": True, "num_beams": 1}, "Leave out `do_sample`"),
     ],
 )
-def test_reranking_refuses_requests_without_candidates(folders, options, text):
-    with pytest.raises(ValueError, match=text.replace("(", r"\(")):
-        load(folders["forward"], rerank_reverse=folders["reverse"])("A man.", **options)
-
-
-def test_weights_of_reranking_need_a_reverse_model(folders):
-    with pytest.raises(ValueError, match="`rerank_length_weight` needs `rerank_reverse`"):
-        load(folders["forward"])("A man.", rerank_length_weight=1.0)
-
-
-def test_reranking_refuses_a_model_that_does_not_translate(folders, tmp_path):
-    tiny_causal_lm().save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="A model with an encoder and a decoder translates, but .* is a vanilla"):
-        load(folders["forward"], rerank_reverse=tmp_path)
-    with pytest.raises(ValueError, match="is for models that PyTorch decodes, but `backend` is 'ctranslate2'"):
-        load(folders["forward"], rerank_reverse=folders["reverse"], backend="ctranslate2")
+def test_reranking_refuses_what_does_not_fit(folders, models, options, message):
+    models = {name: folders.get(value, value) for name, value in models.items()}
+    with pytest.raises(ValueError, match=message):
+        load(folders["forward"], **models)("A man.", **options)
 
 
 def test_translate_command_reranks(folders, capsys):

@@ -50,27 +50,18 @@ def test_worker_pipeline_translates_as_one_process_does(executors, folder, preci
     assert executors == [(2, 2)]
 
 
-def test_worker_pipeline_samples_as_one_process_does(executors, folder):
-    sampling = {"do_sample": True, "num_beams": 1, "seed": 3}
-    expected = load_pipeline(folder)(TEXTS * 2, **sampling)
-    with open_pipeline(folder, 2) as translate:
-        assert translate(TEXTS * 2, **sampling) == expected
-
-
-def test_worker_pipeline_returns_scores_as_one_process_does(executors, folder):
-    options = {"return_scores": True, "return_tokens": True, "num_beams": 2}
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"do_sample": True, "num_beams": 1, "seed": 3},
+        {"return_scores": True, "return_tokens": True, "num_beams": 2},
+        {"num_beams": 1, "sentence_splitter": lambda text: [text]},  # a function that could not be sent to a process
+    ],
+    ids=["samples", "scores", "splitter"],
+)
+def test_worker_pipeline_follows_options_as_one_process_does(executors, folder, options):
     with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
-        assert [*map(str, workers(TEXTS[:5], **options))] == [*map(str, translate(TEXTS[:5], **options))]
-
-
-def test_worker_pipeline_splits_sentences(executors, folder):
-    text = "  Dr. Smith sleeps.  Two dogs run, e.g. here.\n\nA man."
-    options = {"num_beams": 1, "sentence_splitter": lambda text: text.split(". ")}
-    with open_pipeline(folder, 2) as workers, pytest.raises(ValueError, match="in order and unchanged"):
-        workers([text], **options)
-    options["sentence_splitter"] = lambda text: [text]  # a function that could not be sent to a process
-    with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
-        assert workers([text], **options) == translate([text], **options)
+        assert [*map(str, workers(TEXTS * 2, **options))] == [*map(str, translate(TEXTS * 2, **options))]
 
 
 def test_worker_pipeline_reports_all_sentences(executors, folder):
@@ -85,6 +76,8 @@ def test_worker_pipeline_forwards_errors(executors, folder):
     with open_pipeline(folder, 2, "float32") as translate:
         with pytest.raises(ValueError, match="must do without `repetition_penalty`"):
             translate(TEXTS, repetition_penalty=1.2)
+        with pytest.raises(ValueError, match="in order and unchanged"):
+            translate(["A man. A dog."], sentence_splitter=lambda text: text.split(". "))
         assert len(translate(TEXTS)) == len(TEXTS)
 
 

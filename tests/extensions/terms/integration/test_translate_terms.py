@@ -40,16 +40,6 @@ def test_translate_reads_a_glossary(folder, capsys):
     assert capsys.readouterr().out != expected  # MAN is another term
 
 
-def test_translate_writes_files_with_a_glossary(folder, capsys):
-    expected = ["--input", "{folder}/plain.txt", "--output", "{folder}/out.txt", "--glossary", "{folder}/terms.tsv"]
-    assert translate(folder, *expected) == 0
-    first = (folder / "out.txt").read_text()
-    assert translate(folder, ANNOTATED) == 0
-    assert capsys.readouterr().out == first
-    assert translate(folder, *expected, "--resume", "--overwrite") == 0
-    assert (folder / "out.txt").read_text() == first
-
-
 def test_translate_uses_a_glossary_in_documents(folder, capsys):
     flags = ["--format", "html", "--input", "{folder}/page.html", "--glossary", "{folder}/terms.tsv"]
     assert translate(folder, *flags, "--term_mode", "exact") == 0

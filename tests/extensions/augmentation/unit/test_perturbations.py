@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.text_of_scripts import SCRIPTS, UNSPACED, WITH_CASE, WITHOUT_PERIODS, in_form, letters, sentences
-from vanilla_transformer.data.perturbations import PERTURBATIONS, perturb
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS, perturb
 
 SENTENCES = SentencePair("The dog didn't see 1,250 cats.", "Der Hund sah 1.250 Katzen nicht.")
 

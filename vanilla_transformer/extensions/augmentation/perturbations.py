@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import regex
 
+from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.text.units import FURTHER, UNSPACED, split_graphemes
-
-from .readers import SentencePair
 
 # Letters in a row, with their marks, in scripts with spaces between words; and words, which may have an apostrophe or,
 # in Hebrew, quotation marks inside.

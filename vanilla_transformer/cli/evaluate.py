@@ -22,11 +22,11 @@ from .flags import (
     RayArguments,
     ThreadArguments,
     TranslationArguments,
+    check_workers,
     language_settings,
     model_names,
     open_model,
     parse,
-    parse_workers,
     request_settings,
 )
 from .lines import print_texts
@@ -199,7 +199,7 @@ def _check_evaluate(options: EvaluateArguments) -> None:
         if not Path(options.model).is_dir():
             raise UserError("--name saves the scores in the model's folder, so a local model must translate.")
         check_record_name(options.name)
-    if parse_workers(options.workers) != 1 and process_state().num_processes > 1:
+    if check_workers(options.workers) != 1 and process_state().num_processes > 1:
         raise UserError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
 
 

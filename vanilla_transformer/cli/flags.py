@@ -30,13 +30,10 @@ Count = Annotated[int, Field(ge=1, le=100_000)]
 # Flags of several commands that `--help` shows besides the flags of the command itself.
 _MAIN = ("source", "target", "num_beams", "target_language", "glossary", "precision")
 PRECISION_HELP = (
-    "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (the fastest "
-    "that `compile --precision auto` measured to lose at most 0.1 BLEU); by default the checkpoint's."
+    "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (bfloat16 where "
+    "the device multiplies it, otherwise float32); by default the checkpoint's."
 )
-WORKERS_HELP = (
-    "Processes that divide the cores among them, for long texts on machines with many cores; auto is the number that "
-    "`compile --workers auto` measured to be the fastest."
-)
+WORKERS_HELP = "Processes that divide the cores among them, for long texts on machines with many cores."
 
 
 class CommandArguments(Schema):
@@ -138,13 +135,12 @@ def set_threads(threads: int | None) -> None:
         torch.set_num_threads(check_threads(threads))
 
 
-def parse_workers(text: str) -> int | str:
-    """Return the number of worker processes that a flag names, or "auto"."""
-    workers = int(text) if text.isdecimal() else text
-    if workers not in (1, "auto"):
-        from vanilla_transformer.extensions.scale_out import check_workers
+def check_workers(workers: int) -> int:
+    """Return a number of worker processes."""
+    if workers != 1:
+        from vanilla_transformer.extensions.scale_out import engine_workers
 
-        check_workers(workers)
+        engine_workers.check_workers(workers)
     return workers
 
 
@@ -276,7 +272,7 @@ class ModelArguments(FurtherModelArguments, ThreadArguments):
         None, description="Type of the weights: float32, float16 or bfloat16; by default as saved."
     )
     precision: str | None = Field(None, description=PRECISION_HELP)
-    workers: str = Field("1", description=WORKERS_HELP)
+    workers: int = Field(1, description=WORKERS_HELP)
 
 
 class RayArguments(CommandArguments):
@@ -306,7 +302,7 @@ class RayArguments(CommandArguments):
 
 
 # Options of what `translate` alone has: its lines, and several translations of each.
-_OF_SENTENCES = ("num_return_sequences", "target_prefix", "prefix_bias", "alternatives", "constraints")
+_OF_SENTENCES = ("num_return_sequences", "target_prefix", "alternatives", "constraints")
 FLAG_NAMES = {"constraints": "constraint"}  # of options whose flags have another name
 _FLAG_TYPES: dict[str, Any] = {"constraints": list[str] | None, "glossary": Input | None}
 
@@ -385,7 +381,7 @@ def request_settings(options: Any) -> dict[str, Any]:
 
 def open_model(options: TranslationArguments) -> AbstractContextManager["TranslationPipeline"]:
     """Return a context of the pipeline by which a command translates: the flags are the defaults of its calls."""
-    settings, workers = request_settings(options), parse_workers(options.workers)
+    settings, workers = request_settings(options), check_workers(options.workers)
     from vanilla_transformer.decoding.loading import open_pipeline
     from vanilla_transformer.utils.device_utils import process_state
 
@@ -396,7 +392,7 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
 
     @contextmanager
     def opened() -> Iterator["TranslationPipeline"]:
-        with open_pipeline(options.model, workers, options.precision, options.num_beams, **loading) as translate:
+        with open_pipeline(options.model, workers, options.precision, **loading) as translate:
             translate.default_options |= settings | language_settings(translate.tokenizer, options)
             yield translate
 

@@ -24,9 +24,9 @@ from .flags import (
     SentenceArguments,
     ThreadArguments,
     TranslationArguments,
+    check_workers,
     open_model,
     parse,
-    parse_workers,
     refuse_file_names,
     translation_origin,
 )
@@ -413,45 +413,17 @@ class CompileArguments(ModelNameArguments, ThreadArguments):
     """Flags of `compile`."""
 
     precision: str = Field("float32", description=PRECISION_HELP)
-    workers: str = Field(
-        "1",
-        description="Processes of `translate --workers` for which to compile; auto compares 1, 2, 4, ... by "
-        "translating the source text.",
-    )
+    workers: int = Field(1, description="Processes of `translate --workers` for which to compile.")
     num_beams: Annotated[int, Field(ge=1, le=500)] | None = Field(
         None, description="Beam size; by default 1, which is greedy search, and the checkpoint's."
     )
-    source: Input | None = Field(
-        None, description="Source text with which `auto` compares precisions or numbers of workers."
-    )
-    target: Input | None = Field(None, description="Its translation, line by line, to compare precisions.")
 
 
 def compile_command(arguments: Sequence[str]) -> None:
     options = parse(CompileArguments, arguments)
-    workers = parse_workers(options.workers)
-    pairs, sentences = _check_compile(options)
+    workers = check_workers(options.workers)
+    from vanilla_transformer.decoding.engine.precision import check_precision
     from vanilla_transformer.evaluation.compile_model import compile_model
 
-    show = partial(print, flush=True)
-    compile_model(options.model, options.precision, workers, options.num_beams, pairs, sentences, report=show)
-
-
-def _check_compile(options: CompileArguments) -> tuple[list[tuple[str, str]], list[str]]:
-    """Check the flags, and return the sentence pairs and the sentences that they name."""
-    from vanilla_transformer.data.readers import read_lines, read_text_files
-    from vanilla_transformer.decoding.engine.precision import AUTO, check_precision
-
     check_precision(options.precision)
-    needed = {"source", "target"} if options.precision == AUTO else {"source"} if options.workers == AUTO else set()
-    given = {name for name in ("source", "target") if getattr(options, name) is not None}
-    if given != needed:
-        found = ", ".join([f"--precision {options.precision}", f"--workers {options.workers}"])
-        found = ", ".join([found, *(f"--{name}" for name in sorted(given))])
-        rule = "--precision auto needs --source and --target, --workers auto needs --source"
-        raise UserError(f"{rule}, and nothing else uses them, got {found}.")
-    if options.source and options.target:
-        pairs = [(pair.source, pair.target) for pair in read_text_files(options.source, options.target)]
-        return pairs, [source for source, _ in pairs]
-    sentences = [line for line in read_lines(options.source) if line] if options.source else []
-    return [], sentences
+    compile_model(options.model, options.precision, workers, options.num_beams, report=partial(print, flush=True))

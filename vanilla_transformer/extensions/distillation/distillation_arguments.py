@@ -44,7 +44,7 @@ class DistillationArguments(Schema):
         None, description="float32, bfloat16, int8 or auto; by default the teacher's."
     )
     teacher_batch_size: _Count = Field(32, description="Sentences per batch of the teacher.")
-    teacher_workers: str = Field("1", description="Processes of the teacher, or auto.")
+    teacher_workers: int = Field(1, description="Processes of the teacher.")
     drop_warnings: bool = Field(
         True, description="Drop translations with a warning: copy, repetition, numbers, script or length."
     )

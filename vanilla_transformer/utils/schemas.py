@@ -40,9 +40,9 @@ def explain(error: Mapping[str, Any], fields: Mapping[str, FieldInfo], noun: str
         return f"There is no {noun} {unknown!r}.{did_you_mean(unknown, fields)}"
     if error["type"] == "missing":
         return f"`{name}` must be given: {fields[name].description}"
-    value = error["input"]
+    value, place = error["input"], noun.removeprefix("key") if noun.startswith("key of") else ""
     shown = value if error["type"] in _OUT_OF_RANGE else repr(value)  # a number without the quotes of a flag's text
-    return f"`{name}` must be {describe(fields[name])}, got {shown}."
+    return f"`{name}`{place} must be {describe(fields[name])}, got {shown}."
 
 
 _OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")

@@ -93,7 +93,6 @@ def _report(document: Any, direction: "Direction") -> None:
 _NOT_OF_DOCUMENTS = (
     "target_prefix",
     "target_prefixes",
-    "prefix_bias",
     "alternatives",
     "constraint",
     "tab_constraints",

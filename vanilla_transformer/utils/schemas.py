@@ -109,7 +109,7 @@ def choices_of(field: FieldInfo) -> tuple[str, ...]:
 
 
 class Mark:
-    """What a type says about a field besides its values."""
+    """A property of a field, which its type carries."""
 
 
 ARGUMENT, INPUT, OUTPUT, ONE_WORD = Mark(), Mark(), Mark(), Mark()

@@ -44,7 +44,7 @@ class CommandArguments(Schema):
     )
 
     def further_inputs(self) -> list[str | Path | int]:
-        """Return files that the command reads besides those of its flags; 0 is standard input."""
+        """Return files that the command reads and no flag names; 0 is standard input."""
         return []
 
 

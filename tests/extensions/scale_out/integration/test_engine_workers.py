@@ -9,6 +9,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.errors import LostProcessError
 from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.extensions.scale_out.engine_workers import WorkerPipeline, save_workers
 from vanilla_transformer.extensions.scale_out.worker_choice import compare_workers
@@ -121,7 +122,7 @@ def test_compare_workers_measures_each_number(executors, folder):
 
 def test_compare_workers_survives_a_worker_that_was_killed(executors, folder, monkeypatch):
     def killed(*arguments):
-        raise ChildProcessError("A worker process was killed.")
+        raise LostProcessError("A worker process was killed.")
 
     monkeypatch.setattr(WorkerPipeline, "decode", killed)
     assert compare_workers(folder, ["a"], [2]) == {2: 0.0}

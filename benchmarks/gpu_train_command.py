@@ -267,7 +267,7 @@ def measure_validation(folder: Path, words: list[str], text: Path) -> dict[str, 
     from vanilla_transformer import VanillaTransformerForConditionalGeneration
     from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.evaluation.scores import validation_scores
-    from vanilla_transformer.training.accelerator import create_accelerator
+    from vanilla_transformer.training.distributed import create_accelerator
     from vanilla_transformer.training.recipe import parse_recipe
     from vanilla_transformer.training.validation import Validation
     from vanilla_transformer.utils.device_utils import without_cudnn_attention

@@ -49,8 +49,8 @@ from benchmarks.gpu_report import (
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts, plan_batches, round_up
 from vanilla_transformer.data.packing import pack_pairs, packed_shape, plan_packed_batches
-from vanilla_transformer.training.accelerator import create_accelerator
 from vanilla_transformer.training.compilation import choose_padding
+from vanilla_transformer.training.distributed import create_accelerator
 from vanilla_transformer.training.graphed_train_step import capture_steps
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState

@@ -120,6 +120,11 @@ def no_scores(model, tokenizer, pairs, **generate_kwargs):
     return {"bleu": beams, "chrf": float(-_final_evaluations.get(model, 0))}
 
 
+def train_tiny(corpus, folder, evaluate=no_scores, **changes):
+    """Train a tiny model on the corpus of a folder, and return the folder of the run."""
+    return train(parse_recipe(flags(corpus, folder, **changes)), evaluate=evaluate)
+
+
 def wait_for_metrics(folder):
     """Wait until training in another process has logged its first steps, after which it handles signals."""
     deadline = time.monotonic() + 120

@@ -100,7 +100,14 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         _check_training(texts, vocab_size, min_frequency, model)
         counted = _CountedTexts(texts)
         untrained = _byte_level(build_normalizer(normalization))
-        tokenizer = _TRAINERS[model](untrained, counted, _trainer_options(vocab_size, min_frequency, show_progress))
+        options = {
+            "vocab_size": vocab_size,
+            "min_frequency": min_frequency,
+            "special_tokens": list(_SPECIAL_TOKENS.values()),
+            "initial_alphabet": _BYTES,
+            "show_progress": show_progress,
+        }
+        tokenizer = _TRAINERS[model](untrained, counted, options)
         if not counted.characters:
             raise UserError(f"A vocabulary needs text to train on, got {counted.texts} texts without a character.")
         eos = _SPECIAL_TOKENS["eos_token"]
@@ -303,16 +310,6 @@ def _byte_level(normalizer: normalizers.Normalizer) -> Tokenizer:
     )
     tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
     return tokenizer
-
-
-def _trainer_options(vocab_size: int, min_frequency: int, show_progress: bool) -> dict[str, Any]:
-    return {
-        "vocab_size": vocab_size,
-        "min_frequency": min_frequency,
-        "special_tokens": list(_SPECIAL_TOKENS.values()),
-        "initial_alphabet": _BYTES,
-        "show_progress": show_progress,
-    }
 
 
 def _train_bpe(tokenizer: Tokenizer, texts: Iterable[str], options: dict[str, Any]) -> Tokenizer:

@@ -20,9 +20,9 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.training.accelerator import create_accelerator
 from vanilla_transformer.training.averaging import load_weights
 from vanilla_transformer.training.checkpoint import load_model_weights, load_resume_state, save_checkpoint
+from vanilla_transformer.training.distributed import create_accelerator
 from vanilla_transformer.training.graphed_train_step import capture_steps
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState

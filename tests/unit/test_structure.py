@@ -263,7 +263,7 @@ def test_make_gpu_needs_few_packages():
     assert {"torch", "transformers"} <= packages_needed_by(paths) <= FEW_PACKAGES
 
 
-READY_BATCHES = [f"training/{name}" for name in ("accelerator", "model_creation", "train_state", "train_step")]
+READY_BATCHES = [f"training/{name}" for name in ("distributed", "model_creation", "train_state", "train_step")]
 
 
 @pytest.mark.parametrize("name", [*READY_BATCHES, "data/demo_corpus"])

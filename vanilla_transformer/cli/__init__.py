@@ -20,11 +20,14 @@ from typing import TextIO
 
 from vanilla_transformer.errors import UserError, is_refusal
 from vanilla_transformer.extensions import EXTENSIONS
-from vanilla_transformer.utils.import_utils import hide_import_messages, limit_libraries
+from vanilla_transformer.utils.import_utils import hide_import_messages
 from vanilla_transformer.utils.input_files import forget_pipes
 
 _LONGEST_MESSAGE = 900  # characters
 _TRACKER = "https://github.com/vanilla-transformer/vanilla-transformer/issues"
+# How often a thread of OpenMP looks for work before it sleeps. By libgomp's default, 300,000 times, threads take the
+# cores of those that they wait for if other processes take cores, too.
+_SPIN_COUNT = "1000"
 # The commands of the core. Each group is a module. Extensions add theirs to these groups, or new groups.
 GROUPS = {
     "train": {
@@ -93,7 +96,7 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     hide_import_messages()
-    limit_libraries()
+    _limit_libraries()
     forget_pipes()
     try:
         for argument in arguments:
@@ -162,6 +165,19 @@ def _open_streams() -> None:
         options = {name: getattr(sys.stdout, name) for name in ("encoding", "errors", "line_buffering")}
         output = _StandardOutput(sys.stdout.buffer, **options)
         output.replaced, sys.stdout = sys.stdout, output
+
+
+def _limit_libraries() -> None:
+    """Let threads of OpenMP sleep soon while they wait, and show progress bars of long work and in a terminal alone.
+
+    The environment may say otherwise. This must precede the imports of torch, whose wheels for Linux have the libgomp
+    that sleeps, and of tqdm.
+    """
+    if "torch" not in sys.modules and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
+    os.environ.setdefault("TQDM_DELAY", "1")  # seconds
+    if sys.stderr is None or not sys.stderr.isatty():  # a log file would get a line for each step
+        os.environ.setdefault("TQDM_DISABLE", "1")
 
 
 def _refuse(line: str, status: int) -> int:

@@ -21,12 +21,12 @@ from .flags import (
     ThreadArguments,
     TranslationArguments,
     check_engine,
+    check_workers,
     given_flags,
     language_settings,
     model_names,
     open_model,
     parse,
-    parse_workers,
     request_settings,
     require_one_model,
 )
@@ -123,9 +123,9 @@ class EvaluateArguments(TranslationArguments, _TestSetArguments):
 
 def evaluate_command(arguments: Sequence[str]) -> None:
     words, options = parse(EvaluateArguments, arguments, _EVALUATE_USAGE, MODEL, _EVALUATE_MAIN)
-    from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
+    from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, SACRE_METRICS, load_metric
     from vanilla_transformer.evaluation.scores import corpus_metrics
-    from vanilla_transformer.evaluation.test_sets import evaluate_test_set
+    from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
     from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
     from vanilla_transformer.utils.device_utils import process_state
 
@@ -135,13 +135,12 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     scoring = partial(corpus_metrics, paper_language=options.paper_bleu, tokenize=options.tokenize, further=further)
     setup = None if options.report is None else _describe_setup(words, options, arguments)
     scoring()  # an unknown tokenizer or language is found before an hour of decoding
+    functions = {name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)}
     found = evaluate_test_set(
+        read_test_set(options.source, options.target, options.hypotheses, options.compare_with),
         open_model(words[0], options) if words else None,
-        options.source,
-        options.target,
-        hypotheses=options.hypotheses,
-        baseline=options.compare_with,
-        metrics=[name for name in metrics if name not in further],
+        functions,
+        with_loss="loss" in metrics,
         scoring=scoring,
         samples=options.bootstrap_samples,
         glossary=None if words else request_settings(options).get("glossary"),
@@ -238,7 +237,7 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         check_record_name(options.name)
     if options.report is not None and Path(options.report).suffix.lower() not in (".html", ".htm"):
         raise UserError(f"--report must be an HTML file, such as report.html, got {options.report!r}.")
-    if parse_workers(options.workers) != 1 and process_state().num_processes > 1:
+    if check_workers(options.workers) != 1 and process_state().num_processes > 1:
         raise UserError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
 
 

@@ -29,13 +29,10 @@ INPUTS += ["glossary", "target_prefixes", "sentences", "ensemble", "rerank_rever
 INPUTS += ["facts", "template", "token_file", "api_key_file", "rows", "data"]
 MODEL = {"MODEL": "Folder of a model, or its name on the Hugging Face Hub."}
 PRECISION_HELP = (
-    "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (the fastest "
-    "that `compile --precision auto` measured to lose at most 0.1 BLEU); by default the checkpoint's."
+    "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (bfloat16 where "
+    "the device multiplies it, otherwise float32); by default the checkpoint's."
 )
-WORKERS_HELP = (
-    "Processes that divide the cores among them, for long texts on machines with many cores; auto is the number that "
-    "`compile --workers auto` measured to be the fastest."
-)
+WORKERS_HELP = "Processes that divide the cores among them, for long texts on machines with many cores."
 
 
 def parse(
@@ -113,13 +110,12 @@ def set_threads(threads: int | None) -> None:
         torch.set_num_threads(check_threads(threads))
 
 
-def parse_workers(text: str) -> int | str:
-    """Return the number of worker processes that a flag names, or "auto"."""
-    workers = int(text) if text.isdecimal() else text
-    if workers not in (1, "auto"):
-        from vanilla_transformer.extensions.scale_out import check_workers
+def check_workers(workers: int) -> int:
+    """Return a number of worker processes."""
+    if workers != 1:
+        from vanilla_transformer.extensions.scale_out import engine_workers
 
-        check_workers(workers)
+        engine_workers.check_workers(workers)
     return workers
 
 
@@ -292,7 +288,7 @@ class ModelArguments(FurtherModelArguments, ThreadArguments):
         metadata={"help": "Type of the weights: float32, float16 or bfloat16; by default as saved."},
     )
     precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
-    workers: str = field(default="1", metadata={"help": WORKERS_HELP})
+    workers: int = field(default=1, metadata={"help": WORKERS_HELP})
 
 
 @dataclass
@@ -329,12 +325,11 @@ def check_engine(options: Any) -> None:
 
 
 # Options of what `translate` alone has: its lines, and several translations of each.
-_SENTENCES = ("num_return_sequences", "target_prefix", "prefix_bias", "alternatives", "constraints")
+_SENTENCES = ("num_return_sequences", "target_prefix", "alternatives", "constraints")
 # Flags that are not for documents.
 _NOT_OF_DOCUMENTS = (
     "target_prefix",
     "target_prefixes",
-    "prefix_bias",
     "alternatives",
     "constraint",
     "tab_constraints",
@@ -463,7 +458,7 @@ def request_settings(options: Any) -> dict[str, Any]:
 
 def open_model(name: str, options: TranslationArguments) -> AbstractContextManager["TranslationPipeline"]:
     """Return a context of the pipeline by which a command translates: the flags are the defaults of its calls."""
-    settings, workers = request_settings(options), parse_workers(options.workers)
+    settings, workers = request_settings(options), check_workers(options.workers)
     from vanilla_transformer.decoding.loading import open_pipeline
     from vanilla_transformer.utils.device_utils import process_state
 
@@ -474,7 +469,7 @@ def open_model(name: str, options: TranslationArguments) -> AbstractContextManag
 
     @contextmanager
     def opened() -> Iterator["TranslationPipeline"]:
-        with open_pipeline(name, workers, options.precision, options.num_beams, **loading) as translate:
+        with open_pipeline(name, workers, options.precision, **loading) as translate:
             translate.default_options |= settings | language_settings(translate.tokenizer, options)
             yield translate
 

@@ -23,10 +23,10 @@ from .flags import (
     TranslationArguments,
     check_engine,
     check_sentences,
+    check_workers,
     given_flags,
     open_model,
     parse,
-    parse_workers,
     read_prefixes,
     refuse_file_names,
     require_one_model,
@@ -465,51 +465,18 @@ class CompileArguments(ThreadArguments):
     """Flags of `compile`."""
 
     precision: str = field(default="float32", metadata={"help": PRECISION_HELP})
-    workers: str = field(
-        default="1",
-        metadata={
-            "help": "Processes of `translate --workers` for which to compile; auto compares 1, 2, 4, ... by "
-            "translating the source text."
-        },
-    )
+    workers: int = field(default=1, metadata={"help": "Processes of `translate --workers` for which to compile."})
     num_beams: int | None = field(
         default=None, metadata={"help": "Beam size; by default 1, which is greedy search, and the checkpoint's."}
-    )
-    source: str | None = field(
-        default=None, metadata={"help": "Source text with which `auto` compares precisions or numbers of workers."}
-    )
-    target: str | None = field(
-        default=None, metadata={"help": "Its translation, line by line, to compare precisions."}
     )
 
 
 def compile_command(arguments: Sequence[str]) -> None:
     words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]", MODEL)
-    name = require_one_model(words)
-    workers = parse_workers(options.workers)
-    pairs, sentences = _check_compile(options)
+    name, workers = require_one_model(words), check_workers(options.workers)
+    from vanilla_transformer.decoding.engine.precision import check_precision
     from vanilla_transformer.evaluation.compile_model import compile_model
-
-    show = partial(print, flush=True)
-    compile_model(name, options.precision, workers, options.num_beams, pairs, sentences, report=show)
-
-
-def _check_compile(options: CompileArguments) -> tuple[list[tuple[str, str]], list[str]]:
-    """Check the flags, and return the sentence pairs and the sentences that they name."""
-    from vanilla_transformer.data.readers import read_lines, read_text_files
-    from vanilla_transformer.decoding.engine.precision import AUTO, check_precision
 
     check_precision(options.precision)
     TranslationOptions(num_beams=options.num_beams)  # checks it
-    needed = {"source", "target"} if options.precision == AUTO else {"source"} if options.workers == AUTO else set()
-    given = {name for name in ("source", "target") if getattr(options, name) is not None}
-    if given != needed:
-        found = ", ".join([f"--precision {options.precision}", f"--workers {options.workers}"])
-        found = ", ".join([found, *(f"--{name}" for name in sorted(given))])
-        rule = "--precision auto needs --source and --target, --workers auto needs --source"
-        raise UserError(f"{rule}, and nothing else uses them, got {found}.")
-    if options.source and options.target:
-        pairs = [(pair.source, pair.target) for pair in read_text_files(options.source, options.target)]
-        return pairs, [source for source, _ in pairs]
-    sentences = [line for line in read_lines(options.source) if line] if options.source else []
-    return [], sentences
+    compile_model(name, options.precision, workers, options.num_beams, report=partial(print, flush=True))

@@ -30,16 +30,15 @@ class DirectionScores(NamedTuple):
 
 def parse_directions(names: Iterable[str], languages: Languages) -> list[Direction]:
     """Return directions by their names, such as `en-de`. Codes may contain hyphens."""
-    return [_parse_direction(name, languages) for name in names]
-
-
-def _parse_direction(name: str, languages: Languages) -> Direction:
-    parts = name.split("-")
-    splits = [("-".join(parts[:end]), "-".join(parts[end:])) for end in range(1, len(parts))]
-    if not splits:
-        raise UserError(f"A direction must be two languages, such as en-de, got {name!r}.")
-    known = [split for split in splits if split[1] in languages.targets]
-    return languages.resolve(*(known or splits)[0])
+    directions = []
+    for name in names:
+        parts = name.split("-")
+        splits = [("-".join(parts[:end]), "-".join(parts[end:])) for end in range(1, len(parts))]
+        if not splits:
+            raise UserError(f"A direction must be two languages, such as en-de, got {name!r}.")
+        known = [split for split in splits if split[1] in languages.targets]
+        directions.append(languages.resolve(*(known or splits)[0]))
+    return directions
 
 
 def read_test_sets(
@@ -54,10 +53,11 @@ def read_test_sets(
         The directions, and the lines of each language.
     """
     if directions is None:
-        codes = dict.fromkeys([*(languages.source_codes or languages.targets), *languages.targets])
-        found = [Direction(*each) for each in permutations(codes, 2) if _has_files(prefix, each)]
+        every = dict.fromkeys([*(languages.source_codes or languages.targets), *languages.targets])
+        codes = [code for code in every if Path(f"{prefix}.{code}").is_file() or is_pipe(f"{prefix}.{code}")]
         known = languages.source_codes or codes
-        directions = [each for each in found if each.source in known and each.target in languages.targets]
+        pairs = [Direction(*pair) for pair in permutations(codes, 2)]
+        directions = [pair for pair in pairs if pair.source in known and pair.target in languages.targets]
     if not directions:
         shown = ", ".join(f"{prefix}.{code}" for code in list(languages.targets)[:3])
         raise UserError(f"The text of two languages must be in files such as {shown}, got fewer.")
@@ -72,10 +72,6 @@ def read_test_sets(
             if any(pair) and not all(pair):
                 raise blank_side_error(number, f"{prefix}.{direction[pair.index('')]}")
     return list(directions), texts
-
-
-def _has_files(prefix: str, codes: Iterable[str]) -> bool:
-    return all(Path(name).is_file() or is_pipe(name) for name in (f"{prefix}.{code}" for code in codes))
 
 
 def score_directions(

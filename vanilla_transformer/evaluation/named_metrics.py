@@ -44,12 +44,12 @@ def load_metric(name: str) -> Metric:
 
     def measure(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
         try:
-            found = compute([*sources], [*hypotheses], [*references])
+            value = compute([*sources], [*hypotheses], [*references])
         except Exception as error:  # of any library
             raise UserError(f"The metric {name} failed: {type(error).__name__}: {first_line(error)}") from error
-        if isinstance(found, bool) or not isinstance(found, Real) or not math.isfinite(found):
-            raise UserError(f"The metric {name} must return one finite number, got {found!r}.")
-        return float(found)
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+            raise UserError(f"The metric {name} must return one finite number, got {value!r}.")
+        return float(value)
 
     return measure
 
@@ -68,12 +68,12 @@ def _load_comet(model_name: str) -> Callable[..., Any]:
 
 def _load_function(name: str, module: str, function: str) -> Callable[..., Any]:
     try:
-        found = getattr(importlib.import_module(module), function)
+        metric = getattr(importlib.import_module(module), function)
     except Exception as error:  # any error of the user's module
         raise UserError(f"{_RULE}. {name!r} cannot be loaded: {first_line(error)}") from error
-    if not callable(found):
-        raise UserError(f"{_RULE}. {name!r} is not a function but {type(found).__name__}.")
-    return found
+    if not callable(metric):
+        raise UserError(f"{_RULE}. {name!r} is not a function but {type(metric).__name__}.")
+    return metric
 
 
 def _load_of_evaluate(name: str) -> Callable[..., Any]:
@@ -87,18 +87,15 @@ def _load_of_evaluate(name: str) -> Callable[..., Any]:
     known = {"predictions", "references", "sources"} & {*features}
 
     def compute(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Any:
-        given = {"predictions": hypotheses, "references": references, "sources": sources}
-        return _choose_score(Path(name).stem, metric.compute(**{key: given[key] for key in known}))
+        texts = {"predictions": hypotheses, "references": references, "sources": sources}
+        scores = metric.compute(**{key: texts[key] for key in known})
+        # The value with the metric's name or a usual one, or the only number.
+        for key in (Path(name).stem, *_SCORES):
+            if key in scores:
+                return scores[key]
+        numbers = [value for value in scores.values() if isinstance(value, Real)]
+        if len(numbers) != 1:
+            raise UserError(f"it returns {', '.join(map(repr, scores))}. Write a function that returns one of them")
+        return numbers[0]
 
     return compute
-
-
-def _choose_score(name: str, found: dict[str, Any]) -> Any:
-    """Return the value with the metric's name or a usual one, or the only number."""
-    for key in (name, *_SCORES):
-        if key in found:
-            return found[key]
-    numbers = {key: value for key, value in found.items() if isinstance(value, Real)}
-    if len(numbers) != 1:
-        raise UserError(f"it returns {', '.join(map(repr, found))}. Write a function that returns one of them")
-    return next(iter(numbers.values()))

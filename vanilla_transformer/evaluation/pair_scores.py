@@ -48,17 +48,11 @@ def score_pairs(
     pairs, hidden = iter(pairs), None if process_state().is_main_process else True
     with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=hidden) as bar:
         while window := list(islice(pairs, WINDOW)):
-            scored = _score(model, tokenizer, window, max_tokens, direction)
+            texts = [pair.source for pair in window], [pair.target for pair in window]
+            sources, targets = encode_as_trained(model, tokenizer, *texts, direction)
+            scores = score_tokens(model, sources, targets, max_tokens)
             bar.update(len(window))
-            yield from scored
-
-
-def _score(
-    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], max_tokens: int, direction: Direction
-) -> list[ScoredPair]:
-    texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    sources, targets = encode_as_trained(model, tokenizer, *texts, direction)
-    return [*map(ScoredPair, targets, score_tokens(model, sources, targets, max_tokens))]
+            yield from map(ScoredPair, targets, scores)
 
 
 def measure_loss(

@@ -157,13 +157,13 @@ def measure_metrics(
     metrics: Mapping[str, Metric], sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> dict[str, float]:
     """Return the values of metrics by name on every process; the main process computes them."""
-    found: list[Any] = [None, None]
+    results: list[Any] = [None, None]
     if process_state().is_main_process:
         try:
-            found[0] = {name: metric(sources, hypotheses, references) for name, metric in metrics.items()}
+            results[0] = {name: metric(sources, hypotheses, references) for name, metric in metrics.items()}
         except UserError as error:
-            found[1] = str(error)
-    values, failure = broadcast_object_list(found)
+            results[1] = str(error)
+    values, failure = broadcast_object_list(results)
     if failure is not None:
         raise UserError(failure)
     return values

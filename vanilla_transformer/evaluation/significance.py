@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.resources import METRIC_LABELS
 
 from .scores import check_same_length, corpus_metrics, sentence_chrf
@@ -23,6 +22,16 @@ class Estimate(NamedTuple):
     margin: float
     signature: str
 
+    @property
+    def low(self) -> float:
+        """Return the lower end of the interval."""
+        return max(0.0, self.mean - self.margin)
+
+    @property
+    def high(self) -> float:
+        """Return the upper end of the interval."""
+        return self.mean + self.margin
+
 
 class SystemComparison(NamedTuple):
     """Two systems compared by one metric.
@@ -34,69 +43,6 @@ class SystemComparison(NamedTuple):
     system: Estimate
     baseline: Estimate
     p_value: float
-
-
-def estimate_scores(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    scoring: Scoring = corpus_metrics,
-    samples: int = 1000,
-) -> dict[str, Estimate]:
-    """Estimate scores with confidence intervals from `samples` bootstrap resamples.
-
-    Args:
-        scoring: [`corpus_metrics`] or a partial of it; returns the metrics for references.
-    """
-    check_same_length(hypotheses, references)
-    metrics = scoring(references)
-    return {name: _resample([hypotheses], references, metric, samples)[0][0] for name, metric in metrics.items()}
-
-
-def compare_systems(
-    hypotheses: Sequence[str],
-    baseline: Sequence[str],
-    references: Sequence[str],
-    scoring: Scoring = corpus_metrics,
-    samples: int = 1000,
-) -> dict[str, SystemComparison]:
-    """Compare two systems' translations of a test set by sacreBLEU's paired bootstrap resampling (Koehn, 2004).
-
-    Metrics and errors are the same as in `estimate_scores`.
-    """
-    check_same_length(hypotheses, references)
-    check_same_length(baseline, references)
-    metrics = scoring(references)
-    return {name: _compare(hypotheses, baseline, references, metric, samples) for name, metric in metrics.items()}
-
-
-def _compare(
-    hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str], metric: Metric, samples: int
-) -> SystemComparison:
-    (theirs, _), (ours, p_value) = _resample([baseline, hypotheses], references, metric, samples)
-    # For two identical systems sacreBLEU returns 1 / (samples + 1), as if their difference were significant.
-    return SystemComparison(ours, theirs, 1.0 if ours == theirs else p_value)
-
-
-def _resample(
-    systems: Sequence[Sequence[str]], references: Sequence[str], metric: Metric, samples: int
-) -> list[tuple[Estimate, float]]:
-    """Return each system's estimate and its p-value against the first system.
-
-    sacreBLEU keys its results by the metric's own name, which is "BLEU" for three of ours, so each metric gets its own
-    call. sacreBLEU seeds every call equally, so all metrics see the same resamples.
-    """
-    if samples < 1:
-        raise UserError(f"There must be at least one bootstrap resample, got {samples}.")
-    named: list[tuple[str, Sequence[str]]] = [(f"system {number}", one) for number, one in enumerate(systems)]
-    test = PairedTest(named, {"metric": metric}, [references], test_type="bs", n_samples=samples)
-    signatures, scores = test()
-    ((name, signature),) = signatures.items()
-    return [_estimate(result, str(signature)) for result in scores[name]]
-
-
-def _estimate(result: Any, signature: str) -> tuple[Estimate, float]:
-    """Convert sacreBLEU's result. The baseline has no p-value."""
-    return Estimate(float(result.score), float(result.mean), float(result.ci), signature), result.p_value
 
 
 @dataclass(frozen=True)
@@ -151,14 +97,32 @@ def build_report(
 ) -> Report:
     """Score `hypotheses` and, if given, compare them with the translations of a `baseline` system.
 
+    Intervals and p-values are of sacreBLEU's paired bootstrap resampling (Koehn, 2004).
+
     Args:
+        scoring: [`corpus_metrics`] or a partial of it; returns the metrics for references.
+        samples: Number of resamples.
         metrics: Values of further metrics, which the report shows as they are.
     """
-    if baseline is None:
-        estimates = estimate_scores(hypotheses, references, scoring, samples)
-        return Report(len(references), samples, estimates, {}, metrics or {})
-    comparisons = compare_systems(hypotheses, baseline, references, scoring, samples)
-    estimates = {name: one.system for name, one in comparisons.items()}
+    systems = [] if baseline is None else [("baseline", baseline)]
+    systems.append(("hypotheses", hypotheses))
+    for _, translations in systems:
+        check_same_length(translations, references)
+    estimates, comparisons = dict[str, Estimate](), dict[str, SystemComparison]()
+    for name, metric in scoring(references).items():
+        # sacreBLEU keys its results by the metric's name, which is "BLEU" for three of ours, so each gets a call. All
+        # calls have the same seed and so the same resamples.
+        signatures, results = PairedTest(systems, {"": metric}, [references], test_type="bs", n_samples=samples)()
+        ((label, signature),) = signatures.items()
+        rows: Any = results[label]
+        theirs, ours = (
+            Estimate(float(row.score), float(row.mean), float(row.ci), str(signature)) for row in (rows[0], rows[-1])
+        )
+        estimates[name] = ours
+        if baseline is not None:
+            # For two identical systems sacreBLEU returns 1 / (samples + 1), as if their difference were significant.
+            p_value = 1.0 if ours == theirs else rows[-1].p_value
+            comparisons[name] = SystemComparison(ours, theirs, p_value)
     return Report(len(references), samples, estimates, comparisons, metrics or {})
 
 

@@ -1,7 +1,7 @@
 """Translate the text of a test set by a model, or read its translations, and report how good they are."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.device_utils import process_state
 
-from .named_metrics import OWN_METRICS, load_metric
+from .named_metrics import Metric
 from .pair_scores import measure_loss
 from .scores import corpus_metrics, measure_metrics, translate_on_all_processes
 from .significance import Report, Scoring, build_report, worst_translations
@@ -40,76 +40,86 @@ class Evaluation(NamedTuple):
         return {**self.report.as_dict(), "worst": worst_translations(self.sources, self.hypotheses, self.references)}
 
 
-def evaluate_test_set(
-    opening: AbstractContextManager[TranslationPipeline] | None,
-    source: str | None,
-    target: str,
-    hypotheses: str | None = None,
-    baseline: str | None = None,
-    metrics: Sequence[str] = (),
-    scoring: Scoring = corpus_metrics,
-    samples: int = 1000,
-    glossary: Any = None,
-) -> Evaluation | None:
-    """
-    Score the translations of a test set, whose files are aligned line by line.
+class TestSet(NamedTuple):
+    """The lines of a test set, with those of files of translations, if there are any."""
 
-    With several processes, all must call this function. Each translates its share, and all but the main one return
-    None.
+    sources: list[str]
+    references: list[str]
+    hypotheses: list[str] | None = None
+    baseline: list[str] | None = None
+
+
+def read_test_set(
+    source: str | None, target: str, hypotheses: str | None = None, baseline: str | None = None
+) -> TestSet:
+    """
+    Read the files of a test set, which are aligned line by line.
 
     Args:
-        opening: A context of the pipeline that translates with its own options, unless `hypotheses` are given. It is
-            entered once files and metrics are checked.
-        source: File of the source text, which the model, metrics and glossaries need.
+        source: File of the source text, which a model, metrics and glossaries need.
         target: File of the references.
         hypotheses: File of translations.
-        baseline: File of the translations with which these are compared. By default, a glossary is compared with the
-            same model without it.
-        metrics: `loss`, and further metrics by name, see [`load_metric`].
-        glossary: Terms whose use in the `hypotheses` is measured; a pipeline has its own.
+        baseline: File of the translations with which these are compared.
     """
-    functions = {metric: load_metric(metric) for metric in metrics if metric not in OWN_METRICS}
     # Reading the pairs checks them, but drops blank ones, which would shift the lines against the other files. So the
     # references are read again with blank lines, which count in no score or metric.
     if source is not None:
         read_text_files(source, target)
     references = read_lines(target)
-    sources = [] if source is None else read_lines(source)
-    others = None if baseline is None else _read_aligned(baseline, target, references)
-    seconds = None
-    rows = [row for row, reference in enumerate(references) if reference]
-    values = dict[str, float]()
+    translations = [None if path is None else read_lines(path) for path in (hypotheses, baseline)]
+    for path, lines in zip((hypotheses, baseline), translations, strict=True):
+        if lines is not None and len(lines) != len(references):
+            rule = f"{path} must have one translation for each line of {target}"
+            raise UserError(f"{rule}, got {len(lines)} for {len(references)}.")
+    return TestSet([] if source is None else read_lines(source), references, *translations)
+
+
+def evaluate_test_set(
+    texts: TestSet,
+    opening: AbstractContextManager[TranslationPipeline] | None = None,
+    metrics: Mapping[str, Metric] = {},
+    with_loss: bool = False,
+    scoring: Scoring = corpus_metrics,
+    samples: int = 1000,
+    glossary: Any = None,
+) -> Evaluation | None:
+    """
+    Score the translations of a test set.
+
+    With several processes, all must call this function. Each translates its share, and all but the main one return
+    None.
+
+    Args:
+        texts: Its lines. Without a baseline, a glossary is compared with the same model without it.
+        opening: A context of the pipeline that translates with its own options, if `texts` have no hypotheses.
+        metrics: Further metrics by name.
+        with_loss: Also measure the loss of the model.
+        glossary: Terms whose use in the hypotheses is measured; a pipeline has its own.
+    """
+    sources, references, hypotheses, baseline = texts
+    seconds, values = None, dict[str, float]()
     with nullcontext() if opening is None else opening as translate:
-        if translate is None:
-            assert hypotheses is not None
-            translations = _read_aligned(hypotheses, target, references)
-        else:
+        if translate is not None:
             options = translate.default_options
             glossary, start = options.get("glossary"), time.perf_counter()
-            translations = translate_on_all_processes(translate, sources)
+            hypotheses = translate_on_all_processes(translate, sources)
             seconds = time.perf_counter() - start
-            if glossary is not None and others is None:
+            if glossary is not None and baseline is None:
                 translate.default_options = {name: value for name, value in options.items() if name not in TERMS}
-                others = translate_on_all_processes(translate, sources)
-        scored = ([side[row] for row in rows if side] for side in (sources, translations, references))
-        values |= measure_metrics(functions, *scored) if functions else {}
+                baseline = translate_on_all_processes(translate, sources)
+        assert hypotheses is not None
+        if metrics:
+            rows = [row for row, reference in enumerate(references) if reference]
+            scored = ([side[row] for row in rows if side] for side in (sources, hypotheses, references))
+            values |= measure_metrics(metrics, *scored)
         if not process_state().is_main_process:
             return None
-        if "loss" in metrics and translate is not None:
+        if with_loss and translate is not None:
             pairs = (pair for pair in zip(sources, references, strict=True) if any(pair))
             direction = Direction(options.get("src_lang"), options.get("tgt_lang"))
             values["loss"] = measure_loss(translate.decoded_model, translate.tokenizer, pairs, direction)
-    report = build_report(translations, references, others, scoring, samples, values)
+    report = build_report(hypotheses, references, baseline, scoring, samples, values)
     if glossary is not None:
-        systems = [translations, *([] if others is None else [others])]
-        report = replace(report, term_uses=[glossary.measure_use(sources, each) for each in systems])
-    return Evaluation(sources, references, translations, report, others, seconds)
-
-
-def _read_aligned(path: str, target: str, references: Sequence[str]) -> list[str]:
-    """Read the lines of a file."""
-    lines = read_lines(path)
-    if len(lines) != len(references):
-        rule = f"{path} must have one translation for each line of {target}"
-        raise UserError(f"{rule}, got {len(lines)} for {len(references)}.")
-    return lines
+        systems = [hypotheses, *([] if baseline is None else [baseline])]
+        report = replace(report, term_uses=[glossary.measure_use(sources, translations) for translations in systems])
+    return Evaluation(sources, references, hypotheses, report, baseline, seconds)

@@ -34,20 +34,16 @@ def average_state_dicts(state_dicts: Iterable[StateDict], weights: Iterable[floa
         if not total:
             total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in state.items()}
             types = {name: tensor.dtype for name, tensor in state.items()}
-        _check_same_parameters(total, state)
+        ours, theirs = ({name: tensor.shape for name, tensor in tensors.items()} for tensors in (total, state))
+        if differing := ours.items() ^ theirs.items():
+            name = min(name for name, _ in differing)
+            raise UserError(f"Checkpoints must have the same parameters to be averaged; {name} differs.")
         for name, tensor in state.items():
             total[name].add_(tensor, alpha=weight)
         sum_of_weights += weight
     if not total:
         raise UserError("There must be at least one checkpoint to average, got none.")
     return {name: (tensor / sum_of_weights).to(types[name]) for name, tensor in total.items()}
-
-
-def _check_same_parameters(first: StateDict, other: StateDict) -> None:
-    ours, theirs = ({name: tensor.shape for name, tensor in state.items()} for state in (first, other))
-    if differing := ours.items() ^ theirs.items():
-        name = min(name for name, _ in differing)
-        raise UserError(f"Checkpoints must have the same parameters to be averaged; {name} differs.")
 
 
 def load_weights(model: PreTrainedModel, weights: StateDict) -> None:

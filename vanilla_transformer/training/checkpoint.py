@@ -44,7 +44,6 @@ from .distributed import broadcast_decision, wait_for_processes
 logger = logging.getLogger(__name__)
 
 _METADATA_FILE = "training_state.json"
-_NOT_OF_MODEL = (_METADATA_FILE, HASHES_FILE, "optimizer.safetensors", "ema.safetensors", "adapters.safetensors")
 SHARDS = "shards"
 StateDict = dict[str, torch.Tensor]
 # Before torch 2.13, a stager closes itself after its first use.
@@ -170,15 +169,6 @@ def weight_files(folder: str | Path) -> list[Path]:
     return files
 
 
-def copy_model(checkpoint: Path, folder: Path) -> None:
-    """Write the model of a checkpoint to a folder, with hashes."""
-    with atomic_folder(folder) as temporary:
-        for path in checkpoint.iterdir():
-            if path.is_file() and path.name not in _NOT_OF_MODEL:
-                shutil.copyfile(path, temporary / path.name)
-        write_hashes(temporary)
-
-
 def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
     """Return the folder of the checkpoint of `step`."""
     return Path(output_dir) / f"checkpoint-{step}"
@@ -186,8 +176,8 @@ def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
 
 def list_checkpoints(output_dir: str | Path, prefix: str = "checkpoint-") -> list[Path]:
     """List the checkpoints of a run, oldest first; or other folders that are numbered by step, such as `best-`."""
-    found = [path for path in Path(output_dir).glob(f"{prefix}*") if re.fullmatch(r"\d+", path.name[len(prefix) :])]
-    return sorted(found, key=step_of)
+    folders = [path for path in Path(output_dir).glob(f"{prefix}*") if re.fullmatch(r"\d+", path.name[len(prefix) :])]
+    return sorted(folders, key=step_of)
 
 
 def step_of(folder: Path) -> int:
@@ -197,16 +187,16 @@ def step_of(folder: Path) -> int:
 
 def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
     """Return the newest whole checkpoint, or None. Warn of each damaged one."""
-    found = None
+    latest = None
     for folder in reversed(list_checkpoints(output_dir)):
         damage = find_damage(folder)
         if damage is None:
-            found = found or folder
-        elif found is None:
+            latest = latest or folder
+        elif latest is None:
             logger.warning("%s is damaged (%s). Falling back to the checkpoint before it.", folder, damage)
         else:
             logger.warning("%s is damaged (%s). Restore it from a copy: the final mean may need it.", folder, damage)
-    return found
+    return latest
 
 
 def delete_folder(path: Path) -> None:

@@ -1,16 +1,29 @@
-"""Batches as the device gets them: with all that the host would otherwise read from the device."""
+"""
+Batches as the device gets them: with all that the host would otherwise read from the device, or several sentences in a
+row (packed), whose positions become masks of attention on the device.
+"""
 
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.generation_vanilla_transformer import source_mask
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
-from vanilla_transformer.utils.device_utils import copy_to_device, expand_mask
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerDecoder,
+    VanillaTransformerEncoder,
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerModel,
+)
+from vanilla_transformer.utils.device_utils import additive_mask, copy_to_device, expand_mask
 
-from .loss import fits_in_graph
+# The most logits of a batch whose loss is computed in one graph: with their gradient 4 GB in bfloat16. R-Drop doubles
+# them.
+_LOGITS_IN_GRAPH = 2**30
+_WITH_MASKS = ("sdpa", "eager")  # implementations that take a mask for each row
 
 
 @dataclass(frozen=True)
@@ -38,8 +51,8 @@ class BatchPreparation:
     def for_model(cls, model: Any, keep_mask: bool = False, loss_in_graph: bool = False) -> "BatchPreparation":
         """Return the preparation for a model, whose attention implementation does not change afterwards."""
         attention = model.config._attn_implementation
-        own = type(model.get_encoder()) is VanillaTransformerEncoder and attention in ("eager", "sdpa")
-        return cls(model.config, attention if own else None, model.dtype, keep_mask, loss_in_graph)
+        has_masks = type(model.get_encoder()) is VanillaTransformerEncoder and attention in _WITH_MASKS
+        return cls(model.config, attention if has_masks else None, model.dtype, keep_mask, loss_in_graph)
 
     def __call__(self, batch: Batch) -> Batch:
         """Prepare a batch.
@@ -58,7 +71,7 @@ class BatchPreparation:
             return batch
         prepared = {"input_ids": batch["input_ids"], "labels": batch["labels"]}
         prepared |= {name: batch[name] for name in ("link_places", "link_weights") if name in batch}
-        if not (self.loss_in_graph and fits_in_graph(batch["labels"], self.config.vocab_size)):
+        if not self.loss_in_graph or batch["labels"].numel() * self.config.vocab_size > _LOGITS_IN_GRAPH:
             prepared["label_places"] = (batch["labels"].flatten() != IGNORED_LABEL).nonzero().flatten()
         if is_packed(batch):
             return prepared | {name: batch[name] for name in ("source_positions", "target_positions")}
@@ -85,3 +98,55 @@ def _is_prepared(batch: Batch) -> bool:
 def batch_to_device(batch: Batch, prepare: BatchPreparation, device: torch.device) -> Batch:
     """Copy a batch to the device, without waiting for the device; prepare it first if no worker has done so."""
     return {name: copy_to_device(tensor, device) for name, tensor in prepare(batch).items()}
+
+
+def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.device) -> bool:
+    """Return whether to pack batches: as the recipe says, and by default for a compiled model on a GPU of CUDA."""
+    attention = model.config._attn_implementation
+    stacks = type(model.model), type(model.get_encoder()), type(model.get_decoder())
+    plain = stacks == (VanillaTransformerModel, VanillaTransformerEncoder, VanillaTransformerDecoder)
+    plain = plain and model.config.source_eos and not has_other_forward(model)
+    if choice and not (plain and attention in _WITH_MASKS):
+        kind = f"attn_implementation: {attention}" if plain else "another kind of model or one without `source_eos`"
+        raise UserError(
+            f"`packing` must be given with softmax attention by {' or '.join(_WITH_MASKS)}, got {kind}. Leave it out."
+        )
+    by_default = compiled and plain and attention in _WITH_MASKS and device.type == "cuda"
+    return by_default if choice is None else choice
+
+
+def has_other_forward(model: Any) -> bool:
+    """Return whether the class of a model replaces the `forward` that projects the decoder's output."""
+    return type(model).forward is not VanillaTransformerForConditionalGeneration.forward
+
+
+def packed_decoder_states(model: VanillaTransformerForConditionalGeneration, batch: Batch) -> Tensor:
+    """Return the decoder's output for a packed batch, `(B, T, D)`: each pair as if it had a batch for itself."""
+    source_positions, target_positions, labels = (
+        batch[name] for name in ("source_positions", "target_positions", "labels")
+    )
+    padding = labels == IGNORED_LABEL
+    # The number of each token's sentence in its row, from 1. Each token of padding has its own number.
+    source, target = ((positions == 0).cumsum(dim=-1) for positions in (source_positions, target_positions))
+    # The type of queries and keys, to which attention would convert a mask in each layer.
+    device = model.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else model.dtype
+    same = source[:, None] == source[:, :, None]  # (B, S, S)
+    encoded = model.get_encoder()(
+        input_ids=batch["input_ids"], attention_mask=additive_mask(same[:, None], dtype), position_ids=source_positions
+    )
+    length = labels.shape[1]
+    past = torch.ones(length, length, dtype=torch.bool, device=labels.device).tril()
+    # A row of the source may have less padding. There padding of the target attends to everything, not to nothing.
+    aligned = (target[:, :, None] == source[:, None]) | padding[:, :, None]  # (B, T, S)
+    start: Any = model.config.decoder_start_token_id
+    shifted = model.prepare_decoder_input_ids_from_labels(labels)
+    decoded = model.get_decoder()(
+        input_ids=shifted.masked_fill((target_positions == 0) & ~padding, start),
+        attention_mask=additive_mask(((target[:, None] == target[:, :, None]) & past)[:, None], dtype),
+        encoder_hidden_states=encoded.last_hidden_state,
+        encoder_attention_mask=additive_mask(aligned[:, None], dtype),
+        position_ids=target_positions,
+        use_cache=False,
+    )
+    return decoded.last_hidden_state

@@ -1,17 +1,170 @@
-"""Decide together as the processes of one run, and shard a model over them (FSDP2)."""
+"""The processes of a run: create the accelerator, connect them, decide together, shard a model, report a lost one."""
 
+import logging
+import os
+import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import parse_flag_from_env
+from accelerate import Accelerator, PartialState
+from accelerate.utils import DistributedDataParallelKwargs, parse_flag_from_env, patch_environment
+from torch.distributed import PrefixStore, Store
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from vanilla_transformer.errors import LostProcessError, UserError
+from vanilla_transformer.utils.device_utils import multiplies
+
+from .compilation import check_compiler
 from .loss import ModelWithLoss
+from .run_arguments import Recipe
+
+logger = logging.getLogger(__name__)
+
+AUTO = "auto"  # the value of `mixed_precision` for the fastest precision of the device
+_START_TIMEOUT = timedelta(minutes=10)
+_SECONDS_BETWEEN_LOOKS = 0.05
+_VARIABLES = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # that a launcher sets
+# Parts of the messages of gloo and NCCL, which do not always have a type.
+_OF_BACKENDS = ("/gloo/", "NCCL error", "NCCL communicator", "WorkNCCL")
+# NCCL's names for mistakes of this process, such as a GPU that another process has already.
+_OWN_MISTAKES = ("ncclInvalidUsage", "ncclInvalidArgument", "ncclUnhandledCudaError")
+
+
+# Set by `accelerate launch`. Training shards by itself (see `shard_model`), so Accelerate must not.
+_WITHOUT_PLUGINS = {"ACCELERATE_USE_FSDP": "false"}
+
+
+def create_accelerator(recipe: Recipe) -> Accelerator:
+    """Create Accelerate's view of devices, processes, precision, compilation and trackers."""
+    options, output = recipe.optimization, recipe.output
+    on_cpu = not torch.accelerator.is_available()
+    if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
+        raise UserError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
+    if options.compile:
+        check_compiler()
+    if options.fsdp and "RANK" not in os.environ:
+        raise UserError(
+            "`fsdp` needs several processes, got one that was not launched by torchrun. Start training with "
+            "`torchrun --nproc_per_node 2 scripts/train.py …`, or leave `fsdp` out."
+        )
+    connect_processes()
+    with patch_environment(**_WITHOUT_PLUGINS):
+        process = PartialState(cpu=on_cpu)  # with the device of this process
+        accelerator = Accelerator(
+            cpu=on_cpu,  # without it Accelerate ignores the other CPU processes of `torchrun`
+            mixed_precision=resolve_mixed_precision(options.mixed_precision, process),
+            log_with=output.report_to.split(",") if output.report_to else None,
+            project_dir=output.output_dir,
+            # Gradients are reduced where they are, without a copy.
+            kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
+        )
+    batches, total = accelerator.num_processes * options.gradient_accumulation_steps, recipe.data.tokens_per_step
+    if total is not None and recipe.data.max_tokens != total // batches:
+        raise UserError(
+            f"A recipe with `tokens_per_step` must be read in each process of the run, got one that was read before "
+            f"{accelerator.num_processes} processes started. Call `parse_recipe` in the function that trains."
+        )
+    return accelerator
+
+
+def resolve_mixed_precision(name: str | None, process: PartialState) -> str | None:
+    """Return the mixed precision for Accelerate on the device of a process, and log what `"auto"` is.
+
+    `"auto"` is bf16 where the device has instructions for it, and no, which is float32, elsewhere. A warning is logged
+    for bf16 on a processor that emulates it.
+    """
+    fast = multiplies("bfloat16", process.device)
+    if name == AUTO:
+        name = "bf16" if fast else "no"
+        choice = "bf16: this device has" if fast else "no (float32): this device does not have"
+        if process.is_main_process:
+            logger.info("`mixed_precision` auto is %s instructions for bf16.", choice)
+    elif name == "bf16" and process.device.type == "cpu" and not fast and process.is_main_process:
+        logger.warning(
+            "This processor has no instructions for bf16 and emulates it, many times more slowly than float32. Use "
+            "`mixed_precision: auto`, which is float32 here."
+        )
+    return name
+
+
+def connect_processes() -> None:
+    """Create the process group of a process that `torchrun`, `accelerate launch` or variables like theirs describe.
+
+    Tensors of a GPU travel by the GPU's backend, NCCL, and tensors of the CPU by gloo. Accelerate would connect GPUs
+    alone, so that each message between hosts would wait in the queues of the GPUs.
+
+    Both launchers keep one store for all attempts, so a process that is started again can read the address of a dead
+    one there (pytorch/pytorch#135712). Each attempt therefore gets a part of the store for itself.
+    """
+    if not os.environ.keys() >= _VARIABLES or torch.distributed.is_initialized():
+        return
+    # A build of PyTorch for CUDA names its accelerator also on a machine without a GPU, unless it is to check.
+    device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    backend = torch.distributed.get_default_backend_for_device(device)
+    options: dict[str, Any] = {}
+    if device.type != "cpu":
+        backend = f"cpu:gloo,{device.type}:{backend}"
+        # As Accelerate chooses it. NCCL connects at once, and reports a mistake here.
+        index = int(os.environ["LOCAL_RANK"]) % torch.accelerator.device_count()
+        options["device_id"] = torch.device(device.type, index)
+    store, rank, world_size = next(rendezvous("env://", timeout=_START_TIMEOUT))
+    part = PrefixStore(agree_on_attempt(store, rank, world_size), store)
+    torch.distributed.init_process_group(backend, store=part, rank=rank, world_size=world_size, **options)
+
+
+def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
+    """Return a name that all processes of this attempt have in common and no earlier attempt had.
+
+    The number of restarts is not such a name, since each node counts its own. An earlier attempt may have ended
+    anywhere in this function, so each process deletes its remains, and the main process repeats the name until
+    all have read it.
+    """
+    if rank != 0:
+        store.delete_key(f"attempt/{rank}")
+        attempt = store.get(f"attempt/{rank}").decode()
+        store.set(f"{attempt}/{rank}", "joined")
+        return attempt
+    attempt = uuid.uuid4().hex
+    deadline = time.monotonic() + _START_TIMEOUT.total_seconds()
+    while missing := [other for other in range(1, world_size) if not store.check([f"{attempt}/{other}"])]:
+        if time.monotonic() > deadline:
+            raise LostProcessError(
+                f"All {world_size} processes must start within {_START_TIMEOUT.total_seconds() / 60:.0f} minutes, but "
+                f"{len(missing)} did not, the first of them process {missing[0]}. Look at its messages and its node."
+            )
+        for other in missing:
+            store.set(f"attempt/{other}", attempt)
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    return attempt
+
+
+@contextmanager
+def report_lost_processes() -> Iterator[None]:
+    """Turn the failure of an exchange with another process of the run, at any place in the block, into one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        text = str(error).strip()
+        if not (isinstance(error, torch.distributed.DistError) or any(part in text for part in _OF_BACKENDS)):
+            raise
+        process, reason = f"Process {os.environ.get('RANK', '0')}", text.splitlines()[-1].strip()
+        if any(name in text for name in _OWN_MISTAKES):
+            raise LostProcessError(
+                f"{process} must have a GPU that no other process uses, but NCCL cannot use it: {reason}. Start at "
+                "most as many processes as there are free GPUs."
+            ) from error
+        raise LostProcessError(
+            f"{process} lost the connection to another process of the run, which was killed or has failed: look at "
+            "its messages. The same command resumes from the last checkpoint."
+        ) from error
 
 
 def sum_over_processes(accelerator: Accelerator, values: Sequence[float] | torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -72,7 +71,13 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
                 "such as eng_Latn for NLLB."
             )
         set_languages(model, tokenizer, *texts.specs[0].direction)  # the folder's default
-    changed = _create_tokenizer(recipe, texts, tokenizer, checkpoint)
+    changed = copy.deepcopy(tokenizer)
+    if checkpoint is not None or recipe.fine_tuning.init_vocabulary == REPLACE:
+        changed = load_or_train_tokenizer(texts, checkpoint)
+    else:
+        if recipe.fine_tuning.init_vocabulary == EXTEND:
+            changed = extend_tokenizer(tokenizer, texts.sentences(), recipe.data.vocab_size)
+        add_recipe_tokens(changed, texts)
     _check_new_tags(recipe, languages, find_languages(changed))
     if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
         model = replace_vocabulary(model, tokenizer, changed)
@@ -89,19 +94,6 @@ def _check_new_tags(recipe: Recipe, before: Languages | None, after: Languages |
         raise UserError(
             f"`{option}` leaves the tag of the new language {new[0]} untrained. Take it out of the recipe."
         )
-
-
-def _create_tokenizer(
-    recipe: Recipe, texts: Texts, tokenizer: PreTrainedTokenizerBase, checkpoint: Path | None
-) -> PreTrainedTokenizerBase:
-    """Return the tokenizer of the run, given the one of the model that it starts from."""
-    if checkpoint is not None or recipe.fine_tuning.init_vocabulary == REPLACE:
-        return load_or_train_tokenizer(texts, checkpoint)
-    changed = copy.deepcopy(tokenizer)
-    if recipe.fine_tuning.init_vocabulary == EXTEND:
-        changed = extend_tokenizer(tokenizer, texts.sentences(), recipe.data.vocab_size)
-    add_recipe_tokens(changed, texts)
-    return changed
 
 
 def keep_layers(
@@ -128,18 +120,14 @@ def keep_layers(
     if "decoder" in numbers and hasattr(config, "alignment_heads"):
         del config.alignment_heads  # which name heads by layers that may be gone
     smaller = type(model)(config)
-    weights = model.state_dict()
-    smaller.load_state_dict({name: weights[_former_name(name, numbers)] for name in smaller.state_dict()})
+    weights, kept_weights = model.state_dict(), {}
+    for name in smaller.state_dict():
+        layer = _LAYER.fullmatch(name)
+        former = f"{layer[1]}{numbers[layer[2]][int(layer[3])]}{layer[4]}" if layer and layer[2] in numbers else name
+        kept_weights[name] = weights[former]
+    smaller.load_state_dict(kept_weights)
     smaller.generation_config = copy.deepcopy(model.generation_config)
     return smaller.train(model.training)
-
-
-def _former_name(name: str, numbers: Mapping[str, Sequence[int]]) -> str:
-    """Return the name of a weight in the model with all layers."""
-    found = _LAYER.fullmatch(name)
-    if found is None or found[2] not in numbers:
-        return name
-    return f"{found[1]}{numbers[found[2]][int(found[3])]}{found[4]}"
 
 
 def replace_vocabulary(
@@ -168,25 +156,15 @@ def replace_vocabulary(
                 sources[token_id] = [former]
             setattr(config, name, token_id)
     changed = type(model)(config)
-    entries = model.config.vocab_size
-    weights = {
-        name: _gather(tensor, sources) if tensor.shape[0] == entries and _is_of_vocabulary(name) else tensor
-        for name, tensor in model.state_dict().items()
-    }
+    weights = model.state_dict()
+    for name, tensor in weights.items():
+        if tensor.shape[0] == model.config.vocab_size and ("embed_tokens" in name or name.startswith("lm_head")):
+            mean = tensor.mean(dim=0)
+            weights[name] = torch.stack([tensor[rows].mean(dim=0) if rows else mean for rows in sources])
     changed.load_state_dict(weights)
     changed.generation_config = copy.deepcopy(model.generation_config)
     changed.generation_config.update(**{name: getattr(config, name) for name in special})
     return changed.eval()
-
-
-def _is_of_vocabulary(name: str) -> bool:
-    return "embed_tokens" in name or name.startswith("lm_head")
-
-
-def _gather(tensor: Tensor, sources: list[list[int]]) -> Tensor:
-    """Return the mean over rows of `tensor` for each list of rows; over all rows for an empty list."""
-    mean = tensor.mean(dim=0)
-    return torch.stack([tensor[rows].mean(dim=0) if rows else mean for rows in sources])
 
 
 def _pieces(token: str, old: Any, new: Any) -> list[int]:

@@ -19,7 +19,7 @@ from accelerate.utils import (
 
 from vanilla_transformer.errors import UserError
 
-from .accelerator import AUTO
+from .distributed import AUTO
 
 _LAUNCHER = "the configuration of accelerate launch"
 # Settings that training has no counterpart of: their variable, and what to do.

@@ -23,7 +23,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import without_cudnn_attention
 
-from .packed_attention import has_other_forward, packed_decoder_states
+from .device_batch import has_other_forward, packed_decoder_states
 from .recipe_checks import find_loss_term
 from .run_arguments import DROPOUTS, Recipe
 
@@ -32,9 +32,6 @@ from .run_arguments import DROPOUTS, Recipe
 _LOGITS_PER_CHUNK = 2**23
 _LOGITS_PER_CHUNK_GPU = 2**26
 _LOGITS_IN_CACHE = 2**19
-# The most logits of a batch whose loss is computed in one graph: with their gradient 4 GB in bfloat16. R-Drop doubles
-# them.
-_LOGITS_IN_GRAPH = 2**30
 # oneDNN, which multiplies on a CPU in bfloat16, compiles each product for its number of rows. The chunks of a batch
 # have the same number, a multiple of this one.
 _ROWS_UNIT = 64
@@ -175,11 +172,6 @@ def repeat_batch(batch: Batch) -> Batch:
         if name in batch:
             repeated[name][len(batch[name]) :] += size
     return repeated
-
-
-def fits_in_graph(labels: torch.Tensor, vocab_size: int) -> bool:
-    """Return whether the loss of a batch is computed in one graph, if there is one."""
-    return labels.numel() * vocab_size <= _LOGITS_IN_GRAPH
 
 
 def cross_entropy_in_graph(

@@ -2,7 +2,6 @@
 
 import copy
 import re
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -55,7 +54,12 @@ def create_model(
         mixed_precision: The accelerator's, by which the fastest attention is chosen.
         model_class: Class of the model; by default the one that the recipe names.
     """
-    model_class = model_class or _find_class(recipe.classes.model_class)
+    if model_class is None and (name := recipe.classes.model_class) is not None:
+        known = classes_by_name(VanillaTransformerForConditionalGeneration)
+        if name not in known:
+            rule = f"`model_class` must be one of {', '.join(known)}"
+            raise UserError(f"{rule}, got {name!r}. Does `user_module` define it?")
+        model_class = known[name]
     set_seed(recipe.optimization.seed)
     try:
         if initial is not None:
@@ -67,14 +71,19 @@ def create_model(
             f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers of layers or "
             "`vocab_size`."
         ) from error
-    attention = recipe.optimization.attn_implementation or _default_attention(mixed_precision, max_source_length)
+    on_cpu, attention = not torch.accelerator.is_available(), recipe.optimization.attn_implementation
+    if on_cpu and mixed_precision == "bf16" and max_source_length <= _LONGEST_EAGER_SOURCE:
+        attention = attention or "eager"  # whose plain products are faster there than SDPA
     if attention is not None:
         _set_attention(model, attention)
-    if _on_cpu():
+    if on_cpu:
         replace_dropout(model)
     if checkpoint is not None and recipe.fine_tuning.lora_rank is None:  # whose checkpoints have merged weights
         load_weights(model, load_model_weights(checkpoint))
-    _freeze(model, recipe.fine_tuning.freeze or ())
+    # Embeddings include an output projection that is tied to them.
+    for name, parameter in model.named_parameters():
+        if any(_FROZEN[part].match(name) for part in recipe.fine_tuning.freeze or ()):
+            parameter.requires_grad_(False)
     return model
 
 
@@ -93,10 +102,10 @@ def _prepare_initial_model(
         )
         raise UserError(f"{rule}, got {model_class.__name__}.")
     for name, value in given_architecture(recipe).items():
-        found = getattr(initial.config, name, getattr(LongArguments, name, None))
-        if value != found:
+        former = getattr(initial.config, name, getattr(LongArguments, name, None))
+        if value != former:
             raise UserError(
-                f"`{name}` must be the value of the model that `init_from` names, {found!r}, got {value!r}. Leave it "
+                f"`{name}` must be the value of the model that `init_from` names, {former!r}, got {value!r}. Leave it "
                 "out of the recipe."
             )
     config = copy.deepcopy(initial.config)
@@ -107,17 +116,6 @@ def _prepare_initial_model(
     model.load_state_dict(initial.state_dict(), strict=model_class is type(initial))
     model.generation_config = copy.deepcopy(initial.generation_config)
     return model
-
-
-def _freeze(model: VanillaTransformerForConditionalGeneration, parts: Sequence[str]) -> None:
-    """Exclude parts of a model from training. Embeddings include an output projection that is tied to them."""
-    for name, parameter in model.named_parameters():
-        if any(_FROZEN[part].match(name) for part in parts):
-            parameter.requires_grad_(False)
-
-
-def _on_cpu() -> bool:
-    return not torch.accelerator.is_available()
 
 
 def _set_attention(model: VanillaTransformerForConditionalGeneration, attention: str) -> None:
@@ -134,11 +132,6 @@ def _set_attention(model: VanillaTransformerForConditionalGeneration, attention:
         raise UserError(f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa.") from error
 
 
-def _default_attention(mixed_precision: str | None, max_source_length: int) -> str | None:
-    """Return "eager" where its plain products are faster than SDPA: for sentences in bf16 on a CPU."""
-    return "eager" if _on_cpu() and mixed_precision == "bf16" and max_source_length <= _LONGEST_EAGER_SOURCE else None
-
-
 def _create_random_model(
     recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int, model_class: ModelClass | None
 ) -> VanillaTransformerForConditionalGeneration:
@@ -147,8 +140,14 @@ def _create_random_model(
 
     fields: dict[str, Any] = asdict(recipe.model) | special_token_ids(tokenizer)
     fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
-    if not recipe.optimization.fsdp:  # which divides the state by the number of processes
-        _check_memory(least_parameters(SimpleNamespace(**fields)))
+    # Before the model is allocated; FSDP divides the state by the number of processes.
+    needed = BYTES_PER_PARAMETER * least_parameters(SimpleNamespace(**fields))
+    memory = total_memory(PartialState().device)
+    if not recipe.optimization.fsdp and memory is not None and needed > memory:
+        raise UserError(
+            f"The model must fit into memory, but its training needs {needed / 2**30:,.1f} GiB or more, and there are "
+            f"{memory / 2**30:,.1f} GiB. Lower `d_model`, the numbers of layers or `vocab_size`."
+        )
     if recipe.long == LongArguments():
         model_class = model_class or VanillaTransformerForConditionalGeneration
         return model_class(model_class.config_class(**fields))
@@ -159,24 +158,6 @@ def _create_random_model(
         rule = f"`model_class` must derive from {VanillaTransformerLongForConditionalGeneration.__name__}"
         raise UserError(f"{rule} with the keys of long models, got {model_class.__name__}.")
     return model_class(model_class.config_class(**fields | asdict(recipe.long)))
-
-
-def _find_class(name: str | None) -> ModelClass | None:
-    known = classes_by_name(VanillaTransformerForConditionalGeneration)
-    if name is not None and name not in known:
-        rule = f"`model_class` must be one of {', '.join(known)}"
-        raise UserError(f"{rule}, got {name!r}. Does `user_module` define it?")
-    return None if name is None else known[name]
-
-
-def _check_memory(parameters: int) -> None:
-    """Refuse a model of at least so many parameters whose training does not fit, before it is allocated."""
-    needed, found = BYTES_PER_PARAMETER * parameters, total_memory(PartialState().device)
-    if found is not None and needed > found:
-        raise UserError(
-            f"The model must fit into memory, but its training needs {needed / 2**30:,.1f} GiB or more, and there are "
-            f"{found / 2**30:,.1f} GiB. Lower `d_model`, the numbers of layers or `vocab_size`."
-        )
 
 
 class CPUDropout(nn.Dropout):

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
-from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.device_utils import describe_hardware
 from vanilla_transformer.utils.file_utils import (
     HASHES_FILE,
@@ -37,7 +37,6 @@ from vanilla_transformer.utils.resources import LOWER_IS_BETTER
 from .checkpoint import (
     CheckpointWriter,
     checkpoint_folder,
-    copy_model,
     delete_folder,
     find_latest_checkpoint,
     is_checkpoint,
@@ -58,7 +57,6 @@ _BEST = "best-"
 EMA = "ema"  # folder of the moving average
 _RECIPE = "recipe"
 _MACHINE = "machine.json"
-_SECONDS_UNTIL_SHARED = 60.0  # network disks may show new files late
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 
 
@@ -116,28 +114,68 @@ class RunFolder:
         """
         self.options = recipe.output
         self.path = Path(recipe.output.output_dir)
+        self.checkpoint: Path | None = None
         self._temporary_step: int | None = None
         self._saved_step: int | None = None
         self._writer: CheckpointWriter | None = None
         self._last_saved = time.monotonic()
         check_is_writable(self.path)
         refuse_model_inside(recipe.fine_tuning.init_from, self.path)
+        values, overwrites = flatten(recipe), self.options.overwrite_output_dir
         trained = has_weights(self.path)
-        starts_over = trained and self.options.overwrite_output_dir
+        starts_over = trained and overwrites
         damage = None if starts_over else self._find_damage()
         is_whole = trained and not starts_over and damage is None
-        self.finished = is_whole and self._has_same_limits(flatten(recipe))
-        self.checkpoint = None if starts_over or self.finished else self._find_checkpoint(flatten(recipe))
+        self.finished = is_whole and self._has_same_limits(values)
+        if not starts_over and not self.finished:
+            self.checkpoint = find_latest_checkpoint(self.path)
+            try:
+                if self.checkpoint is not None:
+                    check_same_run(load_progress(self.checkpoint)["recipe"], values)
+            except UserError:
+                if not overwrites:
+                    raise
+                self.checkpoint = None
         if damage is not None and self.checkpoint is not None:
             if is_main_process():
                 logger.warning("%s. The model is made again from the checkpoints of the run.", damage)
-        elif damage is not None and not self.options.overwrite_output_dir:
+        elif damage is not None and not overwrites:
             hint = "Restore it from a copy, choose another --output_dir, or replace all by --overwrite_output_dir"
             raise UserError(f"{damage}, and no whole checkpoint can make it again. {hint}.")
-        if not self.options.overwrite_output_dir:
+        if not overwrites:
             self._refuse_files_of_others()
         if is_whole and not (self.finished or self.checkpoint):
             raise self._cannot_continue("its checkpoints have been deleted")
+
+    def _find_damage(self) -> str | None:
+        """Return which file of the final model or of the moving average is damaged, or None.
+
+        A folder whose hashes somebody has deleted counts as whole.
+        """
+        for folder in (self.path, self.path / EMA):
+            damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
+            if damage is not None:
+                return f"In {folder}, {damage}"
+        return None
+
+    def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
+        """Return whether the run that has written the final model had the same limits."""
+        try:
+            before = dict(read_json(self.path / f"{_RECIPE}.json"))
+        except (OSError, ValueError, TypeError):
+            checkpoint = find_latest_checkpoint(self.path)
+            if checkpoint is None:
+                reason = f"neither {_RECIPE}.json nor a checkpoint tells how it was trained"
+                raise self._cannot_continue(reason) from None
+            before = load_progress(checkpoint)["recipe"]
+        check_same_run(before, recipe)
+        return has_same_limits(before, recipe)
+
+    def _cannot_continue(self, reason: str) -> UserError:
+        return UserError(
+            f"{self.path} already holds a model that training cannot continue from: {reason}. Choose another "
+            "--output_dir, or replace the model with --overwrite_output_dir."
+        )
 
     def _refuse_files_of_others(self) -> None:
         """Refuse a folder in which this run would delete or replace what no run of this package has written."""
@@ -154,70 +192,6 @@ class RunFolder:
         if not has_weights(self.path):  # or else the caller knows more
             check_output_dir(self.path, own=[_MACHINE], replaced=[f"{_BEST}*", "checkpoint-*", EMA])
 
-    def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
-        """Return whether the run that has written the final model had the same limits."""
-        try:
-            before = dict(read_json(self.path / f"{_RECIPE}.json"))
-        except (OSError, ValueError, TypeError):
-            checkpoint = find_latest_checkpoint(self.path)
-            if checkpoint is None:
-                raise self._cannot_continue(
-                    f"neither {_RECIPE}.json nor a checkpoint tells how it was trained"
-                ) from None
-            before = load_progress(checkpoint)["recipe"]
-        check_same_run(before, recipe)
-        return has_same_limits(before, recipe)
-
-    def _find_damage(self) -> str | None:
-        """Return which file of the final model or of the moving average is damaged, or None.
-
-        A folder without hashes, of an older run or of a user who has deleted them, is whole if it can be loaded.
-        """
-        for folder in (self.path, self.path / EMA):
-            if (folder / HASHES_FILE).exists():
-                if (damage := find_damage(folder)) is not None:
-                    return f"In {folder}, {damage}"
-            elif has_weights(folder):
-                from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
-
-                try:
-                    load_pretrained(AutoModelForSeq2SeqLM, folder)
-                    load_tokenizer(folder)
-                except (OSError, UserError) as error:
-                    return str(error).rstrip(".")
-        return None
-
-    def restore_best_models(self) -> None:
-        """Write each damaged best model again, from the checkpoint of the same step."""
-        for folder in list_checkpoints(self.path, _BEST):
-            damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
-            checkpoint = checkpoint_folder(self.path, step_of(folder))
-            if damage is not None and find_damage(checkpoint) is None:
-                copy_model(checkpoint, folder)
-                logger.warning("In %s, %s. The model was written again from %s.", folder, damage, checkpoint)
-            elif damage is not None:
-                rule = f"In {folder}, {damage}, and no checkpoint of its step can make it again"
-                if self.finished:
-                    raise UserError(f"{rule}. Restore it from a copy, or delete the folder.")
-                logger.warning("%s.", rule)
-
-    def _find_checkpoint(self, recipe: dict[str, Any]) -> Path | None:
-        checkpoint = find_latest_checkpoint(self.path)
-        if checkpoint is not None:
-            try:
-                check_same_run(load_progress(checkpoint)["recipe"], recipe)
-            except UserError:
-                if not self.options.overwrite_output_dir:
-                    raise
-                return None
-        return checkpoint
-
-    def _cannot_continue(self, reason: str) -> ValueError:
-        return UserError(
-            f"{self.path} already holds a model that training cannot continue from: {reason}. Choose another "
-            "--output_dir, or replace the model with --overwrite_output_dir."
-        )
-
     def restore(self, state: TrainState, batches: MicroBatchLoader) -> None:
         """Load the checkpoint into `state` and `batches`, if there is one. The model has its weights already."""
         if self.checkpoint is None:
@@ -233,19 +207,17 @@ class RunFolder:
             )
         state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         batches.load_state_dict(progress["batch_sampler"])
-        if progress["recipe"].get("best_metric") != self.options.best_metric:
-            # Scores by another metric cannot be compared.
+        if progress["recipe"].get("best_metric") != self.options.best_metric:  # whose scores cannot be compared
             state.progress.best, state.progress.validations_without_improvement = [], 0
         self._temporary_step = progress["step"] if progress["temporary"] else None
         self._saved_step = progress["step"]
-        self._log(
-            state, f"Resuming from step {progress['step']}, after {progress['minutes']:.1f} minutes of training."
-        )
-        if progress["num_processes"] != state.accelerator.num_processes:
+        minutes, before, now = progress["minutes"], progress["num_processes"], state.accelerator.num_processes
+        self._log(state, f"Resuming from step {progress['step']}, after {minutes:.1f} minutes of training.")
+        if before != now:
             self._log(
                 state,
-                f"The run now has {state.accelerator.num_processes} processes instead of {progress['num_processes']}, "
-                f"and {batches.batches_per_step} batches per step. It continues at the same place in the data.",
+                f"The run now has {now} processes instead of {before}, and {batches.batches_per_step} batches per "
+                "step. It continues at the same place in the data.",
             )
 
     def start(self, state: TrainState, corpus: Corpus) -> None:
@@ -254,7 +226,8 @@ class RunFolder:
         self._writer = CheckpointWriter(state.accelerator, state.tokenizer, sharded=state.recipe.optimization.fsdp)
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._write_json(_MACHINE, describe_machine(state.accelerator))  # first: from now on it is a run's folder
+            # First: from now on it is a run's folder.
+            write_text_atomically(self.path / _MACHINE, _as_json(describe_machine(state.accelerator)))
             for leftover in (*self.path.glob(".checkpoint-*"), *self.path.glob(f".{_BEST}*")):
                 shutil.rmtree(leftover, ignore_errors=True)
             if self.checkpoint is None:  # the folder must hold no mixture with a run that this one replaces
@@ -262,19 +235,10 @@ class RunFolder:
                 delete_weights(self.path)
                 shutil.rmtree(self.path / EMA, ignore_errors=True)
             prune_after(self.path, state.step)
-            self.restore_best_models()
             truncate_metrics(self.path, state.step)
             self._log(state, str(corpus))
-            self._write_json("corpus.json", corpus.to_dict())
+            write_text_atomically(self.path / "corpus.json", _as_json(corpus.to_dict()))
         wait_for_processes(state.accelerator)
-        deadline = time.monotonic() + _SECONDS_UNTIL_SHARED
-        while not (self.path / _MACHINE).exists():
-            if time.monotonic() > deadline:
-                raise MissingFileError(
-                    f"All processes must see the same `output_dir`, but process {state.accelerator.process_index} "
-                    f"does not see {self.path / _MACHINE}. Choose a folder on a shared disk."
-                )
-            time.sleep(0.1)
 
     def checkpoint_due(self, state: TrainState, together: bool) -> bool:
         """Return whether `save_steps` or `save_minutes` ask for a checkpoint of the current step.
@@ -365,18 +329,19 @@ class RunFolder:
         """Write `model` with tokenizer and recipe, to the run's folder or a folder in it."""
         folder = self.path / name
         if state.accelerator.is_main_process:
-            recipe = json.dumps(state.progress.recipe, indent=2) + "\n"
+            recipe = _as_json(state.progress.recipe)
             save_model_folder(model, state.tokenizer, folder, hashed=True, **{_RECIPE: recipe})
         wait_for_processes(state.accelerator)
         return folder
-
-    def _write_json(self, name: str, value: dict[str, Any]) -> None:
-        write_text_atomically(self.path / name, json.dumps(value, indent=2) + "\n")
 
     @staticmethod
     def _log(state: TrainState, message: str) -> None:
         if state.accelerator.is_main_process:
             logger.info(message)
+
+
+def _as_json(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=2) + "\n"
 
 
 def prune_after(output_dir: str | Path, step: int) -> None:

@@ -23,13 +23,12 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, list_checkpoints
 from .compilation import compile_regions, should_compile
-from .device_batch import BatchPreparation, batch_to_device
+from .device_batch import BatchPreparation, batch_to_device, should_pack
 from .distributed import full_tensor, shard_like, shard_model
 from .lora import LoraAdapters
 from .loss import ModelWithLoss, check_r_drop, create_loss_terms
 from .lr_scheduler import NOAM, UNUSED, Schedule, create_lr_scheduler
-from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_steps
-from .packed_attention import should_pack
+from .metrics import StepMetrics, UnreadStep, peak_memory_gib, read_steps
 from .run_arguments import DERIVED, Recipe, flatten
 
 _MOST_STEPS_BETWEEN, _USUAL_COUNT = 1000, 10  # validations, and checkpoints
@@ -111,8 +110,8 @@ class TrainState:
         self.progress = TrainProgress(
             num_processes=accelerator.num_processes, recipe=flatten(recipe), data=data_hashes
         )
-        given = {name: getattr(recipe.optimization, name) for name in DERIVED}
-        self.follow_schedule(Schedule(**{name: value for name, value in given.items() if value is not None}))
+        derived = {name: getattr(recipe.optimization, name) for name in DERIVED}
+        self.follow_schedule(Schedule(**{name: value for name, value in derived.items() if value is not None}))
         self.graphs: Any = None
         self.step_metrics = StepMetrics()
         self.unread: list[UnreadStep] = []
@@ -125,11 +124,11 @@ class TrainState:
         The recipe's, but a fifth of the run if that is less: for the log, and for a run that time ends before the
         first. Without one in the recipe, a tenth of the run, at most 1,000.
         """
-        given = getattr(self.recipe.output, name)
-        if given is None:
+        steps = getattr(self.recipe.output, name)
+        if steps is None:
             return max(1, min(_MOST_STEPS_BETWEEN, self.planned_steps // _USUAL_COUNT))
-        is_short = self.recipe.optimization.max_minutes is not None and given > self.planned_steps
-        return min(given, max(1, self.planned_steps // _LEAST_COUNT)) if is_short or name == "logging_steps" else given
+        is_short = self.recipe.optimization.max_minutes is not None and steps > self.planned_steps
+        return min(steps, max(1, self.planned_steps // _LEAST_COUNT)) if is_short or name == "logging_steps" else steps
 
     def follow_schedule(self, schedule: Schedule, planned_steps: int | None = None) -> None:
         """Create the LR schedule of the run, and record it with the recipe.
@@ -168,17 +167,16 @@ class TrainState:
             )
             self.wrapped_model: torch.nn.Module = model_with_loss
             self.model_with_loss = model_with_loss
-            self.unwrapped_model = model_with_loss.model
         else:
             self.wrapped_model = self.accelerator.prepare(model_with_loss)
             self.model_with_loss = self.accelerator.unwrap_model(self.wrapped_model)
-            self.unwrapped_model = self.model_with_loss.model
+        self.unwrapped_model = self.model_with_loss.model
 
     def _create_optimizer(self) -> torch.optim.Optimizer:
         """Create the paper's Adam (section 5.3). The paper's schedule sets the rate itself, not a factor of it."""
         options = self.recipe.optimization
         return torch.optim.Adam(
-            [each for each in self.unwrapped_model.parameters() if each.requires_grad],
+            [parameter for parameter in self.unwrapped_model.parameters() if parameter.requires_grad],
             lr=1.0 if options.lr_scheduler == NOAM else options.learning_rate or 0.0,
             betas=(0.9, 0.98),
             eps=1e-9,
@@ -224,17 +222,15 @@ class TrainState:
         for step, read in zip(unread, read_steps(self.accelerator, unread), strict=True):
             # With a scaler, a gradient that is not finite lowers the scale.
             if not read.finite_loss or not (read.finite_gradient or self.accelerator.scaler):
-                raise self._diverged(step, read)
+                what = "gradient" if read.finite_loss else "loss"
+                value = "not finite" if read.finite_loss else read.sums.smoothed_loss
+                raise FloatingPointError(
+                    f"The {what} of step {step.step} is {value}, so training stops. The last good checkpoint is "
+                    f"{self.last_checkpoint() or 'none'}. Try a lower learning rate, a longer warm-up or "
+                    f"--max_grad_norm 1. This process contributed pairs {', '.join(map(str, step.sentences()))} after "
+                    "cleaning."
+                )
             self.step_metrics.add(read.sums)
-
-    def _diverged(self, step: UnreadStep, read: ReadStep) -> FloatingPointError:
-        what = "gradient" if read.finite_loss else "loss"
-        value = "not finite" if read.finite_loss else read.sums.smoothed_loss
-        return FloatingPointError(
-            f"The {what} of step {step.step} is {value}, so training stops. The last good checkpoint is "
-            f"{self.last_checkpoint() or 'none'}. Try a lower learning rate, a longer warm-up or --max_grad_norm 1. "
-            f"This process contributed pairs {', '.join(map(str, step.sentences()))} after cleaning."
-        )
 
     def last_checkpoint(self) -> Path | None:
         """Return the last complete checkpoint of the run, after waiting for one that is being written."""
@@ -315,16 +311,12 @@ class TrainState:
         tensors = {f"{name}.{kind}": tensor for name, kinds in state.items() for kind, tensor in kinds.items()}
         ema = {} if self.ema is None else self.ema.state_dict()
         adapters = {} if self._adapters is None else self._adapters.state_dict()
-        return ResumeState(self._collect_metadata(), optimizer.get("param_groups", []), tensors, ema, adapters)
-
-    def _collect_metadata(self) -> dict[str, Any]:
-        """Enter the state of LR scheduler, grad scaler and metrics in `progress`, and return it for JSON."""
         self.progress.minutes = self.minutes()
         self.progress.lr_scheduler = self.lr_scheduler.state_dict()
         self.progress.step_metrics = self.step_metrics.state_dict()
         if self.accelerator.scaler is not None:
             self.progress.grad_scaler = self.accelerator.scaler.state_dict()
-        return asdict(self.progress)
+        return ResumeState(asdict(self.progress), optimizer.get("param_groups", []), tensors, ema, adapters)
 
     def load_resume_state(self, state: ResumeState, full: bool) -> None:
         """Continue where `state` was saved. The model must have the weights of the same checkpoint.

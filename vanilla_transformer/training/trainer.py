@@ -1,7 +1,7 @@
 """The training loop (section 5 of the paper), on one process or several."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,12 +22,10 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import check_threads, limit_onednn_cache
 
-from .accelerator import create_accelerator, report_lost_processes
 from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import choose_padding, uncompiled
-from .distributed import wait_for_processes
-from .graphed_train_step import capture_steps
+from .distributed import create_accelerator, report_lost_processes, wait_for_processes
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .model_creation import ModelClass, create_model
@@ -63,14 +61,12 @@ def train(
         ValueError, OSError: the recipe or its files cannot work; nothing has been written.
         TrainingInterrupted: SIGINT or SIGTERM; a checkpoint has been written.
         ChildProcessError: a process that prepares batches was killed.
-        ConnectionError: another process of the run was killed or has failed.
+        LostProcessError: another process of the run was killed or has failed.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
     with apply_settings(recipe.optimization.threads), lock_output_dir(recipe.output.output_dir):
         run = RunFolder(recipe)
         if run.finished:
-            if is_main_process():
-                run.restore_best_models()
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
             return run.path
         with closing(run):
@@ -110,9 +106,15 @@ def _train(prepared: "PreparedRun") -> Path:
     if state.step and not run.is_saved(state):
         run.save_checkpoint(state, batches, temporary=stop.interrupted)
     run.finish_saving()
-    if stop.interrupted:
-        raise _interrupt(run, state)
-    return _finish(prepared, metrics)
+    if not stop.interrupted:
+        return _finish(prepared, metrics)
+    state.close()
+    if not state.step:
+        raise TrainingInterrupted("Interrupted before the first step. There is nothing to save.")
+    raise TrainingInterrupted(
+        f"Interrupted after step {state.step}. The same command resumes from "
+        f"{checkpoint_folder(run.path, state.step)}, which is also a usable model."
+    )
 
 
 def _log_stages(
@@ -140,12 +142,6 @@ class PreparedRun:
     state: TrainState
     batches: MicroBatchLoader
     validation: AnyValidation
-
-
-def _store_scripts(config: Any, scripts: Sequence[str]) -> None:
-    """Store the scripts of the sources, also of former training, by which a source of another one has a warning."""
-    limits = getattr(config, "warning_limits", None) or {}
-    config.warning_limits = limits | {"source_scripts": sorted({*limits.get("source_scripts", ()), *scripts})}
 
 
 def prepare_run(
@@ -177,7 +173,10 @@ def prepare_run(
         mixed_precision=accelerator.mixed_precision,
         model_class=model_class,
     )
-    _store_scripts(model.config, texts.source_scripts())
+    # The scripts of the sources, also of former training, by which a source of another one has a warning.
+    limits = getattr(model.config, "warning_limits", None) or {}
+    scripts = {*limits.get("source_scripts", ()), *texts.source_scripts()}
+    model.config.warning_limits = limits | {"source_scripts": sorted(scripts)}
     measure = partial(
         Validation, tokenizer=tokenizer, evaluate=evaluate, accelerator=accelerator, max_tokens=recipe.data.max_tokens
     )
@@ -194,7 +193,10 @@ def prepare_run(
             compile_train_step(state, steps)
     plan_schedule(state, batches, resumed)
     run.restore(state, batches)
-    capture_steps(state)
+    if accelerator.device.type == "cuda":
+        from .graphed_train_step import capture_steps
+
+        capture_steps(state)
     return PreparedRun(run, state, batches, validation)
 
 
@@ -245,16 +247,6 @@ def _measure(
     entry = {"step": state.step, "minutes": state.minutes()}
     with explain_out_of_memory(state, "Validation", state.step), uncompiled(model):
         return entry | validation.measure(model, **generate_kwargs)
-
-
-def _interrupt(run: RunFolder, state: TrainState) -> TrainingInterrupted:
-    state.close()
-    if not state.step:
-        return TrainingInterrupted("Interrupted before the first step. There is nothing to save.")
-    return TrainingInterrupted(
-        f"Interrupted after step {state.step}. The same command resumes from "
-        f"{checkpoint_folder(run.path, state.step)}, which is also a usable model."
-    )
 
 
 def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> Path:

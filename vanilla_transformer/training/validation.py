@@ -99,16 +99,18 @@ class DirectionsValidation:
 
     def __init__(self, validations: Sequence[Validation], trained: Collection[Direction]):
         self.validations = validations
-        self.pairs = [pair for each in validations for pair in each.pairs]
-        self._ranked = [each.direction for each in validations if each.direction in trained]
+        self.pairs = [pair for validation in validations for pair in validation.pairs]
+        directions = [validation.direction for validation in validations]
+        self._ranked = [direction for direction in directions if direction in trained] or directions
 
     def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
         """Return loss and scores of each direction, and their means; see [`Validation.measure`]."""
-        found = {each.direction: each.measure(model, **generate_kwargs) for each in self.validations}
-        ranked = [found[direction] for direction in self._ranked] or list(found.values())
+        entries = {part.direction: part.measure(model, **generate_kwargs) for part in self.validations}
+        ranked = [entries[direction] for direction in self._ranked]
         numbers = [name for name, value in ranked[0].items() if isinstance(value, int | float)]
-        entry = ranked[0] | {name: statistics.fmean(each[name] for each in ranked) for name in numbers}
-        return entry | {f"{name}_{direction}": each[name] for direction, each in found.items() for name in numbers}
+        means = {name: statistics.fmean(entry[name] for entry in ranked) for name in numbers}
+        named = {f"{name}_{direction}": entry[name] for direction, entry in entries.items() for name in numbers}
+        return ranked[0] | means | named
 
 
 AnyValidation = Validation | DirectionsValidation
@@ -121,13 +123,13 @@ def create_validation(texts: Texts, measure: Callable[..., Validation]) -> AnyVa
     Args:
         measure: Creates the validation of some pairs, with `forgetting` and `direction` as keywords.
     """
-    trained = {spec.direction for spec in texts.specs}
-    own = texts.validation_sets[0].direction if texts.validation_sets else NO_DIRECTION
-    forgetting = measure(texts.forgetting, direction=own) if texts.forgetting else None
-    if len(texts.validation_sets) < 2:
-        return measure(texts.validation, forgetting=forgetting, direction=own)
     sets = texts.validation_sets
-    return DirectionsValidation([measure(each.pairs, direction=each.direction) for each in sets], trained)
+    first = sets[0].direction if sets else NO_DIRECTION
+    if len(sets) < 2:
+        forgetting = measure(texts.forgetting, direction=first) if texts.forgetting else None
+        return measure(texts.validation, forgetting=forgetting, direction=first)
+    trained = {spec.direction for spec in texts.specs}
+    return DirectionsValidation([measure(part.pairs, direction=part.direction) for part in sets], trained)
 
 
 def _plan_batches(pairs: EncodedPairs, max_tokens: int, pad_token_id: int) -> list[tuple[Batch, int]]:

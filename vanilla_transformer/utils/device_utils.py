@@ -51,7 +51,15 @@ def usable_cores() -> int:
     and machines with a GPU may have no packages but those that training needs.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([cores, *(int(quota) for folder in _cgroups("cpu") for quota in _quota(folder))]))
+    for folder in _cgroups("cpu"):
+        with suppress(OSError, ValueError):  # "max" is no quota
+            if (folder / "cpu.max").exists():  # of version 2
+                quota, period = map(int, (folder / "cpu.max").read_text().split())
+            else:
+                quota, period = (int((folder / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+            if quota > 0:
+                cores = min(cores, quota // period)
+    return max(1, cores)
 
 
 def describe_hardware(device: torch.device, processes: int = 1) -> str:
@@ -169,19 +177,6 @@ def _cgroups(controller: str) -> Iterator[Path]:
         root = _CGROUPS / controller if controllers else _CGROUPS  # of version 1, or of version 2
         group = root / name.lstrip("/")
         yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(root))
-
-
-def _quota(folder: Path) -> Iterator[float]:
-    """Yield the quota of a cgroup in cores, if it has one: of version 2, or of version 1."""
-    try:
-        if (folder / "cpu.max").exists():
-            quota, period = (folder / "cpu.max").read_text().split()
-        else:
-            quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        if quota != "max" and int(quota) > 0:
-            yield int(quota) / int(period)
-    except (OSError, ValueError):
-        return
 
 
 def to_device(integers: Sequence[int] | Sequence[Sequence[int]] | Tensor, device: torch.device) -> Tensor:

@@ -17,27 +17,11 @@ from typing import Any
 from vanilla_transformer.errors import UserError
 
 USER_MODULE = "VANILLA_TRANSFORMER_USER_MODULE"  # the variable of the environment that names it
-# How often a thread of OpenMP looks for work before it sleeps. By libgomp's default, 300,000 times, threads take the
-# cores of those that they wait for if other processes take cores, too.
-_SPIN_COUNT = "1000"
 # Messages of other packages at their import, which users can do nothing about, by the names of their loggers.
 _IMPORT_MESSAGES = {
     "torchao": ("Failed to load ", "Skipping import of cpp extensions"),
     "torch.utils._pytree": ("register_constant() on Enum subclasses is deprecated",),
 }
-
-
-def limit_libraries() -> None:
-    """Let threads of OpenMP sleep soon while they wait, and show progress bars of long work and in a terminal alone.
-
-    The environment may say otherwise. This must precede the imports of torch, whose wheels for Linux have the libgomp
-    that sleeps, and of tqdm.
-    """
-    if "torch" not in sys.modules and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
-    os.environ.setdefault("TQDM_DELAY", "1")  # seconds
-    if sys.stderr is None or not sys.stderr.isatty():  # a log file would get a line for each step
-        os.environ.setdefault("TQDM_DISABLE", "1")
 
 
 def hide_import_messages() -> None:
@@ -62,11 +46,7 @@ def freeze_modules() -> None:
 
 
 def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package some of whose names are imported at first use.
-
-    Args:
-        names: The module of each name, relative to the package.
-    """
+    """Return `__getattr__` and `__dir__` of a package that imports names at first use, from these modules below it."""
 
     def import_name(name: str) -> Any:
         if name not in names:
@@ -118,11 +98,7 @@ def import_user_module() -> None:
 
 
 def find_object(place: str, rule: str) -> Any:
-    """Return the object at a place that a user names, such as `my_module:split`.
-
-    Args:
-        rule: Begins the message about a place without such an object.
-    """
+    """Return the object at a place such as `my_module:split`. A `rule` begins the message if there is none."""
     module, _, name = place.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
@@ -153,12 +129,7 @@ def collection_paused() -> Iterator[None]:
 
 @contextmanager
 def requires_extra(extra: str, feature: str) -> Iterator[None]:
-    """Turn an `ImportError` in the block into a message that names the extra to install.
-
-    Args:
-        extra: An extra of this package, such as `"onnx"`.
-        feature: The subject of the message, such as `"The ONNX export"`.
-    """
+    """Turn an `ImportError` in the block into a message that names the extra which a feature needs."""
     try:
         yield
     except ImportError as error:

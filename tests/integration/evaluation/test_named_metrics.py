@@ -10,9 +10,8 @@ import torch
 
 from tests.tiny_runs import entries, flags
 from vanilla_transformer.cli import main
-from vanilla_transformer.evaluation import test_sets
 from vanilla_transformer.evaluation.named_metrics import load_metric
-from vanilla_transformer.evaluation.test_sets import evaluate_test_set
+from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 pytestmark = pytest.mark.usefixtures("short_translations")
@@ -102,8 +101,8 @@ def test_evaluate_passes_metrics_no_blank_references(source, tmp_path, monkeypat
     for name, text in (("a.en", "a\n\nb\n"), ("a.de", "x\n\ny\n"), ("ours.de", "x\nz\ny z\n")):
         Path(name).write_text(text)
     given = []
-    monkeypatch.setattr(test_sets, "load_metric", lambda name: lambda *sides: given.append(sides) or 1.0)
-    report = evaluate_test_set(None, source, "a.de", "ours.de", metrics=["any"], samples=10).report
+    metrics = {"any": lambda *sides: given.append(sides) or 1.0}
+    report = evaluate_test_set(read_test_set(source, "a.de", "ours.de"), metrics=metrics, samples=10).report
     assert given == [([] if source is None else ["a", "b"], ["x", "y z"], ["x", "y"])]
     assert report.metrics == {"any": 1.0}
 

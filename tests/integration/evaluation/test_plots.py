@@ -7,6 +7,7 @@ import torch
 
 from tests.sweeps import rare
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.plots import (
     cross_attention,
     draw_attention,
@@ -14,6 +15,7 @@ from vanilla_transformer.evaluation.plots import (
     draw_lengths,
     plot_attention,
     plot_learning_curve,
+    plot_lengths,
 )
 
 
@@ -108,9 +110,18 @@ def test_lengths_end_where_the_pairs_end(tmp_path):
     assert [text.get_text() for text in ratio.get_legend().get_texts()] == ["kept"]
 
 
-def test_plot_learning_curve_refuses_a_missing_file(tmp_path):
-    with pytest.raises(FileNotFoundError, match="metrics.jsonl"):
-        plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png")
+@pytest.mark.parametrize(
+    ("plot", "name", "words"),
+    [
+        (plot_learning_curve, "metrics.jsonl", "metrics.jsonl"),
+        (plot_lengths, "none.json", "none.json"),
+        (plot_lengths, "corpus.json", "corpus.json must count the lengths"),
+    ],
+)
+def test_plots_refuse_files_that_they_cannot_show(tmp_path, plot, name, words):
+    (tmp_path / "corpus.json").write_text(json.dumps({"cleaning": {"read": 1}}))
+    with pytest.raises((UserError, FileNotFoundError), match=words):
+        plot(tmp_path / name, tmp_path / "picture.png")
 
 
 def test_plots_leave_the_backend_as_it_is(tmp_path, monkeypatch):

@@ -99,16 +99,6 @@ def test_push_folder_replaces_the_old_files_in_one_commit(folder, hub_without_ch
     assert "LICENSE" not in hub_without_checks.files(NAME, old), "the older revision must not change"
 
 
-def test_push_folder_leaves_out_the_arguments_of_trainer(folder, hub, monkeypatch):
-    use_hub_in_this_process(hub, monkeypatch)
-    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
-    (folder / "training_args.bin").write_bytes(b"pickle")
-    reported = []
-    push_folder(folder, NAME, token=TOKEN, report=reported.extend)
-    assert hub.files(NAME).keys() == PUBLISHED
-    assert ["training_args.bin" in result.detail for result in reported if result.name == "no pickle"] == [True]
-
-
 def test_push_folder_creates_a_branch_and_a_private_repository(folder, hub_without_checks):
     push_folder(folder, NAME, token=TOKEN, private=True, revision="trial")
     assert hub_without_checks.repositories[NAME].private
@@ -119,6 +109,7 @@ def test_push_folder_creates_a_branch_and_a_private_repository(folder, hub_witho
 def test_push_to_hub_lists_the_files_of_a_dry_run(folder, local_hub, monkeypatch, capsys):
     monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
     (folder / "metrics.jsonl").touch()
+    (folder / "training_args.bin").write_bytes(b"pickle")
     (folder / "README.md").unlink()
     assert main(["push-to-hub", str(folder), NAME, "--dry_run", "--facts", str(CARDS / "demo.yaml")]) == 0
     named, *lines, end = capsys.readouterr().out.splitlines()
@@ -127,6 +118,7 @@ def test_push_to_hub_lists_the_files_of_a_dry_run(folder, local_hub, monkeypatch
     assert sizes["model.safetensors"] == (folder / "model.safetensors").stat().st_size and sizes["README.md"] > 1000
     assert end == "Nothing has been published." and not local_hub.requests
     assert named.endswith(f"files to publish: {', '.join(sorted(sizes))}")
+    assert "training_args.bin of transformers' Trainer is left out" in lines[0]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """Choices of a recipe beyond the paper: schedules, EMA, best models, early stopping, trackers, and the dry run."""
 
-import json
 import math
-import os
 import signal
 from itertools import chain, repeat
 
@@ -11,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.sweeps import rare
-from tests.tiny_runs import entries, flags, kill_at_step, no_scores, start, wait_for_metrics
+from tests.tiny_runs import entries, flags, kill_at_step, train_tiny
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.averaging import ExponentialMovingAverage
 from vanilla_transformer.training.checkpoint import list_checkpoints
@@ -19,11 +17,6 @@ from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.loss import ModelWithLoss
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import StopSignal, TrainingInterrupted
-from vanilla_transformer.training.trainer import train
-
-
-def run(corpus, folder, evaluate=no_scores, **changes):
-    return train(parse_recipe(flags(corpus, folder, **changes)), evaluate=evaluate)
 
 
 def rates(folder):
@@ -35,26 +28,9 @@ def rates(folder):
     [("linear", lambda done: 1 - done), rare(("cosine", lambda done: 0.5 * (1 + math.cos(math.pi * done))))],
 )
 def test_lr_scheduler_of_transformers_decays_from_peak_to_zero(corpus, tmp_path, name, share):
-    folder = run(corpus, tmp_path / "out", lr_scheduler=name, learning_rate=0.01, warmup_steps=1)
+    folder = train_tiny(corpus, tmp_path / "out", lr_scheduler=name, learning_rate=0.01, warmup_steps=1)
     # The rate logged after a step is that of the next one. One of the six steps is the warm-up.
     assert rates(folder) == pytest.approx([0.01 * share((step - 1) / 5) for step in range(1, 7)])
-
-
-@pytest.mark.parametrize(
-    "changes, text",
-    [
-        ({"lr_scheduler": "linear"}, "`learning_rate` must be given with every `lr_scheduler` except noam"),
-        ({"learning_rate": 1e-3}, "`learning_rate` must be given with every `lr_scheduler` except noam"),
-        ({"lr_scheduler": "liner", "learning_rate": 1e-3}, "`lr_scheduler` must be one of noam, inverse_sqrt, linear"),
-        ({"lr_scheduler": "greedy", "learning_rate": 1e-3}, "`lr_scheduler` must be one of .*, got 'greedy'"),
-        ({"ema_decay": 1.0}, r"`ema_decay` must be in \(0, 1\), got 1.0"),
-        ({"keep_last": 1}, "`keep_last` must be at least `average_checkpoints`=2, got 1"),
-        ({"early_stopping_patience": 0}, "`early_stopping_patience` must be at least 1, got 0"),
-    ],
-)
-def test_check_recipe_refuses_impossible_choices(corpus, tmp_path, changes, text):
-    with pytest.raises(ValueError, match=text):
-        parse_recipe(flags(corpus, tmp_path / "out", **changes))
 
 
 def test_ema_follows_its_recurrence():
@@ -77,7 +53,7 @@ def test_ema_follows_its_recurrence():
 def test_train_ends_with_the_best_of_mean_last_and_ema(corpus, tmp_path, scores, final):
     evaluate = scores_in_turn(*scores)
     options = {"ema_decay": 0.5, "eval_steps": 100, "save_steps": 3, "average_checkpoints": 2}
-    folder = run(corpus, tmp_path / "out", evaluate, **options)
+    folder = train_tiny(corpus, tmp_path / "out", evaluate, **options)
     VanillaTransformerForConditionalGeneration.from_pretrained(folder / "ema")
     assert (folder / "ema" / "tokenizer.json").exists()
     named = [entry["model"] for entry in entries(folder) if "model" in entry]
@@ -89,7 +65,7 @@ def test_train_ends_with_the_best_of_mean_last_and_ema(corpus, tmp_path, scores,
 
 
 def test_equal_scores_leave_the_final_model_to_the_loss(corpus, tmp_path):
-    folder = run(corpus, tmp_path / "out", scores_in_turn(*[8.0] * 3), ema_decay=0.5, eval_steps=100)
+    folder = train_tiny(corpus, tmp_path / "out", scores_in_turn(*[8.0] * 3), ema_decay=0.5, eval_steps=100)
     finals = [entry for entry in entries(folder) if "model" in entry]
     assert finals[-1] == min(finals, key=lambda entry: entry["validation_loss"])
     assert len({entry["validation_loss"] for entry in finals}) == 3
@@ -105,14 +81,14 @@ def scores_in_turn(*values):
 
 def test_train_keeps_best_model(corpus, tmp_path):
     evaluate = scores_in_turn(5.0, 9.0, 7.0, 8.0, 1.0, 2.0, 3.0, 3.0)
-    folder = run(corpus, tmp_path / "out", evaluate, eval_steps=1, keep_last=3, save_steps=1)
+    folder = train_tiny(corpus, tmp_path / "out", evaluate, eval_steps=1, keep_last=3, save_steps=1)
     assert {path.name for path in folder.glob("best-*")} == {"best-2"}
     assert [path.name for path in list_checkpoints(folder)] == [f"checkpoint-{step}" for step in (4, 5, 6)]
     VanillaTransformerForConditionalGeneration.from_pretrained(folder / "best-2")
 
 
 def test_train_keeps_model_with_smallest_loss(corpus, tmp_path):
-    folder = run(corpus, tmp_path / "out", eval_steps=2, best_metric="loss", learning_rate_scale=0.1)
+    folder = train_tiny(corpus, tmp_path / "out", eval_steps=2, best_metric="loss", learning_rate_scale=0.1)
     greedy = [entry for entry in entries(folder) if "bleu" in entry and "model" not in entry]
     losses = {entry["step"]: entry["validation_loss"] for entry in greedy}
     assert {path.name for path in folder.glob("best-*")} == {f"best-{min(losses, key=losses.get)}"}
@@ -121,7 +97,7 @@ def test_train_keeps_model_with_smallest_loss(corpus, tmp_path):
 def test_train_forgets_scores_of_another_metric(corpus, tmp_path, monkeypatch):
     options = {"max_steps": 8, "save_steps": 1, "eval_steps": 2, "learning_rate_scale": 0.1}
     kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **options)), monkeypatch, 5)
-    folder = run(corpus, tmp_path / "out", best_metric="loss", **options)
+    folder = train_tiny(corpus, tmp_path / "out", best_metric="loss", **options)
     greedy = [entry for entry in entries(folder) if "bleu" in entry and "model" not in entry and entry["step"] > 5]
     losses = {entry["step"]: entry["validation_loss"] for entry in greedy}
     assert {path.name for path in folder.glob("best-*")} == {f"best-{min(losses, key=losses.get)}"}
@@ -129,18 +105,18 @@ def test_train_forgets_scores_of_another_metric(corpus, tmp_path, monkeypatch):
 
 def test_train_stops_early_without_improvement(corpus, tmp_path):
     evaluate = scores_in_turn(5.0, 4.0, 6.0, 5.0, 5.5, 0.0, 0.0)
-    folder = run(corpus, tmp_path / "out", evaluate, eval_steps=1, max_steps=100, early_stopping_patience=2)
+    folder = train_tiny(corpus, tmp_path / "out", evaluate, eval_steps=1, max_steps=100, early_stopping_patience=2)
     assert entries(folder)[-1]["step"] == 5
 
 
 @pytest.mark.parametrize("text", [{}, {"validation_source": None, "validation_target": None}])
 def test_train_warns_of_early_stopping_without_validation_text(corpus, tmp_path, caplog, text):
-    run(corpus, tmp_path / "out", max_steps=1, early_stopping_patience=2, **text)
+    train_tiny(corpus, tmp_path / "out", max_steps=1, early_stopping_patience=2, **text)
     assert ("`early_stopping_patience` has no effect without validation text" in caplog.text) == bool(text)
 
 
 def test_train_saves_checkpoints_by_minutes(corpus, tmp_path):
-    folder = run(corpus, tmp_path / "out", save_steps=None, save_minutes=0.0, keep_last=9, max_steps=4)
+    folder = train_tiny(corpus, tmp_path / "out", save_steps=None, save_minutes=0.0, keep_last=9, max_steps=4)
     assert [path.name for path in list_checkpoints(folder)] == [f"checkpoint-{step}" for step in (1, 2, 3, 4)]
 
 
@@ -155,7 +131,7 @@ def test_train_stops_at_infinite_loss_and_names_sentences(corpus, tmp_path, monk
     now = chain([False] * 4, [True], repeat(False))
     monkeypatch.setattr(ModelWithLoss, "forward", spoiled)
     with pytest.raises(FloatingPointError) as stop:
-        run(corpus, tmp_path / "out", save_steps=3)
+        train_tiny(corpus, tmp_path / "out", save_steps=3)
     text = str(stop.value)
     assert "The loss of step 5 is nan" in text and f"{tmp_path / 'out' / 'checkpoint-3'}" in text
     numbers = [int(word) for word in text.split("contributed pairs ")[1].split(" after cleaning")[0].split(", ")]
@@ -164,20 +140,8 @@ def test_train_stops_at_infinite_loss_and_names_sentences(corpus, tmp_path, monk
     assert all(torch.isfinite(weight).all() for weight in weights.values())
 
 
-def test_train_saves_checkpoint_and_exits_with_75_at_sigterm(corpus, tmp_path):
-    folder = tmp_path / "out"
-    endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000)
-    process = start(endless)
-    wait_for_metrics(folder)
-    os.kill(process.pid, signal.SIGTERM)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == TrainingInterrupted.exit_status == 75, errors
-    assert "The same command resumes from" in errors and "Traceback" not in errors
-    assert len(list_checkpoints(folder)) == 1
-
-
 def test_train_reports_to_trackers(corpus, tmp_path):
-    folder = run(corpus, tmp_path / "out", report_to="tensorboard")
+    folder = train_tiny(corpus, tmp_path / "out", report_to="tensorboard")
     assert list(folder.rglob("events.out.tfevents*"))
 
 
@@ -190,26 +154,19 @@ def test_train_interrupted_before_first_step_saves_nothing(corpus, tmp_path, mon
 
     monkeypatch.setattr(StopSignal, "__enter__", lambda stop: interrupted(enter(stop)))
     with pytest.raises(TrainingInterrupted, match="before the first step"):
-        run(corpus, tmp_path / "out")
+        train_tiny(corpus, tmp_path / "out")
     assert not list_checkpoints(tmp_path / "out")
 
 
 def test_train_in_bf16_learns(corpus, tmp_path):
-    folder = run(corpus, tmp_path / "out", mixed_precision="bf16", max_steps=20)
+    folder = train_tiny(corpus, tmp_path / "out", mixed_precision="bf16", max_steps=20)
     losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
     assert losses[-1] < 0.6 * losses[0]
     assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}
 
 
-@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
-def test_train_refuses_fp16_on_cpu(corpus, tmp_path):
-    with pytest.raises(ValueError, match="fp16 needs a GPU, got a CPU"):
-        run(corpus, tmp_path / "out", mixed_precision="fp16")
-    assert not (tmp_path / "out").exists()
-
-
 def test_metrics_describe_steps(corpus, tmp_path):
-    folder = run(corpus, tmp_path / "out", label_smoothing=0.1)
+    folder = train_tiny(corpus, tmp_path / "out", label_smoothing=0.1)
     for entry in (entry for entry in entries(folder) if "loss" in entry):
         assert entry["smoothed_loss"] > entry["loss"]
         assert 0.0 <= entry["padding"] < 0.5 and entry["gradient_norm"] > 0.0 and entry["peak_memory_gib"] > 0.01
@@ -222,25 +179,14 @@ def test_plan_run_writes_nothing(corpus, tmp_path):
     assert plan["pairs_per_epoch"] == 40 and plan["epochs"] == 6 / plan["steps_per_epoch"]
     assert plan["peak_learning_rate"] == pytest.approx((16 * 10) ** -0.5)
     assert plan["seconds_per_step"] > 0
-    model = VanillaTransformerForConditionalGeneration.from_pretrained(run(corpus, tmp_path / "real", max_steps=1))
+    model = VanillaTransformerForConditionalGeneration.from_pretrained(
+        train_tiny(corpus, tmp_path / "real", max_steps=1)
+    )
     assert plan["parameters"] == model.num_parameters()
     assert not (tmp_path / "out").exists()
 
 
-def test_plan_run_has_the_settings_of_train(corpus, tmp_path):
-    recipe = parse_recipe(flags(corpus, tmp_path / "out", threads=100_000))
-    for function in (plan_run, train):
-        with pytest.raises(ValueError, match="`threads` must be from 1 to .*, got 100000"):
-            function(recipe)
-    assert not (tmp_path / "out").exists()
-
-
-def test_train_saves_recipe_with_model(corpus, tmp_path):
-    folder = run(corpus, tmp_path / "out", max_steps=1)
-    assert json.loads((folder / "recipe.json").read_text())["max_steps"] == 1
-
-
 def test_train_without_validation_pairs_keeps_no_best_model(corpus, tmp_path):
     nothing = {"validation_source": None, "validation_target": None, "best_metric": "loss"}
-    folder = train(parse_recipe(flags(corpus, tmp_path / "out", **nothing)), evaluate=no_scores)
+    folder = train_tiny(corpus, tmp_path / "out", **nothing)
     assert all("loss" in entry for entry in entries(folder)) and not list(folder.glob("best-*"))

@@ -9,8 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 from tests.host_reads import GPU
 from tests.train_states import micro_batches, tiny_train_state
 from tests.two_processes import run_two_processes
-from vanilla_transformer.training.accelerator import create_accelerator
-from vanilla_transformer.training.distributed import broadcast_decision, wait_for_processes
+from vanilla_transformer.training.distributed import broadcast_decision, create_accelerator, wait_for_processes
 from vanilla_transformer.training.signals import StopSignal
 from vanilla_transformer.training.train_step import train_step
 

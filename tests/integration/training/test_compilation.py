@@ -16,13 +16,12 @@ from torch._dynamo.utils import counters
 
 from tests.sweeps import rare
 from tests.tiny import TINY_SIZES
-from tests.tiny_runs import assert_similar_weights, flags, no_scores, watch_attention
+from tests.tiny_runs import assert_similar_weights, flags, train_tiny, watch_attention
 from tests.train_states import micro_batches, tiny_train_state
-from vanilla_transformer.training import compilation, loss, train_state, trainer
+from vanilla_transformer.training import compilation, device_batch, train_state, trainer
 from vanilla_transformer.training.loss import cross_entropy_in_graph, projected_cross_entropy
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_step import compile_train_step, train_step
-from vanilla_transformer.training.trainer import train
 
 STEPS = {"max_steps": 16, "eval_steps": 8, "save_steps": 8, "max_tokens": 40}
 THREE_LAYERS = {"encoder_layers": 3, "decoder_layers": 3}
@@ -64,8 +63,16 @@ def train_counting(corpus, folder, monkeypatch, **changes):
 
     with monkeypatch.context() as patch:
         patch.setattr(trainer, "train_step", counting)
-        train(parse_recipe(flags(corpus, folder, **STEPS | changes)), evaluate=no_scores)
+        train_tiny(corpus, folder, **STEPS | changes)
     return shapes
+
+
+def assert_like_eager(corpus, tmp_path, monkeypatch, changes):
+    """Train without compilation, and compare the weights."""
+    if not changes.get("dropout"):  # whose masks are drawn in another way
+        monkeypatch.setattr(trainer, "choose_padding", lambda *_: 8)  # as compiled
+        train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, **changes)
+        assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
 
 
 @pytest.mark.parametrize(
@@ -88,10 +95,7 @@ def test_train_compiles_two_graphs_before_first_step(corpus, tmp_path, monkeypat
     inputs = [each for _, inputs in graphs for each in inputs if isinstance(each, torch.Tensor)]
     assert inputs and not [each for each in inputs if each.dim() == 0 and each.is_floating_point()]
     assert len(shapes) > 4 and 1 in {rows for rows, _ in shapes}
-    if not changes.get("dropout"):  # whose masks are drawn in another way
-        monkeypatch.setattr(trainer, "choose_padding", lambda *_: 8)  # as compiled
-        train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, **changes)
-        assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
+    assert_like_eager(corpus, tmp_path, monkeypatch, changes)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +115,7 @@ def test_train_compiles_one_shape_of_packed_batches(corpus, tmp_path, monkeypatc
     assert len(graphs) == 2 and not counters["graph_break"] and len(shapes) == 1
     inputs = [each for _, inputs in graphs for each in inputs]
     assert inputs and all(isinstance(each, torch.Tensor) and each.dim() for each in inputs)
-    if not changes.get("dropout"):  # whose masks are drawn in another way
-        monkeypatch.setattr(trainer, "choose_padding", lambda *_: 8)  # as compiled
-        train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, **changes)
-        assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
+    assert_like_eager(corpus, tmp_path, monkeypatch, changes)
 
 
 @pytest.mark.parametrize("attention", [rare("linear_attention"), rare("transfo_xl_attention")])
@@ -124,31 +125,14 @@ def test_train_compiles_layers_of_long_models(corpus, tmp_path, monkeypatch, gra
     assert len(graphs) == 2 and not counters["graph_break"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "found"),
-    [
-        ({"layer_types": "lsh_attention"}, "layer_types: lsh_attention"),
-        ({"reversible": True, "normalize_before": True}, "reversible: true"),
-        ({"chunk_size_feed_forward": 4}, "chunk_size_feed_forward: 4"),
-    ],
-    ids=str,
-)
-def test_train_refuses_to_compile_layers_that_are_no_single_graph(corpus, tmp_path, graphs, changes, found):
-    with pytest.raises(ValueError, match=f"`compile` must be given without this key, .* got `{found}`"):
-        train(parse_recipe(flags(corpus, tmp_path / "run", compile=True, **changes)), evaluate=no_scores)
-    assert not graphs and not (tmp_path / "run").exists()
-
-
 @pytest.mark.sweep
 def test_train_compiles_layers_with_adapters(corpus, tmp_path, monkeypatch, graphs):
-    initial = train(parse_recipe(flags(corpus, tmp_path / "initial", max_steps=2)), evaluate=no_scores)
+    initial = train_tiny(corpus, tmp_path / "initial", max_steps=2)
     changes = dict.fromkeys(TINY_SIZES) | {"vocab_size": None, "init_from": initial, "lora_rank": 2}
     changes |= {"learning_rate": 0.001, "lr_scheduler": "linear"}
     train_counting(corpus, tmp_path / "compiled", monkeypatch, compile=True, **changes)
-    monkeypatch.setattr(trainer, "choose_padding", lambda *_: 8)  # as compiled
-    train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, **changes)
     assert len(graphs) == 2 and not counters["graph_break"]
-    assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
+    assert_like_eager(corpus, tmp_path, monkeypatch, changes)
 
 
 @pytest.mark.parametrize("precision", ["bf16", rare("no")])
@@ -209,7 +193,7 @@ def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch, r_d
     assert len(graphs) == 3
     losses = []
     for limit in (2**30, 0):
-        monkeypatch.setattr(loss, "_LOGITS_IN_GRAPH", limit)
+        monkeypatch.setattr(device_batch, "_LOGITS_IN_GRAPH", limit)
         (batch,) = micro_batches([6, 3, 4])
         torch.manual_seed(0)  # of dropout
         losses.append(state.wrapped_model(state.to_device(batch.tensors)).smoothed.item())
@@ -219,7 +203,7 @@ def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch, r_d
 @pytest.mark.parametrize("packing", [False, True])
 def test_train_keeps_cudnn_attention_off_for_batches_of_many_shapes(corpus, tmp_path, monkeypatch, packing):
     seen = watch_attention(monkeypatch)
-    train(parse_recipe(flags(corpus, tmp_path / "run", max_steps=2, packing=packing)), evaluate=no_scores)
+    train_tiny(corpus, tmp_path / "run", max_steps=2, packing=packing)
     assert {enabled for trains, enabled in seen if trains} == {packing}
     assert {enabled for trains, enabled in seen if not trains} == {False}  # validation
     assert torch.backends.cuda.cudnn_sdp_enabled()
@@ -234,28 +218,12 @@ def test_train_refuses_compile_where_others_may_change_the_code(corpus, tmp_path
     cache.chmod(0o777)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
     with pytest.raises(OSError, match=f"Torch keeps compiled code in {cache}, but other users can write"):
-        train(parse_recipe(flags(corpus, tmp_path / "run", compile=chosen)), evaluate=no_scores)
+        train_tiny(corpus, tmp_path / "run", compile=chosen)
     assert not (tmp_path / "run").exists()
 
 
 def test_train_refuses_compile_without_compiler(corpus, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ValueError, match="`compile` needs a C.. compiler, and there is none. Install g"):
-        train(parse_recipe(flags(corpus, tmp_path / "run", compile=True)), evaluate=no_scores)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("attention", "message"),
-    [
-        ("fast", "`attn_implementation` fast cannot be used: .* Use sdpa"),
-        ("flash_attention_2", "flash_attention_2 cannot train an encoder-decoder: .* Use sdpa"),
-        ("kernels-community/flash-attn2", "kernels-community/flash-attn2 cannot train an encoder-decoder"),
-    ],
-)
-def test_train_refuses_attention_that_cannot_run(corpus, tmp_path, monkeypatch, attention, message):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    recipe = parse_recipe(flags(corpus, tmp_path / "run", attn_implementation=attention, mixed_precision="bf16"))
-    with pytest.raises(ValueError, match=message):
-        train(recipe, evaluate=no_scores)
+        train_tiny(corpus, tmp_path / "run", compile=True)
     assert not (tmp_path / "run").exists()

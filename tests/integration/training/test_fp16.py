@@ -8,21 +8,15 @@ import torch
 from safetensors.torch import load_file
 
 from tests.half_precision import SCALE, HalfPrecision
-from tests.tiny_runs import entries, flags, no_scores
-from vanilla_transformer.training import accelerator
-from vanilla_transformer.training.recipe import parse_recipe
+from tests.tiny_runs import entries, no_scores, train_tiny
+from vanilla_transformer.training import distributed
 from vanilla_transformer.training.signals import TrainingInterrupted
-from vanilla_transformer.training.trainer import train
 
 
 @pytest.fixture
 def half_precision(monkeypatch):
-    monkeypatch.setattr(accelerator, "Accelerator", HalfPrecision)
+    monkeypatch.setattr(distributed, "Accelerator", HalfPrecision)
     return HalfPrecision
-
-
-def run(corpus, folder, evaluate=no_scores, **changes):
-    return train(parse_recipe(flags(corpus, folder, **changes)), evaluate=evaluate)
 
 
 def scale_of(folder):
@@ -30,7 +24,7 @@ def scale_of(folder):
 
 
 def test_train_in_fp16_learns_and_scale_grows(half_precision, corpus, tmp_path):
-    folder = run(corpus, tmp_path / "out", max_steps=20)
+    folder = train_tiny(corpus, tmp_path / "out", max_steps=20)
     losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
     assert losses[-1] < 0.6 * losses[0]
     assert scale_of(folder / "checkpoint-20") > SCALE
@@ -39,7 +33,7 @@ def test_train_in_fp16_learns_and_scale_grows(half_precision, corpus, tmp_path):
 
 def test_train_in_fp16_logs_unscaled_gradient_norm(half_precision, corpus, tmp_path):
     def first_norm(folder):
-        return entries(run(corpus, folder, max_steps=1, logging_steps=1, save_steps=1))[0]["gradient_norm"]
+        return entries(train_tiny(corpus, folder, max_steps=1, logging_steps=1, save_steps=1))[0]["gradient_norm"]
 
     scaled = first_norm(tmp_path / "half")
     half_precision.initial_scale = 1.0
@@ -54,10 +48,10 @@ def test_train_in_fp16_resumes_with_same_scale(half_precision, corpus, tmp_path)
         signal.raise_signal(signal.SIGINT)
         return no_scores(*arguments, **options)
 
-    straight = run(corpus, tmp_path / "straight", max_steps=8)
+    straight = train_tiny(corpus, tmp_path / "straight", max_steps=8)
     with pytest.raises(TrainingInterrupted, match="after step 4"):
-        run(corpus, tmp_path / "stopped", interrupt, max_steps=8)
-    stopped = run(corpus, tmp_path / "stopped", max_steps=8)
+        train_tiny(corpus, tmp_path / "stopped", interrupt, max_steps=8)
+    stopped = train_tiny(corpus, tmp_path / "stopped", max_steps=8)
     assert scale_of(stopped / "checkpoint-8") == scale_of(straight / "checkpoint-8") > SCALE
     ours, theirs = (load_file(folder / "checkpoint-8" / "model.safetensors") for folder in (stopped, straight))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -13,7 +13,7 @@ from tests.sweeps import rare
 from tests.tiny_runs import flags
 from tests.train_states import micro_batches, tiny_train_state
 from tests.two_processes import run_two_processes
-from vanilla_transformer.training.accelerator import create_accelerator
+from vanilla_transformer.training.distributed import create_accelerator
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import train_step

@@ -106,20 +106,6 @@ def test_packed_run_resumes_within_an_epoch(corpus, tmp_path, changes):
     assert_equal_tensors(whole, resumed)
 
 
-@pytest.mark.parametrize(
-    ("changes", "found"),
-    [
-        ({"layer_types": "linear_attention"}, "got another kind of model"),
-        ({"attn_implementation": "flex_attention"}, "got attn_implementation: flex_attention"),
-    ],
-    ids=str,
-)
-def test_train_refuses_packing_for_other_attention(corpus, tmp_path, changes, found):
-    with pytest.raises(ValueError, match=f"`packing` must be given with softmax attention by sdpa or eager, {found}"):
-        train(parse_recipe(flags(corpus, tmp_path / "run", packing=True, **changes)), evaluate=no_scores)
-    assert not (tmp_path / "run").exists()
-
-
 class OnGPU:
     device, num_processes = torch.device("cuda"), 1
 

@@ -7,7 +7,17 @@ import pytest
 
 from tests.sweeps import rare
 from tests.tiny import write_tiny_corpus
-from tests.tiny_runs import SLOW_DISK, Killed, assert_same_run, entries, flags, kill_at_step, no_scores, start
+from tests.tiny_runs import (
+    SLOW_DISK,
+    Killed,
+    assert_same_run,
+    entries,
+    flags,
+    kill_at_step,
+    no_scores,
+    start,
+    train_tiny,
+)
 from vanilla_transformer.training import checkpoint, train_step, trainer
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint, list_checkpoints
 from vanilla_transformer.training.recipe import parse_recipe
@@ -21,7 +31,7 @@ RUN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_s
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
     folder = tmp_path_factory.mktemp("straight")
-    return train(parse_recipe(flags(write_tiny_corpus(folder), folder / "straight", **RUN)), evaluate=no_scores)
+    return train_tiny(write_tiny_corpus(folder), folder / "straight", **RUN)
 
 
 @pytest.mark.parametrize("step", [rare(1), 3, rare(7)])
@@ -96,7 +106,7 @@ def test_train_killed_while_checkpoint_is_written_resumes_from_the_one_before(co
 @pytest.mark.parametrize("step", [rare(5), 13])
 def test_train_averages_same_checkpoints_after_interruption(corpus, tmp_path, monkeypatch, step):
     options = RUN | {"max_steps": 14, "save_steps": 4, "average_checkpoints": 3}
-    straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
+    straight = train_tiny(corpus, tmp_path / "straight", **options)
     recipe = parse_recipe(flags(corpus, tmp_path / "stopped", **options))
     unpatched = trainer.train_step
 
@@ -135,21 +145,14 @@ def test_train_falls_back_from_truncated_checkpoint(corpus, tmp_path, monkeypatc
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
-def test_find_latest_checkpoint_skips_folder_without_training_state(corpus, tmp_path, monkeypatch):
-    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
-    kill_at_step(recipe, monkeypatch, 3)
-    (tmp_path / "killed" / "checkpoint-3" / "training_state.json").unlink()
-    assert find_latest_checkpoint(tmp_path / "killed").name == "checkpoint-2"
-
-
 def test_train_lists_allowed_changes_and_refuses_others(corpus, tmp_path, monkeypatch, caplog):
     kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **RUN)), monkeypatch, 3)
     other = RUN | {"dropout": 0.1, "seed": 3, "logging_steps": 3}
     with pytest.raises(ValueError, match=r"dropout was 0\.3 and is 0\.1, seed was 0 and is 3") as refusal:
-        train(parse_recipe(flags(corpus, tmp_path / "out", **other)), evaluate=no_scores)
+        train_tiny(corpus, tmp_path / "out", **other)
     assert "logging_steps" not in str(refusal.value)
     with caplog.at_level("INFO", logger="vanilla_transformer"):
-        train(parse_recipe(flags(corpus, tmp_path / "out", **RUN | {"logging_steps": 3})), evaluate=no_scores)
+        train_tiny(corpus, tmp_path / "out", **RUN | {"logging_steps": 3})
     assert "logging_steps was 2 and is 3" in caplog.text
 
 
@@ -157,4 +160,4 @@ def test_train_refuses_other_max_steps_with_linear_schedule(corpus, tmp_path, mo
     linear = RUN | {"lr_scheduler": "linear", "learning_rate": 1e-3}
     kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **linear)), monkeypatch, 3)
     with pytest.raises(ValueError, match="max_steps was 8 and is 20"):
-        train(parse_recipe(flags(corpus, tmp_path / "out", **linear | {"max_steps": 20})), evaluate=no_scores)
+        train_tiny(corpus, tmp_path / "out", **linear | {"max_steps": 20})

@@ -1,18 +1,11 @@
-"""Sharded and compiled training yield the weights of plain training."""
+"""Sharded training yields the weights of plain training."""
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from tests.launchers import torchrun
-from tests.tiny_runs import entries, flags, launch, no_scores
-from vanilla_transformer.training import trainer
-from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.trainer import train
-
-
-def run(corpus, folder, evaluate=no_scores, **changes):
-    return train(parse_recipe(flags(corpus, folder, **changes)), evaluate=evaluate)
+from tests.tiny_runs import entries, flags, launch, train_tiny
 
 
 def test_train_with_fsdp_matches_ddp(corpus, tmp_path):
@@ -41,16 +34,7 @@ def test_train_with_fsdp_matches_ddp(corpus, tmp_path):
     for name in ("whole", "shards"):
         (tmp_path / name / "model.safetensors").unlink()
         changes = {"dropout": 0.2, "max_grad_norm": 1.0} | ({"ema_decay": 0.5} if name == "shards" else {})
-        run(corpus, tmp_path / name, gradient_accumulation_steps=2, max_steps=8, **changes)
+        train_tiny(corpus, tmp_path / name, gradient_accumulation_steps=2, max_steps=8, **changes)
     whole, shards = (load_file(tmp_path / name / "checkpoint-8" / "model.safetensors") for name in ("whole", "shards"))
     for name, value in shards.items():
         torch.testing.assert_close(value, whole[name], msg=name, atol=2e-5, rtol=1e-4)
-
-
-def test_train_with_torch_compile_matches_eager(corpus, tmp_path, monkeypatch):
-    # Compiled training pads batches to multiples of eight, and so plans other batches.
-    monkeypatch.setattr(trainer, "choose_padding", lambda *_: 8)
-    plain = load_file(run(corpus, tmp_path / "plain") / "model.safetensors")
-    compiled = load_file(run(corpus, tmp_path / "compiled", compile=True) / "model.safetensors")
-    for name, value in compiled.items():
-        torch.testing.assert_close(value, plain[name], msg=name, atol=1e-4, rtol=1e-3)

@@ -5,7 +5,7 @@ import signal
 
 import psutil
 
-from tests.tiny_runs import assert_same_run, flags, no_scores, start, wait_for_metrics
+from tests.tiny_runs import assert_same_run, flags, no_scores, start, train_tiny, wait_for_metrics
 from tests.waiting import wait_until
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.recipe import parse_recipe
@@ -57,7 +57,7 @@ def test_train_stops_in_order_when_all_processes_are_signaled(corpus, tmp_path):
 def test_train_resumes_bit_for_bit_at_once_after_a_kill_with_workers(corpus, tmp_path):
     """The workers of the killed run do not keep the lock of its folder."""
     recipe = RUN | {"max_steps": 150, "save_steps": 10}
-    straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **recipe)), evaluate=no_scores)
+    straight = train_tiny(corpus, tmp_path / "straight", **recipe)
     arguments = flags(corpus, tmp_path / "killed", **recipe, dataloader_num_workers=2)
     process = start(arguments)
     wait_for_metrics(tmp_path / "killed")

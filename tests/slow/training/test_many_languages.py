@@ -2,10 +2,8 @@
 
 import json
 
-from tests.tiny_runs import flags, no_scores
+from tests.tiny_runs import train_tiny
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.trainer import train
 
 NO_FILES = dict.fromkeys(("train_source", "train_target", "validation_source", "validation_target"))
 
@@ -18,7 +16,7 @@ def test_train_distinguishes_target_languages(corpus, tmp_path):
     ]
     options = NO_FILES | {"corpora": json.dumps(corpora), "max_steps": 300, "warmup_steps": 60, "d_model": 32}
     options |= {"max_tokens": 256, "eval_steps": 300, "save_steps": 300}
-    folder = train(parse_recipe(flags(corpus, tmp_path / "out", **options)), evaluate=no_scores)
+    folder = train_tiny(corpus, tmp_path / "out", **options)
     translate, texts = load_pipeline(folder), (corpus / "train.a").read_text().splitlines()[:8]
     upper, lower = (
         "".join(answer["translation_text"] for answer in translate(texts, tgt_lang=code, num_beams=1)) for code in "bc"

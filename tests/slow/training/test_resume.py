@@ -8,19 +8,17 @@ import torch
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.launchers import torchrun
-from tests.tiny_runs import assert_same_run, flags, launch, no_scores
+from tests.tiny_runs import assert_same_run, flags, launch, train_tiny
 from vanilla_transformer.training.averaging import average_model_folders
 from vanilla_transformer.training.checkpoint import list_checkpoints, load_model_weights, load_progress
-from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.run_folder import prune_after
-from vanilla_transformer.training.trainer import train
 
 RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
 
 
 @pytest.fixture
 def straight(corpus, tmp_path):
-    return train(parse_recipe(flags(corpus, tmp_path / "straight", **RUN)), evaluate=no_scores)
+    return train_tiny(corpus, tmp_path / "straight", **RUN)
 
 
 def start(processes, arguments):
@@ -117,5 +115,5 @@ def test_sharded_checkpoint_resumes_bit_for_bit_after_damage(corpus, tmp_path, s
 
     prune_after(tmp_path / "killed", 6)
     (tmp_path / "killed" / "model.safetensors").unlink()
-    folder = train(parse_recipe(flags(corpus, tmp_path / "killed", **RUN)), evaluate=no_scores)
+    folder = train_tiny(corpus, tmp_path / "killed", **RUN)
     assert_like(folder, straight)

@@ -5,10 +5,8 @@ import shutil
 import pytest
 
 from tests.launchers import torchrun
-from tests.tiny_runs import SLOW_DISK, assert_same_run, assert_similar_weights, flags, launch, no_scores
+from tests.tiny_runs import SLOW_DISK, assert_same_run, assert_similar_weights, flags, launch, train_tiny
 from vanilla_transformer.training.checkpoint import load_progress
-from vanilla_transformer.training.recipe import parse_recipe
-from vanilla_transformer.training.trainer import train
 
 PLAIN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3, "ema_decay": 0.9}
 RUN = PLAIN | {"fsdp": True}
@@ -39,9 +37,7 @@ def test_checkpoint_killed_while_written_leaves_the_one_before(corpus, tmp_path,
 
 def test_sharded_checkpoint_of_two_processes_resumes_on_one_and_three(corpus, tmp_path):
     """With as many batches per step it is the same run, up to the order of sums."""
-    expected = train(
-        parse_recipe(flags(corpus, tmp_path / "plain", **PLAIN, gradient_accumulation_steps=6)), no_scores
-    )
+    expected = train_tiny(corpus, tmp_path / "plain", **PLAIN, gradient_accumulation_steps=6)
     short = RUN | {"max_steps": 4, "gradient_accumulation_steps": 3}
     finish(launch(torchrun(2), flags(corpus, tmp_path / "two", **short)))
     for processes in (1, 3):

@@ -67,7 +67,7 @@ def test_paper_bleu_equals_sacrebleu_on_moses_tokens():
     assert scores.tokenized_bleu == plain.corpus_score(sides[0], [sides[1]]).score
     split = [[split_compounds(text) for text in side] for side in sides]
     assert scores.paper_bleu == plain.corpus_score(split[0], [split[1]]).score
-    assert scores.paper_bleu != scores.tokenized_bleu
+    assert scores.paper_bleu > scores.tokenized_bleu
 
 
 def test_paper_bleu_equals_13a_on_text_without_hyphens():
@@ -76,11 +76,6 @@ def test_paper_bleu_equals_13a_on_text_without_hyphens():
     scores = score_paper_bleu(hypotheses, references)
     assert scores.paper_bleu == scores.tokenized_bleu == pytest.approx(score(hypotheses, references).bleu)
     assert 0 < scores.paper_bleu < 100
-
-
-def test_paper_bleu_is_higher_than_tokenized_bleu_with_compounds():
-    scores = score_paper_bleu(HYPOTHESES, REFERENCES)
-    assert scores.paper_bleu > scores.tokenized_bleu
 
 
 def test_paper_bleu_signature_names_moses():
@@ -108,9 +103,3 @@ def test_paper_bleu_without_sacremoses_names_the_extra(monkeypatch):
     with pytest.raises(UserError, match=r"pip install 'vanilla-transformer\[evaluation\]'"):
         score_paper_bleu(HYPOTHESES, REFERENCES)
     assert score(HYPOTHESES, REFERENCES).bleu > 0
-
-
-@pytest.mark.parametrize("hypotheses", [[], ["one"]])
-def test_paper_bleu_refuses_different_lengths(hypotheses):
-    with pytest.raises(ValueError, match=f"got {len(hypotheses)} for 2"):
-        score_paper_bleu(hypotheses, REFERENCES)

@@ -7,11 +7,7 @@ import pytest
 import sacrebleu
 
 from vanilla_transformer.evaluation.scores import corpus_metrics, score, score_paper_bleu
-from vanilla_transformer.evaluation.significance import (
-    build_report,
-    compare_systems,
-    estimate_scores,
-)
+from vanilla_transformer.evaluation.significance import build_report
 
 PAPER = partial(corpus_metrics, paper_language="de")
 REFERENCES = [f"Der Mann mit der Nummer {number} liest heute ein altes Buch." for number in range(60)]
@@ -19,58 +15,45 @@ GOOD = [text.replace("altes", "gutes") if number % 6 == 0 else text for number, 
 BAD = [text.replace("liest heute", "kauft") if number % 3 else text for number, text in enumerate(REFERENCES)]
 
 
-def test_estimate_scores_adds_an_interval_to_each_score():
-    estimates = estimate_scores(GOOD, REFERENCES, PAPER, samples=200)
+def test_build_report_adds_an_interval_to_each_score():
+    estimates = build_report(GOOD, REFERENCES, None, PAPER, samples=200).estimates
     plain, paper = score(GOOD, REFERENCES), score_paper_bleu(GOOD, REFERENCES)
     assert list(estimates) == ["bleu", "chrf", "paper_bleu", "tokenized_bleu"]
     assert [one.score for one in estimates.values()] == pytest.approx([*plain[:2], *paper[:2]])
     assert all(0 < one.margin < 10 and abs(one.mean - one.score) < 1 for one in estimates.values())
 
 
-def test_estimate_scores_has_the_interval_of_sacrebleu():
-    (estimate, *_) = estimate_scores(BAD, REFERENCES, samples=150).values()
+def test_build_report_has_the_interval_of_sacrebleu():
+    estimate = build_report(BAD, REFERENCES, samples=150).estimates["bleu"]
     bleu = sacrebleu.BLEU()
     formatted = bleu.corpus_score(BAD, [REFERENCES], n_bootstrap=150).format(score_only=True)
     assert formatted == f"{estimate.score:.2f} (μ = {estimate.mean:.2f} ± {estimate.margin:.2f})"
     assert estimate.signature == str(bleu.get_signature())
 
 
-def test_compare_systems_finds_only_clear_differences_significant():
-    clear = compare_systems(GOOD, BAD, REFERENCES, samples=200)
-    assert all(one.p_value < 0.05 and one.system.score > one.baseline.score for one in clear.values())
+def test_build_report_finds_only_clear_differences_significant():
+    clear = build_report(GOOD, REFERENCES, BAD, samples=200).comparisons.values()
+    assert all(one.p_value < 0.05 and one.system.score > one.baseline.score for one in clear)
     other = [text.replace("Buch", "Heft") if number % 6 == 1 else text for number, text in enumerate(REFERENCES)]
-    assert all(one.p_value > 0.05 for one in compare_systems(GOOD, other, REFERENCES, samples=200).values())
+    assert all(one.p_value > 0.05 for one in build_report(GOOD, REFERENCES, other, samples=200).comparisons.values())
+    same = build_report(GOOD, REFERENCES, list(GOOD), PAPER, samples=50).comparisons.values()
+    assert [one.p_value for one in same] == [1.0] * 4
 
 
-def test_compare_systems_estimates_each_system_as_alone():
-    compared = compare_systems(GOOD, BAD, REFERENCES, PAPER, samples=100)
-    ours, theirs = (estimate_scores(texts, REFERENCES, PAPER, samples=100) for texts in (GOOD, BAD))
-    for name, one in compared.items():
+def test_build_report_estimates_each_system_as_alone():
+    compared = build_report(GOOD, REFERENCES, BAD, PAPER, samples=100)
+    assert compared == build_report(GOOD, REFERENCES, BAD, PAPER, samples=100)
+    ours, theirs = (build_report(texts, REFERENCES, None, PAPER, samples=100).estimates for texts in (GOOD, BAD))
+    for name, one in compared.comparisons.items():
         assert one.system.signature == ours[name].signature
         assert one.system[:3] == pytest.approx(ours[name][:3], abs=1e-4)
         assert one.baseline[:3] == pytest.approx(theirs[name][:3], abs=1e-4)
 
 
-def test_compare_systems_with_itself_has_p_value_one():
-    assert [one.p_value for one in compare_systems(GOOD, list(GOOD), REFERENCES, PAPER, samples=50).values()] == [
-        1.0
-    ] * 4
-
-
-def test_compare_systems_is_deterministic():
-    assert compare_systems(GOOD, BAD, REFERENCES, samples=50) == compare_systems(GOOD, BAD, REFERENCES, samples=50)
-
-
-def test_compare_systems_refuses_different_lengths():
+@pytest.mark.parametrize(("hypotheses", "baseline"), [(GOOD, BAD[:-1]), (GOOD[:-1], BAD)])
+def test_build_report_refuses_different_lengths(hypotheses, baseline):
     with pytest.raises(ValueError, match="got 59 for 60"):
-        compare_systems(GOOD, BAD[:-1], REFERENCES)
-    with pytest.raises(ValueError, match="got 59 for 60"):
-        compare_systems(GOOD[:-1], BAD, REFERENCES)
-
-
-def test_estimate_scores_refuses_zero_resamples():
-    with pytest.raises(ValueError, match="at least one bootstrap resample, got 0"):
-        estimate_scores(GOOD, REFERENCES, samples=0)
+        build_report(hypotheses, REFERENCES, baseline)
 
 
 def test_build_report_has_lines_and_json():

@@ -141,8 +141,12 @@ def test_card_says_how_to_install_and_what_the_model_is_for(folder, write_facts)
     text = render(folder).text
     assert "`pip install vanilla-transformer`" in text and "`pip install transformers torch`" in text
     assert "## Intended use\n\nTranslating text like its training data from English to German" in text
-    card = render(folder, write_facts("intended_use: Tests alone.\n"))
+    facts = "intended_use: Tests alone.\ndatasets: [user/data]\nbase_model: user/model\n"
+    card = render(folder, write_facts(facts))
     assert "## Intended use\n\nTests alone.\n\n## How" in card.text
+    data = card.data.to_dict()
+    assert (data["datasets"], data["base_model"]) == (["user/data"], "user/model")
+    assert not {"datasets", "base_model"} & render(folder, "demo.yaml").data.to_dict().keys()
 
 
 def test_render_card_shows_the_records_of_evaluate(folder, tmp_path, capsys):
@@ -191,20 +195,10 @@ def test_render_card_has_one_dataset_entry_for_each_text(folder):
     assert "interval_95: unknown" not in card.content and card.content.count("interval_95: 1.5") == 4
 
 
-def test_render_card_names_datasets_and_base_model(folder, write_facts):
-    data = render(folder, write_facts("datasets: [user/data]\nbase_model: user/model\n")).data.to_dict()
-    assert (data["datasets"], data["base_model"]) == (["user/data"], "user/model")
-    assert not {"datasets", "base_model"} & render(folder, "demo.yaml").data.to_dict().keys()
-
-
 def parse(card, tmp_path):
     """Return the metadata of a card as huggingface_hub reads it from a file."""
     card.save(tmp_path / "README.md")
     return ModelCard.load(tmp_path / "README.md").data
-
-
-def test_render_card_shows_an_example_for_the_widget(folder, tmp_path):
-    assert parse(render(folder), tmp_path).widget == [{"text": "A man is sleeping on a bench."}]
 
 
 def test_render_card_puts_scores_under_the_datasets_of_the_facts(folder, write_facts, tmp_path):
@@ -306,24 +300,19 @@ def test_render_card_shows_the_learning_curve(folder):
     assert "](learning_curve.png)\n" in card.text and "learning_curve.png" in hashes_in_card(card.content)
 
 
-def test_render_card_lists_each_file_with_its_hash(folder):
-    listed = hashes_in_card(render(folder).content)
+def test_card_of_a_model_without_records(folder, tmp_path):
+    """It has the files, the metadata of the Hub, and "unknown" for the rest."""
+    card = render(folder)
+    listed = hashes_in_card(card.content)
     assert listed.keys() == {path.name for path in publishable_files(folder)}
     assert listed["config.json"] == hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
-
-
-def test_render_card_shows_missing_records_as_unknown(folder):
-    card = render(folder)
     for name in ("training steps, minutes | unknown, unknown", "hardware | unknown", "software | unknown"):
         assert f"| {name} |" in card.text
     assert "Kept for training: unknown." in card.text and "training text is unknown" in card.text
     assert card.data.eval_results is None
-
-
-def test_render_card_writes_the_metadata_of_the_hub(folder):
-    data = render(folder).data.to_dict()
+    data = parse(card, tmp_path).to_dict()
     assert data["pipeline_tag"] == "translation" and data["library_name"] == "transformers"
-    assert data["language"] == ["en", "de"]
+    assert data["language"] == ["en", "de"] and data["widget"] == [{"text": "A man is sleeping on a bench."}]
     assert (data["license"], data["license_name"]) == ("other", "multi30k-non-commercial")
 
 

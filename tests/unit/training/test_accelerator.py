@@ -8,13 +8,13 @@ import torch
 from torch.distributed import HashStore
 
 from tests.sweeps import rare
-from vanilla_transformer.training import accelerator
-from vanilla_transformer.training.accelerator import agree_on_attempt, connect_processes, report_lost_processes
+from vanilla_transformer.training import distributed
+from vanilla_transformer.training.distributed import agree_on_attempt, connect_processes, report_lost_processes
 
 
 @pytest.fixture(autouse=True)
 def _short_timeout(monkeypatch):
-    monkeypatch.setattr(accelerator, "_START_TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr(distributed, "_START_TIMEOUT", timedelta(seconds=1))
 
 
 def start_attempt(store, world_size, first):
@@ -30,7 +30,7 @@ def asked(monkeypatch):
     found = []
     for name, value in (("LOCAL_RANK", 3), ("RANK", 11), ("WORLD_SIZE", 12), ("MASTER_ADDR", "a"), ("MASTER_PORT", 1)):
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(accelerator, "rendezvous", lambda url, timeout: iter([(HashStore(), 0, 1)]))
+    monkeypatch.setattr(distributed, "rendezvous", lambda url, timeout: iter([(HashStore(), 0, 1)]))
     monkeypatch.setattr(
         torch.distributed,
         "init_process_group",
@@ -86,7 +86,7 @@ def test_agree_on_attempt_of_one_process_needs_no_other():
 
 
 def test_agree_on_attempt_names_the_first_missing_process(monkeypatch):
-    monkeypatch.setattr(accelerator, "_START_TIMEOUT", timedelta(0))
+    monkeypatch.setattr(distributed, "_START_TIMEOUT", timedelta(0))
     with pytest.raises(ChildProcessError, match="All 3 processes must start .* the first of them process 1"):
         agree_on_attempt(HashStore(), rank=0, world_size=3)
 

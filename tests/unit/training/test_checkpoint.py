@@ -41,14 +41,10 @@ def test_check_is_writable_refuses_read_only_folder(tmp_path, monkeypatch):
         check_is_writable(tmp_path / "new" / "run")
 
 
-def test_average_state_dicts_is_mean_of_each_parameter():
-    states = [{"w": torch.full((2,), value)} for value in (1.0, 2.0, 6.0)]
-    assert average_state_dicts(states)["w"].tolist() == [3.0, 3.0]
-
-
-def test_average_state_dicts_weighs_each_set_of_parameters():
-    states = [{"w": torch.full((2,), value)} for value in (1.0, 2.0)]
-    assert average_state_dicts(states, [1.0, 3.0])["w"].tolist() == [1.75, 1.75]
+@pytest.mark.parametrize(("values", "weights", "mean"), [((1.0, 2.0, 6.0), [], 3.0), ((1.0, 2.0), [[1.0, 3.0]], 1.75)])
+def test_average_state_dicts_is_weighted_mean_of_each_parameter(values, weights, mean):
+    states = [{"w": torch.full((2,), value)} for value in values]
+    assert average_state_dicts(states, *weights)["w"].tolist() == [mean, mean]
 
 
 def test_average_state_dicts_of_equal_weights_changes_nothing():
@@ -64,16 +60,6 @@ def test_average_state_dicts_refuses_different_models():
         average_state_dicts([])
 
 
-def test_average_checkpoints_sets_tied_weights(tiny_model, tiny_tokenizer, tmp_path):
-    folders = []
-    for number in (1, 3):
-        torch.nn.init.constant_(tiny_model.lm_head.weight, float(number))
-        folders.append(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / str(number)))
-    average_checkpoints(tiny_model, folders)
-    assert tiny_model.lm_head.weight is tiny_model.model.decoder.embed_tokens.weight
-    assert torch.all(tiny_model.model.encoder.embed_tokens.weight == 2.0)
-
-
 def test_average_checkpoints_refuses_weights_of_another_model(tiny_model, tiny_config, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     tiny_config.encoder_layers += 1
@@ -81,7 +67,7 @@ def test_average_checkpoints_refuses_weights_of_another_model(tiny_model, tiny_c
         average_checkpoints(VanillaTransformerForConditionalGeneration(tiny_config), [folder])
 
 
-def test_average_model_folders_interpolates(tiny_model, tiny_tokenizer, tmp_path):
+def test_average_model_folders_interpolates_and_ties_weights(tiny_model, tiny_tokenizer, tmp_path):
     folders = []
     for number in (1, 3):
         torch.nn.init.constant_(tiny_model.lm_head.weight, float(number))
@@ -91,6 +77,9 @@ def test_average_model_folders_interpolates(tiny_model, tiny_tokenizer, tmp_path
     for weights in ([1.0], [1.0, -1.0]):
         with pytest.raises(ValueError, match="`weights` must be 2 positive numbers, one for each model, got"):
             average_model_folders(folders, tmp_path / "other", weights)
+    average_checkpoints(tiny_model, folders)
+    assert tiny_model.lm_head.weight is tiny_model.model.decoder.embed_tokens.weight
+    assert torch.all(tiny_model.model.encoder.embed_tokens.weight == 2.0)
 
 
 def test_average_model_folders_refuses_another_vocabulary(tiny_model, tiny_tokenizer, tmp_path):

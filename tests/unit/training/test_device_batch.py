@@ -5,7 +5,7 @@ import torch
 
 from tests.tiny import tiny_config
 from tests.train_states import micro_batches, packed_micro_batch, tiny_train_state
-from vanilla_transformer.training import loss, train_state
+from vanilla_transformer.training import device_batch, loss, train_state
 from vanilla_transformer.training.device_batch import BatchPreparation
 from vanilla_transformer.training.train_step import train_step
 
@@ -54,7 +54,7 @@ def test_batch_preparation_lists_labels_that_count_only_for_loss_outside_graph(a
 def test_batch_preparation_lists_labels_of_batch_that_does_not_fit_in_graph(monkeypatch):
     prepare = BatchPreparation(tiny_config(), "sdpa", torch.float32, keep_mask=True, loss_in_graph=True)
     batch, _ = batches_of_both_kinds()
-    monkeypatch.setattr(loss, "_LOGITS_IN_GRAPH", batch["labels"].numel() * prepare.config.vocab_size - 1)
+    monkeypatch.setattr(device_batch, "_LOGITS_IN_GRAPH", batch["labels"].numel() * prepare.config.vocab_size - 1)
     assert "label_places" in prepare(batch)
 
 

@@ -193,22 +193,12 @@ def test_steps_run_as_before_after_a_failed_capture(tmp_path, caplog):
     assert [record.getMessage() for record in caplog.records] == [message] * 2
 
 
-@pytest.mark.parametrize(
-    ("changes", "obstacle"),
-    [
-        ({}, None),
-        ({"packing": False}, "batches of many shapes"),
-    ],
-    ids=str,
-)
-def test_find_obstacle(tmp_path, changes, obstacle):
-    assert find_obstacle(state_of(tmp_path, **changes)) == obstacle
-
-
-def test_find_obstacle_names_a_loss_in_chunks_and_a_scaler(tmp_path):
+def test_find_obstacle(tmp_path):
     state = state_of(tmp_path)
+    assert find_obstacle(state) is None
     state.model_with_loss.loss_in_graph = None
     assert find_obstacle(state) == "a loss that is not compiled"
+    assert find_obstacle(state_of(tmp_path, packing=False)) == "batches of many shapes"
     assert find_obstacle(tiny_train_state(tmp_path, HalfPrecision(cpu=True), packing=True)) == "a gradient scaler"
 
 

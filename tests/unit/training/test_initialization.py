@@ -5,8 +5,9 @@ import copy
 import pytest
 import torch
 
-from tests.tiny import TINY_SENTENCES, tiny_long_model, tiny_model
+from tests.tiny import TINY_SENTENCES, tiny_long_model, tiny_model, tiny_tokenizer
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.initialization import keep_layers, replace_vocabulary
 
 SOURCE = torch.tensor([[5, 6, 7, 2]])
@@ -53,15 +54,24 @@ def test_keep_layers_forgets_heads_of_other_layers():
     assert model.config.alignment_heads == [[1, 0]]
 
 
-@pytest.mark.parametrize("layers", [[3], [0, 7], [-1]])
-def test_keep_layers_refuses_layers_that_are_not_there(model, layers):
-    with pytest.raises(ValueError, match=rf"`init_decoder_layers` must name layers from 0 to 2 .*, got {layers[-1]}"):
-        keep_layers(model, {"decoder": layers})
+TWO_VOCABULARIES = {"decoder_vocab_size": 310, "share_encoder_decoder_embeddings": False}
+LAYERS = "`init_decoder_layers` must name layers from 0 to 2 .*, got"
+REFUSALS = [
+    (lambda: keep_layers(tiny_model(decoder_layers=3), {"decoder": [0, 7]}), f"{LAYERS} 7"),
+    (lambda: keep_layers(tiny_model(decoder_layers=3), {"decoder": [3]}), f"{LAYERS} 3"),
+    (lambda: keep_layers(tiny_model(decoder_layers=3), {"decoder": [-1]}), f"{LAYERS} -1"),
+    (lambda: keep_layers(tiny_long_model(), {"decoder": [0]}), "Layers can be kept of models with full attention"),
+    (
+        lambda: replace_vocabulary(tiny_model(**TWO_VOCABULARIES), tiny_tokenizer(), tiny_tokenizer()),
+        "The vocabulary must be joint to be changed",
+    ),
+]
 
 
-def test_keep_layers_refuses_models_for_long_sequences():
-    with pytest.raises(ValueError, match="Layers can be kept of models with full attention only"):
-        keep_layers(tiny_long_model(), {"decoder": [0]})
+@pytest.mark.parametrize(("call", "words"), REFUSALS)
+def test_model_that_cannot_be_changed_is_refused(call, words):
+    with pytest.raises(UserError, match=words):
+        call()
 
 
 def test_replace_vocabulary_keeps_known_entries_and_averages_the_others(tiny_tokenizer):
@@ -94,9 +104,3 @@ def test_replace_vocabulary_translates_as_before_with_more_entries(tiny_tokenize
     labels = inputs["input_ids"][:, :5]
     logits = changed(**inputs, labels=labels).logits
     torch.testing.assert_close(logits[..., :-1], model(**inputs, labels=labels).logits)
-
-
-def test_replace_vocabulary_refuses_two_vocabularies(tiny_tokenizer):
-    model = tiny_model(decoder_vocab_size=310, share_encoder_decoder_embeddings=False)
-    with pytest.raises(ValueError, match="The vocabulary must be joint to be changed"):
-        replace_vocabulary(model, tiny_tokenizer, tiny_tokenizer)

@@ -6,8 +6,8 @@ import pytest
 
 from tests.tiny import tiny_model
 from vanilla_transformer.training import distributed
-from vanilla_transformer.training.accelerator import create_accelerator
 from vanilla_transformer.training.compilation import choose_padding
+from vanilla_transformer.training.distributed import create_accelerator
 from vanilla_transformer.training.loss import ModelWithLoss
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.recipe_checks import check_same_run

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.train_states import micro_batches, tiny_train_state
+from vanilla_transformer.data.batches import IGNORED_LABEL
 from vanilla_transformer.extensions.alignments.guided_alignment import GuidedAlignment
 from vanilla_transformer.training.loss import LossTerm
 
@@ -21,6 +22,8 @@ def example(tmp_path, monkeypatch):
 
 def test_loss_terms_of_a_recipe_are_added_to_the_loss(example, tmp_path):
     (batch,) = micro_batches([4, 3])
+    labels = batch.tensors["labels"].flatten()
+    batch.tensors["label_places"] = (labels != IGNORED_LABEL).nonzero().flatten()
     plain = tiny_train_state(tmp_path)
     expected = plain.model_with_loss.eval()(batch.tensors)
     size = 0.01 * plain.unwrapped_model.get_input_embeddings().weight.square().sum()

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from accelerate import Accelerator
 
 from tests.train_states import tiny_train_state
 from vanilla_transformer.training import run_folder
@@ -67,14 +66,3 @@ def test_describe_machine_counts_cores(count, said, monkeypatch):
     machine = run_folder.describe_machine(process)
     assert machine["hardware"].startswith(said) and machine["versions"]["torch"]
     assert (machine["processes"], machine["mixed_precision"]) == (1, "bf16")
-
-
-def test_run_folder_refuses_a_folder_that_the_processes_do_not_share(tmp_path, monkeypatch):
-    monkeypatch.setattr(Accelerator, "is_main_process", property(lambda _: False))
-    monkeypatch.setattr(run_folder, "_SECONDS_UNTIL_SHARED", 0.0)
-    state = tiny_train_state(tmp_path)
-    run = run_folder.RunFolder(state.recipe)
-    with pytest.raises(FileNotFoundError, match="must see the same `output_dir`, but process 0 does not see"):
-        run.start(state, None)
-    (tmp_path / "machine.json").write_text("{}")
-    run.start(state, None)

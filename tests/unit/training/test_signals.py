@@ -22,9 +22,6 @@ def test_stop_signal_stops_at_next_check(accelerator, number):
         assert not stop.check(1, finished=False)
         signal.raise_signal(number)
         assert stop.check(1, finished=False) and stop.interrupted
-
-
-def test_stop_signal_distinguishes_end_from_interruption(accelerator):
     with StopSignal(accelerator) as stop:
         assert stop.check(1, finished=True) and not stop.interrupted
 
@@ -71,17 +68,14 @@ class TwoProcesses:
             self.seconds += seconds_per_step
 
 
-def test_stop_signal_of_processes_talks_once_a_second(monkeypatch):
+@pytest.mark.parametrize(("steps", "seconds", "least", "most"), [(1000, 0.05, 50, 55), (20, 3.0, 20, 20)])
+def test_stop_signal_of_processes_talks_once_a_second_or_after_each_longer_step(
+    monkeypatch, steps, seconds, least, most
+):
     two = TwoProcesses(monkeypatch)
-    two.run(range(1000), 0.05)
-    assert 50 <= two.talks <= 55
-    assert two.stop.due(1020) and not two.stop.due(1001)
-
-
-def test_stop_signal_of_processes_talks_after_each_long_step(monkeypatch):
-    two = TwoProcesses(monkeypatch)
-    two.run(range(20), 3.0)
-    assert two.talks == 20
+    two.run(range(steps), seconds)
+    assert least <= two.talks <= most
+    assert two.stop.due(steps + 20) and two.stop.due(steps + 1) == (seconds > 1)
 
 
 def test_stop_signal_of_processes_stops_when_it_is_due_or_at_once(monkeypatch):

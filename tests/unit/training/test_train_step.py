@@ -17,6 +17,7 @@ from tests.train_states import (
     parameters_of,
     tiny_train_state,
 )
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.training import train_step as module
 from vanilla_transformer.training.loss import ModelWithLoss, cross_entropy_in_graph
 from vanilla_transformer.training.train_step import train_step
@@ -207,31 +208,21 @@ def test_read_steps_gives_the_same_sums_as_reading_after_each_step(tmp_path):
     assert ours == theirs and ours[2:] == [56.0, 112.0, 130.0]
 
 
-def test_train_step_names_batch_that_does_not_fit_into_memory(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("is_adam", "batches"), [(False, [PADDED]), (True, [FULL, PADDED])], ids=["forward pass", "update of Adam"]
+)
+def test_train_step_names_largest_batch_that_does_not_fit_into_memory(tmp_path, monkeypatch, is_adam, batches):
     def fail(*_):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     (tmp_path / "checkpoint-3").mkdir()
     state = tiny_train_state(tmp_path, max_tokens=77)
-    monkeypatch.setattr(ModelWithLoss, "forward", fail)
-    with pytest.raises(
-        ValueError, match=r"batch of 12 source and 12 target tokens \(30 with padding\) .* step 1"
-    ) as error:
-        train_step(state, micro_batches(PADDED))
-    assert "Lower `max_tokens`, now 77" in str(error.value) and "accumulation" in str(error.value)
+    monkeypatch.setattr(*((state.optimizer, "step") if is_adam else (ModelWithLoss, "forward")), fail)
+    match = r"batch of 12 source and 12 target tokens \(30 with padding\) .* step 1 .*Lower `max_tokens`, now 77"
+    with pytest.raises(UserError, match=match) as error:
+        train_step(state, micro_batches(*batches))
+    assert "accumulation" in str(error.value)
     assert f"The last checkpoint is {tmp_path / 'checkpoint-3'}" in str(error.value)
-
-
-def test_train_step_names_largest_batch_if_adam_does_not_fit_into_memory(tmp_path, monkeypatch):
-    def fail(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    state = tiny_train_state(tmp_path, max_tokens=77)
-    monkeypatch.setattr(state.optimizer, "step", fail)
-    with pytest.raises(
-        ValueError, match=r"of 12 source and 12 target tokens \(30 with .* step 1 .*Lower `max_tokens`"
-    ):
-        train_step(state, micro_batches(FULL, PADDED))
 
 
 def test_dropout_has_other_masks_in_each_micro_batch(tmp_path):

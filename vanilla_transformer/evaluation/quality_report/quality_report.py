@@ -5,6 +5,7 @@ Each function returns the values of one section. `page.html`, a Jinja template t
 """
 
 import platform
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import regex
-import sacrebleu
 from jinja2 import Environment, StrictUndefined
 
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import sentence_chrf
-from vanilla_transformer.evaluation.significance import Estimate, Report, SystemComparison
+from vanilla_transformer.evaluation.significance import Estimate, Report
 from vanilla_transformer.evaluation.test_sets import Evaluation
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 from vanilla_transformer.text.units import split_units, split_words
@@ -130,6 +130,8 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
     environment.finalize = _without_controls
     environment.filters |= {"marked": mark_differences, "signed": _format_signed}
     source, target = ((code or "").replace("_", "-") for code in setup.languages)
+    versions = {"vanilla-transformer": setup.version, "Python": platform.python_version()}
+    versions |= {name: version(name) for name in ("torch", "transformers", "sacrebleu")}
     return environment.from_string(read_part(str(__package__), "html")).render(
         style=style,
         style_hash=hash_content(style),
@@ -151,7 +153,7 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
         warned=sum(bool(each.warnings) for each in sentences),
         meanings_of_warnings=WARNINGS,
         speed=describe_speed(sentences, evaluation.seconds),
-        versions=_versions(setup.version),
+        versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         files=[(label, Path(path).name, hash_file(Path(path))) for label, path in setup.files.items()],
         models=[row for name in setup.models for row in _identify(name)],
     )
@@ -184,7 +186,7 @@ def score_sentences(evaluation: Evaluation, limits: WarningLimits) -> list[Score
 def describe_scores(report: Report) -> list[tuple[str, str, str, str]]:
     """Return the name, the value, the interval and the meaning of each score."""
     rows = [
-        (METRIC_LABELS[name], f"{one.score:.1f}", f"{_low(one):.1f} to {_high(one):.1f}", _MEANINGS[name])
+        (METRIC_LABELS[name], f"{one.score:.1f}", f"{one.low:.1f} to {one.high:.1f}", _MEANINGS[name])
         for name, one in report.estimates.items()
     ]
     known = {name: _MEANINGS.get(name.partition(":")[0], "A further measure") for name in report.metrics}
@@ -198,17 +200,24 @@ def describe_scale(bleu: Estimate) -> dict[str, Any] | None:
     starts = [*_BANDS, 100]
     place = max(start for start in _BANDS if bleu.score >= start)
     bands = [(start, end, _BANDS[start], start == place) for start, end in zip(starts, starts[1:], strict=False)]
-    return {"bands": bands, "meaning": _BANDS[place], "score": bleu.score, "low": _low(bleu), "high": _high(bleu)}
+    return {"bands": bands, "meaning": _BANDS[place], "score": bleu.score, "low": bleu.low, "high": bleu.high}
 
 
 def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
     """Return which system is better by each score and by all, and the sentences that changed most."""
-    signs = {name: _sign(name, one) for name, one in report.comparisons.items()}
-    best, worst = max(signs.values()), min(signs.values())
+    signs = {}  # 1 if the system is better than its baseline, -1 if it is worse, 0 if that is not significant
+    for name, one in report.comparisons.items():
+        is_better = (one.system.score > one.baseline.score) != (name in LOWER_IS_BETTER)
+        signs[name] = 0 if one.p_value >= _SIGNIFICANT else 1 if is_better else -1
+    verdicts = []
+    for sign, verdict in _VERDICTS.items():
+        names = [METRIC_LABELS[name] for name in signs if signs[name] == sign]
+        if names:
+            verdicts.append(verdict if len(names) == len(signs) else f"{verdict} by {' and '.join(names)}")
     changed = sorted({each.source + each.reference: each for each in sentences}.values(), key=lambda each: each.change)
     return {
-        "tone": _TONES.get((worst, best), ""),
-        "verdict": "; ".join(_verdicts(signs)),
+        "tone": _TONES.get((min(signs.values()), max(signs.values())), ""),
+        "verdict": "; ".join(verdicts),
         "rows": [
             (
                 METRIC_LABELS[name],
@@ -227,46 +236,20 @@ def compare(report: Report, sentences: Sequence[ScoredSentence]) -> dict[str, An
     }
 
 
-def _verdicts(signs: Mapping[str, int]) -> Iterator[str]:
-    """Yield each verdict, with the names of its scores if there are several."""
-    for sign, verdict in _VERDICTS.items():
-        names = [METRIC_LABELS[name] for name, each in signs.items() if each == sign]
-        if names:
-            yield verdict if len(names) == len(signs) else f"{verdict} by {' and '.join(names)}"
-
-
-def _sign(name: str, one: SystemComparison) -> int:
-    """Return 1 if the system is better than its baseline, -1 if it is worse, and 0 if that is not significant."""
-    if one.p_value >= _SIGNIFICANT:
-        return 0
-    return -1 if (one.system.score > one.baseline.score) == (name in LOWER_IS_BETTER) else 1
-
-
 def describe_lengths(sentences: Sequence[ScoredSentence]) -> dict[str, Any]:
     """Return the words of all translations divided by the references' words, and the mean score by length."""
-    ours, theirs = (sum(len(split_words(getattr(each, side))) for each in sentences) for side in _SIDES)
-    ratio = ours / max(1, theirs)
+    ours = sum(len(split_words(each.translation)) for each in sentences)
+    ratio = ours / max(1, sum(len(split_words(each.reference)) for each in sentences))
     meaning = "about as long as the references"
     if abs(ratio - 1) > _USUAL_LENGTH:
         meaning = "shorter: parts may be missing" if ratio < 1 else "longer: parts may be invented or repeated"
-    groups = [
-        (f"{first}–{last}" if last else f"{first} or more", _between(sentences, first, last))
-        for first, last in _LENGTHS
-    ]
-    bars = [
-        Bar(name, len(found), mean, mean)
-        for name, found in groups
-        if found
-        for mean in [sum(each.score for each in found) / len(found)]
-    ]
+    bars = []
+    for first, last in _LENGTHS:
+        scores = [each.score for each in sentences if first <= max(1, each.words) <= (last or each.words)]
+        if scores:
+            mean = statistics.fmean(scores)
+            bars.append(Bar(f"{first}–{last}" if last else f"{first} or more", len(scores), mean, mean))
     return {"ratio": ratio, "meaning": meaning, "bars": bars}
-
-
-_SIDES = ("translation", "reference")
-
-
-def _between(sentences: Sequence[ScoredSentence], first: int, last: int | None) -> list[ScoredSentence]:
-    return [each for each in sentences if first <= max(1, each.words) <= (last or each.words)]
 
 
 def describe_distribution(sentences: Sequence[ScoredSentence]) -> list[Bar]:
@@ -330,24 +313,6 @@ def _without_controls(value: Any) -> Any:
 
 def _format_signed(value: float, digits: int = 1) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
-
-
-def _low(one: Estimate) -> float:
-    return max(0.0, one.mean - one.margin)
-
-
-def _high(one: Estimate) -> float:
-    return one.mean + one.margin
-
-
-def _versions(own: str) -> str:
-    libraries = {
-        "torch": version("torch"),
-        "transformers": version("transformers"),
-        "sacrebleu": sacrebleu.__version__,
-    }
-    named = {"vanilla-transformer": own, "Python": platform.python_version(), **libraries}
-    return ", ".join(f"{name} {number}" for name, number in named.items())
 
 
 def _identify(name: str) -> list[tuple[str, str]]:

@@ -58,7 +58,7 @@ class DistillationArguments:
         default=None, metadata={"help": "float32, bfloat16, int8 or auto; by default the teacher's."}
     )
     teacher_batch_size: int = field(default=32, metadata={"help": "Sentences per batch of the teacher."})
-    teacher_workers: str = field(default="1", metadata={"help": "Processes of the teacher, or auto."})
+    teacher_workers: int = field(default=1, metadata={"help": "Processes of the teacher."})
     drop_warnings: bool = field(
         default=True,
         metadata={"help": "Drop translations with a warning: copy, repetition, numbers, script or length."},

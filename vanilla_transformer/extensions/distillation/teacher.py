@@ -51,9 +51,8 @@ class Candidate(NamedTuple):
 def open_teacher(options: DistillationArguments) -> AbstractContextManager[TranslationPipeline]:
     """Return a context with the pipeline of the teacher."""
     first, *others = options.teachers
-    workers = int(options.teacher_workers) if options.teacher_workers.isdecimal() else options.teacher_workers
     further = ensemble_arguments(others, options.weights)
-    return open_pipeline(first, workers, options.teacher_precision, options.teacher_num_beams, **further)
+    return open_pipeline(first, options.teacher_workers, options.teacher_precision, **further)
 
 
 def load_teacher(options: DistillationArguments) -> tuple[Any, Any]:

@@ -244,7 +244,7 @@ async def _read_file(request: Request) -> tuple[Question, str, str]:
     """Return the request to translate the text of a file, the name of the file, and the client."""
     form = await _read_after_key(request, read_form(request))
     client = _find_client(request, str(form.get("api_key", [""])[-1]))
-    file, *_ = form.get("file", [None])[::-1]
+    file = form.get("file", [None])[-1]
     if not isinstance(file, UploadFile):
         raise Refusal(422, "`file` must be given: a file of a form, whose name says its format.")
     if missing := [name for name in ("source", "target") if name not in form]:

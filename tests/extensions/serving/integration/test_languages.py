@@ -52,12 +52,6 @@ def test_service_lists_the_languages_and_stays_healthy(pipeline, entries, messag
         assert service.get("/health").json()["status"] == "ok"
 
 
-def test_service_of_one_direction_refuses_languages():
-    with TestClient(create_service(lambda texts, count: [["x"]])) as service:
-        answer = service.post("/translate", json={"text": TEXT, "tgt_lang": "de"})
-        assert "has only one direction. Leave `tgt_lang` out" in answer.json()["detail"]
-
-
 def test_service_checks_a_failed_model_in_the_language_of_the_request():
     calls = []
 

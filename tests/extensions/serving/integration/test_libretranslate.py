@@ -226,8 +226,8 @@ def test_libretranslate_reads_entries_of_every_kind(way, detecting):
 
 
 def test_libretranslate_prefers_the_query_and_reads_several_texts(detecting):
-    answer = detecting.post("/translate?target=de", data={"q": ["a", "b"], "source": "en", "target": "fr"})
-    assert answer.json() == {"translatedText": ["en-de a", "en-de b"]}
+    answer = detecting.post("/translate?target=de", data={"q": ["a\r\nb", "c"], "source": "en", "target": "fr"})
+    assert answer.json() == {"translatedText": ["en-de a\nb", "en-de c"]}, "browsers send other line ends"
 
 
 # Bodies with a text in Latin-1, which is not UTF-8.

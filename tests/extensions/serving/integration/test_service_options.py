@@ -286,6 +286,7 @@ def test_service_explains_options_that_it_refuses(body, words, client):
     [
         (SAMPLE, [], "no sampling"),
         (HTML, [], "no documents"),
+        ({"tgt_lang": "de"}, [], "has only one direction. Leave `tgt_lang` out"),
         ({"mbr": "chrf"}, ["do_sample"], "This service has no model or search for `mbr`. Leave it out."),
         ({"split_sentences": True}, ["mbr"], "has no sentence splitter. Leave `split_sentences` out."),
         ({"constraints": ["a"]}, ["do_sample"], "has no beam search with constraints. Leave `constraints` out."),

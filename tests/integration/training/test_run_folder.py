@@ -252,7 +252,7 @@ def checkpoints_without_hashes(patch, folder):
         (checkpoint / "sha256.json").unlink()
 
 
-# What is in the folder, changes of the recipe, and words of the refusal.
+# Content of the folder, changes of the recipe, and words of the refusal.
 REFUSALS = {
     "another model": (other_model, {}, "already holds a model .* neither recipe.json nor a checkpoint tells"),
     "no checkpoints": (no_checkpoints, {"max_steps": 9}, "its checkpoints have been deleted"),

@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar, NamedTuple
@@ -48,7 +49,7 @@ from benchmarks.revision_worker import build_model, build_tokenizer, random_text
 from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
-from vanilla_transformer.decoding.engine.precision import measurable_precisions, resolve_precision
+from vanilla_transformer.decoding.engine.precision import resolve_precision
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.extensions.conversion.marian import model_to_marian
 from vanilla_transformer.utils.file_utils import save_model_folder
@@ -99,7 +100,7 @@ class Engine(Peer):
         return translate
 
 
-_COMPILED = ["float32", "auto", *(["int8"] if "int8" in measurable_precisions() else [])]
+_COMPILED = ["float32", "auto", *(["int8"] if find_spec("torchao") is not None else [])]
 _SYSTEMS: list[Peer] = [
     Marian(),  # the baseline
     *(Engine(precision, compiled=False) for precision in ("float32", "auto")),

@@ -148,9 +148,10 @@ class TokenSystems:
         options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": self._setting.target_tokens}
         options |= {"do_sample": False} | ({"length_penalty": 1.0, "early_stopping": True} if beams > 1 else {})
         if name == ENGINE:
-            engine = Engine(self._model, batch, precision=PRECISION, compile="auto" if ON_GPU else False, **options)
+            compiling = "auto" if ON_GPU else False
+            engine = Engine(self._model, slots=batch, precision=PRECISION, compile=compiling, **options)
             sources = source.tolist()
-            return lambda: [hypotheses[0].tokens for hypotheses in engine.translate_tokens(sources)]
+            return lambda: [hypotheses[0].tokens for hypotheses in engine.decode(sources)]
         if name == CTRANSLATE2:
             named = [[str(token) for token in row] for row in source.tolist()]
             limit = {"max_decoding_length": self._setting.target_tokens, "beam_size": beams}

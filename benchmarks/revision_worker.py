@@ -145,13 +145,18 @@ def decode_by_engine(size: str, num_beams: int, int8: bool) -> Round:
     """Decode `STREAM_SENTENCES` sources of 8 to 18 tokens by the engine with compiled steps, to the same lengths."""
     precision = "int8" if int8 else "float32"
     engine = vanilla_transformer.Engine(
-        build_model(size), 32, num_beams, precision, compile=True, max_new_tokens_beyond_source=0
+        build_model(size),
+        slots=32,
+        num_beams=num_beams,
+        precision=precision,
+        compile=True,
+        max_new_tokens_beyond_source=0,
     )
     lengths = torch.randint(8, 19, (STREAM_SENTENCES,)).tolist()
     sources = [[*torch.randint(3, VOCAB_SIZE, (length,)).tolist(), 2] for length in lengths]
 
     def decode() -> tuple[int, Any]:
-        hypotheses = engine.translate_tokens(sources)
+        hypotheses = engine.decode(sources)
         return STREAM_SENTENCES, [best.tokens for (best,) in hypotheses]
 
     return decode

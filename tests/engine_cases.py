@@ -4,12 +4,10 @@ import random
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import pytest
 import torch
 
 from tests.rounding import close_to
 from vanilla_transformer import (
-    PaperGenerationMixin,
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
     paper_generation_config,
@@ -109,11 +107,9 @@ def hypotheses_of_library(case: Case, source: list[int]) -> list[LibraryHypothes
     """Return the hypotheses that the library's own search finds for one source; without scores in greedy search."""
     ids, count = torch.tensor([source]), case.num_return_sequences
     start = 1 if case.model.config.is_encoder_decoder else len(source)  # of the new tokens
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PaperGenerationMixin, "fast_search", None)
-        found = case.model.generate(
-            ids, **case.options, num_return_sequences=count, return_dict_in_generate=True, output_scores=True
-        )
+    found = case.model.generate(
+        ids, **case.options, num_return_sequences=count, return_dict_in_generate=True, output_scores=True
+    )
     if case.options["num_beams"] == 1:
         return [LibraryHypothesis(found.sequences[0, start:].tolist(), float("nan"))]
     lengths = found.beam_indices.ge(0).sum(dim=1).tolist()
@@ -124,7 +120,7 @@ def hypotheses_of_library(case: Case, source: list[int]) -> list[LibraryHypothes
 def assert_engine_gives_hypotheses_of_library(case: Case) -> None:
     """Translate all sources of a case at once, and compare with the library, which gets them one by one."""
     engine = Engine(case.model, slots=case.slots, compile=False, **case.options)
-    found = engine.translate_tokens(case.sources, case.num_return_sequences)
+    found = engine.decode(case.sources, case.num_return_sequences)
     for source, ours in zip(case.sources, found, strict=True):
         expected = hypotheses_of_library(case, source)
         assert len(ours) == len(expected)

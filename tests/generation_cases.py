@@ -1,15 +1,14 @@
 """Random models and sources for `generate()`, and the library's own search."""
 
 import warnings
-from contextlib import nullcontext
 
-import pytest
 import torch
 from hypothesis import assume
 from hypothesis import strategies as st
 
 from tests.tiny import tiny_config
-from vanilla_transformer import PaperGenerationMixin, VanillaTransformerForConditionalGeneration
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.decoding.engine.engine import Engine
 
 # Strategies for fields of models, for batches and for options of the search.
 SHAPES = {
@@ -50,24 +49,17 @@ def sources(sentences, length, vocab_size=40, left=False):
     return tokens if left else tokens.flip(1)
 
 
-def generate_by_library(model, *args, **options):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PaperGenerationMixin, "fast_search", None)
-        return model.generate(*args, **options)
-
-
-def assert_generate_gives_tokens_of_library(
-    shape, sentences, length, left, taste_for_eos, options, search=nullcontext
-):
-    """Compare `generate()` within the context `search()` with the library's own search."""
+def assert_engine_gives_tokens_of_generate(shape, sentences, length, left, taste_for_eos, options):
+    """Compare an engine as the `custom_generate` of `generate()` with the library's own search."""
     model = model_of(**shape, lm_head_bias=True)
     with torch.no_grad():
         model.lm_head.bias[2] = taste_for_eos
     tokens = sources(sentences, length, shape["vocab_size"], left)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = generate_by_library(model, tokens, **options, return_dict_in_generate=True, output_scores=True)
+        expected = model.generate(tokens, **options, return_dict_in_generate=True, output_scores=True)
         # The scores of hypotheses without a possible continuation are equal, and any of them may be returned.
         assume(expected.get("sequences_scores") is None or (expected.sequences_scores > -1.0e8).all())
-        with search():
-            assert torch.equal(model.generate(tokens, **options), expected.sequences)
+        search = {name: value for name, value in options.items() if name != "pad_token_id"}
+        engine = Engine(model, compile=False, **search)
+        assert torch.equal(model.generate(tokens, **options, custom_generate=engine), expected.sequences)

@@ -6,7 +6,6 @@ They define what the engine computes. They are slow, and have no caches, slots o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -33,14 +32,12 @@ class Textbook:
         options: Options of the engine: a generation config's.
         change: Maps the model's log-probabilities of the next token `(V,)`, given the tokens of a hypothesis, to those
             by which the search chooses.
-        bonus: Added to the score of a hypothesis that ends, given its tokens.
     """
 
     model: Any
     source: Sequence[int]
     options: dict[str, Any]
     change: Change = lambda scores, _: scores
-    bonus: Callable[[list[int]], float] | None = None
 
     def option(self, name: str, default: Any = None) -> Any:
         found = self.options.get(name)
@@ -87,8 +84,7 @@ class Textbook:
 
     def final(self, hypothesis: Running) -> Running:
         """Return a hypothesis that ends with its final score."""
-        bonus = 0.0 if self.bonus is None else self.bonus(hypothesis.tokens)
-        return hypothesis._replace(score=hypothesis.score / self.divisor(len(hypothesis.tokens)) + bonus)
+        return hypothesis._replace(score=hypothesis.score / self.divisor(len(hypothesis.tokens)))
 
     def divisor(self, length: int) -> float:
         return length_penalty(length, self.option("length_penalty", 1.0), self.option("length_penalty_type", "power"))
@@ -117,7 +113,7 @@ class Textbook:
         if len(finished) < beams:
             return False
         rule = self.option("early_stopping", False)
-        if rule == "never" and self.option("length_penalty", 1.0) > 0.0 and self.bonus is None:  # or at the limit
+        if rule == "never" and self.option("length_penalty", 1.0) > 0.0:  # or at the limit
             best = running[0].score / self.divisor(self.limit)
         else:
             best = max(self.final(each).score for each in running)
@@ -136,19 +132,6 @@ def force(prefix: Sequence[int]) -> Change:
     return change
 
 
-def prefer(prefix: Sequence[int], bias: float) -> Change:
-    """Return a `change` that mixes the next token of a prefix in while a hypothesis has followed it."""
-
-    def change(scores: torch.Tensor, tokens: list[int]) -> torch.Tensor:
-        if len(tokens) < len(prefix) and tokens == [*prefix[: len(tokens)]]:
-            mixed = (1 - bias) * scores.exp()
-            mixed[prefix[len(tokens)]] += bias
-            return mixed.log()
-        return scores
-
-    return change
-
-
 def forbid_repeats(size: int, start: int, change: Change) -> Change:
     """Return a `change` that also forbids tokens that complete an n-gram twice, unless it leaves only one token."""
 
@@ -161,48 +144,6 @@ def forbid_repeats(size: int, start: int, change: Change) -> Change:
         return scores
 
     return changed
-
-
-def search_in_groups(textbook: Textbook, beams: int, groups: int, penalty: float) -> list[Running]:
-    """Return the finished hypotheses of diverse beam search (Vijayakumar et al., 2016, algorithm 1), best first."""
-    size, change = beams // groups, textbook.change
-    running, finished = [[Running([], 0.0, 0.0)] for _ in range(groups)], [list[Running]() for _ in range(groups)]
-    while any(running):
-        chosen: list[int] = []  # by earlier groups at this step
-        for group in range(groups):
-            if not running[group]:
-                continue
-            textbook.change = partial(_penalized, change, penalty, tuple(chosen))
-            running[group], finished[group] = textbook.step(running[group], finished[group], size)
-            if running[group] and textbook.is_done(running[group], finished[group], size):
-                running[group] = []
-            chosen += [each.tokens[-1] for each in running[group]]
-    textbook.change = change
-    return sorted((each for some in finished for each in some), key=lambda each: each.score, reverse=True)
-
-
-def _penalized(
-    change: Change, penalty: float, chosen: Sequence[int], scores: torch.Tensor, tokens: list[int]
-) -> torch.Tensor:
-    counts = torch.bincount(torch.tensor(chosen, dtype=torch.long), minlength=len(scores))
-    return change(scores, tokens) - penalty * counts
-
-
-def coverage_bonus(textbook: Textbook, weight: float) -> Callable[[list[int]], float]:
-    """Return eq. 14 of Wu et al. (2016), of the mean attention in the last decoder layer but one."""
-    model, start = textbook.model, textbook.option("decoder_start_token_id")
-    model.set_attn_implementation("eager")
-    seen = [place for place, token in enumerate(textbook.source) if model.config.source_eos or token != 2]
-
-    def bonus(tokens: list[int]) -> float:
-        ids, previous = torch.tensor([[*textbook.source]]), torch.tensor([[start, *tokens[:-1]]])
-        with torch.no_grad():
-            outputs = model(input_ids=ids, decoder_input_ids=previous, output_attentions=True)
-        layer = max(0, model.config.decoder_layers - 2)
-        weights = outputs.cross_attentions[layer][0].mean(dim=0).sum(dim=0)[seen]  # of all heads and all tokens
-        return weight * weights.clamp(max=1.0).clamp(min=1e-6).log().sum().item()
-
-    return bonus
 
 
 def assert_same_hypotheses(found: Sequence[Any], expected: Sequence[Running]) -> None:

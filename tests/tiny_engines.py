@@ -1,15 +1,9 @@
 """Engines of tiny models, for tests of compiled steps in this process and in others."""
 
 import io
-from contextlib import contextmanager
-from functools import partial
-
-import pytest
 
 from tests.tiny import tiny_model
-from vanilla_transformer.decoding.engine import custom_generate
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.engine.graphed_steps import GraphedSteps
 from vanilla_transformer.extensions.scale_out import engine_workers
 
@@ -22,15 +16,7 @@ def engine_of(beams, seed=0, slots=2, **options):
 
 
 def translate(engine):
-    return [[each.tokens for each in hypotheses] for hypotheses in engine.translate_tokens(SOURCES)]
-
-
-@contextmanager
-def eager_steps_for_compiled_ones():
-    """Let `generate()` decode by engines whose steps are eager, whatever the cache has."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(custom_generate, "EnginePool", partial(EnginePool, compile=False))
-        yield
+    return [[each.tokens for each in hypotheses] for hypotheses in engine.decode(SOURCES)]
 
 
 class EndedWorker:
@@ -76,11 +62,11 @@ def graphed(beams=1, compile="auto", **options):
     return engine, recorder
 
 
-def assert_captured_steps_agree(engines, count, **requests):
+def assert_captured_steps_agree(engines, requests, count):
     """Check that the second of two equal engines gives the first one's tokens when its steps are captured."""
     engines[1].steps = GraphedSteps(engines[1].steps.step, "auto", Recorder())
+    requests = [*requests]
     eager, captured = (
-        [[each.tokens for each in found] for found in engine.translate_tokens(SOURCES, count, **requests)]
-        for engine in engines
+        [[each.tokens for each in found] for found in engine.decode(requests, count)] for engine in engines
     )
     assert captured == eager

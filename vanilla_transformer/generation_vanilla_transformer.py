@@ -6,7 +6,7 @@ and at most `source length + 50` new tokens for each sentence of a batch.
 """
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,7 +20,7 @@ from transformers.utils import ModelOutput
 from .compatibility_vanilla_transformer import UserError
 
 # The penalty of the `generate()` call in progress: the library passes only α to the two methods that apply it.
-_penalty_type: ContextVar[str] = ContextVar("length_penalty_type", default="power")
+penalty_type_of_call: ContextVar[str] = ContextVar("length_penalty_type", default="power")
 
 
 def paper_generation_config(
@@ -88,10 +88,6 @@ class PaperGenerationMixin(GenerationMixin):
     """
 
     paper_parameters = ("length_penalty_type", "max_new_tokens_beyond_source")
-    # The installed package sets this. It takes the arguments of a call and returns further ones, or None.
-    fast_search: Callable[..., dict[str, Any] | None] | None = None
-    engines: Any  # of `fast_search`, which creates them at the first call of a model
-    use_engine = True  # False: the library's own search decodes, also where the package is imported
 
     @torch.no_grad()
     def generate(
@@ -117,27 +113,20 @@ class PaperGenerationMixin(GenerationMixin):
             limit = MaxNewTokensBeyondSource(_source_lengths(ids, kwargs) + margin + prompt_length)
             criteria.append(limit)
             changes |= self._length_limit(int(limit.max_lengths.max()), prompt_length)
-        search = None
-        if self.use_engine and self.fast_search is not None:
-            search = self.fast_search(self, [levels[0] | changes, *levels[1:]], ids, logits_processor, criteria)
-        by_library = search is None and kwargs.get("custom_generate") is None
-        beams_of_library = by_library and (closest(levels, "num_beams") or 1) > 1
+        beams_of_library = kwargs.get("custom_generate") is None and (closest(levels, "num_beams") or 1) > 1
         if beams_of_library:
             check_hooks()
-        if search is not None:
-            kwargs |= search
-        elif beams_of_library:
             changes["return_dict_in_generate"] = True
         if generation_config is None:
             kwargs |= changes
         else:  # in a copy: changes as keywords beside a config would log a warning
             generation_config = copy.deepcopy(generation_config)
             generation_config.update(**changes)
-        token = _penalty_type.set(penalty_type)
+        token = penalty_type_of_call.set(penalty_type)
         try:
             outputs = super().generate(inputs, generation_config, logits_processor, criteria, **kwargs)
         finally:
-            _penalty_type.reset(token)
+            penalty_type_of_call.reset(token)
         return _pad_after_end(outputs, levels) if beams_of_library else outputs
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
@@ -162,7 +151,7 @@ class PaperGenerationMixin(GenerationMixin):
     def _update_finished_beams(self, **arguments: Any) -> tuple[torch.Tensor, ...]:
         """Divide scores by the penalty of this call instead of `length ** α`."""
         length = arguments["cur_len"] + 1 - arguments["decoder_prompt_len"]
-        divisor = length_penalty(length, arguments["length_penalty"], _penalty_type.get())
+        divisor = length_penalty(length, arguments["length_penalty"], penalty_type_of_call.get())
         arguments |= {"topk_log_probs": arguments["topk_log_probs"] / divisor, "length_penalty": 0.0}
         return super()._update_finished_beams(**arguments)
 
@@ -170,7 +159,7 @@ class PaperGenerationMixin(GenerationMixin):
         """Compare running with finished hypotheses by the penalty of this call."""
         farthest = arguments["early_stopping"] == "never" and arguments["length_penalty"] > 0.0
         length = arguments["max_length" if farthest else "cur_len"] - arguments["decoder_prompt_len"]
-        divisor = length_penalty(length, arguments["length_penalty"], _penalty_type.get())
+        divisor = length_penalty(length, arguments["length_penalty"], penalty_type_of_call.get())
         arguments |= {"running_beam_scores": arguments["running_beam_scores"] / divisor, "length_penalty": 0.0}
         return super()._check_early_stop_heuristic(**arguments)
 

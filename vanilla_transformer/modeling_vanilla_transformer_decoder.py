@@ -7,7 +7,6 @@ Letters in shapes: B batch, L length, D d_model, V vocabulary.
 """
 
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -87,10 +86,6 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
     _tp_plan = {"lm_head": "colwise_gather_output"}
     _pp_plan = {"lm_head": (["last_hidden_state"], ["logits"])}
-    # The installed package sets this. It takes the arguments of a call and returns further ones, or None.
-    fast_search: Callable[..., dict[str, Any] | None] | None = None
-    engines: Any  # of `fast_search`, which creates them at the first call of a model
-    use_engine = True  # False: the library's own search decodes, also where the package is imported
 
     def __init__(self, config: VanillaTransformerDecoderConfig):
         super().__init__(config)
@@ -191,9 +186,6 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
             kwargs |= {n: length for n, length in lengths.items() if generation_config is None or kwargs.get(n)}
         levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
         refuse_chunks(levels)
-        search = self.fast_search(self, levels) if self.use_engine and self.fast_search and not args else None
-        if search is not None:
-            kwargs |= search
         outputs = super().generate(inputs, generation_config, *args, **kwargs)
         return insert_prompt(outputs, prompt) if shortens else outputs
 

@@ -1,4 +1,4 @@
-"""Register the models with transformers: with its Auto classes, its tasks of pipelines, and `generate()`."""
+"""Register the models with transformers: with its Auto classes and its tasks of pipelines."""
 
 from multiprocessing import parent_process
 from typing import Any
@@ -9,7 +9,7 @@ if parent_process() is not None:  # a worker, whose parent has shown them unless
     hide_import_messages()
 
 with collection_paused():
-    from . import decoding, modeling_vanilla_transformer_long  # noqa: F401  # imports torch and transformers
+    from . import modeling_vanilla_transformer_long  # noqa: F401  # imports torch and transformers
 
 from transformers import (
     AutoConfig,
@@ -32,6 +32,7 @@ from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
 from .configuration_vanilla_transformer_long import VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig
+from .decoding.transformers_internals import restore_translation_task
 from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerModel
 from .modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel, VanillaTransformerForCausalLM
 from .modeling_vanilla_transformer_encoder import (
@@ -84,5 +85,5 @@ for _config, _models in _MODELS.items():
     for _auto_class, _model in _models.items():
         _auto_class.register(_config, _model, exist_ok=True)
         _NAMES[_auto_class][_config.model_type] = _model.__name__
-decoding.register()
+restore_translation_task()
 import_user_module()

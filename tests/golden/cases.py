@@ -70,17 +70,8 @@ FEATURES: Cases = {
     "own_prefixes": {"target_prefix": ["Ein", "", "Zwei Hunde", "A man"], "num_return_sequences": 3},
     "greedy_prefix": {"target_prefix": "Ein Ma", "num_beams": 1},
     "prefix_and_constraints": {"target_prefix": "Ein", "constraints": ["Hund"]},
-    "weak_bias": {"target_prefix": "Ein", "prefix_bias": 0.1, "num_return_sequences": 2},
-    "strong_bias": {"target_prefix": ["Ein", "Zwei", "", "Gras"], "prefix_bias": 0.9, "num_return_sequences": 2},
-    "greedy_bias": {"target_prefix": "Ein", "prefix_bias": 0.6, "num_beams": 1},
     "alternatives": {"alternatives": 4},
     "alternatives_after_prefix": {"alternatives": 3, "target_prefix": "Ein", "num_beams": 2},
-    "groups": {"num_beam_groups": 2, "diversity_penalty": 0.7, "num_return_sequences": 4},
-    "groups_of_one": {"num_beam_groups": 4, "diversity_penalty": 2.0, "num_return_sequences": 4},
-    "groups_with_prefix": {"num_beam_groups": 2, "diversity_penalty": 0.3, "target_prefix": "Ein"},
-    "coverage": {"coverage_penalty": 0.3, "num_return_sequences": 2},
-    "strong_coverage": {"coverage_penalty": 2.0, "length_penalty": 1.0},
-    "coverage_in_groups": {"coverage_penalty": 0.3, "num_beam_groups": 2, "diversity_penalty": 0.5},
 }
 CHOICES: Cases = {
     "chrf_of_samples": {"mbr": "chrf", "seed": 3, "mbr_samples": 6},
@@ -154,7 +145,7 @@ def _engine() -> Cases:
         for beams in (1, 3):
             options = {"num_beams": beams, "max_new_tokens": 9, "count": beams}
             cases[f"{model}_{beams}"] = {"door": "engine", "model": model, "ids": PROMPT_ROWS, **options}
-    prefixes = {"prefixed": True, "requests": {"prefixes": [[80, 81], [], [90], [299, 70]]}}
+    prefixes = {"target_prefix": "", "requests": {"prefixes": [[80, 81], [], [90], [299, 70]]}}
     for model in ("learned", "lsh", "linear"):
         cases[f"{model}_prefixes"] = {"door": "engine", "model": model, "ids": ROWS, "num_beams": 3, **prefixes}
     for model in ("plain", "linear_cross", "causal", "causal_lsh"):
@@ -206,7 +197,7 @@ def _pipeline() -> Cases:
 def _features() -> Cases:
     cases = named("pipeline", FEATURES, model="plain", texts=LINES, **ALL)
     for model in ("reversible", "learned"):
-        names = ["shared_constraints", "own_prefixes", "strong_bias", "groups", "coverage"]
+        names = ["shared_constraints", "own_prefixes"]
         cases |= named("pipeline", chosen(FEATURES, names), f"{model}_", model=model, texts=LINES, return_scores=True)
     split = {"split_sentences": True, "source_language": "en", "constraints": [["Hund"]]}
     cases["constraints_split"] = {"door": "pipeline", "model": "plain", "texts": ["A man."], **split}
@@ -233,7 +224,6 @@ def _several_models() -> Cases:
         "beam": {"pipeline": ensemble, "num_return_sequences": 2, **ALL},
         "weighted": {"pipeline": weighted, "num_return_sequences": 2, "return_scores": True},
         "constrained": {"pipeline": weighted, "constraints": [["Hund"], [], [], ["Gras"]]},
-        "prefix": {"pipeline": weighted, "target_prefix": "Ein", "prefix_bias": 0.4},
         "sample": {"pipeline": ensemble, "do_sample": True, "num_beams": 1, "seed": 5, "top_k": 5, **ALL},
         "mbr": {"pipeline": ensemble, "mbr": "chrf", "num_beams": 4},
     }
@@ -307,13 +297,10 @@ TRANSLATED: dict[str, list[str]] = {
     "sample_cutoff": ["{plain}", "--do_sample", "--seed", "6", "--epsilon_cutoff", "0.02"],
     "mbr": ["{plain}", "--mbr", "chrf", "--mbr_samples", "5", "--seed", "9", "--do_sample"],
     "mbr_n_best": ["{plain}", "--mbr", "bleu", "--num_beams", "3"],
-    "groups": ["{plain}", "--num_beam_groups", "2", "--diversity_penalty", "0.7", "--n_best", "4"],
-    "coverage": ["{plain}", "--coverage_penalty", "0.4", "--n_best", "1"],
     "constraint": ["{plain}", "--constraint", "Hund", "ein Gras", "--n_best", "2"],
     "tab_constraints": ["{plain}", "--tab_constraints", "--n_best", "1"],
     "prefix": ["{plain}", "--target_prefix", "Ein", "--n_best", "2"],
     "prefixes": ["{plain}", "--target_prefixes", "{prefixes}", "--n_best", "1"],
-    "prefix_bias": ["{plain}", "--target_prefix", "Ein", "--prefix_bias", "0.5", "--n_best", "1"],
     "alternatives": ["{plain}", "--alternatives", "3"],
     "glossary": ["{inline}", "--glossary", "{terms}", "--n_best", "1"],
     "glossary_exact": ["{inline}", "--glossary", "{terms}", "--term_mode", "exact", "--n_best", "1"],
@@ -360,10 +347,7 @@ def _service() -> Cases:
         "constraints": {"constraints": ["Hund"], "return_scores": True},
         "own_constraints": {"constraints": [["Hund"], [], ["Gras"], []], "num_return_sequences": 2},
         "prefix": {"target_prefix": "Ein", "return_scores": True},
-        "own_prefixes": {"target_prefix": ["Ein", "", "Zwei", ""], "prefix_bias": 0.5, "return_scores": True},
         "alternatives": {"alternatives": 3, "target_prefix": "Ein"},
-        "groups": {"num_beam_groups": 2, "diversity_penalty": 0.7, "num_return_sequences": 4, "return_scores": True},
-        "coverage": {"coverage_penalty": 0.5, "return_scores": True},
         "glossary": {"glossary": {"man": "Mann", "two dogs": "zwei Hunde"}},
         "split": {"text": [LONG], "split_sentences": True},
         "html": {"text": [HTML], "format": "html"},
@@ -412,14 +396,8 @@ def _errors() -> Cases:
         "constraints_of_texts": {"constraints": [["a"], ["b"], ["c"]]},
         "greedy_constraints": {"constraints": ["a"], "num_beams": 1},
         "prefixes_of_texts": {"target_prefix": ["a", "b", "c"]},
-        "bias": {"target_prefix": "Ein", "prefix_bias": 2.0},
-        "bias_alone": {"prefix_bias": 0.5},
         "alternatives": {"alternatives": 0},
         "alternatives_of_lines": {"texts": ["A\nB"], "alternatives": 2},
-        "groups": {"num_beam_groups": 3, "diversity_penalty": 0.5},
-        "groups_alone": {"num_beam_groups": 2},
-        "groups_with_constraints": {"num_beam_groups": 2, "diversity_penalty": 0.5, "constraints": ["a"]},
-        "coverage": {"coverage_penalty": -1.0},
         "mbr": {"mbr": "ter"},
         "mbr_samples": {"mbr_samples": 3},
         "rerank_weight": {"rerank_reverse_weight": 0.5},
@@ -462,9 +440,6 @@ def _errors() -> Cases:
         "both_counts": ["{plain}", "A", "--n_best", "2", "--num_return_sequences", "2"],
         "batch_size": ["{plain}", "A", "--batch_size", "0"],
         "penalty": ["{plain}", "A", "--length_penalty", "nan"],
-        "groups": ["{plain}", "A", "--num_beam_groups", "3", "--diversity_penalty", "1"],
-        "coverage": ["{plain}", "A", "--coverage_penalty", "-1"],
-        "bias": ["{plain}", "A", "--prefix_bias", "0.5"],
         "prefixes": ["{plain}", "A", "--target_prefixes", "{prefixes}"],
         "alternatives": ["{plain}", "A", "--alternatives", "2", "--n_best", "2"],
         "alignments": ["{plain}", "A", "--alignments"],
@@ -497,11 +472,8 @@ def _errors() -> Cases:
         "sampled_constraints": {"constraints": ["Hund"], "do_sample": True},
         "empty_constraint": {"constraints": [""]},
         "prefixes": {"target_prefix": ["Ein"]},
-        "bias": {"target_prefix": "Ein", "prefix_bias": 3},
         "alternatives": {"alternatives": 0},
         "counted_alternatives": {"alternatives": 2, "num_return_sequences": 2},
-        "groups": {"num_beam_groups": 3, "diversity_penalty": 1},
-        "coverage": {"coverage_penalty": -1},
         "mbr": {"mbr": "ter"},
         "many_samples": {"mbr": "chrf", "mbr_samples": 999},
         "rerank_weight": {"rerank_reverse_weight": 0.5},
@@ -563,8 +535,8 @@ def _attacks() -> Cases:
         "encoding": '{"text": "\xff"}',
         "surrogate": r'{"text": ["a", "\ud800"]}',
         "deep": "[" * 5000,
-        "enormous_integer": '{"text": "a", "coverage_penalty": 1%s}' % ("0" * 999),
-        "enormous_float": '{"text": "a", "coverage_penalty": 1e999}',
+        "enormous_integer": '{"text": "a", "rerank_reverse_weight": 1%s}' % ("0" * 999),
+        "enormous_float": '{"text": "a", "rerank_reverse_weight": 1e999}',
         "repeated": '{"text": "a", "text": 3}',
         "large": '{"text": "%s"}' % ("a" * 1_000_000),
     }

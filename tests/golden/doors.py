@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from vanilla_transformer import Engine, TranslationPipeline
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.engine.requests import Request
 from vanilla_transformer.decoding.forced_decoding import score_tokens
 from vanilla_transformer.extensions.documents import DocumentTranslator
 from vanilla_transformer.extensions.serving import server
@@ -64,8 +65,9 @@ class Doors:
         **options: Any,
     ) -> list[Any]:
         """Return the hypotheses of the engine: tokens, score and the log-probability of each token."""
-        engine = Engine(self._model(model), compile=False, **options)
-        found = engine.translate_tokens(ids, count, **(requests or {}))
+        engine, further = Engine(self._model(model), compile=False, **options), dict(requests or {})
+        prefixes = further.pop("prefixes", [()] * len(ids))
+        found = engine.decode(map(Request, ids, prefixes), count, **further)
         rows = [[[each.tokens, each.score, each.token_log_probabilities] for each in some] for some in found]
         return _plain(rows)
 

@@ -12,7 +12,6 @@ import torch
 
 from tests.devices import DEVICE, needs_gpu
 from tests.tiny import tiny_model
-from vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.decoding.engine import slot_buffers
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.graphed_steps import GraphedSteps
@@ -66,7 +65,7 @@ def no_sync():
 @every_search
 def test_engine_gives_tokens_of_generate(beams, compile):
     model = model_of()
-    found = tokens_of(engine_of(model, beams, compile=compile).translate_tokens(sources()))
+    found = tokens_of(engine_of(model, beams, compile=compile).decode(sources()))
     assert found == [generated(model, source, beams) for source in sources()]
 
 
@@ -74,20 +73,11 @@ def test_engine_gives_tokens_of_generate(beams, compile):
 @every_search
 def test_engine_gives_log_probabilities_of_forced_decoding(beams, compile):
     model = model_of()
-    found = [best for (best,) in engine_of(model, beams, compile=compile).translate_tokens(sources())]
+    found = [best for (best,) in engine_of(model, beams, compile=compile).decode(sources())]
     forced = score_tokens(model, sources(), [each.tokens for each in found])
     for each, log_probabilities in zip(found, forced, strict=True):
         assert each.token_log_probabilities == pytest.approx(log_probabilities, rel=1e-4, abs=1e-4)
         assert each.log_probability == pytest.approx(sum(log_probabilities), rel=1e-4)
-
-
-@every_search
-def test_generate_gives_tokens_of_the_librarys_search(beams, monkeypatch):
-    model = model_of()
-    found = [generated(model, source, beams) for source in sources()]
-    assert PaperGenerationMixin.fast_search is not None
-    monkeypatch.setattr(PaperGenerationMixin, "fast_search", None)
-    assert found == [generated(model, source, beams) for source in sources()]
 
 
 @needs_gpu
@@ -95,10 +85,10 @@ def test_generate_gives_tokens_of_the_librarys_search(beams, monkeypatch):
 @every_search
 def test_engine_gives_tokens_of_the_cpu(beams, compile):
     model = model_of()
-    expected = tokens_of(engine_of(model_of().cpu(), beams, compile=False).translate_tokens(sources()))
+    expected = tokens_of(engine_of(model_of().cpu(), beams, compile=False).decode(sources()))
     engine = engine_of(model, beams, compile=compile)
     for _ in range(2):  # captured in the first round, replayed in the second one
-        assert tokens_of(engine.translate_tokens(sources())) == expected
+        assert tokens_of(engine.decode(sources())) == expected
 
 
 @needs_gpu
@@ -106,10 +96,10 @@ def test_engine_gives_tokens_of_the_cpu(beams, compile):
 def test_engine_captures_each_size_once(beams):
     engine = engine_of(model_of(), beams)
     assert isinstance(engine.steps, GraphedSteps)
-    engine.translate_tokens(sources())
+    engine.decode(sources())
     forms = {size: form for size, (_, form) in engine.steps._forms.items()}
     assert len(forms) > 1 and engine.steps.step not in forms.values()  # no capture failed
-    engine.translate_tokens(sources())
+    engine.decode(sources())
     assert {size: form for size, (_, form) in engine.steps._forms.items()} == forms
 
 
@@ -117,11 +107,11 @@ def test_engine_captures_each_size_once(beams):
 @every_search
 def test_engine_captures_again_after_other_sizes_took_the_memory(beams, monkeypatch):
     model = model_of()
-    expected = tokens_of(engine_of(model, beams, compile=False).translate_tokens(sources()))
+    expected = tokens_of(engine_of(model, beams, compile=False).decode(sources()))
     monkeypatch.setattr(slot_buffers, "spare_memory", lambda device, spare: 0)
     engine = engine_of(model, beams)
     for _ in range(3):
-        assert tokens_of(engine.translate_tokens(sources())) == expected
+        assert tokens_of(engine.decode(sources())) == expected
         torch.cuda.empty_cache()
 
 
@@ -131,11 +121,10 @@ def test_engine_captures_again_after_other_sizes_took_the_memory(beams, monkeypa
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_engine_never_waits_but_to_look_and_to_take(beams, compile, precision):
     engine = engine_of(model_of(), beams, compile=compile, precision=precision)
-    engine.translate_tokens(sources(), beams)  # allocates the buffers and captures the steps
+    engine.decode(sources(), beams)  # allocates the buffers and captures the steps
     with no_sync():
-        results = dict(engine.translate_stream(iter(sources()), beams))
-    assert sorted(results) == [*range(24)]
-    assert all(hypothesis.tokens for hypotheses in results.values() for hypothesis in hypotheses)
+        results = engine.decode(sources(), beams)
+    assert len(results) == 24 and all(hypothesis.tokens for hypotheses in results for hypothesis in hypotheses)
 
 
 @needs_gpu
@@ -150,7 +139,7 @@ def test_sync_debug_mode_finds_a_read():
 def test_engine_in_bfloat16_gives_tokens_of_eager_steps(beams):
     model = model_of()
     eager, captured = (engine_of(model, beams, precision="bfloat16", compile=each) for each in (False, "auto"))
-    assert tokens_of(captured.translate_tokens(sources())) == tokens_of(eager.translate_tokens(sources()))
+    assert tokens_of(captured.decode(sources())) == tokens_of(eager.decode(sources()))
     assert captured.model.dtype is torch.bfloat16 and model.dtype is torch.float32
 
 
@@ -171,5 +160,5 @@ def test_engine_gives_tokens_of_eager_steps_when_inductor_compiles_them(beams):
     compiled = engine_of(model, beams, compile=True, max_new_tokens=8)
     eager = engine_of(model, beams, compile=False, max_new_tokens=8)
     few = [[7, 8, EOS], [9, EOS], [5, 6, 7, EOS]]
-    assert tokens_of(compiled.translate_tokens(few)) == tokens_of(eager.translate_tokens(few))
+    assert tokens_of(compiled.decode(few)) == tokens_of(eager.decode(few))
     assert all(form is not compiled.steps.step for _, form in compiled.steps._forms.values())

@@ -41,7 +41,6 @@ def inputs_of(model):
 
 
 def search(model, **options):
-    model.use_engine = False
     options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "output_logits": True} | options
     return model.generate(inputs_of(model), return_dict_in_generate=True, **options)
 

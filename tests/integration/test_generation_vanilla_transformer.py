@@ -33,7 +33,6 @@ from tests.generation_models import (
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_config
 from vanilla_transformer import (
-    PaperGenerationMixin,
     VanillaTransformerForConditionalGeneration,
     paper_generation_config,
 )
@@ -50,13 +49,6 @@ class StockGenerationModel(VanillaTransformerForConditionalGeneration):
     generate = GenerationMixin.generate
     _update_finished_beams = GenerationMixin._update_finished_beams
     _check_early_stop_heuristic = staticmethod(GenerationMixin._check_early_stop_heuristic)
-
-
-@pytest.fixture(params=["library", "fast"])
-def search(request, monkeypatch):
-    """Run a test with the search of transformers and with the fast search that the package registers."""
-    if request.param == "library":
-        monkeypatch.setattr(PaperGenerationMixin, "fast_search", None)
 
 
 def without_eos(model):
@@ -197,7 +189,7 @@ def test_length_penalty_power_matches_transformers(early_stopping, alpha):
 
 
 @every_mode
-def test_generate_stops_at_source_length_plus_margin(mode, search):
+def test_generate_stops_at_source_length_plus_margin(mode):
     model = without_eos(build(lm_head_bias=True, pad_token_id=None))
     model.generation_config.max_new_tokens_beyond_source = 50
     mask = padded(SOURCES).ne(PAD).long()
@@ -222,7 +214,7 @@ def test_generate_limit_excludes_prompt_for_each_returned_sequence():
     assert lengths == [len(source) + MARGIN for source in SOURCES for _ in range(2)]
 
 
-def test_generate_pads_hypothesis_cut_by_limit(search):
+def test_generate_pads_hypothesis_cut_by_limit():
     model = without_eos(build(lm_head_bias=True))
     outputs = model.generate(padded(SOURCES), num_return_sequences=2, bad_words_ids=[[PAD]])
     assert EOS not in outputs
@@ -233,7 +225,7 @@ def test_generate_pads_hypothesis_cut_by_limit(search):
     assert torch.equal(in_dict.sequences, outputs)
 
 
-def test_generate_limit_stays_within_learned_positions(search):
+def test_generate_limit_stays_within_learned_positions():
     model = without_eos(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=9))
     outputs = model.generate(padded(SOURCES), bad_words_ids=[[PAD]])
     assert outputs.shape[1] == 9
@@ -253,7 +245,7 @@ def test_generate_with_static_cache_matches_dynamic_cache(mode):
 
 @pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
 @pytest.mark.parametrize("seed", [rare(0), rare(1), 2])
-def test_generate_batch_matches_single_sentences(mode, seed, search):
+def test_generate_batch_matches_single_sentences(mode, seed):
     model = partly_trained_model(seed)
     together = model.generate(padded(SOURCES), **mode)
     alone = [model.generate(torch.tensor([source]), **mode)[0] for source in SOURCES]
@@ -280,7 +272,7 @@ def test_compute_transition_scores_add_up_to_sequences_scores():
 
 
 @every_mode
-def test_generate_continues_decoder_prompt(mode, search):
+def test_generate_continues_decoder_prompt(mode):
     model = partly_trained_model()
     prompt = torch.tensor([[START, 9, 9, 4]] * len(SOURCES))
     outputs = generate_with_seed(model, padded(SOURCES), decoder_input_ids=prompt, **mode)
@@ -309,7 +301,7 @@ def test_generate_continues_left_padded_prompts_as_alone(mode, cache):
 
 
 @every_mode
-def test_generate_accepts_encoder_outputs(mode, search):
+def test_generate_accepts_encoder_outputs(mode):
     model, ids = partly_trained_model(), padded(SOURCES)
     mask = ids.ne(PAD).long()
     encoder_outputs = model.get_encoder()(ids)
@@ -521,7 +513,6 @@ def test_generate_beyond_max_position_embeddings_does_not_warn_for_sinusoids(tra
 
 
 def test_generate_beyond_max_position_embeddings_warns_for_learned_positions(transformers_warnings, monkeypatch):
-    monkeypatch.setattr(PaperGenerationMixin, "fast_search", None)
     model = without_eos(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=5))
     with pytest.raises(ValueError, match="position"):
         model.generate(torch.tensor([[5, EOS]]), max_new_tokens=9, num_beams=1)
@@ -558,7 +549,7 @@ def test_generate_returns_attentions_and_scores_of_each_step():
 
 
 @pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
-def test_generate_stops_at_any_of_several_eos_tokens(mode, search):
+def test_generate_stops_at_any_of_several_eos_tokens(mode):
     model = partly_trained_model()
     free = model.generate(torch.tensor(SOURCES[:1]), eos_token_id=[EOS], **mode)[0, 1:].tolist()
     second = next(token for token in free[:-1] if token not in (EOS, PAD))
@@ -571,7 +562,7 @@ def test_generate_stops_at_any_of_several_eos_tokens(mode, search):
     assert new_tokens(outputs[0]) == new_tokens(alone)
 
 
-def test_generate_uses_mask_where_padding_equals_eos(search):
+def test_generate_uses_mask_where_padding_equals_eos():
     model = partly_trained_model()
     alike = partly_trained_model(pad_token_id=EOS)
     alike.load_state_dict(model.state_dict())
@@ -632,7 +623,6 @@ def test_model_saved_by_stock_trainer_generates_as_in_paper(trainer_class, tmp_p
 
 @pytest.mark.parametrize("name", ["_update_finished_beams", "_check_early_stop_heuristic"])
 def test_generate_refuses_a_release_without_the_methods_that_apply_the_penalty(name, tiny_model, monkeypatch):
-    tiny_model.fast_search = None
     monkeypatch.delattr(GenerationMixin, name)
     with pytest.raises(ValueError, match=f"GenerationMixin.{name}` of transformers, which transformers .* lacks"):
         tiny_model.generate(torch.tensor([[5, 6, 2]]))

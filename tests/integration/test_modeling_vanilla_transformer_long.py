@@ -13,7 +13,6 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     DynamicCache,
-    pipeline,
 )
 
 from tests.sweeps import examples
@@ -31,7 +30,6 @@ from vanilla_transformer import (
     modeling_vanilla_transformer_long,
 )
 from vanilla_transformer.reversible import apply_storing_activations
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 VOCABULARY, PAD, EOS = 40, 0, 2
 LAYER_TYPES = ["full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention"]
@@ -190,18 +188,6 @@ def test_auto_class_loads_saved_long_model(model_class, auto_class, layer_type, 
     ids = tokens(2, 5)
     inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
     assert torch.equal(found(input_ids=ids, **inputs)[0], model(input_ids=ids, **inputs)[0])
-
-
-@every_layer_type
-def test_pipeline_translates_with_long_model(layer_type, tiny_tokenizer, tmp_path):
-    model = tiny_model(
-        VanillaTransformerLongForConditionalGeneration, layer_types=layer_type, vocab_size=len(tiny_tokenizer)
-    )
-    save_model_folder(model, tiny_tokenizer, tmp_path / "model")
-    translate = pipeline("translation", model=str(tmp_path / "model"))
-    batched = translate(["A man is sleeping.", "Two dogs run.", "A dog."], batch_size=3, max_new_tokens=5)
-    single = [translate(text, max_new_tokens=5) for text in ("A man is sleeping.", "Two dogs run.", "A dog.")]
-    assert [answer["translation_text"] for answer in batched] == [answer[0]["translation_text"] for answer in single]
 
 
 # --- Full attention --------------------------------------------------------------------------------------------------

@@ -1,148 +1,34 @@
-"""An engine decodes models that override nothing, and notices every change of their weights."""
-
-import logging
-from functools import partial
+"""The pipeline decodes by its engine only what overrides nothing, and notices changes of weights."""
 
 import pytest
 import torch
-from peft import (
-    AdaLoraConfig,
-    IA3Config,
-    LoHaConfig,
-    LoKrConfig,
-    LoraConfig,
-    MultitaskPromptTuningConfig,
-    OFTConfig,
-    PeftModel,
-    PrefixTuningConfig,
-    PromptEncoderConfig,
-    PromptTuningConfig,
-    VeraConfig,
-    get_peft_model,
-)
+from peft import LoraConfig, PrefixTuningConfig, get_peft_model
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.utils.parametrizations import weight_norm
 
-from tests.tiny import tiny_causal_lm, tiny_model
-from tests.tiny_engines import EndedWorker, compile_aside
-from vanilla_transformer import (
-    TranslationPipeline,
-    VanillaTransformerForCausalLM,
-    VanillaTransformerForConditionalGeneration,
-)
-from vanilla_transformer.decoding.engine import compiled_steps
-from vanilla_transformer.decoding.engine.custom_generate import find_engine
-from vanilla_transformer.decoding.engine.engine_pool import weight_sums
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoder, VanillaTransformerEncoder
+from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
 
-SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 10, 2, 0, 0]])
-PROMPT = torch.tensor([[5, 6, 7, 8], [9, 10, 11, 12]])
+TEXTS = ["A man is sleeping.", "Two dogs run across the grass."]
 OPTIONS = {"max_new_tokens": 8, "min_new_tokens": 8, "num_beams": 2}
 
 
-def by_engine_and_library(model, base=None, **inputs):
-    """Return the tokens of `generate()` as a user calls it, and with the engine switched off."""
-    inputs = inputs or {"input_ids": SOURCE, "attention_mask": (SOURCE != 0).long()}
-    found, base = model.generate(**inputs, **OPTIONS), model if base is None else base
-    base.use_engine = False
-    expected = model.generate(**inputs, **OPTIONS)
-    base.use_engine = True
-    return found.tolist(), expected.tolist()
+def pipeline_of(model, tokenizer):
+    return TranslationPipeline(model, tokenizer, compile=False)
 
 
-def is_decoded_by_engine(model):
-    return find_engine(model, [OPTIONS, vars(model.generation_config)]) is not None
+def by_generate(model, tokenizer):
+    return CarriedPipeline(model, tokenizer)(TEXTS, **OPTIONS)
 
 
-# --- PEFT ---
-
-LINEAR = {"task_type": "SEQ_2_SEQ_LM", "target_modules": ["q_proj", "v_proj", "fc1"]}
-VIRTUAL = {"task_type": "SEQ_2_SEQ_LM", "num_virtual_tokens": 3}
-METHODS = {
-    "LoRA": lambda: LoraConfig(r=2, init_lora_weights=False, **LINEAR),
-    "LoRA of feed-forward layers": lambda: LoraConfig(
-        r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["fc1", "fc2", "out_proj"]
-    ),
-    "DoRA": lambda: LoraConfig(r=2, init_lora_weights=False, use_dora=True, **LINEAR),
-    "AdaLoRA": lambda: AdaLoraConfig(total_step=10, tinit=1, tfinal=1, init_lora_weights=False, **LINEAR),
-    "IA3": lambda: IA3Config(feedforward_modules=["fc1"], init_ia3_weights=False, **LINEAR),
-    "LoHa": lambda: LoHaConfig(r=2, init_weights=False, **LINEAR),
-    "LoKr": lambda: LoKrConfig(r=2, init_weights=False, **LINEAR),
-    "OFT": lambda: OFTConfig(r=0, oft_block_size=4, init_weights=False, **LINEAR),
-    "VeRA": lambda: VeraConfig(r=2, init_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj", "v_proj"]),
-    "new tokens": lambda: LoraConfig(r=2, trainable_token_indices=[5, 6], init_lora_weights=False, **LINEAR),
-    "prefix tuning": lambda: PrefixTuningConfig(**VIRTUAL),
-    "prompt tuning": lambda: PromptTuningConfig(**VIRTUAL),
-    "P-tuning": lambda: PromptEncoderConfig(encoder_hidden_size=8, **VIRTUAL),
-    "multitask prompt tuning": lambda: MultitaskPromptTuningConfig(num_tasks=2, num_ranks=1, **VIRTUAL),
-}
+def has_engine(translate):
+    return len(translate._engines._engines) > 0
 
 
-@pytest.mark.filterwarnings("ignore:.*`past_key_values`:FutureWarning")
-@pytest.mark.parametrize("method", METHODS)
-def test_generate_follows_each_method_of_peft(method):
-    base = tiny_model()
-    plain = base.generate(SOURCE, **OPTIONS).tolist()
-    torch.manual_seed(0)
-    model = get_peft_model(base, METHODS[method]()).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.requires_grad:
-                parameter.normal_(0, 2.0)
-    inputs = {"input_ids": SOURCE, "attention_mask": (SOURCE != 0).long()}
-    if "multitask" in method:
-        inputs["task_ids"] = torch.tensor([0, 1])
-    found, expected = by_engine_and_library(model, base, **inputs)
-    assert found == expected != plain
-
-
-def test_prefix_tuning_decodes_from_the_prefix_and_the_base_model_is_fast_again(tmp_path):
-    base = tiny_model()
-    plain = base.generate(SOURCE, **OPTIONS).tolist()
-    torch.manual_seed(0)
-    model = get_peft_model(base, METHODS["prefix tuning"]()).eval()
-    with torch.no_grad():
-        model.prompt_encoder["default"].embedding.weight.normal_(0, 2.0)
-    inputs, greedy = (
-        {"input_ids": SOURCE, "attention_mask": (SOURCE != 0).long()},
-        {"num_beams": 1, "max_new_tokens": 3},
-    )
-    with pytest.warns(FutureWarning, match="`past_key_values`"):  # PEFT's
-        found = model.generate(**inputs, **greedy)
-    ids = found[:, :1]
-    for _ in range(3):  # greedy search by hand
-        logits = model(**inputs, decoder_input_ids=ids).logits[:, -1]
-        ids = torch.cat([ids, logits.argmax(dim=-1, keepdim=True)], dim=1)
-    assert ids[0].tolist() == found[0].tolist()
-    assert base.generate(SOURCE, **OPTIONS).tolist() == plain and is_decoded_by_engine(base)
-    model.save_pretrained(tmp_path)
-    again = PeftModel.from_pretrained(tiny_model(), tmp_path)
-    assert torch.equal(again.generate(**inputs, **greedy), found)
-
-
-def test_new_tokens_of_peft_are_trained():
-    torch.manual_seed(0)
-    model = get_peft_model(tiny_model(), METHODS["new tokens"]())
-    loss = model(input_ids=SOURCE, labels=torch.tensor([[5, 6, 2], [6, 2, -100]])).loss
-    loss.backward()
-    trained = [name for name, value in model.named_parameters() if value.grad is not None and value.grad.any()]
-    assert any("trainable_tokens_delta" in name for name in trained)
-
-
-# --- Subclasses, instances, hooks ---
-
-
-class OtherInputs(VanillaTransformerForConditionalGeneration):
-    def prepare_inputs_for_generation(self, input_ids, **kwargs):
-        inputs = super().prepare_inputs_for_generation(input_ids, **kwargs)
-        return inputs | {"decoder_input_ids": inputs["decoder_input_ids"].clamp(max=40)}
-
-
-class OtherProcessors(VanillaTransformerForConditionalGeneration):
-    def _get_logits_processor(self, *args, **kwargs):
-        processors = super()._get_logits_processor(*args, **kwargs)
-        processors.append(lambda ids, scores: scores.roll(1, dims=-1))
-        return processors
+# --- Subclasses, instances, hooks, adapters ---
 
 
 def rolling(forward, field):
@@ -168,42 +54,17 @@ class Mixed(Mixin, VanillaTransformerForConditionalGeneration):
     pass
 
 
-class OnlyMore(VanillaTransformerForConditionalGeneration):
-    def translate(self, ids):
-        return self.generate(ids, **OPTIONS)
+class OtherInputs(VanillaTransformerForConditionalGeneration):
+    def prepare_inputs_for_generation(self, input_ids, **kwargs):
+        inputs = super().prepare_inputs_for_generation(input_ids, **kwargs)
+        return inputs | {"decoder_input_ids": inputs["decoder_input_ids"].clamp(max=40)}
 
 
-class OtherCausalLM(VanillaTransformerForCausalLM):
-    forward = rolling(VanillaTransformerForCausalLM.forward, "logits")
-
-
-def as_class(kind, model):
-    model.__class__ = kind
-    return model
-
-
-@pytest.mark.parametrize("kind", [OtherForward, OtherInputs, OtherProcessors, Mixed])
-def test_generate_follows_methods_of_subclasses(kind):
-    model = as_class(kind, tiny_model())
-    found, expected = by_engine_and_library(model)
-    assert found == expected and not is_decoded_by_engine(model)
-    assert found != tiny_model().generate(SOURCE, **OPTIONS).tolist()
-
-
-def test_generate_follows_the_forward_of_a_causal_model():
-    model = as_class(OtherCausalLM, tiny_causal_lm())
-    found, expected = by_engine_and_library(model, input_ids=PROMPT)
-    assert found == expected != tiny_causal_lm().generate(PROMPT, **OPTIONS).tolist()
-
-
-def test_subclass_that_overrides_nothing_is_decoded_by_the_engine():
-    model = as_class(OnlyMore, tiny_model())
-    assert is_decoded_by_engine(model)
-    assert model.translate(SOURCE).tolist() == tiny_model().generate(SOURCE, **OPTIONS).tolist()
-
-
-def roll_output(module, field):
-    module.forward = rolling(module.forward, field)
+class OtherProcessors(VanillaTransformerForConditionalGeneration):
+    def _get_logits_processor(self, *args, **kwargs):
+        processors = super()._get_logits_processor(*args, **kwargs)
+        processors.append(lambda ids, scores: scores.roll(1, dims=-1))
+        return processors
 
 
 class OtherEncoder(VanillaTransformerEncoder):
@@ -219,25 +80,47 @@ class Rolled(nn.Linear):
         return 9 * super().forward(states).roll(1, dims=-1)
 
 
-def roll(model, place):
-    model.get_submodule(place).__class__ = Rolled
+def as_class(kind, module):
+    module.__class__ = kind
+
+
+def roll_output(module, field):
+    module.forward = rolling(module.forward, field)
 
 
 def give_inputs(model):
-    own = model.prepare_inputs_for_generation
+    prepare = model.prepare_inputs_for_generation
 
-    def prepare(input_ids, **kwargs):
-        inputs = own(input_ids, **kwargs)
+    def prepare_others(input_ids, **kwargs):
+        inputs = prepare(input_ids, **kwargs)
         return inputs | {"decoder_input_ids": inputs["decoder_input_ids"].clamp(max=40)}
 
-    model.prepare_inputs_for_generation = prepare
+    model.prepare_inputs_for_generation = prepare_others
 
 
 def hook(module):
     module.register_forward_hook(lambda module, args, output: output.roll(1, dims=-1))
 
 
+def renormalize(linear):
+    weight_norm(linear)
+    with torch.no_grad():
+        linear.parametrizations.weight.original0.mul_(-9.0)
+
+
+def adapt(model, *places):
+    torch.manual_seed(0)
+    adapter = LoraConfig(
+        r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=[*places], lora_alpha=64
+    )
+    get_peft_model(model, adapter).eval()
+
+
 CHANGES = {
+    "subclass": lambda model: as_class(OtherForward, model),
+    "mixin": lambda model: as_class(Mixed, model),
+    "inputs of a subclass": lambda model: as_class(OtherInputs, model),
+    "processors of a subclass": lambda model: as_class(OtherProcessors, model),
     "forward of the model": lambda model: roll_output(model, "logits"),
     "forward of the decoder": lambda model: roll_output(model.get_decoder(), "last_hidden_state"),
     "forward of the encoder": lambda model: roll_output(model.get_encoder(), "last_hidden_state"),
@@ -247,152 +130,153 @@ CHANGES = {
     "hook on the decoder": lambda model: hook(model.model.decoder.layers[0].fc1),
     "hook on the encoder": lambda model: hook(model.model.encoder.layers[0].fc1),
     "hook on the projection": lambda model: hook(model.lm_head),
-    "module of the decoder": lambda model: roll(model, "model.decoder.layers.0.fc1"),
-    "projection of the decoder": lambda model: roll(model, "model.decoder.layers.0.self_attn.q_proj"),
-    "module of the encoder": lambda model: roll(model, "model.encoder.layers.0.fc2"),
+    "module of the decoder": lambda model: as_class(Rolled, model.model.decoder.layers[0].fc1),
+    "projection of the decoder": lambda model: as_class(Rolled, model.model.decoder.layers[0].self_attn.q_proj),
+    "module of the encoder": lambda model: as_class(Rolled, model.model.encoder.layers[0].fc2),
     "weight norm, decoder": lambda model: renormalize(model.model.decoder.layers[0].fc1),
     "weight norm, attention": lambda model: renormalize(model.model.decoder.layers[0].self_attn.k_proj),
     "weight norm, encoder": lambda model: renormalize(model.model.encoder.layers[0].fc1),
+    "LoRA": lambda model: adapt(model, "q_proj", "v_proj"),
+    "LoRA of feed-forward layers": lambda model: adapt(model, "fc1", "fc2", "out_proj"),
 }
 
 
-def renormalize(linear):
-    weight_norm(linear)
-    with torch.no_grad():
-        linear.parametrizations.weight.original0.mul_(-9.0)
+@pytest.mark.parametrize("change", CHANGES)
+def test_pipeline_follows_changes_of_a_model(change, tiny_tokenizer):
+    model = tiny_model()
+    plain = by_generate(model, tiny_tokenizer)
+    CHANGES[change](model)
+    expected = by_generate(model, tiny_tokenizer)
+    assert pipeline_of(model, tiny_tokenizer)(TEXTS, **OPTIONS) == expected != plain
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_generate_follows_changes_of_a_model(change):
+def test_pipeline_follows_changes_after_a_call_once_it_is_refreshed(change, tiny_tokenizer):
     model = tiny_model()
-    plain = model.generate(SOURCE, **OPTIONS).tolist()  # an engine holds the old weights
+    translate = pipeline_of(model, tiny_tokenizer)
+    translate(TEXTS, **OPTIONS)
     CHANGES[change](model)
-    found, expected = by_engine_and_library(model)
-    assert found == expected != plain
+    translate.refresh()
+    assert translate(TEXTS, **OPTIONS) == by_generate(model, tiny_tokenizer)
+
+
+class OnlyMore(VanillaTransformerForConditionalGeneration):
+    def translate(self, ids):
+        return self.generate(ids, **OPTIONS)
+
+
+def test_subclass_that_overrides_nothing_is_decoded_by_the_engine(tiny_tokenizer):
+    model = tiny_model()
+    as_class(OnlyMore, model)
+    translate = pipeline_of(model, tiny_tokenizer)
+    assert translate(TEXTS, **OPTIONS) == by_generate(tiny_model(), tiny_tokenizer) and has_engine(translate)
+
+
+def test_hooks_of_the_library_and_autocast_leave_the_model_to_the_engine(tiny_tokenizer):
+    model, source = tiny_model(), torch.tensor([[5, 6, 7, 2]])
+    model(source, decoder_input_ids=source, output_attentions=True)  # leaves hooks that record outputs
+    translate, expected = pipeline_of(model, tiny_tokenizer), by_generate(model, tiny_tokenizer)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert translate(TEXTS, **OPTIONS) == expected  # in the precision of the engine
+    assert has_engine(translate)
+
+
+def test_global_hooks_and_training_mode(tiny_tokenizer):
+    model, calls = tiny_model(), []
+    handle = register_module_forward_pre_hook(lambda module, _: calls.append(module is model))
+    try:
+        pipeline_of(model, tiny_tokenizer)("A man.", max_new_tokens=4, min_new_tokens=4, num_beams=1)
+    finally:
+        handle.remove()
+    assert sum(calls) == 4
+    translate = pipeline_of(model.train(), tiny_tokenizer)
+    assert translate(TEXTS, **OPTIONS) == by_generate(tiny_model(), tiny_tokenizer)
+    assert has_engine(translate) and model.training
+
+
+@pytest.mark.filterwarnings("ignore:.*`past_key_values`:FutureWarning")
+def test_prefix_tuning_leaves_the_base_model_to_the_engine(tiny_tokenizer):
+    base = tiny_model()
+    plain = by_generate(base, tiny_tokenizer)
+    model = get_peft_model(base, PrefixTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=3)).eval()
+    with torch.no_grad():
+        model.prompt_encoder["default"].embedding.weight.normal_(0, 2.0)
+    inputs = {"input_ids": torch.tensor([[5, 6, 7, 8, 2]]), "attention_mask": torch.ones(1, 5).long()}
+    found = model.generate(**inputs, num_beams=1, max_new_tokens=3)
+    ids = found[:, :1]
+    for _ in range(3):  # greedy search by hand
+        logits = model(**inputs, decoder_input_ids=ids).logits[:, -1]
+        ids = torch.cat([ids, logits.argmax(dim=-1, keepdim=True)], dim=1)
+    assert ids[0].tolist() == found[0].tolist()
+    translate = pipeline_of(base, tiny_tokenizer)
+    assert translate(TEXTS, **OPTIONS) == plain and has_engine(translate)
 
 
 # --- Weights ---
 
 
-def swap_rows(weight):
-    weight.data[[5, 6, 7, 8]] = weight.data[[8, 7, 6, 5]]
+def step(model, **options):
+    model(input_ids=torch.tensor([[5, 6, 2]]), labels=torch.tensor([[7, 8, 2]])).loss.backward()
+    torch.optim.AdamW(model.parameters(), lr=0.3, **options).step()
 
 
-def swap_columns(weight):
-    weight.data[:, [0, 1]] = weight.data[:, [1, 0]]
+def merge(model):
+    adapter = LoraConfig(r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj"])
+    torch.manual_seed(0)
+    get_peft_model(model, adapter).merge_and_unload()
 
 
-EDITS = {
-    "row": lambda weight: weight.data.__setitem__(3, 1.5),
-    "value": lambda weight: weight.data.view(-1).__setitem__(-1, 40.0),
-    "mask": lambda weight: weight.data.mul_(
-        torch.rand(weight.shape, generator=torch.Generator().manual_seed(1)) < 0.3
-    ),
-    "rows exchanged": swap_rows,
-    "columns exchanged": swap_columns,
-    "numpy": lambda weight: weight.data.numpy().__imul__(-1.0),
-    "replaced": lambda weight: setattr(weight, "data", weight.data.flip(0)),
+def in_inference_mode(model):
+    with torch.inference_mode():
+        model.lm_head.weight.neg_()
+
+
+NOTICED = {
+    "optimizer": step,
+    "fused optimizer": lambda model: step(model, fused=True),
+    "one tensor at a time": lambda model: step(model, foreach=False),
+    "load_state_dict": lambda model: model.load_state_dict(tiny_model(seed=1).state_dict()),
+    "assigned": lambda model: model.load_state_dict(tiny_model(seed=1).state_dict(), assign=True),
+    "copy_": lambda model: model.lm_head.weight.detach().copy_(-model.lm_head.weight),
+    "inference mode": in_inference_mode,
+    "resized": lambda model: model.resize_token_embeddings(model.config.vocab_size + 3, mean_resizing=False),
+    "to": lambda model: model.to(torch.bfloat16),
+    "to and back": lambda model: model.to(torch.bfloat16).to(torch.float32),
+    "merged": merge,
+    "replaced module": lambda model: setattr(model, "lm_head", tiny_model(seed=1).lm_head),
+    "replaced weight": lambda model: setattr(model.lm_head, "weight", nn.Parameter(-model.lm_head.weight.detach())),
+    "replaced data": lambda model: setattr(model.lm_head.weight, "data", -model.lm_head.weight.data),
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "edit"),
-    [*(("model.decoder.embed_tokens.weight", edit) for edit in EDITS), ("model.decoder.layers.0.fc1.weight", "row")],
-)
-def test_engine_notices_values_that_are_written_to_the_data_of_a_weight(name, edit):
+@pytest.mark.parametrize("change", NOTICED)
+def test_pipeline_notices_changes_of_weights(change, tiny_tokenizer):
     model = tiny_model()
-    weight = model.get_parameter(name)
-    model.generate(SOURCE, **OPTIONS)
-    before = weight.detach().clone()
-    EDITS[edit](weight)
-    assert not torch.equal(before, weight)
-    found, expected = by_engine_and_library(model)
-    assert found == expected
+    translate = pipeline_of(model, tiny_tokenizer)
+    translate(TEXTS, **OPTIONS)
+    (before,) = translate._engines._engines.values()
+    assert translate(TEXTS, **OPTIONS) and [*translate._engines._engines.values()] == [before]
+    NOTICED[change](model)
+    fresh = pipeline_of(model, tiny_tokenizer)
+    assert translate(TEXTS, **OPTIONS) == fresh(TEXTS, **OPTIONS)
+    assert before not in translate._engines._engines.values()
 
 
-@pytest.mark.parametrize("shape", [(300, 16), (5, 7), (1021, 509), (3,), (4078,), (4, 2039), (511, 513)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_weight_sums_change_with_every_value_and_its_place(shape, dtype):
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(shape, generator=generator).to(dtype)
-    others = [torch.randn(3, generator=generator), torch.randn(17, dtype=torch.float64, generator=generator)]
-    before = weight_sums([*others, weight])
-    flat = weight.view(-1)
-    for place in {0, len(flat) // 2, len(flat) - 1}:
-        old = flat[place].clone()
-        flat[place] = torch.nextafter(old, torch.tensor(9.0, dtype=dtype))
-        assert not torch.equal(weight_sums([*others, weight]), before)
-        flat[place] = old
-        assert torch.equal(weight_sums([*others, weight]), before)
-    if len(flat) > 1:
-        flat[[0, -1]] = flat[[-1, 0]].clone()
-        assert not torch.equal(weight_sums([*others, weight]), before)
-
-
-def test_weight_sums_read_weights_that_begin_at_any_place():
-    values = torch.arange(9000, dtype=torch.float32)
-    assert not torch.equal(weight_sums([values[1:8000]]), weight_sums([values[2:8001]]))
-
-
-# --- Compiling aside ---
-
-
-def test_hooks_of_the_library_do_not_stop_compiling_aside(monkeypatch, caplog):
+def test_pipeline_decodes_by_an_engine_again_once_an_adapter_is_unloaded(tiny_tokenizer):
     model = tiny_model()
-    model(SOURCE, decoder_input_ids=SOURCE, output_attentions=True)  # installs hooks that cannot be pickled
-    written = {}
-
-    class Process:
-        pid = None
-
-        def __init__(self, command, stdin, **options):
-            written["content"] = stdin.read()
-
-        def poll(self):
-            return 0
-
-    monkeypatch.setattr(compiled_steps.subprocess, "Popen", Process)
-    monkeypatch.delattr(compiled_steps.os, "sched_setaffinity", raising=False)
-    engine = find_engine(model, [OPTIONS, vars(model.generation_config)])
-    with caplog.at_level(logging.WARNING):
-        engine.steps._compile_elsewhere(compiled_steps.MANY_ROWS)
-    assert written["content"] and "Compiling failed" not in caplog.text
-    assert any(module._forward_hooks for module in model.modules())  # of the model itself they stay
+    translate, plain = pipeline_of(model, tiny_tokenizer), by_generate(model, tiny_tokenizer)
+    adapter = LoraConfig(r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj"])
+    adapted = get_peft_model(model, adapter).eval()
+    translate(TEXTS, **OPTIONS)
+    assert not has_engine(translate)
+    adapted.unload()
+    assert translate(TEXTS, **OPTIONS) == plain and has_engine(translate)
 
 
-def test_the_switch_to_compiled_steps_is_one_line_and_known_to_the_pipeline(tiny_tokenizer, monkeypatch):
-    translate = TranslationPipeline(tiny_model(), tiny_tokenizer)
-    assert not translate.is_compiled
-    translate(["A man.", "Two dogs."])
-    (engine,) = translate._engines._engines.values()
-    said = []
-    monkeypatch.setattr(compiled_steps.logger, "warning_once", lambda text: text in said or said.append(text))
-    monkeypatch.setattr(compiled_steps, "_start_worker", EndedWorker)
-    monkeypatch.setattr(engine.steps, "_load", lambda kind: None)
-    compile_aside(engine)
-    assert said == [] and not translate.is_compiled  # the package cannot be loaded
-    monkeypatch.setattr(engine.steps, "_load", lambda kind: engine.steps.step)
-    compile_aside(engine)
-    assert said == ["Decoding continues with compiled steps, with which later runs begin."] and translate.is_compiled
-
-
-def fail_to_start(*_):
-    raise OSError("no\nroom")
-
-
-@pytest.mark.parametrize(
-    ("worker", "reason"),
-    [
-        (fail_to_start, "OSError: no room"),
-        (partial(EndedWorker, returncode=1, errors=b"Error:\nno room\n"), "no room"),
-    ],
-)
-def test_failure_of_compiling_aside_is_one_line(monkeypatch, worker, reason):
+def test_refresh_follows_values_that_are_written_to_the_data_of_a_weight(tiny_tokenizer):
     model = tiny_model()
-    engine = find_engine(model, [OPTIONS, vars(model.generation_config)])
-
-    monkeypatch.setattr(compiled_steps, "_start_worker", worker)
-    said = []
-    monkeypatch.setattr(compiled_steps.logger, "warning_once", said.append)
-    compile_aside(engine)
-    assert {*said} == {f"Compiling failed, so decoding is not compiled: {reason}."}
+    translate, plain = pipeline_of(model, tiny_tokenizer), by_generate(model, tiny_tokenizer)
+    assert translate(TEXTS, **OPTIONS) == plain
+    model.lm_head.weight.data.neg_()
+    translate.refresh()
+    assert translate(TEXTS, **OPTIONS) == by_generate(model, tiny_tokenizer) != plain

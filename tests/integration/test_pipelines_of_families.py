@@ -131,11 +131,9 @@ def test_generate_does_not_read_an_eos_that_ends_all_prompts(special_tokenizer):
         assert with_eos.shape[1] <= len(other[0]) + 3
 
 
-@pytest.mark.parametrize("use_engine", [True, False])
 @pytest.mark.parametrize("lengths", [{"max_length": 9}, {"max_length": 9, "min_length": 9, "num_beams": 2}, {}])
-def test_lengths_and_embeddings_follow_a_prompt_without_its_eos(special_tokenizer, lengths, use_engine):
+def test_lengths_and_embeddings_follow_a_prompt_without_its_eos(special_tokenizer, lengths):
     model, prompt = language_model(special_tokenizer[0]), torch.tensor([[5, 6, 2], [7, 8, 2]])
-    model.use_engine = use_engine
     given = {"attention_mask": torch.ones_like(prompt)}
     shorter = {name: length - 1 if "length" in name else length for name, length in lengths.items()}
     expected = model.generate(prompt[:, :2], attention_mask=given["attention_mask"][:, :2], **shorter)

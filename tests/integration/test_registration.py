@@ -21,8 +21,8 @@ config = CONFIG_MAPPING["vanilla_transformer"]
 assert config in AutoModel._model_mapping and config in AutoModelForSeq2SeqLM._model_mapping
 assert config in TOKENIZER_MAPPING
 assert "translation" in PIPELINE_REGISTRY.supported_tasks
-from vanilla_transformer import PaperGenerationMixin, TranslationPipeline
-assert PaperGenerationMixin.fast_search and TranslationPipeline.steps
+from vanilla_transformer import TranslationPipeline
+assert TranslationPipeline.steps
 """
 
 

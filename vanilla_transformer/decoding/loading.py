@@ -56,9 +56,8 @@ def load_pipeline(
 @contextmanager
 def open_pipeline(
     name: str | Path,
-    workers: int | str = 1,
+    workers: int = 1,
     precision: str | None = None,
-    num_beams: int | None = None,
     **loading: Any,
 ) -> Iterator[TranslationPipeline]:
     """
@@ -68,7 +67,7 @@ def open_pipeline(
         ...     answers = translate(sentences)
 
     Args:
-        workers, num_beams: The number of processes, see [`open_workers`].
+        workers: The number of processes.
         loading: `backend`, `device`, `dtype` and further models, see [`load_pipeline`].
     """
     if workers == 1:
@@ -76,7 +75,7 @@ def open_pipeline(
     else:
         from vanilla_transformer.extensions.scale_out import open_workers
 
-        with open_workers(name, workers, precision, num_beams, **loading) as translate:
+        with open_workers(name, workers, precision, **loading) as translate:
             yield translate
 
 

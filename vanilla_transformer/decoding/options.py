@@ -8,9 +8,9 @@ the schema of its JSON body of them, and the pipeline resolves them once, at its
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args
 
-from annotated_types import Ge, Predicate
+from annotated_types import Predicate
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -26,7 +26,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.utils.user_input import check_numbers
+from vanilla_transformer.utils.schemas import explain
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
 FLAG, JSON, CONFIG = "flag", "json", "config"  # doors besides the call: the command line, HTTP, generation configs
@@ -56,11 +56,12 @@ def _check_splitter(value: Any) -> Any:
 PHRASES = "a list of phrases, or a list of phrases for each text"
 PREFIXES = "a string, or one for each text"
 # A title has the words of messages where the type and its range do not say all.
-Size = Annotated[int | None, Field(ge=0)]
-Count = Annotated[int | None, Field(ge=1)]
-Number = Annotated[float | None, Field(allow_inf_nan=False, title="a finite number")]
-Weight = Annotated[float | None, Field(allow_inf_nan=False, ge=0)]
-Share = Annotated[float | None, Field(gt=0, lt=1, title="a number between 0 and 1")]
+# Larger sizes would fill the memory or take hours before the first result.
+Size = Annotated[int | None, Field(ge=0, le=10_000)]
+Length = Annotated[int | None, Field(ge=1, le=10_000)]
+Count = Annotated[int | None, Field(ge=1, le=500)]
+Number = Annotated[float | None, Field(allow_inf_nan=False, ge=-100, le=100)]
+Weight = Annotated[float | None, Field(allow_inf_nan=False, ge=0, le=100)]
 Code = Annotated[str | None, Field(max_length=40, title="the code of a language")]
 Column = Annotated[Any, Predicate(_is_column)]  # a value for each text; an iterator is not consumed
 _STRINGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
@@ -87,15 +88,14 @@ class TranslationOptions(BaseModel):
     num_return_sequences: Annotated[Count, FLAG, JSON, CONFIG] = Field(
         None, description="Translations of each sentence, best first."
     )
-    max_new_tokens: Annotated[Count, FLAG, CONFIG] = Field(
+    max_new_tokens: Annotated[Length, FLAG, CONFIG] = Field(
         None, description="Maximum number of tokens per translation; by default source length + 50."
     )
     max_new_tokens_beyond_source: Annotated[Size, CONFIG] = Field(
         None,
-        title="an integer of 0 or more, or None",
         description="Maximum number of tokens of a translation, besides as many as its source has.",
     )
-    max_length: Annotated[Count, CONFIG] = Field(
+    max_length: Annotated[Length, CONFIG] = Field(
         None, description="Maximum number of tokens per translation, with the start symbol."
     )
     min_new_tokens: Annotated[Size, CONFIG] = Field(
@@ -112,15 +112,6 @@ class TranslationOptions(BaseModel):
     )
     early_stopping: Annotated[bool | int | Literal["never"] | None, CONFIG] = Field(
         None, title="True, False or 'never'", description="When beam search stops, as in a generation config."
-    )
-    num_beam_groups: Annotated[Count, FLAG, JSON, CONFIG] = Field(
-        None, description="Groups of beams whose hypotheses differ; it divides --num_beams."
-    )
-    diversity_penalty: Annotated[Weight, FLAG, JSON, CONFIG] = Field(
-        None, description="With --num_beam_groups: subtracted from a token's score for each earlier beam with it."
-    )
-    coverage_penalty: Annotated[Weight, FLAG, JSON, CONFIG] = Field(
-        None, description="Weight of the penalty for translations that attend too little to some source token."
     )
     no_repeat_ngram_size: Annotated[Size, FLAG, JSON, CONFIG] = Field(
         None, description="Length of token sequences that a translation must not have twice; 0 allows all."
@@ -154,9 +145,6 @@ class TranslationOptions(BaseModel):
     target_prefix: Annotated[str | Annotated[Column, WithJsonSchema(_STRINGS)] | None, FLAG, JSON] = Field(
         None, title=PREFIXES, description="Text with which each translation begins."
     )
-    prefix_bias: Annotated[Share, FLAG, JSON, CONFIG] = Field(
-        None, description="Prefer the prefix instead of forcing it: the weight of its next token, from 0 to 1."
-    )
     alternatives: Annotated[Count, FLAG, JSON] = Field(
         None, description="Print a translation for each of so many most likely tokens after the prefix."
     )
@@ -186,7 +174,7 @@ class TranslationOptions(BaseModel):
     mbr: Annotated[Utility | None, FLAG, JSON] = Field(
         None, description="Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu."
     )
-    mbr_samples: Annotated[int | None, Field(ge=2), FLAG, JSON] = Field(
+    mbr_samples: Annotated[int | None, Field(ge=2, le=10_000), FLAG, JSON] = Field(
         None, description=f"Samples to choose from; by default {MBR_SAMPLES}."
     )
     rerank_reverse_weight: Annotated[Weight, FLAG, JSON] = Field(
@@ -246,7 +234,6 @@ class TranslationOptions(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> "TranslationOptions":
-        check_numbers(vars(self))
         if self.mbr is None and self.mbr_samples is not None:
             raise OptionError(f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}.")
         if self.glossary is None and self.term_mode is not None:
@@ -310,7 +297,7 @@ class TranslationOptions(BaseModel):
             for name, value in levels[0].items()
             if name not in known or (value is not None and name in in_config)
         }
-        return cls(**given, library=_library_options(levels, known), generate_kwargs=kwargs)
+        return cls(**given, library=_undeclared(levels), generate_kwargs=kwargs)
 
     def override(self, **values: Any) -> "TranslationOptions":
         """Return these options with other values, as if the call had given them."""
@@ -354,20 +341,9 @@ class TranslationOptions(BaseModel):
         """Whether translations may have prefixes."""
         return self.target_prefix is not None or self.alternatives is not None
 
-    def asks_for(self, name: str) -> bool:
-        """Return whether an option is given in the call, or changes the search."""
-        neutral = (None, 0, 1) if name == "num_beam_groups" else (None, 0)
-        return self.is_given(name) or getattr(self, name) not in neutral
-
-    @property
-    def search(self) -> str | None:
-        """The first option of a search that `generate()` does not have, or None."""
-        return next((name for name in ENGINE_ONLY if self.asks_for(name)), None)
-
 
 RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
 LEAST_BEAMS = 4  # of searches that need several; the paper's
-ENGINE_ONLY = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
 FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
 TERMS = ("glossary", "term_mode")
 RERANKING = ("rerank_reverse_weight", "rerank_length_weight")
@@ -388,7 +364,7 @@ def choose_beams(options: Level, usual: int | None, reranks: bool = False) -> di
     if options.get("do_sample"):
         return {**options, "num_beams": 1}
     has_hard_terms = "glossary" in options and options.get("term_mode") != SOFT
-    needs_beams = has_hard_terms or reranks or "constraints" in options or "num_beam_groups" in options
+    needs_beams = has_hard_terms or reranks or "constraints" in options
     if "num_return_sequences" in options or ("mbr" not in options and needs_beams):
         count = options.get("num_return_sequences", options.get("alternatives"))
         return {**options, "num_beams": several_beams(count, usual)}
@@ -408,66 +384,23 @@ def options_of(door: str | None = None) -> dict[str, FieldInfo]:
     return {name: each for name, each in fields if name not in _RESOLVED and (door is None or door in each.metadata)}
 
 
-def explain(error: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> str:
-    """Return the line about a mistake that pydantic found in one of some fields."""
-    if "error" in error.get("ctx", {}):
-        return str(error["ctx"]["error"])  # which a validator raised
-    name = next((each for each in error["loc"] if each in fields), None)
-    if name is None:
-        return f"There is no option {error['loc'][-1]!r}."
-    return f"`{name}` must be {_words(fields[name])}, got {error['input']!r}."
-
-
-def _words(field: FieldInfo) -> str:
-    """Return what the values of a field are, by its title or by its type and range."""
-    kind = next(iter(get_args(field.annotation)), field.annotation)  # which may be a union with None
-    if field.title is not None:
-        return field.title
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(repr, get_args(kind)))}"
-    least = next((f" of {each.ge} or more" for each in field.metadata if isinstance(each, Ge)), "")
-    names: dict[Any, str] = {bool: "True or False", str: "a string", int: "an integer", float: "a number"}
-    return names[kind] + least
-
-
 # --- Levels ---------------------------------------------------------------------------------------------------------
 
-# Options of a generation config that change no search, besides those that are declared.
-_WITHOUT_EFFECT = {"pad_token_id", "bos_token_id", "disable_compile", "transformers_version"}
+# Options that change no search, besides those that are declared.
+_WITHOUT_EFFECT = {"pad_token_id", "bos_token_id", "use_cache", "disable_compile", "transformers_version"}
 _WITHOUT_EFFECT |= {"num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"}
 _WITHOUT_EFFECT |= {"assistant_lookbehind", "target_lookbehind"}
 _OTHER_FILTERS = {"min_p", "top_h", "typical_p", "eta_cutoff"}  # which only sampling uses
-# Values that ask for nothing, besides None, False and 0.
-_NEUTRAL = {
-    "cache_implementation": "dynamic",
-    "encoder_repetition_penalty": 1,
-    "guidance_scale": 1,
-    "max_time": None,  # 0 ends after the first token
-    "repetition_penalty": 1,
-    "typical_p": 1,
-}
 
 
-def _library_options(levels: Sequence[Level], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that only the library's own loop follows, by name."""
+def _undeclared(levels: Sequence[Level]) -> dict[str, Any]:
+    """Return the options that are given and not declared, by name: only the library's own loop follows them."""
     from vanilla_transformer.generation_vanilla_transformer import closest  # which imports torch
 
-    ignored = _WITHOUT_EFFECT if closest(levels, "do_sample") else _WITHOUT_EFFECT | _OTHER_FILTERS
-    found = {}
-    for name in dict.fromkeys(name for level in levels for name in level):
-        if name in known or name in ignored or name.startswith("_"):
-            continue
-        value = closest(levels, name)
-        is_unknown = not any(name in level for level in levels[1:])  # even if it is None: it may be misspelled
-        if is_unknown or (value is False if name == "use_cache" else not _is_neutral(name, value)):
-            found[name] = value
-    return found
-
-
-def _is_neutral(name: str, value: Any) -> bool:
-    if value is None or value is False:
-        return True
-    return type(value) in (int, float, str) and value == _NEUTRAL.get(name, 0)
+    ignored = {*options_of(), *_WITHOUT_EFFECT, *(() if closest(levels, "do_sample") else _OTHER_FILTERS)}
+    names = dict.fromkeys(name for level in levels for name in level if not name.startswith("_"))
+    values = {name: closest(levels, name) for name in names if name not in ignored}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def check_filters(values: Level) -> None:

@@ -21,6 +21,7 @@ from .answers import Translation, build_answer, copy_sentence, needs_alignments,
 from .constraints import room_for_phrases, word_continuations
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
+from .engine.requests import Request
 from .options import RERANKING, OptionError, TranslationOptions
 from .pretrained import load_ensemble
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
@@ -38,7 +39,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
     See [`pipeline_vanilla_transformer.TranslationPipeline`] for texts, batches and further arguments.
 
     An [`Engine`] decodes greedy search, beam search and sampling. It has as many slots as it needs, whatever
-    `batch_size` is. What it does not decode, such as a repetition penalty, `generate()` does, batch by batch.
+    `batch_size` is. What it does not decode, such as a repetition penalty, or a model with adapters, hooks or methods
+    of its own, `generate()` does, batch by batch. Each call notices weights that were trained, loaded, resized, moved
+    or merged since the last one; see [`TranslationPipeline.refresh`] for others.
 
     A call with `return_scores=True` adds `score` and `log_probability` to each answer, and `return_tokens=True` adds
     `tokens`, a list of `{"text": …, "log_probability": …}` in which each segment ends with EOS. See [`Hypothesis`]. In
@@ -63,10 +66,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     A call with a `glossary` translates its terms as it says, softly or by constraints; see [`terms`].
 
-    A call with a `target_prefix` returns translations that begin with it or, with a `prefix_bias`, that prefer to. A
-    list has the prefix of each text. `alternatives=5` returns a translation for each of the 5 most likely tokens after
-    the prefix, most likely first. `num_beam_groups` with `diversity_penalty`, and `coverage_penalty`, change beam
-    search; see [`SearchOptions`] and [`CoveragePenalty`]. An [`Engine`] decodes these calls, too.
+    A call with a `target_prefix` returns translations that begin with it. A list has the prefix of each text.
+    `alternatives=5` returns a translation for each of the 5 most likely tokens after the prefix, most likely first.
 
     A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
     highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
@@ -91,7 +92,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         backend (`str`, *optional*): `"ctranslate2"` or `"onnx"` if `model` is a folder that was converted for
             CTranslate2 or ONNX Runtime. [`load_pipeline`] recognizes such folders.
         precision (`str`, *optional*): `"float32"` (exact), `"bfloat16"` (faster where the processor multiplies it),
-            `"int8"` (by torchao) or `"auto"` (the fastest that was measured to be accurate enough), see [`Engine`].
+            `"int8"` (by torchao) or `"auto"`, see [`Engine`].
             Requests that the engine does not decode, such as a repetition penalty, raise a `ValueError`.
         compile (`bool` or `str`): See [`Engine`].
         ensemble (list of `str`, *optional*): Folders or Hub names of models with the same vocabulary, which decode
@@ -124,7 +125,6 @@ class TranslationPipeline(CarriedTranslationPipeline):
         normalize: bool = False,
         **kwargs: Any,
     ):
-        self._engines = EnginePool(precision, compile)
         rerankers = {"rerank_reverse": rerank_reverse, "rerank_quality": rerank_quality}
         if None not in rerankers.values():
             raise UserError("Give `rerank_reverse` or `rerank_quality`, not both: each one orders the n-best list.")
@@ -151,6 +151,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)
+        self._engines = EnginePool(self.decoded_model, precision, compile)
         self.reranker: Any = None  # of the extension `reranking`
         for argument, further in rerankers.items():
             if further is not None:
@@ -167,6 +168,15 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def is_compiled(self) -> bool:
         """Whether the last texts were decoded by compiled steps, or the next ones are."""
         return self._engines.is_compiled
+
+    def refresh(self) -> None:
+        """
+        Let the next call decode the model as it is now.
+
+        Needed only after a change that a call does not notice by itself: values written by way of a weight's `data`,
+        and hooks and methods that are replaced after the first call.
+        """
+        self._engines.refresh()
 
     @property
     def reranks(self) -> bool:
@@ -237,12 +247,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             return [[Translation(text) for text in texts] for texts in found]
         if not sentences:
             return []
-        seeds = [each.seed for each in sentences if each.seed is not None] or None
-        phrases = [each.phrases for each in sentences] if any(each.phrases for each in sentences) else None
-        is_prefixed = any(each.prefix is not None for each in sentences)
-        prefixes = [each.prefix or () for each in sentences] if is_prefixed else None
-        sources = [each.tokens for each in sentences]
-        hypotheses = engine.translate_tokens(sources, options.count, seeds, phrases, prefixes, report)
+        requests = [Request(each.tokens, each.prefix or (), each.phrases, each.seed) for each in sentences]
+        hypotheses = engine.decode(requests, options.count, report=report)
         return to_translations(sentences, hypotheses, self.postprocess, self.tokenizer, options, self.model.config)
 
     def _find_engine(self, sentences: Sequence[Sentence], options: TranslationOptions) -> Engine | None:
@@ -265,7 +271,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             required_by = next((name for name, is_needed in needed.items() if is_needed), None)
         if self._ensemble is not None:
             required_by = required_by or "ensemble"
-        return self._engines.find(self.decoded_model, own, required_by or options.search, **constraints)
+        return self._engines.find(own, required_by, **constraints)
 
 
 class TranslationCall:

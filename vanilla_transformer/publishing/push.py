@@ -83,10 +83,10 @@ def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, mes
             *(CommitOperationDelete(path_in_repo=name) for name in sorted(obsolete)),
         ]
         return str(api.create_commit(repo_id, operations, commit_message=message, revision=revision).commit_url)
-    except (HfHubHTTPError, HTTPError, RuntimeError) as error:
+    except (HfHubHTTPError, HTTPError, ConnectionError, RuntimeError) as error:  # ConnectionError: offline mode
         # A failed upload raises a RuntimeError caused by an HTTPError; any other RuntimeError is not the network's.
         fault = error.__cause__ if isinstance(error, RuntimeError) else error
-        if not isinstance(fault, HTTPError):
+        if not isinstance(fault, HTTPError | ConnectionError):
             raise
         raise UserFileError(_explain(fault, repo_id)) from error
 

@@ -28,6 +28,8 @@ from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, BatchShape, i
 from vanilla_transformer.data.packing import find_rows, pack_pairs
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
+from vanilla_transformer.decoding.engine.engine_pool import EnginePool
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.device_utils import limit_onednn_cache, without_cudnn_attention
@@ -250,7 +252,22 @@ class TokenBudgetTrainerMixin:
 
 
 class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
-    """`Seq2SeqTrainer` with the paper's batches and learning rate."""
+    """`Seq2SeqTrainer` with the paper's batches and learning rate, which predicts by an engine where one can."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._engines = EnginePool(self.model, compile=False)
+
+    def prediction_step(
+        self, model: Any, inputs: Batch, prediction_loss_only: bool, ignore_keys: Any = None, **gen_kwargs: Any
+    ) -> Any:
+        """Return loss, tokens and labels as `Seq2SeqTrainer` does."""
+        if self.args.predict_with_generate and not prediction_loss_only:
+            gen_kwargs = dict(gen_kwargs or getattr(self, "_gen_kwargs", {}))
+            search = {name: value for name, value in gen_kwargs.items() if name != "synced_gpus"}
+            engine = self._engines.find(TranslationOptions.resolve(search, None, self.model.generation_config))
+            gen_kwargs |= {} if engine is None else {"custom_generate": engine}
+        return super().prediction_step(model, inputs, prediction_loss_only, ignore_keys, **gen_kwargs)
 
 
 def _count_tokens(labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None) -> torch.Tensor | int:

@@ -40,13 +40,6 @@ def test_translate_prints_alternatives(folder, capsys):
     assert [each["text"] for each in json.loads(line)["translations"]] == lines[:3]
 
 
-def test_translate_searches_in_groups_with_coverage_and_bias(folder, capsys):
-    groups = ["--num_beam_groups", "2", "--diversity_penalty", "0.5", "--num_return_sequences", "2"]
-    assert len(printed(capsys, folder, "A man.", *groups)) == 2
-    assert len(printed(capsys, folder, "A man.", "--coverage_penalty", "0.2")) == 1
-    assert len(printed(capsys, folder, "A man.", "--target_prefix", "Ein", "--prefix_bias", "0.5")) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

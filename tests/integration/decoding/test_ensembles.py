@@ -40,7 +40,7 @@ def answers_of_engine(weights, **options):
     tokenizer = tiny_tokenizer()
     engine = Engine(Ensemble(models_of_folders(), weights), compile=False, **options)
     sources = encode_sentences(tokenizer, TINY_SENTENCES)
-    best = [hypotheses[0] for hypotheses in engine.translate_tokens(sources)]
+    best = [hypotheses[0] for hypotheses in engine.decode(sources)]
     texts = tokenizer.batch_decode([each.tokens for each in best], skip_special_tokens=True)
     return [(text.strip(), each.score) for text, each in zip(texts, best, strict=True)]
 

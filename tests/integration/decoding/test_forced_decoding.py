@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Unfeasible length")
 def decoded(case):
     """Return the engine of a case, and each of its sources with each of its possible hypotheses."""
     engine = Engine(case.model, slots=case.slots, compile=False, **case.options)
-    found = engine.translate_tokens(case.sources, case.num_return_sequences)
+    found = engine.decode(case.sources, case.num_return_sequences)
     pairs = zip(case.sources, found, strict=True)
     return engine, [(source, each) for source, ours in pairs for each in ours if each.score > IMPOSSIBLE]
 

@@ -29,15 +29,15 @@ def translate():
 def engines(request):
     """Return an engine, and another one that decodes one sentence at once."""
     model = tiny_model(vocab_size=40, init_std=0.4)
-    return [Engine(model, slots, num_beams=request.param, compile=False) for slots in (6, 1)]
+    return [Engine(model, slots=slots, num_beams=request.param, compile=False) for slots in (6, 1)]
 
 
 @examples(50)
 @given(sources=st.lists(SOURCES, min_size=2, max_size=12))
 def test_neighbors_in_the_slots_of_an_engine_change_nothing(engines, sources):
     together, alone = engines
-    for source, (ours, *_) in zip(sources, together.translate_tokens(sources), strict=True):
-        ((expected, *_),) = alone.translate_tokens([source])
+    for source, (ours, *_) in zip(sources, together.decode(sources), strict=True):
+        ((expected, *_),) = alone.decode([source])
         assert ours.tokens == expected.tokens
         assert ours.score == close_to(expected.score)
 
@@ -77,7 +77,7 @@ def test_scores_of_the_engine_are_what_the_model_computes(beams):
     sources = encode_sentences(tiny_tokenizer(), texts)
     engine = Engine(model, slots=16, compile=False, num_beams=beams, max_new_tokens=8)
     start = model.config.decoder_start_token_id
-    for source, (hypothesis, *_) in zip(sources, engine.translate_tokens(sources, 1), strict=True):
+    for source, (hypothesis, *_) in zip(sources, engine.decode(sources, 1), strict=True):
         decoded = torch.tensor([[start, *hypothesis.tokens[:-1]]])
         with torch.no_grad():
             logits = model(input_ids=torch.tensor([source]), decoder_input_ids=decoded).logits[0]

@@ -10,15 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import GenerationConfig, LogitsProcessorList, MarianConfig, MarianMTModel, pipeline
-from transformers.utils import logging
 
-from tests.sweeps import rare
 from tests.tiny import tiny_long_model, tiny_model
-from vanilla_transformer import Engine, PaperGenerationMixin, TranslationPipeline
+from vanilla_transformer import Engine, TranslationPipeline
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.engine import compiled_steps, engine_pool, precision
+from vanilla_transformer.decoding.engine import compiled_steps, engine_pool
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
-from vanilla_transformer.decoding.engine.precision import save_choice
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
 from vanilla_transformer.utils.file_utils import save_model_folder
@@ -28,13 +25,13 @@ TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", 
 
 @pytest.fixture
 def engines(monkeypatch):
-    """Record the numbers of slots and the options of the engines that pipelines make."""
+    """Record the arguments of the engines that pipelines make."""
     made = []
 
     class Recorded(Engine):
-        def __init__(self, model, slots, **options):
-            made.append((slots, options))
-            super().__init__(model, slots, **options)
+        def __init__(self, model, options, **further):
+            made.append(further)
+            super().__init__(model, options, **further)
 
     monkeypatch.setattr(engine_pool, "Engine", Recorded)
     return made
@@ -51,17 +48,8 @@ def options_of(model, call):
 
 
 def by_generate(model, tokenizer):
-    """Return the carried pipeline over the library's own search."""
-    translate = CarriedPipeline(model, tokenizer)
-    generate = translate.generate_texts
-
-    def generate_texts(*arguments):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(PaperGenerationMixin, "fast_search", None)
-            return generate(*arguments)
-
-    translate.generate_texts = generate_texts
-    return translate
+    """Return the carried pipeline, which decodes by `generate()`."""
+    return CarriedPipeline(model, tokenizer)
 
 
 # --- The same translations -------------------------------------------------------------------------------------------
@@ -157,19 +145,12 @@ class Bar:
 # --- When the engine decodes -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def cache(monkeypatch, tmp_path):
-    """Return an empty cache of measurements and compiled steps."""
-    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
-    return tmp_path
-
-
 def test_pipeline_uses_the_engine_by_default(engines, tiny_model, tiny_tokenizer):
     expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS)
     assert TranslationPipeline(tiny_model, tiny_tokenizer)(TEXTS) == expected
     assert pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer)(TEXTS) == expected
     assert len(engines) == 2
-    assert EnginePool().find(tiny_model, options_of(tiny_model, {})).model is tiny_model
+    assert EnginePool(tiny_model).find(options_of(tiny_model, {})).model is tiny_model
 
 
 def test_pipeline_falls_back_to_generate_without_a_precision(tiny_model, tiny_tokenizer):
@@ -208,37 +189,14 @@ def test_pipeline_uses_as_many_slots_as_the_sentences_need(
 
 
 def test_pipeline_keeps_the_last_engines(engines, tiny_model):
-    pool = EnginePool("float32", compile=False)
-    found = [pool.find(tiny_model, options_of(tiny_model, {"num_beams": beams})) for beams in (1, 2, 3, 4)]
+    pool = EnginePool(tiny_model, "float32", compile=False)
+    found = [pool.find(options_of(tiny_model, {"num_beams": beams})) for beams in (1, 2, 3, 4)]
     options = {"num_return_sequences": 1}
-    assert [
-        pool.find(tiny_model, options_of(tiny_model, {"num_beams": beams} | options)) for beams in (1, 2, 3, 4)
-    ] == found
+    assert [pool.find(options_of(tiny_model, {"num_beams": beams} | options)) for beams in (1, 2, 3, 4)] == found
     assert len(engines) == 4
-    pool.find(tiny_model, options_of(tiny_model, {"num_beams": 5}))
-    assert pool.find(tiny_model, options_of(tiny_model, {"num_beams": 4})) is found[3]
-    assert pool.find(tiny_model, options_of(tiny_model, {"num_beams": 1})) is not found[0]
-
-
-# --- Weights that change ---------------------------------------------------------------------------------------------
-
-
-def by_optimizer(model):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.3)
-    model(input_ids=torch.tensor([[5, 6, 2]]), labels=torch.tensor([[7, 8, 2]])).loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-
-
-@pytest.mark.parametrize("precision", ["float32", rare("bfloat16")])
-def test_pipeline_follows_weights_that_an_optimizer_changes(tiny_tokenizer, precision):
-    model = tiny_model().train()
-    translate = TranslationPipeline(model, tiny_tokenizer, precision=precision, compile=False)
-    before = translate(TEXTS)
-    by_optimizer(model)
-    after = TranslationPipeline(model, tiny_tokenizer, precision=precision, compile=False)(TEXTS)
-    assert translate(TEXTS) == after != before
-    assert model.training and model.dtype == torch.float32
+    pool.find(options_of(tiny_model, {"num_beams": 5}))
+    assert pool.find(options_of(tiny_model, {"num_beams": 4})) is found[3]
+    assert pool.find(options_of(tiny_model, {"num_beams": 1})) is not found[0]
 
 
 # --- Precision -------------------------------------------------------------------------------------------------------
@@ -247,29 +205,12 @@ def test_pipeline_follows_weights_that_an_optimizer_changes(tiny_tokenizer, prec
 def test_pipeline_multiplies_in_the_chosen_precision(engines, tiny_model, tiny_tokenizer):
     translate = TranslationPipeline(tiny_model, tiny_tokenizer, precision="bfloat16", compile=False)
     assert len(translate(TEXTS)) == len(TEXTS)
-    assert [options["precision"] for _, options in engines] == ["bfloat16"]
+    assert [options["precision"] for options in engines] == ["bfloat16"]
     assert (
-        EnginePool("bfloat16", compile=False).find(tiny_model, options_of(tiny_model, {})).model.dtype
+        EnginePool(tiny_model, "bfloat16", compile=False).find(options_of(tiny_model, {})).model.dtype
         == torch.bfloat16
     )
     assert tiny_model.dtype == torch.float32
-
-
-def test_pipeline_multiplies_in_the_precision_that_was_chosen_by_measurement(
-    engines, cache, tiny_tokenizer, monkeypatch, caplog
-):
-    monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
-    model, other = tiny_model(), tiny_model(seed=1)
-    save_choice(model, "bfloat16", "1.90 times the speed of float32.")
-    monkeypatch.setattr(precision, "multiplies", lambda name, device: name == "float32")
-    for each in (model, other, model):
-        TranslationPipeline(each, tiny_tokenizer, precision="auto", compile=False)(TEXTS)
-    assert [options["precision"] for _, options in engines] == ["bfloat16", "float32", "bfloat16"]
-    messages = [record.getMessage() for record in caplog.records if record.name == precision.__name__]
-    messages = [each for each in messages if "emulates" not in each]
-    assert messages[0] == '`precision="auto"` is bfloat16: 1.90 times the speed of float32.'
-    assert messages[1].startswith('`precision="auto"` is float32: this device does not have')
-    assert len(messages) == 2
 
 
 def test_int8_without_torchao_names_the_extra_to_install(monkeypatch, folder, capsys):
@@ -280,19 +221,9 @@ def test_int8_without_torchao_names_the_extra_to_install(monkeypatch, folder, ca
     assert "pip install 'vanilla-transformer[int8]'" in line
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", '{"precision": "int4", "reason": "x"}', '{"precision": []}'])
-def test_engine_ignores_a_damaged_choice(cache, tiny_model, content, monkeypatch):
-    monkeypatch.setattr(precision, "multiplies", lambda name, device: name == "float32")
-    save_choice(tiny_model, "bfloat16", "It is fast.")
-    assert Engine(tiny_model, precision="auto", compile=False).model.dtype == torch.bfloat16
-    (path,) = (cache / "choices" / "precision").iterdir()
-    path.write_text(content)
-    assert Engine(tiny_model, precision="auto", compile=False).model is tiny_model
-
-
 def test_pipeline_keeps_the_models_precision_without_one(tiny_model):
-    assert EnginePool(compile=True).find(tiny_model.bfloat16(), options_of(tiny_model, {})).model is tiny_model
-    assert EnginePool(compile=True).find(tiny_model.half(), options_of(tiny_model, {})) is None
+    assert EnginePool(tiny_model.bfloat16(), compile=True).find(options_of(tiny_model, {})).model is tiny_model
+    assert EnginePool(tiny_model.half(), compile=True).find(options_of(tiny_model, {})) is None
 
 
 @pytest.mark.parametrize(
@@ -301,7 +232,6 @@ def test_pipeline_keeps_the_models_precision_without_one(tiny_model):
         ({"bad_words_ids": [[5]], "repetition_penalty": 1.2}, "`bad_words_ids`, `repetition_penalty`"),
         ({"logits_processor": LogitsProcessorList()}, "`logits_processor`"),
         ({"return_dict_in_generate": True}, "`return_dict_in_generate`"),
-        ({"num_beam": None}, "`num_beam`"),
         ({"min_length": 3}, "`min_length`"),
     ],
 )
@@ -386,7 +316,7 @@ def folder(tiny_model, tiny_tokenizer, tmp_path):
 def test_translate_decodes_with_a_precision(engines, folder, capsys, precision):
     assert main(["translate", folder, "A man.", "Two dogs.", "--precision", precision]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
-    assert {options["precision"] for _, options in engines} == {precision}
+    assert {options["precision"] for options in engines} == {precision}
 
 
 def test_evaluate_decodes_with_a_precision(engines, folder, tmp_path, capsys):
@@ -395,7 +325,7 @@ def test_evaluate_decodes_with_a_precision(engines, folder, tmp_path, capsys):
     files = ["--source", f"{tmp_path}/a.en", "--target", f"{tmp_path}/a.de"]
     assert main(["evaluate", folder, *files, "--precision", "bfloat16"]) == 0
     assert "BLEU" in capsys.readouterr().out
-    assert [options["precision"] for _, options in engines] == ["bfloat16"]
+    assert [options["precision"] for options in engines] == ["bfloat16"]
     assert main(["evaluate", "nowhere", *files, "--precision", "half"]) == 2
     assert "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'half'" in capsys.readouterr().err
 

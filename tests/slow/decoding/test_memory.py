@@ -27,7 +27,7 @@ tokenizer, letters = tiny_tokenizer(), random.Random(0)
 length = {"max_new_tokens": 1, "max_new_tokens_beyond_source": None, "num_beams": 2}
 if door == "engine":
     engine = Engine(model, precision=precision, compile=False, **length)
-    decode = engine.translate_tokens
+    decode = engine.decode
 elif door == "generate":
     def decode(batch):
         inputs = tokenizer.pad({"input_ids": batch}, return_tensors="pt")

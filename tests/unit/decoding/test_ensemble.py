@@ -66,6 +66,6 @@ def test_ensemble_has_as_many_positions_as_its_models_have_learned():
     learned = tiny_model(position_embedding_type="learned", max_position_embeddings=9)
     engine = Engine(Ensemble([tiny_model(), learned]), num_beams=1, compile=False, max_new_tokens=20)
     with pytest.raises(ValueError, match="at most 9 tokens, as many as learned positions, got 10"):
-        engine.translate_tokens([[5] * 9 + [2]])
-    (hypothesis,) = engine.translate_tokens([[5] * 7 + [2]])[0]
+        engine.decode([[5] * 9 + [2]])
+    (hypothesis,) = engine.decode([[5] * 7 + [2]])[0]
     assert len(hypothesis.tokens) <= 8

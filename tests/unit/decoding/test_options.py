@@ -74,18 +74,10 @@ def test_generate_kwargs_hold_what_the_call_gives_generate():
     assert changed.return_tokens and changed.num_return_sequences == 2
 
 
-def test_search_names_an_option_that_only_the_engine_follows():
-    assert resolve().search is None
-    assert resolve({"num_beam_groups": 1}).search == "num_beam_groups"
-    assert resolve(config=GenerationConfig(coverage_penalty=0)).search is None
-    assert resolve(config=GenerationConfig(coverage_penalty=0.2)).search == "coverage_penalty"
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         ({"num_beams": True}, "`num_beams` must be an integer of 1 or more, got True."),
-        ({"prefix_bias": 1.0}, "`prefix_bias` must be a number between 0 and 1, got 1.0."),
         ({"rerank_length_weight": float("nan")}, "`rerank_length_weight` must be a finite number, got nan."),
         ({"alternatives": 2, "seed": 1}, "`alternatives` are completed by one search each. Leave `seed` out."),
     ],

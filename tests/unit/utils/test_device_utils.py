@@ -1,6 +1,7 @@
 """The cores and the memory that a process may use, by its cgroups, and the numbers that a processor multiplies."""
 
 import os
+from functools import partial
 
 import pytest
 import torch
@@ -106,10 +107,10 @@ def test_multiplies_leaves_out_bfloat16_that_a_gpu_emulates(monkeypatch, fast):
     assert all(torch.cpu.get_capabilities().keys() & {*names} for names in device_utils._INSTRUCTIONS.values())
 
 
-@pytest.mark.parametrize("build", [lambda: Engine(tiny_model(), compile=False), EnginePool], ids=["engine", "pool"])
+@pytest.mark.parametrize("build", [partial(Engine, compile=False), EnginePool], ids=["engine", "pool"])
 def test_decoding_limits_the_caches_of_products(build, monkeypatch):
     names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
     others = {name: value for name, value in os.environ.items() if name not in names}
     monkeypatch.setattr(os, "environ", others)  # undone after this test
-    build()
+    build(tiny_model())
     assert [others.get(name) for name in names] == ["64", "64"]

@@ -2,11 +2,13 @@
 Compiled steps of the engine, kept on disk.
 
 An engine decodes eagerly at first. Once that has taken a few seconds, another process of low priority compiles its
-step into a package, see [`step_package`], and the engine uses it from then on. Packages are machine code. So they are
-kept in a cache folder of the user, `VANILLA_TRANSFORMER_CACHE` or `$HF_HOME/vanilla_transformer`, and never in a model
-folder, which someone else may have written. The name of a package is a hash of all that it depends on: a package of
-another architecture, another version of torch or another processor is not found, and one that is damaged is compiled
-again.
+step into a package, see [`step_package`], and the engine uses it from then on. On one or two cores, this process
+starts when nothing has been decoded for a second, or when the program ends.
+
+Packages are machine code. So they are kept in a cache folder of the user, `VANILLA_TRANSFORMER_CACHE` or
+`$HF_HOME/vanilla_transformer`, and never in a model folder, which someone else may have written. The name of a
+package is a hash of all that it depends on: a package of another architecture, another version of torch or another
+processor is not found, and one that is damaged is compiled again.
 """
 
 import copy
@@ -41,15 +43,16 @@ from vanilla_transformer.utils.file_utils import cached_folder, find_damage
 from vanilla_transformer.utils.import_utils import child_environment
 from vanilla_transformer.utils.private_folders import check_inductor_caches
 
+from .idle_work import idle_work
 from .machine_cache import (
     cache_root,
-    forget_choice,
+    forget_failure,
     identity_of,
     is_usable,
-    load_choice,
+    load_failure,
     prepare_cache,
     shape_of,
-    store_choice,
+    store_failure,
 )
 from .slot_buffers import SlotBuffers
 from .step_package import (
@@ -66,7 +69,7 @@ from .step_package import (
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
 EAGER_SECONDS = 3.0  # of eager steps until they are compiled
-_FAILURE = "compiler_failure"  # kind of stored choice
+FEW_CORES = 2  # with which nothing compiles while an engine decodes
 _SECONDS_REMEMBERED = 24 * 60 * 60  # for which a failure keeps processes from another attempt in the background
 _NICENESS = "10"  # of the process that compiles
 _one_at_a_time = threading.Lock()  # of threads that begin to compile in the background
@@ -102,7 +105,11 @@ class CompiledSteps:
         self._forms = {kind: _Form() for kind in kinds_of(step)}
 
     def run(self, count: int, *arguments: Any) -> None:
-        """Run the step `count` times. With `"auto"`, compile it in the background if its form is missing for long."""
+        """
+        Run the step `count` times. With `"auto"`, compile it in the background if its form is missing for long.
+
+        On few cores, the compiler would take one from the decoding. So it starts once none is in progress.
+        """
         step, start = self.find(arguments), time.perf_counter()
         for _ in range(count):
             step(*arguments)
@@ -110,8 +117,15 @@ class CompiledSteps:
         form = self._forms[kind]
         if step is not form.step and self._compile == "auto" and not form.began:
             form.missed_seconds += time.perf_counter() - start
-            if form.missed_seconds > EAGER_SECONDS:
+            if form.missed_seconds > EAGER_SECONDS and usable_cores() > FEW_CORES:
                 self._compile_elsewhere(kind)
+            elif form.missed_seconds > EAGER_SECONDS:
+                form.began = True
+                idle_work.add(partial(self._compile_elsewhere, kind))
+
+    def decoding(self) -> AbstractContextManager[None]:
+        """Tell others that an engine decodes."""
+        return idle_work.decoding()
 
     def sharing_cores(self, rows: int) -> AbstractContextManager[None]:
         """Compute few rows on the threads that are fastest with them, and leave a core to a process that compiles."""
@@ -203,10 +217,10 @@ class CompiledSteps:
         """
         global _latest
         with _one_at_a_time:
-            if _is_compiling():
-                return
             form = self._forms[kind]
-            form.began = True
+            form.began = not _is_compiling()
+            if not form.began:
+                return
             if not is_usable(self._folder(kind)) or not _has_compiler() or _has_failed():
                 return
             try:
@@ -244,7 +258,7 @@ def _has_compiler() -> bool:
 
 def _has_failed() -> bool:
     """Tell whether the compiler has failed on this machine within a day, and log how."""
-    failure = load_choice(_FAILURE, _identity_of_compiler())
+    failure = load_failure(_identity_of_compiler())
     if failure is None or time.time() - failure[0] > _SECONDS_REMEMBERED:
         return False
     again = "`vanilla-transformer compile` tries it again"
@@ -261,9 +275,9 @@ def _remembering_failures() -> Iterator[None]:
         reason = explain_compiler_error(error)
         if reason is None:
             raise
-        store_choice(_FAILURE, _identity_of_compiler(), time.time(), reason)
+        store_failure(_identity_of_compiler(), time.time(), reason)
         raise UserFileError(reason) from error
-    forget_choice(_FAILURE, _identity_of_compiler())
+    forget_failure(_identity_of_compiler())
 
 
 def _identity_of_compiler() -> str:

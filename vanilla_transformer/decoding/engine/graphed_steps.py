@@ -58,6 +58,10 @@ class GraphedSteps:
         for _ in range(count):
             step(*arguments)
 
+    def decoding(self) -> AbstractContextManager[None]:
+        """Return a context without effect: nothing compiles aside."""
+        return nullcontext()
+
     def sharing_cores(self, rows: int) -> AbstractContextManager[None]:
         """Return a context without effect: nothing compiles aside."""
         return nullcontext()

@@ -1,6 +1,5 @@
 """The features of the engine's search, by the options of a request; and no n-gram twice in a hypothesis."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +8,14 @@ from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 
-from .coverage import CoveragePenalty, coverage_of
-from .phrase_constraints import PhraseConstraints, WordContinuations, continuation_penalties
+from .phrase_constraints import (
+    NO_CONTINUATIONS,
+    PhraseConstraints,
+    WordContinuations,
+    continuation_penalties,
+)
 from .search_options import SearchFeature, search_options
-from .static_decoder import AlignmentHeads
-from .target_prefix import BiasedPrefix, ForcedBos, TargetPrefix
+from .target_prefix import ForcedBos, TargetPrefix
 
 
 @dataclass(frozen=True)
@@ -55,26 +57,24 @@ def _histories(state: Any) -> Tensor:
 
 
 def features_of(
-    model: Any, options: TranslationOptions, constraint_tokens: int, word_continuations: WordContinuations
+    model: Any,
+    options: TranslationOptions,
+    constraint_tokens: int = 0,
+    word_continuations: WordContinuations = NO_CONTINUATIONS,
 ) -> tuple[SearchFeature, ...]:
     """Return the features that the options of a search ask for."""
     features: list[SearchFeature] = []
-    bias, prefixed = options.prefix_bias, options.is_prefixed
-    if bias is not None and not prefixed:
-        raise OptionError("`prefix_bias` needs target prefixes, which it prefers instead of forcing them.")
     bos = options.forced_bos_token_id
     if bos is not None:
-        if prefixed or not model.config.is_encoder_decoder:
+        if options.is_prefixed or not model.config.is_encoder_decoder:
             raise OptionError("`forced_bos_token_id` needs a model with an encoder, and no target prefixes.")
         features.append(ForcedBos(bos))
-    if prefixed:
-        features.append(TargetPrefix() if bias is None else BiasedPrefix(bias))
+    if options.is_prefixed:
+        features.append(TargetPrefix())
     if options.no_repeat_ngram_size:
         if not model.config.is_encoder_decoder:
             raise OptionError("`no_repeat_ngram_size` needs a model with an encoder.")
         features.append(NoRepeatedNgrams(options.no_repeat_ngram_size))  # after features that force tokens
-    if options.coverage_penalty:
-        features.append(coverage_of(model, options.coverage_penalty))
     if constraint_tokens:
         entries = model.get_output_embeddings().weight.shape[0]
         penalties = continuation_penalties(word_continuations, entries, model.device)
@@ -83,8 +83,3 @@ def features_of(
             PhraseConstraints(constraint_tokens, search.num_beams, search.eos_token_ids, word_continuations, penalties)
         )
     return tuple(features)
-
-
-def kept_heads(features: Sequence[SearchFeature]) -> AlignmentHeads:
-    """Return the heads of cross-attention whose queries some features need."""
-    return [head for feature in features if isinstance(feature, CoveragePenalty) for head in feature.heads]

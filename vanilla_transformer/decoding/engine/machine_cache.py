@@ -1,4 +1,4 @@
-"""The cache of compiled steps and measurements on this machine: its folder, and the identities of its entries."""
+"""The cache of compiled steps on this machine: its folder, and the identities of its entries."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ logger = logging.get_logger(__name__)
 
 
 def cache_root() -> Path:
-    """Return the folder of compiled steps and of measurements on this machine."""
+    """Return the folder of compiled steps and of what is known about compilers."""
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
     try:
         return Path(root).expanduser().absolute()
@@ -53,7 +53,7 @@ def prepare_cache(folder: Path) -> None:
 
 def _refuse(unsafe: str) -> str:
     remedy = "VANILLA_TRANSFORMER_CACHE can name another folder, which only you can write."
-    return f"The cache of compiled steps and measurements is not used, since {unsafe}. {remedy}"
+    return f"The cache of compiled steps is not used, since {unsafe}. {remedy}"
 
 
 def identity_of(*settings: Any) -> str:
@@ -71,13 +71,6 @@ def shape_of(module: nn.Module) -> Iterator[Any]:
         yield name, weight.dtype, tuple(weight.shape)
         if is_traceable_wrapper_subclass(weight):
             yield from map(_content, _plain_parts(weight))
-
-
-def values_of(module: nn.Module) -> Iterator[Any]:
-    """Yield the names, types, shapes and values of the weights of a module."""
-    for name, weight in module.state_dict(keep_vars=True).items():
-        yield name, weight.dtype, tuple(weight.shape)
-        yield from map(_content, _plain_parts(weight))
 
 
 def _content(tensor: Tensor) -> bytes:
@@ -102,34 +95,33 @@ def _processor() -> str:
     return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
 
 
-def load_choice(kind: str, identity: str) -> tuple[Any, str] | None:
-    """Return a stored value and the reason for it, or None if there is none or its file is damaged.
+def load_failure(identity: str) -> tuple[float, str] | None:
+    """Return when a compiler failed, in seconds of `time.time()`, and why, or None if it did not.
 
     Args:
-        kind: Name of the choice, such as `"precision"`.
-        identity: A hash of all that the choice depends on.
+        identity: A hash of the compiler.
     """
-    path = _file_of(kind, identity)
+    path = _file_of(identity)
     if not is_usable(path):
         return None
     try:
-        choice = read_json(path)
-        return choice[kind], choice["reason"]
-    except (OSError, LookupError, TypeError):
+        seconds, reason = read_json(path)
+        return float(seconds), str(reason)
+    except (OSError, ValueError, TypeError):
         return None
 
 
-def store_choice(kind: str, identity: str, value: Any, reason: str) -> None:
-    """Store a value and the reason for it; see [`load_choice`]."""
-    path = _file_of(kind, identity)
+def store_failure(identity: str, seconds: float, reason: str) -> None:
+    """Store that a compiler fails; see [`load_failure`]."""
+    path = _file_of(identity)
     prepare_cache(path.parent)
-    write_text_atomically(path, json.dumps({kind: value, "reason": reason}) + "\n", mode=0o600)
+    write_text_atomically(path, json.dumps([seconds, reason]) + "\n", mode=0o600)
 
 
-def forget_choice(kind: str, identity: str) -> None:
-    """Delete a stored value, if there is one; see [`store_choice`]."""
-    _file_of(kind, identity).unlink(missing_ok=True)
+def forget_failure(identity: str) -> None:
+    """Delete what [`store_failure`] stored, if anything."""
+    _file_of(identity).unlink(missing_ok=True)
 
 
-def _file_of(kind: str, identity: str) -> Path:
-    return cache_root() / "choices" / kind / f"{identity}.json"
+def _file_of(identity: str) -> Path:
+    return cache_root() / "compiler_failures" / f"{identity}.json"

@@ -27,11 +27,10 @@ from torch import Tensor
 from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.utils.device_utils import to_device
 
+from .requests import Phrases
 from .search_options import SearchFeature
 from .search_state import Hypothesis
 from .top_k import UNLIKELY, Candidates, argmax, pick
-
-Phrases = Sequence[Sequence[int]]
 
 
 class ConstraintError(OptionError):
@@ -215,7 +214,7 @@ class PhraseMemory(NamedTuple):
 @dataclass(frozen=True)
 class PhraseConstraints(SearchFeature):
     """
-    Require the phrases of [`SearchRequest.phrases`].
+    Require the phrases of [`Request.phrases`].
 
     Attributes:
         room: Tokens that the phrases of a sentence may have.

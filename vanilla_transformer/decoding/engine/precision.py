@@ -1,7 +1,6 @@
-"""The number formats in which the engine multiplies, and which of them is the fastest that is accurate enough."""
+"""The number formats in which the engine multiplies."""
 
 import copy
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import torch
@@ -11,8 +10,6 @@ from transformers.utils import logging
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import multiplies
 from vanilla_transformer.utils.import_utils import requires_extra
-
-from .machine_cache import identity_of, load_choice, store_choice, values_of
 
 logger = logging.get_logger(__name__)
 _Model = TypeVar("_Model", bound=nn.Module)
@@ -67,27 +64,15 @@ def round_to_int8(module: _Model) -> _Model:
     return module
 
 
-def measurable_precisions() -> list[str]:
-    """Return the precisions that work with the installed packages; the first one is float32."""
-    return [name for name in PRECISIONS if name != INT8 or find_spec("torchao") is not None]
-
-
-def resolve_precision(model: Any, precision: str) -> str:
-    """Return a precision, or for `"auto"` the one that [`save_choice`] stored for this model on this machine.
-
-    Without one, `"auto"` is bfloat16 on devices that multiply it, and float32 on others. The choice is logged.
-    """
+def resolve_precision(model: Any, precision: str | None) -> str:
+    """Return a precision: `"auto"` is bfloat16 on devices that multiply it, which is logged, and None the model's."""
+    if precision is None:
+        precision = precision_of(model)
+        if precision is None:
+            raise UserError(f"The weights must be float32 or bfloat16, got {model.dtype}. Give a `precision`.")
     if precision != AUTO:
         return precision
-    precision, reason = load_choice("precision", identity_of(*values_of(model))) or ("", "")
-    if precision not in PRECISIONS:
-        fast = multiplies("bfloat16", model.device)
-        precision = "bfloat16" if fast else "float32"
-        reason = f"this device {'has' if fast else 'does not have'} instructions for bfloat16."
-    logger.warning_once(f'`precision="auto"` is {precision}: {reason}')
+    fast = multiplies("bfloat16", model.device)
+    precision, verb = ("bfloat16", "has") if fast else ("float32", "does not have")
+    logger.warning_once(f'`precision="auto"` is {precision}: this device {verb} instructions for bfloat16.')
     return precision
-
-
-def save_choice(model: nn.Module, precision: str, reason: str) -> None:
-    """Store the precision that `"auto"` means for this model on this machine, and a sentence that says why."""
-    store_choice("precision", identity_of(*values_of(model)), precision, reason)

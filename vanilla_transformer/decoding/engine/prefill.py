@@ -28,33 +28,23 @@ Prefilled = list[Tensor]
 def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -> Prefilled:
     """Read a batch of sources or prompts, of which attention may see so many tokens.
 
-    Further rows may follow the given ones.
-    """
-    with without_cudnn_attention():
-        return _read(model, *_pad_batch(model, sources, seen))
-
-
-def encode_batch(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -> Tensor:
-    """Return the encoder's outputs `(W, S, D)` for a batch of sources, of which attention may see so many tokens."""
-    with without_cudnn_attention():
-        return encode(model, *_pad_batch(model, sources, seen))[: len(sources), : max(map(len, sources))]
-
-
-def _pad_batch(
-    model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]
-) -> tuple[Sequence[Sequence[int]], Sequence[int], int]:
-    """Return a batch and the length to which it is to be padded.
-
-    On a GPU, batches have few lengths and numbers of rows: for each shape, libraries choose kernels. On a CPU, sources
-    in bfloat16 fill vectors, see [`room_for`]. Its products have blocks of as many rows, so that padding costs little.
+    On a GPU, batches have few lengths and numbers of rows: for each shape, libraries choose kernels. So further rows
+    may follow the given ones. On a CPU, sources in bfloat16 fill vectors, see [`room_for`]. Its products have blocks
+    of as many rows, so that padding costs little.
     """
     length = max(map(len, sources))
-    if not profile_of(model.device).pads_prefill:
-        filled = length + -length % _VECTOR if model.dtype == torch.bfloat16 else length
-        return sources, seen, _fit(model.config, filled)
-    rows, length = padded_shape(model.config, len(sources), length)
-    further = rows - len(sources)
-    return [*sources, *[[0]] * further], [*seen, *[1] * further], length
+    if profile_of(model.device).pads_prefill:
+        rows, length = padded_shape(model.config, len(sources), length)
+        further = rows - len(sources)
+        sources, seen = [*sources, *[[0]] * further], [*seen, *[1] * further]
+    else:
+        length = _fit(model.config, length + (-length % _VECTOR if model.dtype == torch.bfloat16 else 0))
+    with without_cudnn_attention():
+        if not model.config.is_encoder_decoder:
+            return _read_prompts(model, sources, length)
+        lengths = [len(tokens) for tokens in sources]
+        read = [read_states(each, encode(each, sources, seen, length), lengths) for each in members_of(model)]
+    return [tensor for rows in read for tensor in rows]
 
 
 def padded_shape(config: Any, rows: int, length: int) -> tuple[int, int]:
@@ -77,15 +67,6 @@ def room_for(positions: int, dtype: torch.dtype = torch.float32) -> int:
     less = power * 3 // 4
     is_enough = positions <= less and (dtype != torch.bfloat16 or less % _VECTOR == 0)
     return max(_LEAST_ROOM, less if is_enough else power)
-
-
-def _read(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int], length: int) -> Prefilled:
-    """Read a batch that is padded to a length."""
-    if not model.config.is_encoder_decoder:
-        return _read_prompts(model, sources, length)
-    lengths = [len(tokens) for tokens in sources]
-    read = [read_states(each, encode(each, sources, seen, length), lengths) for each in members_of(model)]
-    return [tensor for rows in read for tensor in rows]
 
 
 def read_states(model: Any, states: Tensor, lengths: Sequence[int]) -> Prefilled:

@@ -16,6 +16,7 @@ from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from .engine import Engine
 from .engine_pool import find_problem
 from .search_options import SearchFeature, SearchOptions, search_options
+from .supported_models import SUPPORTED, kind_of
 from .top_k import UNLIKELY, top_continuations
 
 _NEVER = UNLIKELY / 2  # the scores of hypotheses that must not be chosen are lower
@@ -65,11 +66,13 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
     if resolved.do_sample:
         raise UserError("Only greedy and beam search can be recorded, but the options ask for `do_sample`.")
     problem = find_problem(model, resolved)
+    if not Engine.supports(model):
+        problem = f"the model must be {SUPPORTED}, got {kind_of(model)}."
     if problem is not None:
         raise OptionError(f"To record a search, {problem}")
     recorder = _Recorder(search_options(resolved))
-    engine = Engine(model, 1, compile=False, options=resolved, features=(recorder,))
-    ((*found,),) = engine.translate_tokens([source], resolved.num_beams or 1)
+    engine = Engine(model, resolved, slots=1, compile=False, features=(recorder,))
+    ((*found,),) = engine.decode([source], resolved.num_beams or 1)
     finished = {each.tokens: each for step in recorder.steps for each in step if each.state == "finished"}
     returned = [tuple(hypothesis.tokens) for hypothesis in found]
     return RecordedSearch(recorder.steps, [finished[tokens] for tokens in returned if tokens in finished])
@@ -90,7 +93,7 @@ class _Recorder(SearchFeature):
         self._compared: list[tuple[float, int, int]] = []  # score, beam and token
 
     def observe(self, logits: Tensor, log_scale: Tensor, state: Any) -> None:
-        best = top_continuations(logits, log_scale, self._options.candidates(self._options.num_beams))
+        best = top_continuations(logits, log_scale, self._options.candidates)
         self._compared = [*zip(*(each[0].tolist() for each in best), strict=True)]
 
     def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:

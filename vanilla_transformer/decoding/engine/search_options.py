@@ -7,7 +7,6 @@ features has none of these tensors, and computes nothing for them.
 Letters in shapes: B slots, N beams, R room for positions, V vocabulary.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -42,7 +41,7 @@ class SearchFeature:
         return ()
 
     def enter(self, memory: Any, slots: Tensor, requests: Sequence[Any]) -> None:
-        """Start the search of new sentences, given the [`SearchRequest`] of each, in the given slots."""
+        """Start the search of new sentences, given the [`Request`] of each, in the given slots."""
 
     def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: Any) -> Tensor:
         """Return the logits `(B, N, V)` by which the search chooses tokens; minus infinity forbids one.
@@ -67,14 +66,6 @@ class SearchFeature:
             logits, log_scale: `(B, N, V)` and `(B, N)`, whose sum are the scores of continuations.
         """
         return best
-
-    def bonus(self, state: Any, memory: Any, slot_memory: Any) -> Tensor | None:
-        """Return a number to add to the final score of hypotheses that end with this step's token, `(B, N)`, if any.
-
-        Args:
-            slot_memory: The [`SlotMemory`] of each model, after this step of its decoder.
-        """
-        return None
 
     def may_end(self, memory: Any, running: Candidates) -> Tensor | None:
         """Tell which running hypotheses may end, `(B, N)`, or return None if all of them may.
@@ -108,8 +99,6 @@ class SearchOptions:
         early_stopping: Value as in a generation config: True, False or `"never"`.
         min_new_tokens: EOS may end a hypothesis only after so many other tokens.
         sampling: Way to draw tokens, or None to take the most likely ones.
-        num_beam_groups: Groups of beams that search one after the other in each step (Vijayakumar et al., 2016).
-        diversity_penalty: Subtracted from the score of a token for each beam of earlier groups that just chose it.
         features: Further options, each with its own tensors.
     """
 
@@ -120,41 +109,21 @@ class SearchOptions:
     early_stopping: bool | int | str = False
     min_new_tokens: int = 0
     sampling: SamplingOptions | None = None
-    num_beam_groups: int = 1
-    diversity_penalty: float = 0.0
     features: tuple[SearchFeature, ...] = ()
 
     def __post_init__(self) -> None:
         if self.sampling is not None and self.num_beams != 1:
             raise OptionError(f"Sampling needs `num_beams=1`, got {self.num_beams}.")
-        self._check_groups()
-
-    @property
-    def beams_per_group(self) -> int:
-        """The beams of each group: all of them if there is one group."""
-        return self.num_beams // self.num_beam_groups
 
     @property
     def changes_scores(self) -> bool:
         """Whether scores of hypotheses are something else than log-probabilities divided by the length penalty."""
-        return self.num_beam_groups > 1 or any(feature.changes_scores for feature in self.features)
+        return any(feature.changes_scores for feature in self.features)
 
-    def candidates(self, beams: int) -> int:
-        """Return how many continuations of so many beams are compared: as many as beams continue if the best end."""
-        return max(2, 1 + len(self.eos_token_ids)) * beams
-
-    def _check_groups(self) -> None:
-        groups, penalty = self.num_beam_groups, self.diversity_penalty
-        if type(groups) is not int or groups < 1 or self.num_beams % groups:
-            found = f"{groups!r} with `num_beams={self.num_beams}`"
-            raise OptionError(f"`num_beam_groups` must be an integer that divides `num_beams`, got {found}.")
-        if type(penalty) not in (int, float) or not 0 <= penalty < math.inf:
-            raise OptionError(f"`diversity_penalty` must be a number of 0 or more, got {penalty!r}.")
-        if (groups > 1) != (penalty > 0):
-            found = f"{groups} and {penalty}"
-            raise OptionError(f"`num_beam_groups` over 1 and `diversity_penalty` over 0 need each other, got {found}.")
-        if groups > 1 and any(feature.ranks_candidates for feature in self.features):
-            raise OptionError("Constraints divide the beams themselves. Leave out `num_beam_groups`.")
+    @property
+    def candidates(self) -> int:
+        """How many continuations of the beams are compared: as many as beams continue if the best end."""
+        return max(2, 1 + len(self.eos_token_ids)) * self.num_beams
 
     def divisor(self, lengths: Tensor) -> Tensor:
         """Return the divisors of log-probabilities for lengths.
@@ -176,7 +145,5 @@ def search_options(options: TranslationOptions, features: tuple[SearchFeature, .
         early_stopping=options.early_stopping or False,
         min_new_tokens=options.min_new_tokens or 0,
         sampling=SamplingOptions.from_options(vars(options)) if options.do_sample else None,
-        num_beam_groups=options.num_beam_groups or 1,
-        diversity_penalty=options.diversity_penalty or 0.0,
         features=features,
     )

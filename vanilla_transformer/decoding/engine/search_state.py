@@ -53,7 +53,6 @@ class SearchState(NamedTuple):
             with the length penalty, and whether there are so many, each `(B, N)`.
         model_scores: [`ModelScores`] if `scores` are not log-probabilities; otherwise `()`, in which `torch.export`
             sees no tensor, as it would in None.
-        group_done: Whether each group of beams is done, `(B, groups)`, if there are several; otherwise none.
         features: What each [`SearchFeature`] has allocated.
     """
 
@@ -73,13 +72,12 @@ class SearchState(NamedTuple):
     finished_scores: Tensor
     is_finished: Tensor
     model_scores: ModelScores | tuple[()]
-    group_done: list[Tensor]
     features: list[Any]
 
     @classmethod
     def empty(cls, slots: int, room: int, device: torch.device, options: SearchOptions) -> "SearchState":
         """Return a state in which all slots are empty."""
-        beams, groups = options.num_beams, options.num_beam_groups
+        beams = options.num_beams
 
         def full(value: Any, *shape: int, dtype: torch.dtype = torch.long) -> Tensor:
             return torch.full((slots, *shape), value, dtype=dtype, device=device)
@@ -103,43 +101,27 @@ class SearchState(NamedTuple):
             model_scores=ModelScores(*(full(0.0, beams, dtype=torch.float32) for _ in ModelScores._fields))
             if options.changes_scores
             else (),
-            group_done=[full(True, groups, dtype=torch.bool)] if groups > 1 else [],
             features=[feature.allocate(slots, beams, room, device) for feature in options.features],
         )
 
     def start(self, slots: Tensor, limits: Tensor, counts: Tensor, seeds: Tensor, start_token: int) -> None:
         """Start the search of new sentences in the given slots, which are at time 0."""
-        groups = self.group_done[0].shape[1] if self.group_done else 1
         self.limits[slots] = limits
         self.counts[slots] = counts
         self.seeds[slots] = seeds
         fill_rows(self.done, slots, False)
         fill_rows(self.last_tokens, slots, start_token)
         fill_rows(self.scores, slots, UNLIKELY)
-        # At first all beams of a group are the same.
-        fill_rows(self.scores[:, :: self.scores.shape[1] // groups], slots, 0.0)
+        fill_rows(self.scores[:, :1], slots, 0.0)  # at first all beams are the same
         fill_rows(self.finished_scores, slots, UNLIKELY)
         fill_rows(self.finished_lengths, slots, 0)
         fill_rows(self.is_finished, slots, False)
         for scores in self.model_scores:
             fill_rows(scores, slots, 0.0)
-        for each in self.group_done:
-            fill_rows(each, slots, False)
-
-    def of_group(self, group: int) -> "SearchState":
-        """Return views of what one group of beams has. Its `done` is a copy."""
-        size = self.scores.shape[1] // self.group_done[0].shape[1]
-        beams = slice(group * size, (group + 1) * size)
-        names = ("scores", "last_tokens", "ancestors", "finished_ancestors", "finished_tokens", "finished_lengths")
-        own = {name: getattr(self, name)[:, beams] for name in (*names, "finished_scores", "is_finished")}
-        model_scores = self.model_scores and ModelScores(*(each[:, beams] for each in self.model_scores))
-        return self._replace(done=self.done | self.group_done[0][:, group], model_scores=model_scores, **own)
 
     def finished(self, slots: Tensor, count: int) -> "Finished":
         """Return the `count` best finished hypotheses of each given slot, best first."""
         best = torch.arange(count, device=slots.device)[None]
-        if self.group_done:  # each group has its own ones in order
-            best = self.finished_scores[slots].topk(count)[1]
         rows = slots[:, None]
         return Finished(
             self.finished_ancestors[rows, best],

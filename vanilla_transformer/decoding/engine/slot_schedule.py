@@ -15,30 +15,28 @@ from vanilla_transformer.utils.device_utils import to_device
 
 from .device_profile import profile_of
 from .prefill import room_for
-from .requests import SearchRequest
+from .requests import Search
 from .search_options import SearchOptions
 from .slot_buffers import SlotBuffers, SlotSize
 from .sources import PrefilledSource, SourceQueue
 from .static_decoder import AlignmentHeads
 
-_PATIENCE = 1024  # steps that a long sentence may be set aside while others enter
-
 
 class Entry(NamedTuple):
     """
-    A sentence in a slot: its request, the length of its source, and the steps that had been run when it entered.
+    A sentence in a slot: its search, the length of its source, and the steps that had been run when it entered.
 
     `stays` is True if it was set aside before.
     """
 
-    request: SearchRequest
+    search: Search
     length: int
     entered: int
     stays: bool = False
 
     def positions(self, end: int) -> int:
         """Return the positions for which its slot needs room when `end` steps have been run."""
-        return max(_positions(self.length, self.request), end - self.entered)
+        return max(_positions(self.length, self.search), end - self.entered)
 
 
 class _Aside(NamedTuple):
@@ -98,7 +96,7 @@ class SlotSchedule:
         """Choose the size of the buffers for the next `steps`, and let sentences enter free slots."""
         if not queue and self.steps_run + steps <= self._settled_until:
             return
-        present = len(self) + queue.requests
+        present = len(self) + len(queue)
         slots = next((few for few in self.sizes if present <= few), self._slots)
         self._set_aside([*self.occupied()][slots:])
         self._resize(SlotSize(slots, self.buffers.size.room))
@@ -163,9 +161,7 @@ class SlotSchedule:
         if not self._aside:
             self._aside_returns = False
             return
-        many = len(self._aside) >= self._slots
-        late = self.steps_run - self._aside[0].since > _PATIENCE
-        self._aside_returns = self._aside_returns or many or late or not queue
+        self._aside_returns = self._aside_returns or len(self._aside) >= self._slots or not queue
         while self._aside_returns and self._aside and free:
             entry, rows, since = self._aside.popleft()
             entered = entry.entered + self.steps_run - since
@@ -175,18 +171,18 @@ class SlotSchedule:
 
     def _enter(self, slots: list[int], sources: list[PrefilledSource]) -> None:
         """Start the search of sources of one batch in the given slots."""
-        lengths, requests = [source.length for source in sources], [source.request for source in sources]
-        rooms, size = [*map(_positions, lengths, requests)], self.buffers.size
+        searches, size = [source.search for source in sources], self.buffers.size
+        rooms = [_positions(source.length, source.search) for source in sources]
         self._resize(SlotSize(size.slots, max(size.room, self._room_for(max(rooms)))))
         columns = zip(*((each.row, each.length, each.limit) for each in sources), strict=True)
         index, rows, sizes, limits, counts, seeds = to_device(
-            [slots, *map(list, columns), [each.hypotheses for each in requests], [each.seed for each in requests]],
+            [slots, *map(list, columns), [each.hypotheses for each in searches], [each.seed for each in searches]],
             self._device,
         )
         self.buffers.enter(index, sources[0].batch, rows, sizes)
-        self.buffers.start(index, limits, counts, seeds, requests, self._start_token)
+        self.buffers.start(index, limits, counts, seeds, [each.request for each in searches], self._start_token)
         for slot, source in zip(slots, sources, strict=True):
-            self._entries[slot] = Entry(source.request, source.length, self.steps_run)
+            self._entries[slot] = Entry(source.search, source.length, self.steps_run)
 
     def _resize(self, size: SlotSize) -> None:
         """Change the numbers of slots and of positions. With fewer slots, those in use become the first ones."""
@@ -199,6 +195,6 @@ class SlotSchedule:
         self._entries = [self._entries[slot] for slot in kept] + [None] * (size.slots - len(kept))
 
 
-def _positions(source_length: int, request: SearchRequest) -> int:
+def _positions(source_length: int, search: Search) -> int:
     """Return the positions for which a slot needs room from the start."""
-    return max(source_length, len(request.prefix))
+    return max(source_length, len(search.request.prefix))

@@ -35,22 +35,12 @@ class _Options(NamedTuple):
         own_logits: Logits of the model, `(B, N, V)`.
         log_scale, own_log_scale: Added to logits, they give the scores and the log-probabilities of hypotheses with
             one more token, `(B, N)`.
-        bonus: Added to final scores, `(B, N)`, or None.
     """
 
     logits: Tensor
     own_logits: Tensor
     log_scale: Tensor
     own_log_scale: Tensor
-    bonus: Tensor | None = None
-
-    def of_beams(self, beams: slice) -> "_Options":
-        """Return the tokens of some beams."""
-        return _Options(*(None if each is None else each[:, beams] for each in self))  # type: ignore[arg-type]
-
-    def final(self, scores: Tensor, parents: Tensor) -> Tensor:
-        """Return the final scores of hypotheses, given those with the length penalty and their beams, `(B, C)`."""
-        return scores if self.bonus is None else scores + self.bonus.gather(1, parents)
 
     def model_scores(self, parents: Tensor, tokens: Tensor) -> Tensor:
         """Return the log-probabilities of the given beams with one more token, `(B, C)`."""
@@ -75,7 +65,7 @@ class SearchStep(nn.Module):
         self.decoders, self._weights = nn.ModuleList(decoders), tuple(weights)
         self.options, self.beams = options, options.num_beams
         never_heuristic = options.early_stopping == "never" or options.length_penalty <= 0.0
-        self._is_bounded = never_heuristic and not options.features and options.num_beam_groups == 1
+        self._is_bounded = never_heuristic and not options.features
         self._ranks = any(feature.ranks_candidates for feature in options.features)
         self._filters = [] if options.sampling is None else options.sampling.filters()
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
@@ -91,7 +81,7 @@ class SearchStep(nn.Module):
         running = state.model_scores.running if state.model_scores else state.scores
         state.log_probabilities.index_put_((slots, state.time), running)
         logits = self._logits(state, ancestors, memory)  # (B, N, V)
-        options = self._options(logits, state, memory)
+        options = self._options(logits, state)
         for feature in self.options.features:
             feature.observe(options.logits, options.log_scale, state)
         parents, tokens = self._advance(state, options, ancestors)
@@ -109,26 +99,21 @@ class SearchStep(nn.Module):
         logits = [decoder(*inputs, own) for decoder, own in zip(self.decoders, memory, strict=True)]
         return logits[0] if len(logits) == 1 else log_mean_probabilities(logits, self._weights)
 
-    def _options(self, logits: Tensor, state: SearchState, memory: Sequence[SlotMemory]) -> "_Options":
+    def _options(self, logits: Tensor, state: SearchState) -> "_Options":
         """Return the tokens from which the search chooses, given the model's logits."""
-        changed, log_norms, bonus = logits, log_sums(logits), None  # (B, N)
+        changed, log_norms = logits, log_sums(logits)  # (B, N, V), (B, N)
         for feature, own in zip(self.options.features, state.features, strict=True):
             changed = feature.change_logits(changed, log_norms, state, own)
-            added = feature.bonus(state, own, memory)
-            if added is not None:
-                bonus = added if bonus is None else bonus + added
         if self.options.min_new_tokens:
             is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
             too_short = (state.time < self.options.min_new_tokens)[:, None, None]
             changed = torch.where(too_short & is_eos, -torch.inf, changed)
         log_scale = state.scores - log_norms  # from logits to log-probabilities of hypotheses
         own_log_scale = state.model_scores.running - log_norms if state.model_scores else log_scale
-        return _Options(changed, logits, log_scale, own_log_scale, bonus)
+        return _Options(changed, logits, log_scale, own_log_scale)
 
     def _advance(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
         """Choose the next tokens. Return the beams and the tokens of the running hypotheses, `(B, N)` each."""
-        if self.options.num_beam_groups > 1:
-            return self._advance_groups(state, options, ancestors)
         return (self._advance_one if self.beams == 1 else self._advance_beams)(state, options, ancestors)
 
     def _advance_one(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,7 +129,7 @@ class SearchStep(nn.Module):
             finished_ancestors=ancestors,
             finished_tokens=tokens,
             finished_lengths=length[:, None],
-            finished_scores=options.final(scores / self.options.divisor(length[:, None]), parents),
+            finished_scores=scores / self.options.divisor(length[:, None]),
         )
         if state.model_scores:
             _store(state.model_scores, state.done[:, None] | ~ends, finished=model_scores)
@@ -162,28 +147,8 @@ class SearchStep(nn.Module):
             logits = each(None, logits)
         return sample(logits, state.seeds, state.time)
 
-    def _advance_groups(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
-        """Advance each group of beams, with a penalty for the tokens that earlier groups have just chosen."""
-        size, group_done = self.options.beams_per_group, state.group_done[0]
-        parents, tokens, penalties = list[Tensor](), list[Tensor](), list[Tensor]()
-        for group in range(self.options.num_beam_groups):
-            beams, own = slice(group * size, (group + 1) * size), state.of_group(group)
-            of_group = options.of_beams(beams)
-            if tokens:
-                earlier = [torch.cat(each, dim=1)[:, None].expand(-1, size, -1) for each in (tokens, penalties)]
-                of_group = of_group._replace(logits=of_group.logits.scatter_add(2, *earlier))
-            its_parents, its_tokens = self._advance_beams(own, of_group, ancestors[:, beams])
-            group_done[:, group] = own.done
-            is_running = ~own.done[:, None] & (own.scores > UNLIKELY / 2)
-            parents.append(its_parents + group * size)
-            tokens.append(its_tokens)
-            penalties.append(-self.options.diversity_penalty * is_running)
-        state.done.copy_(group_done.all(dim=1))
-        return torch.cat(parents, dim=1), torch.cat(tokens, dim=1)
-
     def _advance_beams(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
-        length, beams = state.time + 1, state.scores.shape[1]
-        candidates = self.options.candidates(beams)
+        length, beams, candidates = state.time + 1, self.beams, self.options.candidates
         best = Candidates(*top_continuations(options.logits, options.log_scale, candidates))
         for feature, own in zip(self.options.features, state.features, strict=True):
             best = feature.rank(best, options.logits, options.log_scale, state, own)
@@ -196,7 +161,7 @@ class SearchStep(nn.Module):
         finishes = ends & (order < beams)
         if self.options.features:
             finishes = finishes & (scores > UNLIKELY / 2)  # the others have a forbidden token
-        final = options.final(scores / self.options.divisor(length[:, None]), parents) + ~finishes * UNLIKELY
+        final = scores / self.options.divisor(length[:, None]) + ~finishes * UNLIKELY
         finished_scores, kept = torch.cat([state.finished_scores, final], dim=1).topk(beams)
         is_finished = torch.cat([state.is_finished, finishes], dim=1).gather(1, kept)
         lengths = torch.cat([state.finished_lengths, length[:, None].expand_as(ends)], dim=1)
@@ -218,7 +183,7 @@ class SearchStep(nn.Module):
         # The others continue, unless the sentence is done.
         running, chosen = self._running(scores + ends * UNLIKELY, ends, beams)
         parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
-        best_possible = self._best_possible(Candidates(running, parents, tokens), state, options)
+        best_possible = self._best_possible(Candidates(running, parents, tokens), state)
         to_beat = torch.where(is_finished, finished_scores, UNLIKELY)
         if self._is_bounded:  # nothing better can come, so that only the hypotheses that are returned count
             to_beat = to_beat.gather(1, (state.counts - 1)[:, None])
@@ -239,7 +204,7 @@ class SearchStep(nn.Module):
         chosen = (-(order + ends * len(order))).topk(beams)[1]
         return scores.gather(1, chosen), chosen
 
-    def _best_possible(self, running: Candidates, state: SearchState, options: "_Options") -> Tensor:
+    def _best_possible(self, running: Candidates, state: SearchState) -> Tensor:
         """Return the best final score of the running hypotheses if they ended now, `(B, 1)`.
 
         With `early_stopping="never"`, return a bound of the final scores that they can reach, unless a feature says
@@ -252,7 +217,7 @@ class SearchStep(nn.Module):
         divisor = self.options.divisor(lengths[:, None])
         if not features:
             return running.scores[:, :1] / divisor
-        final = options.final(running.scores / divisor, running.parents)
+        final = running.scores / divisor
         for feature, own in features:
             may_end = feature.may_end(own, running)
             if may_end is not None:  # the others still count as hypotheses that run

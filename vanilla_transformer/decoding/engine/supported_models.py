@@ -1,6 +1,5 @@
 """Which models an engine decodes, and how an error names others."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from transformers.integrations.fsdp import is_fsdp_managed_module
 from transformers.utils import output_capturing
 
 from vanilla_transformer.decoding.ensemble import Ensemble
-from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin, closest
+from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
@@ -25,54 +24,36 @@ SUPPORTED = "an unchanged translation model or causal language model of this pac
 
 
 def is_supported(model: Any) -> bool:
-    """Tell whether there is a step that computes the same as a model's own decoder, or the decoders of an ensemble."""
+    """Tell whether an engine computes what a model itself computes, or the models of an ensemble."""
     if isinstance(model, Ensemble):
         return all(map(is_supported, model.models))
     return (
         isinstance(model, VanillaTransformerForConditionalGeneration | VanillaTransformerForCausalLM)
         and has_static_form(model.get_decoder())
-        and is_unchanged(model)
-        and all(map(_can_join, joined_linears(model.get_decoder())))
-    )
-
-
-def submodules(module: nn.Module) -> list[Any]:
-    """Return a module and its submodules, in a fifth of the time of `modules()`. Each call waits for this."""
-    found: list[Any] = [module]
-    for each in found:
-        found.extend(child for child in each._modules.values() if child is not None)
-    return found
-
-
-def is_unchanged(model: Any) -> bool:
-    """Tell whether nothing but the modules of a model decides what its decoder computes."""
-    modules = [model, model.model, *submodules(model.get_decoder()), *submodules(model.lm_head)]
-    return (
-        model.config._attn_implementation in ("eager", "sdpa")
+        and model.config._attn_implementation in ("eager", "sdpa")
         and not (model.training or model.config.output_attentions or model.config.output_hidden_states)
-        and not any(map(_is_hooked, modules))
+        and not any(map(_is_hooked, model.modules()))
         and not _replaces_method(model)
         and not _replaces_method(model.model)
         and not hasattr(model, "hf_device_map")
-        and not (model.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(model.device.type))
         and not _decodes_in_step_with_others(model)
+        # No adapter and no other type of weight.
+        and all(
+            type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
+            for linear in joined_linears(model.get_decoder())
+        )
     )
-
-
-def can_encode(model: Any) -> bool:
-    """Tell whether an engine computes what the encoder of a supported model computes for a batch with padding."""
-    return not any(map(_is_hooked, submodules(model.get_encoder())))
 
 
 def _replaces_method(module: nn.Module) -> bool:
     """Tell whether a class outside this package, or the module itself, replaces a method that decodes."""
     package, classes = __name__.partition(".")[0], type(module).__mro__
-    own = next((each for each in classes if each.__module__.partition(".")[0] == package), None)
-    if own is None or any(not _METHODS.isdisjoint(vars(each)) for each in classes[: classes.index(own)]):
+    ours = next((each for each in classes if each.__module__.partition(".")[0] == package), None)
+    if ours is None or any(not _METHODS.isdisjoint(vars(each)) for each in classes[: classes.index(ours)]):
         return True
-    given = {name: value for name, value in vars(module).items() if name in _METHODS and hasattr(own, name)}
+    replaced = {name: value for name, value in vars(module).items() if name in _METHODS and hasattr(ours, name)}
     # PEFT puts a bound method back.
-    return any(getattr(value, "__func__", value) is not getattr(own, name) for name, value in given.items())
+    return any(getattr(value, "__func__", value) is not getattr(ours, name) for name, value in replaced.items())
 
 
 def _is_hooked(module: Any) -> bool:
@@ -91,22 +72,6 @@ def _decodes_in_step_with_others(model: Any) -> bool:
     several = torch.distributed.is_available() and torch.distributed.is_initialized()
     several = several and torch.distributed.get_world_size() > 1
     return several and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model))
-
-
-def fits_positions(config: Any, levels: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether no hypothesis can outgrow learned positions, of which the library warns."""
-    if config.position_embedding_type != "learned":
-        return True
-    name, new = "decoder_input_ids" if config.is_encoder_decoder else "input_ids", closest(levels, "max_new_tokens")
-    prompt = levels[0].get(name)
-    if new is None:
-        return (closest(levels, "max_length") or 0) <= config.max_position_embeddings
-    return (1 if prompt is None else prompt.shape[1] + 1) + new <= config.max_position_embeddings
-
-
-def _can_join(linear: Any) -> bool:
-    """Tell whether a layer is only a product: no adapter and no other type of weight."""
-    return type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
 
 
 def kind_of(model: Any) -> str:

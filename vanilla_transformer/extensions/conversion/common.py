@@ -20,6 +20,8 @@ from safetensors import SafetensorError
 from transformers import MarianTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.decoding.engine.engine_pool import EnginePool
+from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -325,7 +327,14 @@ def require_same(
             "written. Report this with the options of the model."
         )
     some = sentences[: 2 * BATCH_SIZE]
-    outputs = [_translate_by(use_engine, ours, tokenizer, some) for use_engine in (False, True)]
+    search = {"suppress_tokens": None}  # padding may be a token
+    options = TranslationOptions.resolve(_greedy_options(ours) | search, None, ours.generation_config)
+    engine = EnginePool(ours.eval(), compile=False).find(options)
+    if engine is None:  # which does not follow an option of the model
+        return comparison
+    outputs = [
+        greedy_translator(ours, tokenizer, **search, **further)(some) for further in ({}, {"custom_generate": engine})
+    ]
     identical = sum(first == second for first, second in zip(*outputs, strict=True))
     if identical < _MIN_IDENTICAL * len(some):
         raise UserError(
@@ -334,17 +343,6 @@ def require_same(
             "options of the model."
         )
     return comparison
-
-
-def _translate_by(
-    use_engine: bool, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]
-) -> list[list[int]]:
-    """Return the token ids of greedy search by the engine or by the library, where padding may be a token."""
-    before, model.use_engine = model.use_engine, use_engine
-    try:
-        return greedy_translator(model, tokenizer, suppress_tokens=None)(sentences)
-    finally:
-        model.use_engine = before
 
 
 def compare_translators(

@@ -37,7 +37,6 @@ class OnnxModel(PaperGenerationMixin, PreTrainedModel):
 
     config_class = VanillaTransformerConfig
     main_input_name = "input_ids"
-    fast_search = None  # the engine runs PyTorch's decoder
 
     def __init__(self, folder: str | Path):
         with requires_extra("onnx", "ONNX Runtime"):

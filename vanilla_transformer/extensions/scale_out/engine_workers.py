@@ -24,8 +24,7 @@ from transformers.utils import logging
 
 from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.engine import compiled_steps
-from vanilla_transformer.decoding.engine.machine_cache import identity_of, load_choice, store_choice, values_of
-from vanilla_transformer.decoding.engine.precision import AUTO, precision_of, resolve_precision
+from vanilla_transformer.decoding.engine.precision import resolve_precision
 from vanilla_transformer.decoding.loading import find_backend, load_pipeline
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
@@ -124,24 +123,15 @@ def _safe_path() -> Iterator[None]:
 
 @contextmanager
 def open_workers(
-    name: str | Path, workers: int | str, precision: str | None, num_beams: int | None, **loading: Any
+    name: str | Path, workers: int, precision: str | None, **loading: Any
 ) -> Iterator[TranslationPipeline]:
-    """
-    Yield the pipeline of a model for a number of workers, see [`open_pipeline`].
-
-    Args:
-        workers: A number, or `"auto"` for the one that [`save_workers`] stored. On a GPU that is 1.
-        num_beams: The beam size for which `"auto"` was measured; by default the checkpoint's.
-    """
-    if workers != AUTO:
-        check_workers(workers)
+    """Yield the pipeline of a model for a number of workers, see [`open_pipeline`]."""
+    check_workers(workers)
     backend = loading["backend"] = loading.get("backend") or find_backend(name)
     translate = load_pipeline(name, precision=precision, **loading)
     model = translate.model
     precision = None if precision is None else resolve_precision(model, precision)
     on_cpu = model.device.type == "cpu"
-    if workers == AUTO:
-        workers = resolve_workers(model, precision, num_beams) if on_cpu and backend is None else 1
     if workers == 1:
         yield translate
     elif backend is not None:
@@ -150,7 +140,7 @@ def open_workers(
         raise UserError(f"Workers translate on the CPU, but this process uses {model.device}. Use one worker.")
     else:
         of_workers = {key: value for key, value in loading.items() if key not in ("backend", "device")}
-        with closing(WorkerPipeline(name, translate, int(workers), precision, **of_workers)) as parallel:
+        with closing(WorkerPipeline(name, translate, workers, precision, **of_workers)) as parallel:
             del translate
             yield parallel
 
@@ -160,47 +150,12 @@ def check_workers(workers: Any) -> None:
     cores = usable_cores()
     if type(workers) is not int or not 1 <= workers <= cores:
         rule = f"from 1 to {cores}, the number of cores that this process may use"
-        raise UserError(f"`workers` must be an integer {rule}, or 'auto', got {workers!r}.")
+        raise UserError(f"`workers` must be an integer {rule}, got {workers!r}.")
 
 
 def threads_of(workers: int, cores: int, most: int) -> int:
     """Return the threads of each worker: its share of the cores, and not more than `most`."""
     return max(1, min(cores // workers, most))
-
-
-def worker_counts(cores: int, most: int) -> list[int]:
-    """Return the numbers of workers to compare: 1, 2, 4, … and `cores`. None leaves cores idle that another one uses.
-
-    Args:
-        most: The threads that a process may have.
-    """
-    counts = [*(2**exponent for exponent in range(cores.bit_length()) if 2**exponent < cores), cores]
-    by_threads = {threads_of(count, cores, most): count for count in counts}  # the largest of each
-    return sorted({1, *by_threads.values()})
-
-
-def resolve_workers(model: Any, precision: str | None, num_beams: int | None = None) -> int:
-    """Return the number of workers that [`save_workers`] stored for this model on this machine, or 1. Log it."""
-    workers, reason = load_choice("workers", _identity(model, precision, num_beams)) or (0, "")
-    try:
-        check_workers(workers)
-    except UserError:
-        hint = "Measure them with `vanilla-transformer compile MODEL --workers auto --source FILE`."
-        workers, reason = 1, f"no others were measured for this model and search on this machine. {hint}"
-    logger.warning_once(f'`workers="auto"` is {workers}: {reason}')
-    return workers
-
-
-def save_workers(model: Any, precision: str | None, num_beams: int | None, workers: int, reason: str) -> None:
-    """Store the number of workers that `"auto"` means for this model, precision and beam size on these cores."""
-    store_choice("workers", _identity(model, precision, num_beams), workers, reason)
-
-
-def _identity(model: Any, precision: str | None, num_beams: int | None) -> str:
-    """Return a hash of all that the best number of workers depends on."""
-    beams = num_beams or model.generation_config.num_beams or 1
-    settings = precision or precision_of(model), beams, usable_cores(), torch.get_num_threads()
-    return identity_of(*values_of(model), *settings)
 
 
 def _split(order: list[int], workers: int) -> Iterator[list[int]]:

@@ -10,8 +10,7 @@ from vanilla_transformer.decoding.loading import load_pipeline, open_pipeline
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.extensions.scale_out import engine_workers
-from vanilla_transformer.extensions.scale_out.engine_workers import WorkerPipeline, save_workers
-from vanilla_transformer.extensions.scale_out.worker_choice import compare_workers
+from vanilla_transformer.extensions.scale_out.engine_workers import WorkerPipeline
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(150))]
@@ -51,17 +50,18 @@ def test_worker_pipeline_translates_as_one_process_does(executors, folder, preci
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("texts", "options"),
     [
-        {"do_sample": True, "num_beams": 1, "seed": 3},
-        {"return_scores": True, "return_tokens": True, "num_beams": 2},
-        {"num_beams": 1, "sentence_splitter": lambda text: [text]},  # a function that could not be sent to a process
+        (TEXTS * 2, {"do_sample": True, "num_beams": 1, "seed": 3}),
+        (TEXTS[:5], {"return_scores": True, "return_tokens": True, "num_beams": 2}),
+        # A function that could not be sent to a process.
+        (TEXTS[:5], {"num_beams": 1, "sentence_splitter": lambda text: [text]}),
     ],
     ids=["samples", "scores", "splitter"],
 )
-def test_worker_pipeline_follows_options_as_one_process_does(executors, folder, options):
+def test_worker_pipeline_follows_options_as_one_process_does(executors, folder, texts, options):
     with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
-        assert [*map(str, workers(TEXTS * 2, **options))] == [*map(str, translate(TEXTS * 2, **options))]
+        assert [*map(str, workers(texts, **options))] == [*map(str, translate(texts, **options))]
 
 
 def test_worker_pipeline_reports_all_sentences(executors, folder):
@@ -99,31 +99,7 @@ def test_open_pipeline_refuses_workers_on_another_device(executors, folder, monk
     monkeypatch.setattr(engine_workers, "load_pipeline", on_meta)
     with pytest.raises(ValueError, match="translate on the CPU, but this process uses meta"), open_pipeline(folder, 2):
         pass
-    with open_pipeline(folder, "auto") as translate:
-        assert not isinstance(translate, WorkerPipeline)
     assert executors == []
-
-
-def test_open_pipeline_uses_one_worker_without_a_choice(executors, folder, tiny_model):
-    with open_pipeline(folder, "auto", num_beams=1) as translate:
-        assert not isinstance(translate, WorkerPipeline)
-    save_workers(tiny_model, None, 1, 3, "2.00 times the speed of one.")
-    with open_pipeline(folder, "auto", num_beams=1) as translate:
-        assert isinstance(translate, WorkerPipeline)
-    assert executors == [(3, 1)]
-
-
-def test_compare_workers_measures_each_number(executors, folder):
-    speeds = compare_workers(folder, ["a"], [1, 2], num_beams=1)
-    assert [*speeds] == [1, 2] and min(speeds.values()) > 0
-
-
-def test_compare_workers_survives_a_worker_that_was_killed(executors, folder, monkeypatch):
-    def killed(*arguments):
-        raise ChildProcessError("A worker process was killed.")
-
-    monkeypatch.setattr(WorkerPipeline, "decode", killed)
-    assert compare_workers(folder, ["a"], [2]) == {2: 0.0}
 
 
 def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):

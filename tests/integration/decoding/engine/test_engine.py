@@ -4,7 +4,6 @@ import itertools
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 
 import pytest
 import torch
@@ -20,6 +19,7 @@ from tests.generation_models import SOURCES, all_hypotheses, build, partly_train
 from tests.rounding import close_to
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_model
+from vanilla_transformer.decoding.engine import engine as engine_module
 from vanilla_transformer.decoding.engine.engine import Engine
 
 LIMIT = 8
@@ -82,9 +82,8 @@ def test_engine_gives_hypotheses_of_library_while_room_grows_and_shrinks(slots, 
 
 def test_engine_room_follows_the_longest_sentence_in_slots():
     engine, rooms = engine_of(slots=1), []
-    for position, _ in engine.translate_stream([[7, EOS], [7] * 60 + [EOS], [8, EOS]]):
-        rooms.append((position, engine.buffers.size.room))
-    assert rooms == [(0, 16), (1, 64), (2, 16)]
+    engine.decode([[7, EOS], [7] * 60 + [EOS], [8, EOS]], report=lambda _: rooms.append(engine.buffers.size.room))
+    assert rooms == [64, 16, 16]  # the longest sentence is the first one
 
 
 @pytest.mark.parametrize("beams", [rare(1), 3])
@@ -94,10 +93,8 @@ def test_engine_decodes_the_last_sentences_in_few_slots(beams):
     options = {"num_beams": beams, "max_new_tokens_beyond_source": 0, "min_new_tokens": 42}  # one ends after the other
     assert_engine_gives_hypotheses_of_library(Case(model_of(), sources, 16, options, 1))
     engine, sizes = engine_of(slots=16, max_new_tokens=None, **options), []
-    for position, _ in engine.translate_stream(reversed(sources)):
-        sizes.append((position, engine.buffers.size.slots))
-    assert sizes[0] == (15, 16) and sizes[-1][1] == 1
-    assert {size for _, size in sizes} == {1, 2, 4, 8, 16}
+    engine.decode(sources, report=lambda _: sizes.append(engine.buffers.size.slots))
+    assert sizes[0] == 16 and sizes[-1] == 1 and {*sizes} == {1, 2, 4, 8, 16}
 
 
 def short_ones_and(long, number=60):
@@ -105,33 +102,38 @@ def short_ones_and(long, number=60):
     return [[7] * (long if position % 16 == 15 else 1) + [EOS] for position in range(number)]
 
 
+def in_order_of_finishing(engine, sources, monkeypatch):
+    """Return the places of sources in the order in which they are done, if they enter in the given order."""
+    monkeypatch.setattr(engine_module, "sorted", lambda items, **_: [*items], raising=False)
+    order, advance = [], engine._advance
+
+    def recorded():
+        done = [*advance()]
+        order.extend(search.position for search, _ in done)
+        return done
+
+    engine._advance = recorded
+    engine.decode(sources)
+    return order
+
+
 @pytest.mark.parametrize("beams", [1, rare(3)])
 @pytest.mark.filterwarnings("ignore:Unfeasible length")
-def test_engine_sets_a_few_long_sentences_aside(beams):
+def test_engine_sets_a_few_long_sentences_aside(beams, monkeypatch):
     options = {"num_beams": beams, "max_new_tokens_beyond_source": 0, "min_new_tokens": 70}
     engine, steps = engine_of(slots=20, max_new_tokens=None, **options), []
     run = engine.steps.run
     engine.steps.run = lambda count, *arguments: (steps.append(engine.buffers.size), run(count, *arguments))
-    finished = [position for position, _ in engine.translate_stream(short_ones_and(60))]
+    finished = in_order_of_finishing(engine, short_ones_and(60), monkeypatch)
     assert sorted(finished[-3:]) == [15, 31, 47]
     assert {size.room for size in steps[1:4]} == {16}  # the long ones wait
     assert {size.room for size in steps} == {16, 64} and len(steps) < 2 * 61
     assert_engine_gives_hypotheses_of_library(Case(engine.model, short_ones_and(40, 34), 20, options, 1))
 
 
-def test_engine_returns_long_sentences_to_endless_streams(monkeypatch):
-    monkeypatch.setattr("vanilla_transformer.decoding.engine.slot_schedule._PATIENCE", 20)
-    engine = engine_of(slots=20)
-    endless = ([7] * (60 if position == 5 else 1) + [EOS] for position in count())
-    for number, (position, _) in enumerate(engine.translate_stream(endless)):
-        assert number < 400
-        if position == 5:
-            break
-
-
-def test_engine_returns_long_sentences_once_they_could_fill_the_slots():
+def test_engine_returns_long_sentences_once_they_could_fill_the_slots(monkeypatch):
     engine = engine_of(slots=20, num_beams=1, max_new_tokens=2)
-    finished = [position for position, _ in engine.translate_stream(short_ones_and(60, 16 * 25))]
+    finished = in_order_of_finishing(engine, short_ones_and(60, 16 * 25), monkeypatch)
     assert sorted(finished) == [*range(400)]
     assert finished.index(15) < 20 * 16  # where there are twenty long ones, not at the end of the stream
 
@@ -141,7 +143,7 @@ def test_engine_returns_long_sentences_once_they_could_fill_the_slots():
 def test_engine_with_enough_beams_matches_exhaustive_search(kind, alpha):
     model, source = build(vocab_size=5), [3, 4, EOS]
     engine = engine_of(model, num_beams=350, length_penalty=alpha, length_penalty_type=kind, max_new_tokens=4)
-    (found,) = engine.translate_tokens([source], 12)
+    (found,) = engine.decode([source], 12)
     expected = all_hypotheses(model, source, 4, kind, alpha)[:12]
     assert [each.tokens for each in found] == [tokens for _, tokens in expected]
     assert [each.score for each in found] == close_to([score for score, _ in expected])
@@ -169,7 +171,7 @@ def test_engine_stops_once_nothing_can_beat_the_hypotheses_that_it_returns(early
     found, steps = {}, {}
     for returned in (1, 4):
         engine = engine_of(partly_trained_model(), slots=len(SOURCES), **search)
-        found[returned] = [hypotheses[0] for hypotheses in engine.translate_tokens(SOURCES, returned)]
+        found[returned] = [hypotheses[0] for hypotheses in engine.decode(SOURCES, returned)]
         steps[returned] = engine._schedule.steps_run
     assert [each.tokens for each in found[1]] == [each.tokens for each in found[4]]
     assert (steps[1] < steps[4]) == saves
@@ -179,7 +181,7 @@ def test_engine_looks_for_other_sizes_only_when_sentences_enter_or_leave_or_grow
     engine, resized = engine_of(slots=2, min_new_tokens=15, max_new_tokens=15), []
     resize = engine._schedule._resize
     monkeypatch.setattr(engine._schedule, "_resize", lambda size: (resized.append(size), resize(size)))
-    engine.translate_tokens([[7, 8, EOS]])
+    engine.decode([[7, 8, EOS]])
     assert engine._schedule.steps_run == 15 and len(resized) <= 4
 
 
@@ -199,12 +201,14 @@ def test_engine_runs_models_of_every_attention(attention):
     assert_engine_gives_hypotheses_of_library(case)
 
 
-def test_engine_attends_to_lone_eos_as_generate_does():
+def test_engine_attends_to_lone_eos_only():
     model = model_of(source_eos=False)
     engine = engine_of(model)
     for source in ([EOS], [7, EOS, 9, EOS]):
+        model.config.source_eos = source == [EOS]  # where the library would attend to nothing
         expected = model.generate(torch.tensor([source]), num_beams=2, max_new_tokens=LIMIT)
-        assert engine.translate_tokens([source])[0][0].tokens == expected[0, 1:].tolist()
+        model.config.source_eos = False
+        assert engine.decode([source])[0][0].tokens == expected[0, 1:].tolist()
 
 
 CONFIGS_AND_CALLS = [
@@ -225,122 +229,54 @@ def test_engine_takes_limit_that_is_closest_to_the_call(configured, given):
     engine = Engine(model, slots=2, compile=False, **given)
     source = [7, 8, EOS]
     expected = hypotheses_of_library(Case(model, [source], 2, {"num_beams": 1} | given, 1), source)
-    assert engine.translate_tokens([source])[0][0].tokens == expected[0].tokens
+    assert engine.decode([source])[0][0].tokens == expected[0].tokens
 
 
 def test_engine_gives_hypotheses_of_the_sentence_alone_in_slots_used_before():
     """With 3 target tokens and 5 beams there are fewer hypotheses than beams, and the rest are impossible."""
     model = build(vocab_size=5)
     engine = engine_of(model, slots=1, num_beams=5, max_new_tokens=1, min_new_tokens=1)
-    alone = engine.translate_tokens([[3, EOS]], 5)
+    alone = engine.decode([[3, EOS]], 5)
     engine = engine_of(model, slots=1, num_beams=5, max_new_tokens=1, min_new_tokens=1)
-    assert engine.translate_tokens([[4, 4, 4, EOS], [3, EOS]], 5)[1:] == alone
+    assert engine.decode([[4, 4, 4, EOS], [3, EOS]], 5)[1:] == alone
     assert [len(each.tokens) for each in alone[0]][:4] == [1, 1, 1, 1]
 
 
-# --- Streams --------------------------------------------------------------------------------------------------------
+# --- Calls ----------------------------------------------------------------------------------------------------------
 
 
-def ending_at(model, length):
-    """Let every translation end after `length` tokens beyond its source."""
-    model.lm_head.bias.data[EOS] = -100.0
-    return {"max_new_tokens": None, "max_new_tokens_beyond_source": length}
-
-
-def test_translate_stream_yields_in_order_of_finishing():
-    model = model_of()
-    engine = engine_of(model, **ending_at(model, 1))
-    sources = [[7] * 12 + [EOS], [8, EOS], [9] * 3 + [EOS], [7, EOS]]
-    found = list(engine.translate_stream(sources))
-    assert [position for position, _ in found] == [1, 2, 3, 0]
-    assert [len(hypotheses[0].tokens) for _, hypotheses in found] == [3, 5, 3, 14]
-
-
-@pytest.mark.parametrize("slots", [1, 3])
-def test_translate_stream_reads_as_many_sources_ahead_as_there_are_slots(slots):
-    engine, read, ahead = engine_of(slots=slots), [0], []
-    sources = random_sources(20)
-
-    def reading():
-        for source in sources:
-            # In slots, or yielded: all that were read and are not waiting.
-            ahead.append(len(engine._queue))
-            read[0] += 1
-            yield source
-
-    finished = 0
-    for _ in engine.translate_stream(reading()):
-        finished += 1
-        assert read[0] <= finished + 2 * slots  # those in slots, and those ahead
-    assert finished == 20 and max(ahead) == slots - 1
-
-
-def test_translate_stream_works_with_an_endless_generator():
-    engine = engine_of()
-    stream = engine.translate_stream([5 + number % 30, EOS] for number in count())
-    found = dict(next(stream) for _ in range(20))
-    stream.close()
-    positions = sorted(found)[:10]
-    expected = engine.translate_tokens([[5 + number, EOS] for number in positions])
-    assert tokens_of(found[number] for number in positions) == tokens_of(expected)
-
-
-def test_abandoned_stream_leaves_engine_usable():
-    engine, sources = engine_of(slots=3), random_sources(9)
-    expected = tokens_of(engine.translate_tokens(sources))
-    for _ in engine.translate_stream(sources):
-        break
-    assert tokens_of(engine.translate_tokens(sources)) == expected
-    stream = engine.translate_stream(iter(sources))
-    next(stream)
-    stream.close()
-    assert tokens_of(hypotheses for _, hypotheses in sorted(engine.translate_stream(sources))) == expected
-
-
-def test_stream_that_fails_leaves_engine_usable():
+def test_call_that_fails_leaves_engine_usable(monkeypatch):
     engine, sources = engine_of(slots=2), random_sources(6)
-    expected = tokens_of(engine.translate_tokens(sources))
+    expected = tokens_of(engine.decode(sources))
     with pytest.raises(ValueError, match="in source 5"):
-        list(engine.translate_stream([*sources[:5], [99, EOS]]))
+        engine.decode([*sources[:5], [99, EOS]])
 
-    def broken():
-        yield from sources[:4]
-        raise OSError("the disk is gone")
+    def fail(done):
+        raise OSError("nobody listens")
 
-    with pytest.raises(OSError, match="the disk is gone"):
-        list(engine.translate_stream(broken()))
-    assert tokens_of(engine.translate_tokens(sources)) == expected
+    with pytest.raises(OSError, match="nobody listens"):
+        engine.decode(sources, report=fail)
+    assert tokens_of(engine.decode(sources)) == expected
 
 
 def test_engine_in_threads_gives_tokens_of_one_thread():
     engine = engine_of()
     requests = [random_sources(5, seed=seed) for seed in range(6)]
-    expected = [tokens_of(engine.translate_tokens(request)) for request in requests]
+    expected = [tokens_of(engine.decode(request)) for request in requests]
     barrier = threading.Barrier(2, timeout=30)
 
     def translate(half):
         barrier.wait()
-        return [tokens_of(engine.translate_tokens(request)) for request in half * 3]
+        return [tokens_of(engine.decode(request)) for request in half * 3]
 
     with ThreadPoolExecutor(2) as pool:
         halves = list(pool.map(translate, [requests[:3], requests[3:]]))
     assert halves == [expected[:3] * 3, expected[3:] * 3]
 
 
-def test_translate_stream_refuses_a_second_stream_of_its_thread():
-    engine = engine_of()
-    stream = engine.translate_stream(random_sources(5))
-    next(stream)
-    with pytest.raises(RuntimeError, match="one stream at a time"):
-        engine.translate_tokens(random_sources(1))
-    stream.close()
-    assert len(engine.translate_tokens(random_sources(1))) == 1
-
-
 def test_engine_translates_empty_lists_and_single_tokens():
     engine = engine_of()
-    assert engine.translate_tokens([]) == []
-    assert list(engine.translate_stream(iter(()))) == []
+    assert engine.decode([]) == []
     case = Case(engine.model, [[EOS], [7]], 2, {"num_beams": 2, "max_new_tokens": LIMIT}, 2)
     assert_engine_gives_hypotheses_of_library(case)
 
@@ -384,29 +320,29 @@ def test_engine_names_missing_limit():
 def test_engine_names_source_that_the_encoder_cannot_read(source, message):
     engine = engine_of(model_of(position_embedding_type="learned", max_position_embeddings=12))
     with pytest.raises(ValueError, match=f"^{message}$"):
-        list(engine.translate_stream([[7] * 11 + [EOS], source]))
+        engine.decode([[7] * 11 + [EOS], source])
     with pytest.raises(ValueError, match="^(Token|A source)"):
-        engine.translate_tokens([source])
+        engine.decode([source])
 
 
 @pytest.mark.parametrize("number", [0, 3])
 def test_translate_names_wrong_number_of_sequences(number):
     message = f"^`num_return_sequences` must be from 1 to `num_beams`, got {number} with 2 beams.$"
     with pytest.raises(ValueError, match=message):
-        engine_of().translate_tokens([[7, EOS]], num_return_sequences=number)
+        engine_of().decode([[7, EOS]], num_return_sequences=number)
 
 
 def test_engine_stops_at_the_last_learned_position():
     model = model_of(position_embedding_type="learned", max_position_embeddings=12)
     model.lm_head.bias.data[EOS] = -100.0
     options = {"max_new_tokens": None, "max_new_tokens_beyond_source": 30}
-    (found,) = engine_of(model, **options).translate_tokens([[7, EOS]])
+    (found,) = engine_of(model, **options).decode([[7, EOS]])
     assert len(found[0].tokens) == 11
 
 
 def test_engine_decodes_in_bfloat16_and_leaves_the_model_alone():
     model = model_of()
-    (found,) = engine_of(model, precision="bfloat16").translate_tokens([[7, 8, EOS]])
+    (found,) = engine_of(model, precision="bfloat16").decode([[7, 8, EOS]])
     assert model.dtype is torch.float32 and found[0].tokens
     assert engine_of(model).model is model
 

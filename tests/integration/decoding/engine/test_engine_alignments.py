@@ -37,7 +37,7 @@ def attention_of_model(model, source, tokens):
 
 def assert_attention_is_that_of_the_model(engine, model, sources, count=1):
     compared = 0
-    for source, hypotheses in zip(sources, engine.translate_tokens(sources, count), strict=True):
+    for source, hypotheses in zip(sources, engine.decode(sources, count), strict=True):
         for each in hypotheses:
             if each.score > IMPOSSIBLE and each.tokens:
                 expected = attention_of_model(model, source, each.tokens)
@@ -51,7 +51,7 @@ def test_engine_returns_attention_of_the_model(first):
     for seed in range(first, first + 10):
         case = random_case(seed)
         set_random_heads(case.model, seed)
-        engine = Engine(case.model, slots=case.slots, compile=False, alignments=True, **case.options)
+        engine = Engine(case.model, slots=case.slots, compile=False, return_alignments=True, **case.options)
         assert_attention_is_that_of_the_model(engine, case.model, case.sources, case.num_return_sequences)
 
 
@@ -60,7 +60,7 @@ def test_engine_returns_attention_of_the_model(first):
 def test_engine_returns_attention_if_the_host_looks_seldom(layer_type, beams):
     model = tiny_long_model(layer_types=[layer_type], vocab_size=40, init_std=0.6)
     model.config.alignment_heads = [[0, 1]]
-    engine = Engine(model, slots=2, num_beams=beams, compile=False, alignments=True)
+    engine = Engine(model, slots=2, num_beams=beams, compile=False, return_alignments=True)
     engine._look_every = 8
     engine.steps = GraphedSteps(engine.steps.step, "auto", Recorder())
     assert_attention_is_that_of_the_model(engine, model, SOURCES)
@@ -72,7 +72,7 @@ def test_engine_without_alignments_keeps_no_queries():
     plain, aligned = (Engine(model, slots=2, compile=False, alignments=wanted) for wanted in (False, True))
     assert [len(each.buffers.memory[0].layers[0].queries) for each in (plain, aligned)] == [0, 1]
     assert plain.steps.identity != aligned.steps.identity
-    found = [engine.translate_tokens(SOURCES) for engine in (plain, aligned)]
+    found = [engine.decode(SOURCES) for engine in (plain, aligned)]
     assert [[each.tokens for each in row] for row in found[0]] == [[each.tokens for each in row] for row in found[1]]
     assert all(each.attention is None for row in found[0] for each in row)
 
@@ -82,12 +82,12 @@ def test_engine_refuses_alignment_heads_that_the_model_lacks(heads):
     model = tiny_model()
     model.config.alignment_heads = heads
     with pytest.raises(ValueError, match="must be a list of .layer, head. pairs of 1 layers and 2 heads"):
-        Engine(model, alignments=True)
+        Engine(model, return_alignments=True)
 
 
 def test_engine_says_how_to_get_alignment_heads():
     with pytest.raises(ValueError, match="must have `alignment_heads`, got none. `vanilla-transformer choose-"):
-        Engine(tiny_model(), alignments=True)
+        Engine(tiny_model(), return_alignments=True)
 
 
 def test_engine_refuses_alignments_of_models_without_weights_of_the_source():
@@ -96,4 +96,4 @@ def test_engine_refuses_alignments_of_models_without_weights_of_the_source():
         with pytest.raises(
             ValueError, match=f"need a model of this package with softmax cross-attention, got {found}"
         ):
-            Engine(model, alignments=True, max_new_tokens=4)
+            Engine(model, return_alignments=True, max_new_tokens=4)

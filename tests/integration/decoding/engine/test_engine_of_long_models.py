@@ -34,8 +34,8 @@ def test_engine_runs_long_models_while_room_grows_and_shrinks(build, layer_types
 def test_engine_decodes_long_models_in_slots_used_before():
     model = tiny_long_model(**SIZES)
     options = {"slots": 1, "compile": False, "num_beams": 2, "max_new_tokens": 5}
-    alone = [Engine(model, **options).translate_tokens([source])[0] for source in SOURCES]
-    assert Engine(model, **options).translate_tokens(SOURCES) == alone
+    alone = [Engine(model, **options).decode([source])[0] for source in SOURCES]
+    assert Engine(model, **options).decode(SOURCES) == alone
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_engine_forgets_long_prompts_that_have_left():
 
 def test_engine_does_not_read_eos_at_the_end_of_prompts():
     engine = engine_of()
-    with_eos, without, lone = engine.generate_tokens([[7, 8, EOS], [7, 8], [EOS]])
+    with_eos, without, lone = engine.decode([[7, 8, EOS], [7, 8], [EOS]])
     assert with_eos == without
     assert lone != without
 
@@ -54,7 +54,7 @@ def test_engine_does_not_read_eos_at_the_end_of_prompts():
 def test_engine_stops_prompts_at_the_last_learned_position():
     model = model_of(position_embedding_type="learned", max_position_embeddings=12)
     model.lm_head.bias.data[EOS] = -100.0
-    found = engine_of(model, max_new_tokens=30).generate_tokens([[7] * 10, [7] * 12])
+    found = engine_of(model, max_new_tokens=30).decode([[7] * 10, [7] * 12])
     assert [len(hypotheses[0].tokens) for hypotheses in found] == [3, 1]
     assert_engine_gives_hypotheses_of_library(Case(model, [[7] * 10], 2, OPTIONS | {"max_new_tokens": 3}, 1))
 
@@ -63,7 +63,7 @@ def test_engine_gives_scores_of_the_penalty_of_wu_for_new_tokens_only():
     model, prompt = model_of(), [7, 8, 9, 10, 11]
     model.lm_head.bias.data[EOS] = -100.0
     scores = [
-        engine_of(model, length_penalty_type=kind, length_penalty=1.0).generate_tokens([prompt])[0][0].score
+        engine_of(model, length_penalty_type=kind, length_penalty=1.0).decode([prompt])[0][0].score
         for kind in ("wu", "power")
     ]
     assert scores[0] * (5 + 6) / 6 == close_to(scores[1] * 6)

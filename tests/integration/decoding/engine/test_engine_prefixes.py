@@ -9,8 +9,9 @@ from tests.rounding import close_to
 from tests.sweeps import rare, sample
 from tests.textbook_search import Textbook, assert_same_hypotheses, force
 from tests.tiny import tiny_causal_lm, tiny_model
-from tests.tiny_engines import assert_captured_steps_agree
+from tests.tiny_engines import SOURCES, assert_captured_steps_agree
 from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.requests import Request
 
 
 def random_prefixes(case, seed):
@@ -25,8 +26,8 @@ def test_engine_forces_prefixes_as_a_textbook_does(first):
     for seed in range(first, first + 6):
         case = random_case(seed)
         prefixes = random_prefixes(case, seed)
-        engine = Engine(case.model, slots=case.slots, compile=False, prefixed=True, **case.options)
-        found = engine.translate_tokens(case.sources, case.num_return_sequences, prefixes=prefixes)
+        engine = Engine(case.model, slots=case.slots, compile=False, target_prefix="", **case.options)
+        found = engine.decode(map(Request, case.sources, prefixes), case.num_return_sequences)
         for source, prefix, ours in zip(case.sources, prefixes, found, strict=True):
             textbook = Textbook(case.model, source, case.options, force(prefix))
             assert_same_hypotheses(ours, textbook.search(case.options["num_beams"]))
@@ -38,51 +39,50 @@ def test_engine_forces_prefixes_that_are_longer_than_the_room(beams):
     """Some sentences are set aside, and the buffers grow and shrink."""
     model, prefixes = tiny_model(vocab_size=40, init_std=0.4), [[7] * 40, [], [8, 9] * 10, [], [6]]
     options = {"num_beams": beams, "max_new_tokens": 44}
-    engine = Engine(model, slots=2, compile=False, prefixed=True, **options)
-    found = engine.translate_tokens([[5, 6, EOS]] * 5, prefixes=prefixes)
+    engine = Engine(model, slots=2, compile=False, target_prefix="", **options)
+    found = engine.decode([Request([5, 6, EOS], prefix) for prefix in prefixes])
     for prefix, ours in zip(prefixes, found, strict=True):
         textbook = Textbook(model, [5, 6, EOS], options, force(prefix))
         assert_same_hypotheses(ours, textbook.search(beams))
 
 
 def test_engine_forces_prefixes_of_samples_and_of_continuations():
-    sampling = {"do_sample": True, "prefixed": True, "max_new_tokens": 6, "compile": False}
+    sampling = {"do_sample": True, "target_prefix": "", "max_new_tokens": 6, "compile": False}
     engine = Engine(tiny_model(vocab_size=40), slots=3, **sampling)
-    samples = engine.translate_tokens([[5, EOS]], 8, 1, prefixes=[[9, 7]])[0]
+    samples = engine.decode([Request([5, EOS], [9, 7])], 8, 1)[0]
     assert {tuple(each.tokens[:2]) for each in samples} == {(9, 7)} and len({each.tokens[2] for each in samples}) > 1
     model = tiny_causal_lm()
-    prompts = Engine(model, compile=False, max_new_tokens=6, num_beams=2, prefixed=True)
-    ((best,),) = prompts.translate_tokens([[5, 6]], prefixes=[[9, 7]])
-    ((same,),) = Engine(model, compile=False, max_new_tokens=4, num_beams=2).translate_tokens([[5, 6, 9, 7]])
+    prompts = Engine(model, compile=False, max_new_tokens=6, num_beams=2, target_prefix="")
+    ((best,),) = prompts.decode([Request([5, 6], [9, 7])])
+    ((same,),) = Engine(model, compile=False, max_new_tokens=4, num_beams=2).decode([[5, 6, 9, 7]])
     assert best.tokens == [9, 7, *same.tokens]
     assert sum(best.token_log_probabilities[2:]) == close_to(same.log_probability)
 
 
 def test_engine_forces_prefixes_in_captured_steps():
-    engines = [Engine(tiny_model(vocab_size=40), slots=2, max_new_tokens=8, prefixed=True) for _ in range(2)]
-    assert_captured_steps_agree(engines, 2, prefixes=[[7, 9], [11], [], [5, 5, 5]])
+    engines = [Engine(tiny_model(vocab_size=40), slots=2, max_new_tokens=8, target_prefix="") for _ in range(2)]
+    assert_captured_steps_agree(engines, map(Request, SOURCES, [[7, 9], [11], [], [5, 5, 5]]), 2)
 
 
 def test_engine_without_prefixes_has_no_tensors_for_them():
-    plain, guided = (Engine(tiny_model(), compile=False, prefixed=wanted) for wanted in (False, True))
+    plain, guided = (Engine(tiny_model(), compile=False, target_prefix=wanted) for wanted in (None, ""))
     assert (len(plain.buffers.state.features), len(guided.buffers.state.features)) == (0, 1)
     assert plain.steps.identity != guided.steps.identity
 
 
 @pytest.mark.parametrize(
-    ("options", "prefixes", "message"),
+    ("options", "prefix", "message"),
     [
-        ({}, [[7]], "`prefixes` need an engine that is `prefixed`."),
-        ({"prefixed": True}, [], "There must be a prefix for each of 1 sources, got 0."),
-        ({"prefixed": True}, [[99]], "EOS only at its end, got [99] for source 0."),
-        ({"prefixed": True}, [[EOS, 7]], "EOS only at its end, got [2, 7] for source 0."),
-        ({"prefixed": True}, [[7] * 8], "must be shorter than the 8 tokens of the limit, got 8 tokens for"),
+        ({}, [7], "A prefix needs an engine with `target_prefix`."),
+        ({"target_prefix": ""}, [99], "EOS only at its end, got [99] for source 0."),
+        ({"target_prefix": ""}, [EOS, 7], "EOS only at its end, got [2, 7] for source 0."),
+        ({"target_prefix": ""}, [7] * 8, "must be shorter than the 8 tokens of the limit, got 8 tokens for"),
     ],
 )
-def test_engine_names_wrong_prefixes(options, prefixes, message):
+def test_engine_names_wrong_prefixes(options, prefix, message):
     engine = Engine(tiny_model(vocab_size=40), compile=False, max_new_tokens=8, **options)
     with pytest.raises(ValueError) as error:
-        engine.translate_tokens([[5, EOS]], prefixes=prefixes)
+        engine.decode([Request([5, EOS], prefix)])
     assert message in str(error.value) and "\n" not in str(error.value)
 
 
@@ -97,4 +97,4 @@ def test_engine_begins_with_forced_bos_as_the_library_does(seed):
 
 def test_engine_refuses_forced_bos_with_prefixes():
     with pytest.raises(ValueError, match="`forced_bos_token_id` needs a model with an encoder, and no"):
-        Engine(tiny_model(), max_new_tokens=4, forced_bos_token_id=7, prefixed=True)
+        Engine(tiny_model(), max_new_tokens=4, forced_bos_token_id=7, target_prefix="")

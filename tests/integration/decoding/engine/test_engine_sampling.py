@@ -11,7 +11,7 @@ from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_model
 from tests.tiny_engines import SOURCES, engine_of, graphed
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.requests import SentenceSeeds
+from vanilla_transformer.decoding.engine.requests import Request, SentenceSeeds
 from vanilla_transformer.decoding.forced_decoding import score_tokens
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
@@ -29,29 +29,30 @@ def tokens_of(found):
 @pytest.mark.parametrize("slots", [rare(1), 3, 64])
 @pytest.mark.parametrize("options", [{}, {"top_k": 9, "temperature": 1.3}], ids=["plain", "filtered"])
 def test_engine_samples_do_not_depend_on_the_batch(slots, options):
-    expected = tokens_of(sampler(**options).translate_tokens(SOURCES, 3, seed=5))
+    expected = tokens_of(sampler(**options).decode(SOURCES, 3, seed=5))
     assert len({tuple(sample) for samples in expected for sample in samples}) == 12
     engine = sampler(slots, **options)
-    assert tokens_of(engine.translate_tokens(SOURCES[::-1], 3, seed=5)) == expected[::-1]
-    alone = [engine.translate_tokens([source], 3, seed=5) for source in SOURCES]
+    assert tokens_of(engine.decode(SOURCES[::-1], 3, seed=5)) == expected[::-1]
+    alone = [engine.decode([source], 3, seed=5) for source in SOURCES]
     assert [samples for (samples,) in map(tokens_of, alone)] == expected
-    assert tokens_of(engine.translate_tokens(SOURCES, 1, seed=5)) == [samples[:1] for samples in expected]
+    assert tokens_of(engine.decode(SOURCES, 1, seed=5)) == [samples[:1] for samples in expected]
 
 
 def test_engine_gives_repeated_sentences_other_samples():
     engine = sampler()
-    first, second, third = tokens_of(engine.translate_tokens([SOURCES[0]] * 2 + [SOURCES[1]], seed=5))
+    first, second, third = tokens_of(engine.decode([SOURCES[0]] * 2 + [SOURCES[1]], seed=5))
     assert first != second
-    assert tokens_of(engine.translate_tokens([SOURCES[1], SOURCES[0]], seed=5)) == [third, first]
-    assert tokens_of(engine.translate_tokens([SOURCES[0]], seed=6)) != [first]
+    assert tokens_of(engine.decode([SOURCES[1], SOURCES[0]], seed=5)) == [third, first]
+    assert tokens_of(engine.decode([SOURCES[0]], seed=6)) != [first]
 
 
 def test_engine_takes_the_seed_of_each_sentence():
     engine, source = sampler(), SOURCES[0]
-    samples = tokens_of(engine.translate_tokens([source, source, source], seed=[8, 9, 8]))
+    samples = tokens_of(engine.decode([Request(source, seed=seed) for seed in (8, 9, 8)]))
     assert samples[0] == samples[2] != samples[1]
-    assert tokens_of(engine.translate_tokens([SOURCES[2], source], seed=[1, 9])) == [
-        *tokens_of(engine.translate_tokens([SOURCES[2]], seed=[1])),
+    other = Request(SOURCES[2], seed=1)
+    assert tokens_of(engine.decode([other, Request(source, seed=9)])) == [
+        *tokens_of(engine.decode([other])),
         samples[1],
     ]
 
@@ -59,9 +60,9 @@ def test_engine_takes_the_seed_of_each_sentence():
 def test_engine_draws_a_seed_from_torch():
     engine = sampler()
     torch.manual_seed(3)
-    first, second = (tokens_of(engine.translate_tokens(SOURCES)) for _ in range(2))
+    first, second = (tokens_of(engine.decode(SOURCES)) for _ in range(2))
     torch.manual_seed(3)
-    assert first == tokens_of(engine.translate_tokens(SOURCES)) != second
+    assert first == tokens_of(engine.decode(SOURCES)) != second
 
 
 @pytest.mark.parametrize("options", [{}, {"temperature": 0.8, "top_k": 3}], ids=["plain", "filtered"])
@@ -69,7 +70,7 @@ def test_engine_samples_have_the_distribution_of_the_model(options):
     model = tiny_model(3, vocab_size=6, init_std=0.7)
     engine = Engine(model, compile=False, do_sample=True, max_new_tokens=2, **options)
     source, draws = [4, 5, EOS], 4000
-    (samples,) = engine.translate_tokens([source], draws, seed=0)
+    (samples,) = engine.decode([source], draws, seed=0)
     texts = [[EOS], *(list(pair) for pair in product([0, 1, 3, 4, 5], range(6)))]
     observed = torch.tensor([sum(each.tokens == text for each in samples) for text in texts])
     assert observed.sum() == draws
@@ -91,7 +92,7 @@ def _probability(model, engine, source, text):
 
 def test_engine_gives_samples_their_log_probabilities():
     engine = sampler(top_k=5, temperature=0.5)
-    found = [samples[0] for samples in engine.translate_tokens(SOURCES, seed=1)]
+    found = [samples[0] for samples in engine.decode(SOURCES, seed=1)]
     forced = score_tokens(engine.model, SOURCES, [each.tokens for each in found])
     for each, values in zip(found, forced, strict=True):
         assert each.token_log_probabilities == close_to(values)
@@ -100,15 +101,13 @@ def test_engine_gives_samples_their_log_probabilities():
 def test_engine_samples_continuations_of_prompts():
     engine = Engine(tiny_causal_lm(), slots=2, compile=False, do_sample=True, max_new_tokens=6)
     prompts = [[7, 8], [9], [5] * 6]
-    expected = tokens_of(engine.generate_tokens(prompts, 2, seed=1))
-    assert tokens_of(engine.generate_tokens(prompts[:1], 2, seed=1)) == expected[:1]
+    expected = tokens_of(engine.decode(prompts, 2, seed=1))
+    assert tokens_of(engine.decode(prompts[:1], 2, seed=1)) == expected[:1]
 
 
 def test_engine_samples_in_captured_steps():
     engine, recorder = graphed(do_sample=True, slots=3)
-    assert tokens_of(engine.translate_tokens(SOURCES, 2, seed=5)) == tokens_of(
-        sampler().translate_tokens(SOURCES, 2, seed=5)
-    )
+    assert tokens_of(engine.decode(SOURCES, 2, seed=5)) == tokens_of(sampler().decode(SOURCES, 2, seed=5))
     assert recorder.sizes
 
 
@@ -117,8 +116,7 @@ def test_engine_samples_in_captured_steps():
     [
         ({"num_beams": 3}, {}, "Sampling needs `num_beams=1`, got 3"),
         ({}, {"seed": "x"}, "`seed` must be an integer, got 'x'"),
-        ({}, {"seed": [1, 2.5, 3, 4]}, "`seed` must be an integer, got 2.5"),
-        ({}, {"seed": [1]}, "There must be a seed for each of 4 sources, got 1"),
+        ({}, {"requests": [Request([5, EOS], seed=2.5)]}, "`seed` must be an integer, got 2.5"),
         ({}, {"num_return_sequences": 0}, "`num_return_sequences` must be an integer of 1 or more, got 0"),
         ({"do_sample": False}, {"seed": 1}, "`seed` needs `do_sample=True`"),
     ],
@@ -127,7 +125,7 @@ def test_engine_refuses_wrong_sampling_options(options, arguments, text):
     model = tiny_model(vocab_size=40)
     with pytest.raises(ValueError, match=text):
         engine = Engine(model, compile=False, max_new_tokens=3, **{"do_sample": True, "num_beams": 1} | options)
-        engine.translate_tokens(SOURCES, **arguments)
+        engine.decode(**{"requests": SOURCES} | arguments)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ def load(folder, step):
     return step
 
 loading = threading.Event()
-compiled_steps.EAGER_SECONDS, compiled_steps.CompiledStep = 0.0, load
+compiled_steps.EAGER_SECONDS, compiled_steps.FEW_CORES, compiled_steps.CompiledStep = 0.0, 0, load
 sys.executable = shutil.which("true")
 engine = engine_of(4, compile="auto")
 compiled_steps.CompiledSteps._is_missing = lambda *_: False

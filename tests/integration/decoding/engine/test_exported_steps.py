@@ -43,7 +43,7 @@ def test_exported_step_gives_tokens_and_scores_of_eager_step(name, beams):
     model = build(vocab_size=40, init_std=0.4, lm_head_bias=True, **changes)
     eager, exported = engine_of(model, beams), engine_of(model, beams)
     export(exported)
-    for expected, found in zip(*(each.translate_tokens(sources(), beams) for each in (eager, exported)), strict=True):
+    for expected, found in zip(*(each.decode(sources(), beams) for each in (eager, exported)), strict=True):
         assert [each.tokens for each in found] == [each.tokens for each in expected]
         for one, other in zip(found, expected, strict=True):
             assert one.token_log_probabilities == close_to(other.token_log_probabilities)

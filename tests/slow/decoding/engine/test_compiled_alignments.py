@@ -12,9 +12,9 @@ def test_engine_compiled_steps_return_the_attention_of_eager_ones(beams, tmp_pat
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
     model = tiny_model(vocab_size=40, init_std=0.4, decoder_layers=2)
     model.config.alignment_heads = [[0, 1], [1, 0]]
-    options = {"slots": 2, "num_beams": beams, "max_new_tokens": 8, "alignments": True}
+    options = {"slots": 2, "num_beams": beams, "max_new_tokens": 8, "return_alignments": True}
     eager, compiled = (Engine(model, compile=compile, **options) for compile in (False, True))
-    found = [engine.translate_tokens(SOURCES) for engine in (eager, compiled)]
+    found = [engine.decode(SOURCES) for engine in (eager, compiled)]
     assert compiled.steps.find(compiled.buffers.arguments) is not compiled.steps.step
     for rows in zip(*found, strict=True):
         (ours,), (theirs,) = rows

@@ -91,7 +91,7 @@ def test_compiled_step_gives_tokens_of_eager_step(cache, beams, compile):
     assert compiled.steps.find(compiled.buffers.arguments) is not compiled.steps.step
     assert translate(compiled) == translate(eager)
     found, expected = (
-        [value for (best,) in engine.translate_tokens(SOURCES) for value in best.token_log_probabilities]
+        [value for (best,) in engine.decode(SOURCES) for value in best.token_log_probabilities]
         for engine in (compiled, eager)
     )
     assert found == close_to(expected)
@@ -124,10 +124,10 @@ def test_compiled_step_decodes_sentences_of_any_length(cache, beams):
     model = tiny_model(0, vocab_size=40, init_std=0.4, decoder_layers=2)
     found, sizes = [], set()
     for compile in (True, False):
-        engine = Engine(model, 2, beams, compile=compile, **options)
+        engine = Engine(model, slots=2, num_beams=beams, compile=compile, **options)
         found.append([])
         for source in sources:
-            found[-1] += [[each.tokens for each in hypotheses] for hypotheses in engine.translate_tokens([source])]
+            found[-1] += [[each.tokens for each in hypotheses] for hypotheses in engine.decode([source])]
             sizes.add(engine.buffers.size.room)
     assert found[0] == found[1] and sizes >= {48, 64, 128, 256}
     assert len(folders(cache)) == 4
@@ -221,6 +221,7 @@ def test_long_stream_compiles_in_the_background_and_switches_over(cache, tmp_pat
     monkeypatch.setattr(EndedWorker, "poll", lambda worker: 0 if ended else None)
     monkeypatch.setattr(compiled_steps, "_start_worker", EndedWorker)
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
+    monkeypatch.setattr(compiled_steps, "FEW_CORES", 0)
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "empty"))
     expected = translate(engine_of(4, compile=False))
     engine = engine_of(4, compile="auto")
@@ -235,6 +236,7 @@ def test_long_stream_compiles_in_the_background_and_switches_over(cache, tmp_pat
 
 def test_failing_compiler_leaves_eager_steps_and_one_warning(empty_cache, monkeypatch, caplog):
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 1e-9)
+    monkeypatch.setattr(compiled_steps, "FEW_CORES", 0)
     monkeypatch.setenv("CXX", shutil.which("false"))
     monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
     expected = translate(engine_of(4, compile=False))

@@ -24,8 +24,8 @@ def test_compiled_step_gives_tokens_of_eager_step(build, fields, tmp_path, monke
     compiled, eager = (
         Engine(model, slots=1, num_beams=3, max_new_tokens=8, compile=compile) for compile in (True, False)
     )
-    expected = eager.generate_tokens(SOURCES)
-    found = compiled.generate_tokens(SOURCES)
+    expected = eager.decode(SOURCES)
+    found = compiled.decode(SOURCES)
     assert compiled.steps.find(compiled.buffers.arguments) is not compiled.steps.step
     assert compiled.steps.are_cached()
     assert [hypotheses[0].tokens for hypotheses in found] == [hypotheses[0].tokens for hypotheses in expected]

@@ -1,15 +1,19 @@
-"""The identity of compiled steps."""
+"""The identity of compiled steps, and their compilation in another process."""
 
 import copy
+import logging
 import threading
+import time
+from functools import partial
 
 import pytest
 import torch
 
 from tests.tiny import tiny_model
-from tests.tiny_engines import engine_of
-from vanilla_transformer import Engine
-from vanilla_transformer.decoding.engine import sources, step_package
+from tests.tiny_engines import EndedWorker, compile_aside, engine_of
+from tests.waiting import wait_until
+from vanilla_transformer import Engine, TranslationPipeline
+from vanilla_transformer.decoding.engine import compiled_steps, idle_work, sources, step_package
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
 
@@ -38,8 +42,8 @@ def test_identity_ignores_what_fine_tuning_changes():
 
 def test_steps_run_eagerly_without_a_compiler(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
-    expected = engine_of(2, compile=False).translate_tokens([[7, 8, 2]])
-    assert engine_of(2, compile=True).translate_tokens([[7, 8, 2]]) == expected
+    expected = engine_of(2, compile=False).decode([[7, 8, 2]])
+    assert engine_of(2, compile=True).decode([[7, 8, 2]]) == expected
 
 
 NAMES = {"few_rows": "a", "many_rows": "b"}
@@ -90,7 +94,7 @@ def test_few_rows_run_on_one_thread(two_threads, monkeypatch, sentences, expecte
     monkeypatch.setattr(
         engine.steps.step, "forward", lambda *args: threads.append(torch.get_num_threads()) or step(*args)
     )
-    engine.translate_tokens([[7, 8, 2]] * sentences)
+    engine.decode([[7, 8, 2]] * sentences)
     assert threads[:2] == [expected, expected] and torch.get_num_threads() == 2
 
 
@@ -101,7 +105,7 @@ def test_threads_are_restored_after_an_error(two_threads, monkeypatch):
     engine = engine_of(4, compile=False)
     monkeypatch.setattr(engine.steps.step, "forward", fail)
     with pytest.raises(RuntimeError, match="broken"):
-        engine.translate_tokens([[7, 8, 2]])
+        engine.decode([[7, 8, 2]])
     assert torch.get_num_threads() == 2
 
 
@@ -116,7 +120,7 @@ def test_python_threads_that_begin_beside_few_rows_have_all_threads(two_threads,
         step(*arguments)
 
     monkeypatch.setattr(engine.steps.step, "forward", count)
-    engine.translate_tokens([[7, 8, 2]])
+    engine.decode([[7, 8, 2]])
     assert found == {2}
 
 
@@ -136,3 +140,109 @@ def test_few_rows_of_large_weights_use_many_threads(monkeypatch, small, threads,
     step = engine_of(1, compile=False).steps.step
     monkeypatch.setattr(step_package, "SMALL_WEIGHT", small)
     assert step_package.threads_for_few_rows(step, threads) == expected
+
+
+# --- Compiling aside ---
+
+
+def test_hooks_of_the_library_do_not_stop_compiling_aside(monkeypatch, caplog):
+    model = tiny_model()
+    model(**model.dummy_inputs, output_attentions=True)  # installs hooks that cannot be pickled
+    written = {}
+
+    class Process:
+        pid = None
+
+        def __init__(self, command, stdin, **options):
+            written["content"] = stdin.read()
+
+        def poll(self):
+            return 0
+
+    monkeypatch.setattr(compiled_steps.subprocess, "Popen", Process)
+    monkeypatch.delattr(compiled_steps.os, "sched_setaffinity", raising=False)
+    engine = Engine(model, num_beams=2)
+    with caplog.at_level(logging.WARNING):
+        engine.steps._compile_elsewhere(compiled_steps.MANY_ROWS)
+    assert written["content"] and "Compiling failed" not in caplog.text
+    assert any(module._forward_hooks for module in model.modules())  # of the model itself they stay
+
+
+def test_the_switch_to_compiled_steps_is_one_line_and_known_to_the_pipeline(tiny_tokenizer, monkeypatch):
+    translate = TranslationPipeline(tiny_model(), tiny_tokenizer)
+    assert not translate.is_compiled
+    translate(["A man.", "Two dogs."])
+    (engine,) = translate._engines._engines.values()
+    said = []
+    monkeypatch.setattr(compiled_steps.logger, "warning_once", lambda text: text in said or said.append(text))
+    monkeypatch.setattr(compiled_steps, "_start_worker", EndedWorker)
+    monkeypatch.setattr(engine.steps, "_load", lambda kind: None)
+    compile_aside(engine)
+    assert said == [] and not translate.is_compiled  # the package cannot be loaded
+    monkeypatch.setattr(engine.steps, "_load", lambda kind: engine.steps.step)
+    compile_aside(engine)
+    assert said == ["Decoding continues with compiled steps, with which later runs begin."] and translate.is_compiled
+
+
+def fail_to_start(*_):
+    raise OSError("no\nroom")
+
+
+@pytest.mark.parametrize(
+    ("worker", "reason"),
+    [
+        (fail_to_start, "OSError: no room"),
+        (partial(EndedWorker, returncode=1, errors=b"Error:\nno room\n"), "no room"),
+    ],
+)
+def test_failure_of_compiling_aside_is_one_line(monkeypatch, worker, reason):
+    model = tiny_model()
+    engine = Engine(model, num_beams=2)
+
+    monkeypatch.setattr(compiled_steps, "_start_worker", worker)
+    said = []
+    monkeypatch.setattr(compiled_steps.logger, "warning_once", said.append)
+    compile_aside(engine)
+    assert {*said} == {f"Compiling failed, so decoding is not compiled: {reason}."}
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Let steps be compiled soon, and return the forms that are, with the number of engines that decode then."""
+    forms = []
+    monkeypatch.setattr(compiled_steps, "_has_compiler", lambda: True)
+    monkeypatch.setattr(compiled_steps, "_has_failed", lambda: False)
+    monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
+    monkeypatch.setattr(
+        compiled_steps,
+        "_start_worker",
+        lambda *arguments: forms.append((arguments[-1], compiled_steps.idle_work._calls)) or EndedWorker(),
+    )
+    return forms
+
+
+@pytest.mark.parametrize(("cores", "at_once"), [(1, False), (2, False), (3, True)])
+def test_compiler_waits_on_few_cores_until_no_engine_decodes(started, monkeypatch, cores, at_once):
+    monkeypatch.setattr(compiled_steps, "usable_cores", lambda: cores)
+    monkeypatch.setattr(idle_work, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(compiled_steps, "idle_work", idle_work.IdleWork())
+    engine = engine_of(4, compile="auto", slots=4)
+    engine.decode([[7, 8, 2]], report=lambda _: time.sleep(0.2))
+    assert len(started) == at_once
+    wait_until(lambda: len(started) == 1, seconds=30)
+    assert started[0][0] == "many_rows" or started[0][0] == "few_rows"
+    assert started[0][1] == at_once
+
+
+def test_compiler_starts_at_the_end_of_the_process(started, monkeypatch):
+    monkeypatch.setattr(compiled_steps, "usable_cores", lambda: 2)
+    monkeypatch.setattr(idle_work, "IDLE_SECONDS", 900)
+    monkeypatch.setattr(compiled_steps, "idle_work", idle_work.IdleWork())
+    engine = engine_of(4, compile="auto")
+    for _ in range(2):
+        engine.decode([[7, 8, 2]])
+        assert started == []
+    compiled_steps.idle_work.finish()
+    assert len(started) == 1
+    compiled_steps.idle_work.finish()
+    assert len(started) == 1

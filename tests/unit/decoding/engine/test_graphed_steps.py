@@ -28,10 +28,8 @@ def same(tree, other):
 
 
 def started(engine):
-    """Return the state and the memory of an engine in which a sentence has entered."""
-    stream = engine.translate_stream([[7, 8, 9, 2], [5, 2]])
+    """Return the state and the memory of an engine in which a search has begun."""
     engine.buffers.state.start(torch.tensor([0]), torch.tensor([6]), torch.tensor([1]), torch.tensor([0]), 1)
-    stream.close()
     return engine.buffers.arguments
 
 
@@ -43,7 +41,7 @@ def test_graphed_steps_give_tokens_of_eager_ones_and_capture_each_size_once(beam
         assert translate(engine) == expected
     long = [[7] * length + [2] for length in (3, 20, 40, 2, 18, 3)]  # the room grows and shrinks
     for _ in range(2):
-        assert len([*engine.translate_stream(long)]) == len(long)
+        assert len(engine.decode(long)) == len(long)
     assert len(recorder.sizes) == len(set(recorder.sizes)) >= 4
 
 
@@ -79,7 +77,7 @@ def test_graphed_steps_of_buffers_that_the_engine_dropped_are_captured_again(mon
     monkeypatch.setattr(slot_buffers, "spare_memory", lambda device, spare: 0)
     engine, recorder = graphed(slots=1)
     for source in ([7, 2], [7] * 20 + [2], [7, 2]):
-        engine.translate_tokens([source])
+        engine.decode([source])
     assert len(engine.buffers._sizes) == 1
     assert [size[2] for size in recorder.sizes] == [16, 24, 16]
 
@@ -154,25 +152,16 @@ def test_graphed_steps_are_the_default_of_the_pipeline_on_a_gpu(beams, captures)
     assert len(captures) > 0 and captures[0][:2] == (1, beams)
 
 
-@pytest.mark.parametrize("beams", [1, 4])
-def test_graphed_steps_are_the_default_of_generate_on_a_gpu(beams, captures):
-    model, ids = tiny_model(), torch.tensor([[7, 8, 9, 2], [5, 6, 7, 2]])
-    found = model.generate(ids, num_beams=beams)
-    (engine,) = model.engines._engines.values()
-    assert isinstance(engine.steps, GraphedSteps) and captures[0][:2] == (8, beams)
-    assert found.tolist() == tiny_model().generate(ids, num_beams=beams, custom_generate=None).tolist()
-
-
 @pytest.mark.parametrize(("slots", "beams"), [rare((4096, 1)), (512, 4)])
 def test_graphed_steps_are_captured_in_the_first_call_only(slots, beams, captures):
-    engine = Engine(tiny_model(vocab_size=40), slots, beams, max_new_tokens_beyond_source=4)
+    engine = Engine(tiny_model(vocab_size=40), slots=slots, num_beams=beams, max_new_tokens_beyond_source=4)
     draw, numbers = random.Random(0), list[int]()
     lengths = [min(40, max(3, round(draw.gauss(14, 5)))) for _ in range(slots + 60)]
     sources = [[draw.randrange(5, 40) for _ in range(length)] + [2] for length in lengths]
     for _ in range(2):
-        engine.translate_tokens(sources)
+        engine.decode(sources)
         numbers.append(len(captures))
-    engine.translate_tokens([source[len(source) // 8 :] for source in sources])  # in rooms of the first call
+    engine.decode([source[len(source) // 8 :] for source in sources])  # in rooms of the first call
     assert len(set(captures)) == numbers[0] == numbers[1] == len(captures) > 2
 
 

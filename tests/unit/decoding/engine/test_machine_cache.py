@@ -1,4 +1,4 @@
-"""The cache of this machine: from whose files code and measurements are read, and whose are written."""
+"""The cache of this machine: from whose files code is read, and whose are written."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.tiny_engines import engine_of, translate
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine import compiled_steps, machine_cache
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
-from vanilla_transformer.decoding.engine.machine_cache import is_usable, load_choice, prepare_cache, store_choice
+from vanilla_transformer.decoding.engine.machine_cache import is_usable, load_failure, prepare_cache, store_failure
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
 from vanilla_transformer.utils.file_utils import write_hashes
 
@@ -70,6 +70,7 @@ PLACES = {
 def refuses(engine, warnings, monkeypatch, reason):
     """Check that an engine decodes eagerly, compiles nothing, and says why in one line."""
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
+    monkeypatch.setattr(compiled_steps, "FEW_CORES", 0)
     monkeypatch.setattr(compiled_steps, "_has_compiler", lambda: pytest.fail("compiles into a refused cache"))
     assert engine.steps._load("few_rows") is None
     assert translate(engine) == translate(engine_of(1, slots=1, compile=False))
@@ -106,21 +107,21 @@ def test_engine_loads_no_packages_through_links(engine, cache, warnings, monkeyp
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002])
-def test_packages_and_measurements_are_for_the_user_alone(cache, monkeypatch, umask):
+def test_packages_and_failures_are_for_the_user_alone(cache, monkeypatch, umask):
     monkeypatch.setattr(StepCompiler, "compile", lambda _, __, folder: (folder / "step.pt2").write_bytes(b"code"))
     monkeypatch.setattr(compiled_steps, "check_inductor_caches", lambda: None)
     previous = os.umask(umask)
     try:
         write_packages(None, None, None, {"few_rows": "package"})
-        store_choice("precision", "abc", "float32", "fast")
+        store_failure("abc", 7.0, "broken")
     finally:
         os.umask(previous)
     package = cache_folder() / "package"
-    for path in (cache, cache_folder(), package, cache / "choices", cache / "choices" / "precision"):
+    for path in (cache, cache_folder(), package, cache / "compiler_failures"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
-    for path in (*package.iterdir(), cache / "choices" / "precision" / "abc.json"):
+    for path in (*package.iterdir(), cache / "compiler_failures" / "abc.json"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert is_usable(package) and load_choice("precision", "abc") == ("float32", "fast")
+    assert is_usable(package) and load_failure("abc") == (7.0, "broken")
     previous = os.umask(umask)
     try:
         write_packages(None, None, None, {"few_rows": "another"})  # beside the file of the lock
@@ -138,28 +139,30 @@ def test_package_is_not_written_where_others_may_change_the_code_of_inductor(cac
         write_packages(None, None, None, {"few_rows": "package"})
 
 
-@pytest.mark.parametrize("level", ["file", "kind", "choices", "cache"])
-def test_choices_that_others_may_write_are_not_read(cache, warnings, level):
-    store_choice("precision", "abc", "int8", "of a measurement")
-    file = cache / "choices" / "precision" / "abc.json"
-    path = {"file": file, "kind": file.parent, "choices": file.parent.parent, "cache": cache}[level]
+@pytest.mark.parametrize("level", ["file", "folder", "cache"])
+def test_failures_that_others_may_write_are_not_read(cache, warnings, level):
+    store_failure("abc", 7.0, "broken")
+    file = cache / "compiler_failures" / "abc.json"
+    path = {"file": file, "folder": file.parent, "cache": cache}[level]
     path.chmod(path.stat().st_mode | 0o020)
-    assert load_choice("precision", "abc") is None
+    assert load_failure("abc") is None
     assert len(warnings) == 1 and f"other users can write {path}" in warnings[0]
     path.chmod(path.stat().st_mode & 0o700)
-    assert load_choice("precision", "abc") == ("int8", "of a measurement")
+    assert load_failure("abc") == (7.0, "broken")
+    file.write_text("{")
+    assert load_failure("abc") is None
 
 
 @as_root
-def test_choices_of_another_user_are_neither_read_nor_written(cache, warnings):
-    file = cache / "choices" / "precision" / "abc.json"
+def test_failures_of_another_user_are_neither_read_nor_written(cache, warnings):
+    file = cache / "compiler_failures" / "abc.json"
     file.parent.mkdir(parents=True)
-    file.write_text(json.dumps({"precision": "int8", "reason": "of somebody else"}))
+    file.write_text(json.dumps([7.0, "of somebody else"]))
     os.chown(cache, STRANGER, -1)
-    assert load_choice("precision", "abc") is None
+    assert load_failure("abc") is None
     assert len(warnings) == 1 and f"{cache} belongs to user {STRANGER}" in warnings[0]
     with pytest.raises(OSError, match=f"{cache} belongs to user {STRANGER}"):
-        store_choice("precision", "def", "float32", "")
+        store_failure("def", 7.0, "")
     assert not (file.parent / "def.json").exists()
 
 
@@ -168,7 +171,7 @@ def test_compile_refuses_a_cache_that_others_may_write(cache, capsys):
     cache.chmod(0o770)
     assert main(["compile", "any"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: The cache of compiled steps and measurements is not used, since other users can")
+    assert error.startswith("error: The cache of compiled steps is not used, since other users can")
     assert error.count("\n") == 1
 
 
@@ -184,6 +187,7 @@ def test_a_compiler_that_fails_is_not_tried_again_in_the_background(cache, warni
     ):
         write_packages(None, None, [], {"few_rows": "entry"})
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
+    monkeypatch.setattr(compiled_steps, "FEW_CORES", 0)
     monkeypatch.setattr(compiled_steps, "_start_worker", lambda *_: pytest.fail("compiles again"))
     assert translate(engine_of(1, slots=1)) == translate(engine_of(1, slots=1, compile=False))
     assert len(warnings) == 1 and "Compiling failed before, so decoding is not compiled: The C++" in warnings[0]

@@ -9,7 +9,7 @@ from torch import nn
 from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine import device_profile
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.prefill import encode_batch, pad_tokens, padded_shape, prefill, room_for
+from vanilla_transformer.decoding.engine.prefill import pad_tokens, padded_shape, prefill, room_for
 from vanilla_transformer.utils.device_utils import without_cudnn_attention
 
 EOS = 2
@@ -42,7 +42,7 @@ def shapes_of_prefill(model, engine, sources):
     hook = called.register_forward_pre_hook(
         lambda module, args, kwargs: shapes.add((*args, *kwargs.values())[0].shape[:2]), with_kwargs=True
     )
-    engine.translate_tokens(sources)
+    engine.decode(sources)
     hook.remove()
     return shapes
 
@@ -50,14 +50,14 @@ def shapes_of_prefill(model, engine, sources):
 @pytest.mark.parametrize(("slots", "beams"), [(512, 1), (128, 4)])
 def test_prefill_of_captions_has_few_shapes_on_a_gpu(slots, beams, on_gpu):
     model = tiny_model(vocab_size=40)
-    engine = Engine(model, slots, beams, compile=False)
+    engine = Engine(model, slots=slots, num_beams=beams, compile=False)
     shapes = shapes_of_prefill(model, engine, captions(1000))
     assert 1 < len(shapes) <= 8 and all(length % 8 == 0 for _, length in shapes)
 
 
 def test_prefill_is_not_padded_on_a_cpu():
     model = tiny_model(vocab_size=40)
-    engine = Engine(model, 64, 1, compile=False)
+    engine = Engine(model, num_beams=1, compile=False)
     assert shapes_of_prefill(model, engine, [[7] * 6, [8] * 5, [9] * 4]) == {(3, 6)}
 
 
@@ -88,9 +88,9 @@ def test_prefill_of_padded_prompts_gives_the_same_tokens(monkeypatch):
     model = tiny_causal_lm(vocab_size=40)
     model.generation_config.update(eos_token_id=EOS, max_new_tokens=6)
     prompts = [[7, 8, 9], [5] * 17, [6]]
-    plain = Engine(model, 5, 2, compile=False).translate_tokens(prompts)
+    plain = Engine(model, slots=5, num_beams=2, compile=False).decode(prompts)
     monkeypatch.setitem(device_profile.PROFILES, "cpu", device_profile.GPU)
-    padded = Engine(model, 5, 2, compile=False).translate_tokens(prompts)
+    padded = Engine(model, slots=5, num_beams=2, compile=False).decode(prompts)
     assert [found[0].tokens for found in padded] == [found[0].tokens for found in plain]
 
 
@@ -121,16 +121,3 @@ def test_without_cudnn_attention_restores_the_setting_after_the_last_block():
     with pytest.raises(KeyError), without_cudnn_attention():
         raise KeyError
     assert torch.backends.cuda.cudnn_sdp_enabled()
-
-
-@torch.inference_mode()
-def test_encode_batch_pads_for_a_gpu_and_returns_the_states_of_the_sources(monkeypatch):
-    model, sources = tiny_model(vocab_size=40), [[7, 8, 9, EOS], [5] * 17 + [EOS], [6, EOS]]
-    lengths = [len(source) for source in sources]
-    expected, shapes = encode_batch(model, sources, lengths), []
-    monkeypatch.setitem(device_profile.PROFILES, "cpu", device_profile.GPU)
-    model.get_encoder().register_forward_hook(lambda *arguments: shapes.append(arguments[-1][0].shape))
-    found = encode_batch(model, sources, lengths)
-    assert shapes == [(4, 24, 16)] and found.shape == expected.shape == (3, 18, 16)
-    for row, wanted, length in zip(found, expected, lengths, strict=True):
-        torch.testing.assert_close(row[:length], wanted[:length], rtol=1e-5, atol=1e-5)

@@ -10,17 +10,16 @@ from torch.utils import _pytree as pytree
 from tests.host_reads import GPU, NoHostReads, gpu_stand_in
 from tests.sweeps import sample
 from tests.tiny import tiny_model
-from vanilla_transformer.decoding.engine.coverage import CoveragePenalty
-from vanilla_transformer.decoding.engine.known_features import NoRepeatedNgrams, kept_heads
+from vanilla_transformer.decoding.engine.known_features import NoRepeatedNgrams
 from vanilla_transformer.decoding.engine.phrase_constraints import PhraseConstraints
-from vanilla_transformer.decoding.engine.requests import SearchRequest
+from vanilla_transformer.decoding.engine.requests import Request
 from vanilla_transformer.decoding.engine.sampling import SamplingOptions
 from vanilla_transformer.decoding.engine.search_options import SearchOptions
 from vanilla_transformer.decoding.engine.search_state import SearchState
 from vanilla_transformer.decoding.engine.static_decoder import SlotMemory, StaticDecoder
 from vanilla_transformer.decoding.engine.static_search import SearchStep
 from vanilla_transformer.decoding.engine.step_package import export_step
-from vanilla_transformer.decoding.engine.target_prefix import BiasedPrefix, TargetPrefix
+from vanilla_transformer.decoding.engine.target_prefix import ForcedBos, TargetPrefix
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 SLOTS, ROOM, VOCAB, START, EOS = 3, 16, 40, 1, 2
@@ -33,24 +32,21 @@ OPTIONS = [
     SearchOptions(1, (EOS,), sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)),
     SearchOptions(3, (EOS,), features=(PhraseConstraints(4, 3, (EOS,)),)),
     SearchOptions(3, (EOS,), features=(TargetPrefix(),)),
-    SearchOptions(3, (EOS,), features=(BiasedPrefix(0.5), CoveragePenalty(0.3, ((1, 0), (1, 1)), 0.5))),
-    SearchOptions(1, (EOS,), features=(BiasedPrefix(0.5), CoveragePenalty(0.3, ((1, 0), (1, 1)), 0.5))),
-    SearchOptions(4, (EOS,), num_beam_groups=2, diversity_penalty=0.5),
+    SearchOptions(3, (EOS,), features=(ForcedBos(9),)),
     SearchOptions(1, (EOS,), features=(NoRepeatedNgrams(1),)),
     SearchOptions(3, (EOS,), features=(TargetPrefix(), NoRepeatedNgrams(3))),
 ]
-NAMES = ["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints", "prefix", "bias-coverage"]
-NAMES += ["greedy-bias-coverage", "groups", "greedy-ngrams", "prefix-ngrams"]
+NAMES = ["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints", "prefix", "forced-bos"]
+NAMES += ["greedy-ngrams", "prefix-ngrams"]
 BY_NAME = dict(zip(NAMES, OPTIONS, strict=True))
-EACH_KIND = ["greedy", "beam-short", "sampling", "constraints", "bias-coverage", "prefix-ngrams"]
+EACH_KIND = ["greedy", "beam-short", "sampling", "constraints", "forced-bos", "prefix-ngrams"]
 every_search = pytest.mark.parametrize("options", sample(OPTIONS, *map(BY_NAME.get, EACH_KIND)), ids=NAMES)
 
 
 def step_of(options, **changes):
     model = tiny_model(vocab_size=VOCAB, decoder_layers=2, init_std=0.3, **changes)
-    heads = kept_heads(options.features)
-    memory = SlotMemory.empty(model, SLOTS, options.num_beams, ROOM, heads)
-    return SearchStep([StaticDecoder(model, heads)], options).eval(), [memory]
+    memory = SlotMemory.empty(model, SLOTS, options.num_beams, ROOM)
+    return SearchStep([StaticDecoder(model)], options).eval(), [memory]
 
 
 def started(options, memory, limits=(5, 9, 14)):
@@ -67,7 +63,7 @@ def started(options, memory, limits=(5, 9, 14)):
     phrases, prefixes = [[(7, 8)], [(9,), (9,)], []], [[7, 9, 11], [], [5]]
     for feature, own in zip(options.features, state.features, strict=True):
         each = zip(phrases, prefixes, strict=True)
-        feature.enter(own, slots, [SearchRequest(0, phrases=some, prefix=prefix) for some, prefix in each])
+        feature.enter(own, slots, [Request([], prefix, some) for some, prefix in each])
     memory[0].source_lengths.copy_(torch.tensor([3, 16, 7]))
     for layer in memory[0].layers:
         layer.source.keys.normal_()
@@ -159,7 +155,6 @@ def test_search_step_updates_its_arguments_in_place(options):
 STOPS = [
     ((), [False, False, False]),
     ((PhraseConstraints(4, 3, (EOS,)),), [True, True, False]),  # the phrases of two slots still need a token or two
-    ((CoveragePenalty(1e3, ((1, 0),), 0.5),), [True, True, True]),
 ]
 
 
@@ -261,7 +256,7 @@ def test_search_options_divide_by_length_penalty(kind, alpha):
     torch.testing.assert_close(SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected))
 
 
-@pytest.mark.parametrize("options", sample(OPTIONS, BY_NAME["bias-coverage"], BY_NAME["prefix-ngrams"]), ids=NAMES)
+@pytest.mark.parametrize("options", sample(OPTIONS, BY_NAME["prefix"], BY_NAME["prefix-ngrams"]), ids=NAMES)
 def test_search_step_exports_as_one_graph(options):
     step, memory = step_of(options)
     state = started(options, memory)

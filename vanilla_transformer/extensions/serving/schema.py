@@ -63,14 +63,11 @@ class _Texts(BaseModel):
     stream: bool = Field(False, description="Answer each text by a server-sent event as soon as it is translated.")
 
 
-def _entry(name: str) -> tuple[Any, Any]:
-    """Return the type and the declaration of the entry of an option."""
-    declared = options_of()[name]
-    about = re.sub(r"--(\w+)", r"`\1`", str(declared.description))  # which names other options as flags
-    return Annotated[declared.annotation, *declared.metadata], Field(declared.default, description=about)
-
-
-_options: dict[str, Any] = {name: _entry(name) for name in options_of(BODY)}
+_options: dict[str, Any] = {}
+for _name, _declared in options_of(BODY).items():
+    _about = re.sub(r"--(\w+)", r"`\1`", str(_declared.description))  # which names other options as flags
+    _type = Annotated[_declared.annotation, *_declared.metadata]  # type: ignore[name-defined]
+    _options[_name] = _type, Field(_declared.default, description=_about)
 _Entries: Any = create_model("_Entries", __base__=_Texts, **_options)
 
 

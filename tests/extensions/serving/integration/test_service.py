@@ -68,9 +68,13 @@ REFUSED = {
     "an integer beyond floats": (
         b'{"text": "a", "rerank_reverse_weight": 1%s}' % (b"0" * 999),
         422,
-        "of 0 or more, got",
+        "must be a number in [0, 100], got 1000",
     ),
-    "an enormous float": (b'{"text": "a", "rerank_reverse_weight": 1e999}', 422, "of 0 or more, got inf."),
+    "an enormous float": (
+        b'{"text": "a", "rerank_reverse_weight": 1e999}',
+        422,
+        "must be a number in [0, 100], got inf.",
+    ),
     "no text": ({"texts": "a"}, 422, "with the entry `text`"),
     "a number": ({"text": 7}, 422, "must be a string or a list of strings, got a number"),
     "a number in a list": ({"text": ["a", 7]}, 422, "must be a string, got a number at position 1"),

@@ -134,11 +134,11 @@ def format_table(rows: Mapping[str, str]) -> str:
     """Return names and their explanations in two columns. A long name has its own line."""
     lines = []
     for name, text in rows.items():
-        column = textwrap.wrap(text, _WIDTH - _COLUMN, break_long_words=False, break_on_hyphens=False)
+        column = textwrap.wrap(text, _WIDTH - _COLUMN, break_long_words=False, break_on_hyphens=False) or [""]
         if len(name) > _COLUMN - 4:
             lines.append(f"  {name}")
         else:
-            lines.append(f"  {name:<{_COLUMN - 2}}{column.pop(0)}")
+            lines.append(f"  {name:<{_COLUMN - 2}}{column.pop(0)}".rstrip())
         lines += [f"{'':<{_COLUMN}}{line}" for line in column]
     return "\n".join(lines)
 

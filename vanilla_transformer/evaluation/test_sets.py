@@ -41,7 +41,7 @@ class Evaluation(NamedTuple):
 
 
 class TestSet(NamedTuple):
-    """The lines of a test set, with those of files of translations, if there are any."""
+    """The lines of a test set, and of files of its translations, if there are any."""
 
     sources: list[str]
     references: list[str]

@@ -41,7 +41,10 @@ def closest_languages(code: str, known: Iterable[str]) -> list[str]:
         unusual = [mine not in (None, other) for mine, other in zip(subtags, usual, strict=True)]
         return fitting != code, subtags != asked, *unusual, subtags.count(None)
 
-    return sorted((other for other in known if _agree(_subtags(other), asked)), key=distance)
+    def agrees(other: str) -> bool:
+        return all(part == its or None in (part, its) for part, its in zip(_subtags(other), asked, strict=True))
+
+    return sorted(filter(agrees, known), key=distance)
 
 
 class _Subtags(NamedTuple):
@@ -50,10 +53,6 @@ class _Subtags(NamedTuple):
     language: str
     script: str | None = None
     territory: str | None = None
-
-
-def _agree(one: _Subtags, other: _Subtags) -> bool:
-    return all(mine == its or None in (mine, its) for mine, its in zip(one, other, strict=True))
 
 
 def _subtags(code: str) -> _Subtags:
@@ -67,11 +66,7 @@ def _subtags(code: str) -> _Subtags:
     return _Subtags(locale.language, script, territory)
 
 
-@lru_cache(maxsize=4096)
-def _parse(code: str) -> Any:
-    return find_locale(code)
-
-
+_parse = lru_cache(maxsize=4096)(find_locale)
 _ENOUGH = 1000  # characters of a text
 
 

@@ -106,7 +106,8 @@ class FairQueue:
 
     def _fill(self, batch: list[QueuedText], lane: "_Lane", max_tokens: int) -> None:
         while lane and len(batch) < self._limits.max_batch_size:
-            if batch and _padded_tokens([*batch, lane.next_text]) > max_tokens:
+            next_text = next(iter(lane.values()))[0].texts[0]
+            if batch and _padded_tokens([*batch, next_text]) > max_tokens:
                 break
             batch.append(lane.take())
 
@@ -118,10 +119,6 @@ class _Lane(OrderedDict[str, deque[QueuedRequest]]):
         """Return the texts of a client, or of all clients."""
         requests = chain(*self.values()) if client is None else self.get(client, ())
         return [text for request in requests for text in request.texts]
-
-    @property
-    def next_text(self) -> QueuedText:
-        return next(iter(self.values()))[0].texts[0]
 
     def take(self) -> QueuedText:
         client, requests = self.popitem(last=False)

@@ -63,14 +63,11 @@ class _Texts(BaseModel):
     stream: bool = Field(False, description="Answer each text by a server-sent event as soon as it is translated.")
 
 
-def _entry(name: str) -> tuple[Any, Any]:
-    """Return the type and the declaration of the entry of an option."""
-    declared = options_of()[name]
-    about = re.sub(r"--(\w+)", r"`\1`", str(declared.description))  # which names other options as flags
-    return Annotated[declared.annotation, *declared.metadata], Field(declared.default, description=about)
-
-
-_options: dict[str, Any] = {name: _entry(name) for name in options_of(BODY)}
+_options: dict[str, Any] = {}
+for _name, _declared in options_of(BODY).items():
+    _about = re.sub(r"--(\w+)", r"`\1`", str(_declared.description))  # which names other options as flags
+    _type = Annotated[_declared.annotation, *_declared.metadata]  # type: ignore[name-defined]
+    _options[_name] = _type, Field(_declared.default, description=_about)
 _Entries: Any = create_model("_Entries", __base__=_Texts, **_options)
 
 
@@ -106,10 +103,11 @@ class TranslationRequest(_Entries):
 
     @model_validator(mode="after")
     def _check_search(self) -> "TranslationRequest":
-        alone = next((name for name in SAMPLING if getattr(self, name) is not None), None)
-        if alone is not None and not self.do_sample and self.mbr is None:
+        given: Any = self
+        alone = next((name for name in SAMPLING if getattr(given, name) is not None), None)
+        if alone is not None and not given.do_sample and given.mbr is None:
             raise OptionError(f"`{alone}` is an option of sampling. Add `do_sample` or leave it out.")
-        if self.constraints and self.do_sample:
+        if given.constraints and given.do_sample:
             raise OptionError("`constraints` need beam search. Leave `do_sample` out.")
         return self
 

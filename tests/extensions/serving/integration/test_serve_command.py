@@ -184,17 +184,17 @@ def test_serve_refuses_other_languages_than_the_model_was_trained_with(
 
 ONE = ("--model", "en-de=first")
 REFUSED = [
-    ((), "Name one model"),
+    ((), "Name one MODEL (its folder or Hub name), or several by --model, got none."),
     (("first",), "error: "),  # a folder without a model
     (("--model", "first"), "`model` must be languages and a folder, such as en-de=runs/en-de, got 'first'."),
     (("--model", "de=first"), "`model` must be languages and a folder"),
     (("--model", "en-de="), "`model` must be languages and a folder"),
     (("--model", "en-de=missing"), "There is no folder missing. `model` must be the folder of a model"),
-    (("--model",), "expected at least one argument"),
+    (("--model",), "--model must have a value."),
     ((*ONE, *ONE), "must have other languages, got en-de twice."),
     ((*ONE, "--direction", "en-de"), "`direction` is for one MODEL. Leave it out"),
     ((*ONE, "--ensemble", "first"), "`ensemble` is for one MODEL"),
-    ((*ONE, "--max_loaded", "0"), "`max_loaded` must be 1 or more, got 0."),
+    ((*ONE, "--max_loaded", "0"), "`max_loaded` must be an integer from 1 to 1,000,000,000,000, got 0."),
     (("--max_loaded", "1"), "`max_loaded` is for several models."),
     (("mine", *ONE), "Name one MODEL or several by --model, got 'mine' and --model en-de=first."),
     ((*ONE, "--pivot", "de"), "`pivot` must be a language between two others"),

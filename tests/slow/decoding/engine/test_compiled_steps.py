@@ -265,7 +265,7 @@ while not list(compiled_steps.cache_folder().glob(".*.tmp-*")):
     assert [name for name in folders(empty_cache) if not name.startswith(".")] == []
     (name,) = {path.name for path in empty_cache.glob("*.lock")}
     wait_until((empty_cache / name.removesuffix(".lock")).is_dir, seconds=600)
-    files = {path: path.stat().st_mtime_ns for path in empty_cache.glob("*/*")}
+    files = {path: path.stat().st_mtime_ns for path in empty_cache.glob("[!.]*/*")}
     output = start_process(4).communicate(timeout=300)[0]
     assert json.loads(output.splitlines()[-1])[1:] == [True, translate(engine_of(4, compile=False))]
     assert files and {path: path.stat().st_mtime_ns for path in files} == files

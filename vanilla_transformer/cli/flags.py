@@ -26,7 +26,7 @@ Arguments = TypeVar("Arguments")
 OUTPUTS = ("output", "output_file", "json", "report")
 INPUTS = ["input", "source", "target", "hypotheses", "compare_with", "alignments", "gold_alignments", "text", "recipe"]
 INPUTS += ["glossary", "target_prefixes", "sentences", "ensemble", "rerank_reverse", "rerank_quality"]
-INPUTS += ["facts", "template", "token_file", "api_key_file", "rows", "data"]
+INPUTS += ["facts", "template", "token_file", "api_key_file"]
 MODEL = {"MODEL": "Folder of a model, or its name on the Hugging Face Hub."}
 PRECISION_HELP = (
     "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (bfloat16 where "

@@ -509,13 +509,13 @@ FLAGS = {
     ),
     "render-card: no facts": (["render-card", "model", "--facts", "none.yaml"], {}, "none.yaml"),
     "render-card: facts not YAML": (["render-card", "model", "--facts", "f"], {"f": b"a: [\n"}, "f must be YAML"),
-    "render-card: facts a list": (["render-card", "model", "--facts", "f"], {"f": b"- a\n"}, "f .*list|mapping"),
-    "render-card: integer keys": (["render-card", "model", "--facts", "f"], {"f": b"1: 2\n"}, "lacks 'data'"),
+    "render-card: facts a list": (["render-card", "model", "--facts", "f"], {"f": b"- a\n"}, "f is wrong: .*dictionary"),
+    "render-card: integer keys": (["render-card", "model", "--facts", "f"], {"f": b"1: 2\n"}, "f is wrong: `name`"),
     **{
         f"render-card: number for {name}": (
             ["render-card", "model", "--facts", "f"],
             {"f": re.sub(rf"(?m)^{name}: .*", f"{name}: 3", (CARDS / "demo.yaml").read_text()).encode()},
-            f"`{name}` in f must be text, got 3",
+            f"f is wrong: `{name}`: Input should be a valid string",
         )
         for name in ("name", "license", "example", "source_language", "validation_text")
     },

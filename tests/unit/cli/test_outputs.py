@@ -10,10 +10,10 @@ import pytest
 from vanilla_transformer.cli import COMMANDS, find_command, flags
 from vanilla_transformer.utils.file_utils import check_output_dir, check_outputs, lock_folder
 
-OTHERS = {"output_dir", "model", "name", "tag", "translation", "title", "examples", "sentence", "message", "repo_id"}
+OTHERS = {"output_dir", "model", "name", "tag", "translation", "title", "examples", "message", "repo_id"}
 OTHERS |= {"revision", "base_url", "host", "direction", "directions", "pivot", "languages", "source_language"}
 OTHERS |= {"target_language", "source_format", "target_format", "format", "backend", "device", "dtype", "precision"}
-OTHERS |= {"workers", "engine", "metric", "tokenize", "paper_bleu", "mbr", "term_mode", "sentence_splitter"}
+OTHERS |= {"engine", "metric", "tokenize", "paper_bleu", "mbr", "term_mode", "sentence_splitter"}
 OTHERS |= {"constraint", "target_prefix", "normalization", "cors", "join_lines"}
 
 

@@ -509,7 +509,7 @@ FLAGS = {
     ),
     "render-card: no facts": (["render-card", "model", "--facts", "none.yaml"], {}, "none.yaml"),
     "render-card: facts not YAML": (["render-card", "model", "--facts", "f"], {"f": b"a: [\n"}, "f must be YAML"),
-    "render-card: facts a list": (["render-card", "model", "--facts", "f"], {"f": b"- a\n"}, "f is wrong: .*dictionary"),
+    "render-card: facts a list": (["render-card", "model", "--facts", "f"], {"f": b"- a\n"}, "f is wrong: .*dict"),
     "render-card: integer keys": (["render-card", "model", "--facts", "f"], {"f": b"1: 2\n"}, "f is wrong: `name`"),
     **{
         f"render-card: number for {name}": (

@@ -63,10 +63,9 @@ class BenchmarkArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    from vanilla_transformer.cli.flags import parse
+    from benchmarks.harness import parse_flags
 
-    usage = "bench_gpu [PART ...] [--flags]"
-    names, options = parse(BenchmarkArguments, arguments, usage, program="python -m benchmarks.")
+    names, options = parse_flags(BenchmarkArguments, arguments, "bench_gpu")
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         raise ValueError(f"There is no part {unknown[0]!r}. The parts are {', '.join(PARTS)}.")

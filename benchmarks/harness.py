@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -54,13 +54,32 @@ def read_arguments(
     Raises:
         ValueError: there is another number of words, or a flag is unknown or has a wrong value.
     """
-    from vanilla_transformer.cli.flags import parse
-
-    found, options = parse(arguments_class, arguments, f"{usage} [--flags]", program="python -m benchmarks.")
+    found, options = parse_flags(arguments_class, arguments, usage)
     if len(found) not in words:
         numbers = " or ".join(map(str, words))
         raise ValueError(f"`{usage}` takes {numbers} words before its flags, got {len(found)}: {' '.join(found)!r}.")
     return found, replace(options, **options.SHORT) if options.short else options
+
+
+def parse_flags(arguments_class: type[Any], arguments: Sequence[str], usage: str) -> tuple[list[str], Any]:
+    """Return the words of a command line, and its flags as a dataclass."""
+    from typing import Annotated, get_type_hints
+
+    from pydantic import Field, create_model
+
+    from vanilla_transformer.utils.command_line import CommandLine
+    from vanilla_transformer.utils.schemas import ARGUMENT, Schema
+
+    hints = get_type_hints(arguments_class)
+    flags: dict[str, Any] = {
+        item.name: (hints[item.name], Field(item.default, description=item.metadata["help"]))
+        for item in fields(arguments_class)
+    }
+    flags["words"] = Annotated[list[str], ARGUMENT], Field([], description="What is measured.")
+    schema = create_model("Flags", __base__=Schema, **flags)
+    program = f"python -m benchmarks.{usage.split()[0]}"
+    values = dict(schema(**CommandLine({"flags": schema.model_fields}, program).read(arguments)))
+    return values.pop("words"), arguments_class(**values)
 
 
 def write_report(

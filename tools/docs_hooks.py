@@ -4,7 +4,6 @@ import io
 import os
 import re
 from contextlib import redirect_stdout, suppress
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +86,9 @@ def recipe_keys_page() -> str:
         "are in tokens and include EOS, unless the key says otherwise.",
     ]
     for section, parts in arguments.SECTIONS.items():
-        text += [f"## {section}", *(_recipe_key(item) for part in parts for item in fields(part))]
+        text += [f"## {section}", *(_recipe_key(*item) for part in parts for item in part.model_fields.items())]
     text += [f"## {DISTILLATION}", "Keys of `vanilla-transformer distill` alone."]
-    text += [_recipe_key(item) for item in fields(DistillationArguments)]
+    text += [_recipe_key(*item) for item in DistillationArguments.model_fields.items()]
     return "\n\n".join(text) + "\n"
 
 
@@ -106,12 +105,11 @@ def commands_page() -> str:
     return "\n\n".join(text) + "\n"
 
 
-def _recipe_key(item: Any) -> str:
-    value = item.default_factory() if item.default is MISSING else item.default
-    return _definition(item.name, item.metadata["help"].replace("%%", "%"), value)
+def _recipe_key(name: str, field: Any) -> str:
+    return _definition(name, field.description, field.default)
 
 
 def _definition(name: str, description: str, value: Any) -> str:
     """Return a name, its explanation and its default as an entry of a list of definitions."""
-    default = "" if value is None or value == "" else f" Default: `{value}`."
+    default = "" if value in (None, "", []) else f" Default: `{value}`."
     return f"`{name}`\n:   {description}{default}"

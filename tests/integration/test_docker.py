@@ -17,8 +17,8 @@ def test_docker_command_parses():
         json.loads(re.search(rf"^{word} (\[.*\])$", DOCKERFILE, re.MULTILINE)[1]) for word in ("ENTRYPOINT", "CMD")
     )
     assert entry == ["vanilla-transformer", "serve"]
-    words, options = parse(ServeArguments, command, "serve MODEL")
-    assert words == ["/model"] and options.host == "0.0.0.0" and options.metrics and options.port == 8000
+    options = parse(ServeArguments, command)
+    assert options.name == "/model" and options.host == "0.0.0.0" and options.metrics and options.port == 8000
 
 
 def test_docker_compose_and_prometheus_name_the_same_service():
@@ -34,7 +34,7 @@ def test_systemd_unit_starts_a_command_that_parses():
     unit = (ROOT / "examples" / "systemd" / "vanilla-transformer.service").read_text()
     program, command, *words = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)[1].split()
     assert program.endswith("/vanilla-transformer") and command == "serve"
-    assert parse(ServeArguments, words, "serve MODEL")[0] == ["/srv/models/en-de"]
+    assert parse(ServeArguments, words).name == "/srv/models/en-de"
 
 
 def test_inference_endpoint_handler_answers(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """The site builds strictly: every page is in the navigation, every link and every public name exists."""
 
 import re
-from dataclasses import fields
 
 import pytest
 import yaml
@@ -40,7 +39,7 @@ def test_site_documents_every_public_name_option_and_recipe_key(site):
     assert "Width of the residual stream" in page and sorted(titles, key=page.index) == titles
     for title, parts in zip(titles, SECTIONS.values(), strict=True):
         keys = page[page.index(title) :].removeprefix(title).split("<h2 id=")[0]
-        assert all(f"<code>{item.name}</code>" in keys for part in parts for item in fields(part))
+        assert all(f"<code>{name}</code>" in keys for part in parts for name in part.model_fields)
 
 
 def test_site_asks_no_other_server(site):

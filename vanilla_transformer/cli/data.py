@@ -1,98 +1,79 @@
 """Download, write and tokenize parallel text."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
 
-from vanilla_transformer.data.data_arguments import NORMALIZATIONS, TOKENIZER_MODELS
+from pydantic import Field
+
+from vanilla_transformer.data.data_arguments import Normalization, TokenizerModel, Vocabulary
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, atomic_folder
+from vanilla_transformer.utils.schemas import ARGUMENT, Input
 
-from .flags import parse, require_no_words
+from .flags import CommandArguments, parse
 
 
-@dataclass
-class DownloadArguments:
+class DownloadDataArguments(CommandArguments):
     """Flags of `download-data`."""
 
-    output_dir: str | None = field(default=None, metadata={"help": "Folder for the files; by default data/CORPUS."})
-    base_url: str | None = field(
-        default=None, metadata={"help": "Mirror that serves the same .gz files; by default the original source."}
+    corpus: Annotated[str, ARGUMENT] = Field(description="Name of a corpus; a wrong one lists all names.")
+    output_dir: str | None = Field(None, description="Folder for the files; by default data/CORPUS.")
+    base_url: str | None = Field(
+        None, description="Mirror that serves the same .gz files; by default the original source."
     )
 
 
 def download_data_command(arguments: Sequence[str]) -> None:
-    words, options = parse(
-        DownloadArguments,
-        arguments,
-        "download-data CORPUS [--flags]",
-        {"CORPUS": "Name of a corpus; a wrong one lists all names."},
-    )
+    options = parse(DownloadDataArguments, arguments)
     from vanilla_transformer.data.download import CORPORA, download_corpus
 
-    if len(words) != 1:
-        raise UserError(f"Name one corpus of {', '.join(CORPORA)}, got {len(words)} names.")
-    (name,) = words
-    folder = download_corpus(name, Path(options.output_dir or Path("data") / name), options.base_url)
-    print(f"{name} is in {folder}. License: {CORPORA[name].license}.")
+    folder = download_corpus(
+        options.corpus, Path(options.output_dir or Path("data") / options.corpus), options.base_url
+    )
+    print(f"{options.corpus} is in {folder}. License: {CORPORA[options.corpus].license}.")
 
 
-@dataclass
-class CorpusArguments:
+class WriteCorpusArguments(CommandArguments):
     """Flags of `write-corpus`."""
 
-    output_dir: str = field(metadata={"help": "Folder for train.en, train.de, the other splits and their license."})
-    train: int = field(default=82_941, metadata={"help": "Number of training pairs; by default all."})
-    validation: int = field(default=433, metadata={"help": "Number of validation pairs; by default all."})
-    test: int = field(default=500, metadata={"help": "Number of test pairs; by default all."})
+    output_dir: str = Field(description="Folder for train.en, train.de, the other splits and their license.")
+    train: int = Field(82_941, description="Number of training pairs; by default all.")
+    validation: int = Field(433, description="Number of validation pairs; by default all.")
+    test: int = Field(500, description="Number of test pairs; by default all.")
 
 
 def write_corpus_command(arguments: Sequence[str]) -> None:
-    words, options = parse(CorpusArguments, arguments, "write-corpus --output_dir FOLDER [--flags]")
-    require_no_words(words)
+    options = parse(WriteCorpusArguments, arguments)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
     write_demo_corpus(options.output_dir, train=options.train, validation=options.validation, test=options.test)
     print(f"The corpus is in {options.output_dir}. Its license (CC BY 2.0 FR) is in README.md there.")
 
 
-@dataclass
-class TokenizerArguments:
+class TrainTokenizerArguments(CommandArguments):
     """Flags of `train-tokenizer`."""
 
-    output_dir: str = field(metadata={"help": "Folder for tokenizer.json and tokenizer_config.json."})
-    vocab_size: int = field(default=37000, metadata={"help": "Vocabulary size (section 5.1)."})
-    min_frequency: int = field(default=2, metadata={"help": "Minimum frequency of a pair to be merged."})
-    model: str = field(
-        default="bpe",
-        metadata={"help": "Tokenizer model: bpe, unigram or wordpiece.", "choices": list(TOKENIZER_MODELS)},
-    )
-    normalization: str = field(
-        default="nfc",
-        metadata={
-            "help": "Form of the text before it is split into words: nfc, nfkc or none.",
-            "choices": list(NORMALIZATIONS),
-        },
+    files: Annotated[list[Input], ARGUMENT] = Field(description="Text files, one sentence per line.")
+    output_dir: str = Field(description="Folder for tokenizer.json and tokenizer_config.json.")
+    vocab_size: Vocabulary = Field(37000, description="Vocabulary size (section 5.1).")
+    min_frequency: int = Field(2, description="Minimum frequency of a pair to be merged.")
+    model: TokenizerModel = Field("bpe", description="Tokenizer model: bpe, unigram or wordpiece.")
+    normalization: Normalization = Field(
+        "nfc", description="Form of the text before it is split into words: nfc, nfkc or none."
     )
 
 
 def train_tokenizer_command(arguments: Sequence[str]) -> None:
-    files, options = parse(
-        TokenizerArguments,
-        arguments,
-        "train-tokenizer FILE [FILE ...] --output_dir FOLDER [--flags]",
-        {"FILE": "Text files, one sentence per line."},
-    )
-    if not files:
-        raise UserError("Name at least one text file.")
+    options = parse(TrainTokenizerArguments, arguments)
     folder = Path(options.output_dir)
     if any((folder / name).exists() for name in (*TOKENIZER_FILES, "tokenizer_config.json")):
         raise UserError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.data.tokenizer_training import train_tokenizer
 
-    lines = chain.from_iterable(read_lines(file) for file in files)
+    lines = chain.from_iterable(read_lines(file) for file in options.files)
     tokenizer = train_tokenizer(
         lines,
         options.vocab_size,

@@ -3,32 +3,31 @@
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import write_text_atomically
+from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input, Output
 
 from .flags import (
-    MODEL,
+    Count,
     EnsembleArguments,
     LanguageArguments,
-    ModelArguments,
+    ModelNameArguments,
+    OverwriteArguments,
     RayArguments,
-    SearchArguments,
     ThreadArguments,
     TranslationArguments,
-    check_engine,
     check_workers,
-    given_flags,
     language_settings,
     model_names,
     open_model,
     parse,
     request_settings,
-    require_one_model,
 )
 from .lines import print_texts
 
@@ -36,122 +35,108 @@ if TYPE_CHECKING:
     from vanilla_transformer.evaluation.pair_scores import PairScorer
     from vanilla_transformer.evaluation.quality_report import Setup
 
-_EVALUATE_USAGE = (
-    "evaluate MODEL --source FILE --target FILE [--flags], or evaluate --hypotheses FILE --target FILE [--flags]"
-)
-# The flags that `--help` shows.
-_EVALUATE_MAIN = [
-    "target",
-    "source",
-    "hypotheses",
-    "compare_with",
-    "paper_bleu",
-    "tokenize",
-    "metric",
-    "output_file",
-    "json",
-    "report",
-    "name",
-    "num_beams",
-    "source_language",
-    "target_language",
-    "glossary",
-]
 
+class EvaluateArguments(TranslationArguments, OverwriteArguments):
+    """Flags of `evaluate`. All text files are aligned line by line."""
 
-@dataclass
-class _TestSetArguments:
-    """Flags of the text, and of the scores. All text files are aligned line by line."""
-
-    target: str = field(metadata={"help": "Reference translations, one sentence per line."})
-    source: str | None = field(
-        default=None, metadata={"help": "Source text to translate; required unless --hypotheses is given."}
+    model: Annotated[str, ARGUMENT, INPUT] = Field(
+        "", description="Folder of a model, or its name on the Hugging Face Hub, unless --hypotheses is given."
     )
-    hypotheses: str | None = field(
-        default=None, metadata={"help": "Score the translations in this file instead of translating with a model."}
+    target: Input = Field(description="Reference translations, one sentence per line.")
+    source: Input | None = Field(None, description="Source text to translate; required unless --hypotheses is given.")
+    hypotheses: Input | None = Field(
+        None, description="Score the translations in this file instead of translating with a model."
     )
-    compare_with: str | None = field(
-        default=None, metadata={"help": "Translations of a baseline system, compared by paired bootstrap resampling."}
+    compare_with: Input | None = Field(
+        None, description="Translations of a baseline system, compared by paired bootstrap resampling."
     )
-    paper_bleu: str | None = field(
-        default=None,
-        metadata={
-            "nargs": "?",
-            "const": "de",
-            "help": "Add the paper's BLEU (Moses tokens, compounds split) for this target language, by default de.",
-        },
+    paper_bleu: str | None = Field(
+        None,
+        json_schema_extra={"alone": "de"},
+        description="Add the paper's BLEU (Moses tokens, compounds split) for this target language, by default de.",
     )
-    tokenize: str | None = field(
-        default=None,
-        metadata={
-            "help": "Tokens of BLEU, by their name in sacreBLEU, such as zh, char or flores200. By default the script "
-            "of the references chooses them."
-        },
+    tokenize: str | None = Field(
+        None,
+        description="Tokens of BLEU, by their name in sacreBLEU, such as zh, char or flores200. By default the script "
+        "of the references chooses them.",
     )
-    metric: list[str] | None = field(
-        default=None,
-        metadata={
-            "help": "Add further metrics: chrf++, ter, loss, comet (or comet:MODEL), metrics of the evaluate "
-            "library, or functions of sources, hypotheses and references, such as package.module:name.",
-        },
+    metric: list[str] = Field(
+        [],
+        description="Add further metrics: chrf++, ter, loss, comet (or comet:MODEL), metrics of the evaluate "
+        "library, or functions of sources, hypotheses and references, such as package.module:name.",
     )
-    bootstrap_samples: int = field(
-        default=1000, metadata={"help": "Number of resamples for confidence intervals and p-values."}
+    bootstrap_samples: Count = Field(1000, description="Number of resamples for confidence intervals and p-values.")
+    output_file: Output | None = Field(None, description="Write the translations to this file.")
+    json_file: Output | None = Field(None, alias="json", description="Write all scores to this file as JSON.")
+    report: Output | None = Field(
+        None,
+        pattern=r"(?i)\.html?$",
+        title="an HTML file, such as report.html",
+        description="Write a report for readers who are no engineers to this file, such as report.html: scores and "
+        "their meaning, the comparison, examples, warnings, speed, and how to reproduce it.",
     )
-    output_file: str | None = field(default=None, metadata={"help": "Write the translations to this file."})
-    json: str | None = field(default=None, metadata={"help": "Write all scores to this file as JSON."})
-    report: str | None = field(
-        default=None,
-        metadata={
-            "help": "Write a report for readers who are no engineers to this file, such as report.html: scores and "
-            "their meaning, the comparison, examples, warnings, speed, and how to reproduce it."
-        },
-    )
-    name: str | None = field(
-        default=None,
-        metadata={
-            "help": "Name of the test set. Scores and worst translations are saved in the model's folder under this "
-            "name, for its card."
-        },
+    name: str | None = Field(
+        None,
+        description="Name of the test set. Scores and worst translations are saved in the model's folder under this "
+        "name, for its card.",
     )
 
+    @model_validator(mode="after")
+    def _check_together(self) -> "EvaluateArguments":
+        if self.hypotheses is not None:
+            if self.model:
+                found = f"got {self.model!r} and {self.hypotheses!r}"
+                raise UserError(f"Give a model or its --hypotheses, not both, {found}.")
+            of_models = {*TranslationArguments.model_fields} - {*ThreadArguments.model_fields, "model", "glossary"}
+            of_models -= {*LanguageArguments.model_fields, "term_mode", "glossary_casefold"}
+            for name in (name for name in TranslationArguments.model_fields if name in of_models):
+                if name in self.model_fields_set:
+                    raise UserError(
+                        f"--{name} is for a model that translates, got it with --hypotheses. Leave it out."
+                    )
+            if self.name is not None or "loss" in self.metric:
+                raise UserError("--name and the metric loss are of a model that translates, got --hypotheses instead.")
+        elif not self.model or self.source is None:
+            raise UserError("Give a MODEL and its text by --source FILE, or translations by --hypotheses FILE.")
+        if self.source is None and (self.metric or self.glossary):
+            from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
 
-@dataclass
-class EvaluateArguments(TranslationArguments, _TestSetArguments):
-    """Flags of `evaluate`."""
+            if self.glossary is not None or not SACRE_METRICS.keys() >= {*self.metric}:
+                raise UserError("Give the source text by --source FILE, which --glossary and metrics may read.")
+        return self
 
 
 def evaluate_command(arguments: Sequence[str]) -> None:
-    words, options = parse(EvaluateArguments, arguments, _EVALUATE_USAGE, MODEL, _EVALUATE_MAIN)
+    options = parse(EvaluateArguments, arguments)
     from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, SACRE_METRICS, load_metric
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
     from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
     from vanilla_transformer.utils.device_utils import process_state
 
-    _check_evaluate(words, options)
-    metrics = dict.fromkeys(options.metric or ())
+    _check_evaluate(options)
+    metrics = dict.fromkeys(options.metric)
     further = [name for name in metrics if name in SACRE_METRICS]
     scoring = partial(corpus_metrics, paper_language=options.paper_bleu, tokenize=options.tokenize, further=further)
-    setup = None if options.report is None else _describe_setup(words, options, arguments)
+    setup = None if options.report is None else _describe_setup(options, arguments)
     scoring()  # an unknown tokenizer or language is found before an hour of decoding
     functions = {name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)}
     found = evaluate_test_set(
         read_test_set(options.source, options.target, options.hypotheses, options.compare_with),
-        open_model(words[0], options) if words else None,
+        open_model(options) if options.model else None,
         functions,
         with_loss="loss" in metrics,
         scoring=scoring,
         samples=options.bootstrap_samples,
-        glossary=None if words else request_settings(options).get("glossary"),
+        glossary=None if options.model else request_settings(options).get("glossary"),
     )
     if found is not None:  # on the main process
         if options.output_file is not None:
             write_text_atomically(options.output_file, "\n".join(found.hypotheses) + "\n")
-        if options.json is not None:
-            _write_json(options.json, found.report.as_dict())
+        if options.json_file is not None:
+            _write_json(options.json_file, found.report.as_dict())
         if options.name is not None:
-            save_record(words[0], EVALUATIONS, options.name, found.as_record())
+            save_record(options.model, EVALUATIONS, options.name, found.as_record())
         print("\n".join(found.report.lines()))
         if setup is not None and options.report is not None:
             from vanilla_transformer.evaluation.quality_report import render_report
@@ -161,7 +146,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     process_state().destroy_process_group()
 
 
-def _describe_setup(words: Sequence[str], options: EvaluateArguments, arguments: Sequence[str]) -> "Setup":
+def _describe_setup(options: EvaluateArguments, arguments: Sequence[str]) -> "Setup":
     """Return how the evaluation is made, for its report; read before an hour of decoding."""
     from vanilla_transformer import __version__
     from vanilla_transformer.decoding.pretrained import load_config
@@ -170,7 +155,7 @@ def _describe_setup(words: Sequence[str], options: EvaluateArguments, arguments:
     from vanilla_transformer.text.translation_warnings import WarningLimits
     from vanilla_transformer.utils.device_utils import describe_hardware, process_state
 
-    name = words[0] if words else None
+    name = options.model or None
     shown = name or str(options.hypotheses)
     state, files = process_state(), {label: getattr(options, name) for name, label in _READ.items()}
     baseline = None if options.glossary is None else "the same model without the glossary"
@@ -202,81 +187,46 @@ def _write_json(path: str, values: Any) -> None:
     write_text_atomically(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 
 
-def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
-    """Refuse invalid options before an hour of decoding."""
+def _check_evaluate(options: EvaluateArguments) -> None:
+    """Refuse what does not fit the model or the processes before an hour of decoding."""
     from vanilla_transformer.decoding.loading import find_backend
-    from vanilla_transformer.evaluation.named_metrics import SACRE_METRICS
     from vanilla_transformer.publishing.run_records import check_record_name
     from vanilla_transformer.utils.device_utils import process_state
 
-    if options.hypotheses is not None:
-        if words:
-            raise UserError(
-                f"Give a model or its --hypotheses, not both, got {words[0]!r} and {options.hypotheses!r}."
-            )
-        of_models = [item.name for group in (SearchArguments, ModelArguments) for item in fields(group)]
-        for name in (each for each in of_models if each in given_flags(options) and each != "threads"):
-            raise UserError(f"--{name} is for a model that translates, got it with --hypotheses. Leave it out.")
-    else:
-        require_one_model(words)
-        if options.source is None:
-            raise UserError("Give a text to translate with --source FILE, or its translations with --hypotheses FILE.")
-    if options.source is None and not SACRE_METRICS.keys() >= {*(options.metric or ())}:
-        raise UserError("Give the source text by --source FILE, which the metrics of --metric may read.")
-    if "loss" in (options.metric or ()) and options.hypotheses is not None:
-        raise UserError("The metric loss is of a model, so a model must translate. Leave out --hypotheses.")
-    if "loss" in (options.metric or ()) and (backend := options.backend or find_backend(words[0])) is not None:
+    if "loss" in options.metric and (backend := options.backend or find_backend(options.model)) is not None:
         raise UserError(f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}.")
-    if options.glossary is not None and options.source is None:
-        raise UserError("Give the source text by --source FILE, in which the terms of --glossary are found.")
-    if options.bootstrap_samples < 1:
-        raise UserError(f"`bootstrap_samples` must be 1 or more, got {options.bootstrap_samples}.")
     if options.name is not None:
-        if options.hypotheses is not None or not Path(words[0]).is_dir():
+        if not Path(options.model).is_dir():
             raise UserError("--name saves the scores in the model's folder, so a local model must translate.")
         check_record_name(options.name)
-    if options.report is not None and Path(options.report).suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"--report must be an HTML file, such as report.html, got {options.report!r}.")
     if check_workers(options.workers) != 1 and process_state().num_processes > 1:
         raise UserError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
 
 
-_DIRECTIONS_MAIN = ("text", "directions", "json", "precision", "num_beams")  # the flags that `--help` shows
-
-
-@dataclass
-class _DirectionArguments:
-    """Flags of the text, and of the scores."""
-
-    text: str = field(
-        metadata={"help": "Start of the names of text files: PREFIX for PREFIX.en, PREFIX.de, …, aligned by line."}
-    )
-    directions: list[str] | None = field(
-        default=None,
-        metadata={"help": "Directions such as en-de de-en. Default: all between languages that have a file."},
-    )
-    json: str | None = field(default=None, metadata={"help": "Write all scores to this file as JSON."})
-
-
-@dataclass
-class EvaluateDirectionsArguments(TranslationArguments, _DirectionArguments):
+class EvaluateDirectionsArguments(TranslationArguments, OverwriteArguments):
     """Flags of `evaluate-directions`."""
+
+    text: str = Field(
+        description="Start of the names of text files: PREFIX for PREFIX.en, PREFIX.de, …, aligned by line."
+    )
+    directions: list[str] | None = Field(
+        None, description="Directions such as en-de de-en. Default: all between languages that have a file."
+    )
+    json_file: Output | None = Field(None, alias="json", description="Write all scores to this file as JSON.")
+
+    def further_inputs(self) -> list[str | Path | int]:
+        """Return the text files."""
+        return [*Path(self.text).parent.glob(f"{Path(self.text).name}.*")]
 
 
 def evaluate_directions_command(arguments: Sequence[str]) -> None:
-    words, options = parse(
-        EvaluateDirectionsArguments,
-        arguments,
-        "evaluate-directions MODEL --text PREFIX [--directions en-de ...]",
-        MODEL,
-        _DIRECTIONS_MAIN,
-    )
+    options = parse(EvaluateDirectionsArguments, arguments)
     from vanilla_transformer.utils.device_utils import process_state
 
-    name = require_one_model(words)
+    name = options.model
     if options.source_language is not None or options.target_language is not None:
         raise UserError("`source_language` and `target_language` are for one direction. Give --directions instead.")
-    opening = open_model(name, options)
+    opening = open_model(options)
     from vanilla_transformer.decoding.pretrained import load_tokenizer
     from vanilla_transformer.evaluation.directions import (
         format_scores,
@@ -294,68 +244,64 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     with opening as translate:
         results = score_directions(translate, languages, directions, texts)
     if process_state().is_main_process:
-        if options.json is not None:
-            _write_json(options.json, [result.as_dict() for result in results])
+        if options.json_file is not None:
+            _write_json(options.json_file, [result.as_dict() for result in results])
         print(format_scores(results))
     process_state().destroy_process_group()
 
 
-@dataclass
-class _ScoredTextArguments:
-    """Flags of the text, and of the scores."""
-
-    source: str = field(metadata={"help": "Source text, one sentence per line."})
-    target: str = field(metadata={"help": "Translations to score, one per line."})
-    json: bool = field(
-        default=False,
-        metadata={"help": "Write a JSON object per line, with the log-probability of each token of the translation."},
-    )
-    output: str | None = field(default=None, metadata={"help": "Write to this file instead of standard output."})
-    resume: bool = field(default=False, metadata={"help": "With `--engine ray`: continue an interrupted `--output`."})
-    max_tokens: int = field(default=2048, metadata={"help": "Maximum number of tokens per batch, padding included."})
-
-
-@dataclass
-class ScoreArguments(EnsembleArguments, LanguageArguments, RayArguments, ThreadArguments, _ScoredTextArguments):
+class ScoreArguments(
+    ModelNameArguments, EnsembleArguments, LanguageArguments, RayArguments, ThreadArguments, OverwriteArguments
+):
     """Flags of `score`. The text files are aligned line by line; a blank line is an empty sentence."""
+
+    source: Input = Field(description="Source text, one sentence per line.")
+    target: Input = Field(description="Translations to score, one per line.")
+    as_json: bool = Field(
+        False,
+        alias="json",
+        description="Write a JSON object per line, with the log-probability of each token of the translation.",
+    )
+    output: Output | None = Field(None, description="Write to this file instead of standard output.")
+    resume: bool = Field(False, description="With `--engine ray`: continue an interrupted `--output`.")
+    max_tokens: Annotated[int, Field(ge=1, le=10**7)] = Field(
+        2048, description="Maximum number of tokens per batch, padding included."
+    )
+
+    @model_validator(mode="after")
+    def _check_resume(self) -> "ScoreArguments":
+        if self.resume and self.engine is None:
+            raise UserError("--resume is for --engine ray. Leave it out.")
+        return self
 
 
 def score_command(arguments: Sequence[str]) -> None:
-    words, options = parse(ScoreArguments, arguments, "score MODEL --source FILE --target FILE [--flags]", MODEL)
-    name = require_one_model(words)
-    if options.max_tokens < 1:
-        raise UserError(f"`max_tokens` must be 1 or more, got {options.max_tokens}.")
-    check_engine(options)
-    if options.resume and options.engine is None:
-        raise UserError("--resume is for --engine ray. Leave it out.")
+    options = parse(ScoreArguments, arguments)
     from vanilla_transformer.data.readers import stream_text_files
 
     total = sum(1 for _ in stream_text_files(options.source, options.target))  # before an hour of work
     if options.engine == "ray" and options.output is not None:
-        _write_by_ray(name, options, Path(options.output), total)
+        _write_by_ray(options, Path(options.output), total)
         return
-    lines = _score_lines(name, options, total)
-    if options.output is not None:
-        write_text_atomically(options.output, lines)
-    else:
-        print_texts(lines)
+    lines = _score_lines(options, total)
+    print_texts(lines, options.output)
 
 
-def _score_lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
+def _score_lines(options: ScoreArguments, total: int) -> Iterator[str]:
     from vanilla_transformer.data.readers import stream_text_files
 
     texts, pairs = (stream_text_files(options.source, options.target) for _ in range(2))
-    yield from (f"{line}\n" for line in _open_scorer(name, options).describe(texts, pairs, total))
+    yield from (f"{line}\n" for line in _open_scorer(options).describe(texts, pairs, total))
 
 
-def _open_scorer(name: str, options: ScoreArguments) -> "PairScorer":
+def _open_scorer(options: ScoreArguments) -> "PairScorer":
     from vanilla_transformer.evaluation.pair_scores import PairScorer
 
     models, languages = (options.ensemble, options.ensemble_weights), partial(language_settings, options=options)
-    return PairScorer(name, *models, languages, options.max_tokens, options.json)
+    return PairScorer(options.model, *models, languages, options.max_tokens, options.as_json)
 
 
-def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) -> None:
+def _write_by_ray(options: ScoreArguments, output: Path, total: int) -> None:
     """Write the scores by the workers of a cluster."""
     from vanilla_transformer.data.readers import stream_text_files
     from vanilla_transformer.decoding.corpus_shards import write_shards
@@ -364,11 +310,13 @@ def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) 
     from vanilla_transformer.extensions.scale_out import work_by_ray
     from vanilla_transformer.utils.file_utils import hash_file
 
-    chosen = {name: getattr(options, name) for name in ("json", "max_tokens", "ensemble_weights", "source_language")}
-    models = [hash_model(each) for each in (name, *(options.ensemble or []))]
+    chosen = {
+        name: getattr(options, name) for name in ("as_json", "max_tokens", "ensemble_weights", "source_language")
+    }
+    models = [hash_model(each) for each in (options.model, *(options.ensemble or []))]
     origin = {"input": [hash_file(Path(each)) for each in (options.source, options.target)], "model": models}
     origin["options"] = chosen | {"target_language": options.target_language}
     lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
-    build, workers = partial(_open_scorer, name, options), options.ray_workers
+    build, workers = partial(_open_scorer, options), options.ray_workers
     work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
     write_shards(output, lines, total, origin, WINDOW, options.resume, work)

@@ -12,14 +12,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vanilla_transformer.utils.file_utils import write_text_atomically
 from vanilla_transformer.utils.input_files import open_stdin
 from vanilla_transformer.utils.text_files import LONGEST_LINE, decode_line, long_line_error, stream_lines
 
-from .flags import split_constraints
 
-
-def print_texts(texts: Iterable[str]) -> None:
-    """Print each text at once."""
+def print_texts(texts: Iterable[str], output: str | None = None) -> None:
+    """Print each text at once, or write all of them to a file once they are complete."""
+    if output is not None:
+        write_text_atomically(output, texts)
+        return
     for text in texts:
         print(text, end="", flush=True)
 
@@ -189,7 +191,11 @@ def answer_lines(
     Args:
         warned: Gets the warnings about the best translation of each line that has some, by its index.
     """
-    sources, constraints = split_constraints(options, lines)
+    sources, constraints = list(lines), dict[str, Any]()
+    if options.tab_constraints:  # each line has its own after the sentence
+        cells, shared = [line.split("\t") for line in lines], options.constraint or []
+        sources = [sentence for sentence, *_ in cells]
+        constraints["constraints"] = [[*words, *(shared if sentence.strip() else [])] for sentence, *words in cells]
     answers = translate(sources, options.batch_size, False, **{**settings, **constraints})
     rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
     if warned is not None:
@@ -199,7 +205,7 @@ def answer_lines(
         for index, (source, row) in enumerate(zip(sources, rows, strict=True)):
             if names := find_warnings(source, row[0]["translation_text"], limits):
                 warned[index] = names
-    if not options.json:
+    if not options.as_json:
         return [_as_text(source, row) for source, row in zip(sources, rows, strict=True)]
     from vanilla_transformer.decoding.answers import rename_text
 

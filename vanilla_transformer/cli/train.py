@@ -6,16 +6,18 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.utils.resources import find_recipe
+from vanilla_transformer.utils.schemas import ARGUMENT, Input
 
-from .flags import parse, register_models, require_no_words
+from .flags import CommandArguments, parse, register_models
 
 logger = logging.getLogger(__name__)
 
@@ -100,29 +102,24 @@ def _print_plan(plan: dict[str, Any]) -> None:
     print(*advice, "Nothing has been written.", sep="\n")
 
 
-@dataclass
-class AverageArguments:
+class AverageCheckpointsArguments(CommandArguments):
     """Flags of `average-checkpoints`."""
 
-    output_dir: str = field(metadata={"help": "Folder of the averaged model."})
-    weights: list[float] | None = field(
-        default=None, metadata={"help": "A positive number for each folder (default: all count the same)."}
+    folders: Annotated[list[Input], ARGUMENT] = Field(
+        min_length=2, description="Folders of two models or more, of the same architecture."
+    )
+    output_dir: str = Field(description="Folder of the averaged model.")
+    weights: list[float] | None = Field(
+        None, description="A positive number for each folder (default: all count the same)."
     )
 
 
 def average_checkpoints_command(arguments: Sequence[str]) -> None:
-    folders, options = parse(
-        AverageArguments,
-        arguments,
-        "average-checkpoints FOLDER FOLDER [FOLDER ...] --output_dir FOLDER",
-        {"FOLDER": "Folders of two models or more, of the same architecture."},
-    )
-    if len(folders) < 2:
-        raise UserError(f"Name at least two model folders, got {len(folders)}.")
+    options = parse(AverageCheckpointsArguments, arguments)
     from vanilla_transformer.training.averaging import average_model_folders
 
-    output = average_model_folders(folders, options.output_dir, options.weights)
-    print(f"The average of {len(folders)} models is in {output}.")
+    output = average_model_folders(options.folders, options.output_dir, options.weights)
+    print(f"The average of {len(options.folders)} models is in {output}.")
 
 
 _DEMO_SENTENCE = "Tom gave me a red apple."
@@ -130,20 +127,18 @@ _DEMO_SHOWN = 6  # test sentences, from the best to the worst translated one
 _DEMO_LEAST_BLEU = 20.0  # runs to the end of the recipe scored well above: docs/speed.md
 
 
-@dataclass
-class DemoArguments:
+class DemoArguments(CommandArguments):
     """Flags of `demo`."""
 
-    output_dir: str = field(default="runs/demo", metadata={"help": "Folder for the corpus, the model and the plots."})
-    overwrite_output_dir: bool = field(default=False, metadata={"help": "Replace the results of an earlier demo."})
-    max_minutes: float | None = field(
-        default=None, metadata={"help": "Stop training after this time; by default the recipe's, far above its steps."}
+    output_dir: str = Field("runs/demo", description="Folder for the corpus, the model and the plots.")
+    overwrite_output_dir: bool = Field(False, description="Replace the results of an earlier demo.")
+    max_minutes: float | None = Field(
+        None, ge=0, description="Stop training after this time; by default the recipe's, far above its steps."
     )
 
 
 def demo_command(arguments: Sequence[str]) -> None:
-    words, options = parse(DemoArguments, arguments, "demo [--output_dir FOLDER] [--flags]")
-    require_no_words(words)
+    options = parse(DemoArguments, arguments)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
     from vanilla_transformer.evaluation.scores import validation_scores
     from vanilla_transformer.training.metrics import read_entries

@@ -7,14 +7,15 @@ A pair that breaks several counts for the first one in `RULES`. `data.cleaning` 
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import blake2b
 from itertools import islice, starmap
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 import regex
+from pydantic import BeforeValidator, Field, model_validator
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.damage import has_bad_encoding, has_markup
@@ -27,7 +28,8 @@ from vanilla_transformer.text.translation_warnings import (
     letter_ratio,
 )
 from vanilla_transformer.utils.import_utils import requires_extra
-from vanilla_transformer.utils.user_input import as_list, check_names, did_you_mean
+from vanilla_transformer.utils.schemas import Schema
+from vanilla_transformer.utils.user_input import as_list, did_you_mean
 
 from .readers import CorpusSpec, SentencePair
 
@@ -58,105 +60,9 @@ REPETITIONS = ("duplicates", "near_duplicates", "repeated_sources", "repeated_ta
 ON_TOKENS = ("max_length", "max_length_ratio")
 
 
-@dataclass(frozen=True)
-class ScoreRule:
-    """
-    The section `score` of a recipe: drop pairs with a low score, by dual conditional cross-entropy or by quality.
-
-    Args:
-        forward, backward (`str`): A model of the direction of the corpus, and one of the opposite direction.
-        quality (`str`): Instead: a COMET model that scores without references.
-        min_score (`float`): Drop pairs with a lower score. Scores are in (0, 1], of quality about so.
-        keep (`float`): Instead: the share of pairs of each corpus to keep, the ones with the highest scores.
-    """
-
-    forward: str = ""
-    backward: str = ""
-    quality: str | None = None
-    min_score: float | None = None
-    keep: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.quality is not None and (self.forward or self.backward):
-            raise UserError("`score` must have either `quality` or both `forward` and `backward`, got more.")
-        for name in ("forward", "backward") if self.quality is None else ("quality",):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise UserError(f"`{name}` of `score` must name a model, got {getattr(self, name)!r}.")
-        if (self.min_score is None) == (self.keep is None):
-            raise UserError("`score` must have either `min_score` or `keep`, a number from 0 to 1.")
-        for name in ("min_score", "keep"):
-            value = getattr(self, name)
-            if value is not None and not (_is_number(value) and 0 < value <= 1):
-                raise UserError(f"`{name}` of `score` must be a number in (0, 1], got {value!r}.")
-
-    @classmethod
-    def from_section(cls, section: Any) -> "ScoreRule":
-        """Read the section `score` of a recipe or of a corpus."""
-        if not isinstance(section, Mapping):
-            example = "{forward: MODEL, backward: MODEL, keep: 0.7}"
-            raise UserError(f"`score` must be a mapping, such as {example}, got {section!r}.")
-        check_names(
-            [str(name) for name in section], {item.name for item in fields(cls)}, "key of `score`", exactly=True
-        )
-        return cls(**section)
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The names of the models that score: one for each direction, or one of quality."""
-        return (self.forward, self.backward) if self.quality is None else (self.quality,)
-
-    def threshold(self, scores: Sequence[float]) -> float:
-        """Return the lowest score to keep, given the scores of a corpus."""
-        if self.keep is None:
-            return float(self.min_score or 0.0)
-        return float(sorted(scores)[-max(1, round(self.keep * len(scores)))])
-
-
-@dataclass(frozen=True)
-class CleaningRules:
-    """
-    The rules that a recipe enables for a corpus. See `DataArguments` for the fields.
-    """
-
-    drop: Sequence[str] = ()
-    min_score: float | None = None
-    max_characters: int | None = None
-    max_character_ratio: float | None = None
-    min_letter_ratio: float | None = None
-    max_length: int | None = None
-    max_length_ratio: float | None = None
-    score: ScoreRule | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "drop", read_drop(self.drop))
-        for name in (*ON_TOKENS, "max_characters", "max_character_ratio"):
-            value = getattr(self, name)
-            if value is not None and not (_is_number(value) and value >= 1):
-                raise UserError(f"`{name}` must be at least 1, got {value}.")
-        if self.min_score is not None and not _is_number(self.min_score):
-            raise UserError(f"`min_score` must be a number, got {self.min_score!r}.")
-        if self.min_letter_ratio is not None and not (
-            _is_number(self.min_letter_ratio) and 0 <= self.min_letter_ratio <= 1
-        ):
-            raise UserError(f"`min_letter_ratio` must be a number in [0, 1], got {self.min_letter_ratio!r}.")
-
-    @classmethod
-    def from_arguments(cls, arguments: Any, changes: Mapping[str, Any] | None = None) -> "CleaningRules":
-        """Take the rules from the fields of `DataArguments`, and `changes` from the entry of a corpus."""
-        values = {item.name: getattr(arguments, item.name) for item in fields(cls)} | dict(changes or {})
-        section = values.pop("score")
-        return cls(**values, score=None if section is None else ScoreRule.from_section(section))
-
-    @property
-    def on_text(self) -> dict[str, Any]:
-        """Return the rules that need neither models nor tokens."""
-        values = {name: value for name, value in asdict(self).items() if name not in ("drop", "score", *ON_TOKENS)}
-        # As checkpoints and caches have it hashed since each of these names was a switch.
-        return values | {f"drop_{name}": name in self.drop for name in DROPPED}
-
-
 # The rules without a value, which the key `drop` enables by name.
-DROPPED = {name: text for name, text in RULES.items() if name not in {item.name for item in fields(CleaningRules)}}
+_WITH_VALUE = {"min_score", "max_characters", "max_character_ratio", "min_letter_ratio", "score", *ON_TOKENS}
+DROPPED = {name: text for name, text in RULES.items() if name not in _WITH_VALUE}
 
 
 def read_drop(value: Any) -> tuple[str, ...]:
@@ -168,13 +74,88 @@ def read_drop(value: Any) -> tuple[str, ...]:
         raise UserError(f"`drop` must be a list of names, such as [empty, duplicates], got {value!r}.")
     for name in names:
         if name not in DROPPED:
-            found = f"got {name!r}.{did_you_mean(name, DROPPED)}"
-            raise UserError(f"`drop` must name kinds of pairs of {', '.join(DROPPED)}, {found}")
+            hint = did_you_mean(name, DROPPED)
+            raise UserError(f"`drop` must name kinds of pairs of {', '.join(DROPPED)}, got {name!r}.{hint}")
     return tuple(name for name in DROPPED if name in names)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+Length = Annotated[int | None, Field(ge=1)]
+Ratio = Annotated[float | None, Field(ge=1)]
+Share = Annotated[float | None, Field(ge=0, le=1)]
+_Kept = Annotated[float | None, Field(gt=0, le=1)]
+
+
+class ScoreRule(Schema, frozen=True):
+    """
+    The section `score` of a recipe: drop pairs with a low score, by dual conditional cross-entropy or by quality.
+
+    Attributes:
+        forward, backward (`str`): A model of the direction of the corpus, and one of the opposite direction.
+        quality (`str`): Instead: a COMET model that scores without references.
+        min_score (`float`): Drop pairs with a lower score. Scores are in (0, 1], of quality about so.
+        keep (`float`): Instead: the share of pairs of each corpus to keep, the ones with the highest scores.
+    """
+
+    noun = "key of `score`"
+    forward: str = ""
+    backward: str = ""
+    quality: str = ""
+    min_score: _Kept = None
+    keep: _Kept = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "ScoreRule":
+        if bool(self.quality) == bool(self.forward and self.backward) or (self.quality and self.forward):
+            raise UserError("`score` must name either a model `quality`, or both models `forward` and `backward`.")
+        if (self.min_score is None) == (self.keep is None):
+            raise UserError("`score` must have either `min_score` or `keep`, a number from 0 to 1.")
+        return self
+
+    @classmethod
+    def from_section(cls, section: Any) -> "ScoreRule":
+        """Read the section `score` of a recipe or of a corpus."""
+        if not isinstance(section, Mapping):
+            example = "{forward: MODEL, backward: MODEL, keep: 0.7}"
+            raise UserError(f"`score` must be a mapping, such as {example}, got {section!r}.")
+        return cls(**{str(name): value for name, value in section.items()})
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the models that score: one for each direction, or one of quality."""
+        return (self.quality,) if self.quality else (self.forward, self.backward)
+
+    def threshold(self, scores: Sequence[float]) -> float:
+        """Return the lowest score to keep, given the scores of a corpus."""
+        if self.keep is None:
+            return float(self.min_score or 0.0)
+        return float(sorted(scores)[-max(1, round(self.keep * len(scores)))])
+
+
+class CleaningRules(Schema, frozen=True):
+    """The rules that a recipe enables for a corpus. See `DataArguments` for the fields."""
+
+    drop: Annotated[tuple[str, ...], BeforeValidator(read_drop)] = ()
+    min_score: float | None = None
+    max_characters: Length = None
+    max_character_ratio: Ratio = None
+    min_letter_ratio: Share = None
+    max_length: Length = None
+    max_length_ratio: Ratio = None
+    score: ScoreRule | None = None
+
+    @classmethod
+    def from_arguments(cls, arguments: Any, changes: Mapping[str, Any] | None = None) -> "CleaningRules":
+        """Take the rules from the fields of `DataArguments`, and `changes` from the entry of a corpus."""
+        values = {name: getattr(arguments, name) for name in cls.model_fields} | dict(changes or {})
+        section = values.pop("score")
+        return cls(**values, score=None if section is None else ScoreRule.from_section(section))
+
+    @property
+    def on_text(self) -> dict[str, Any]:
+        """Return the rules that need neither models nor tokens."""
+        values = {name: value for name, value in self if name not in ("drop", "score", *ON_TOKENS)}
+        # As checkpoints and caches have it hashed since each of these names was a switch.
+        return values | {f"drop_{name}": name in self.drop for name in DROPPED}
 
 
 _SAMPLED_PAIRS = 10_000  # at the beginning of a corpus, whose scripts and lengths are the ones of the corpus

@@ -1,20 +1,26 @@
 """Arguments of the training, validation and test data, and of the tokenizer."""
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields, replace
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Field, ValidationInfo
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.user_input import check_names, load_yaml
+from vanilla_transformer.utils.schemas import ONE_WORD, Schema, Yaml, parse_yaml
+from vanilla_transformer.utils.user_input import check_names
 
-from .cleaning_rules import DROPPED, ON_TOKENS, CleaningRules, read_drop
+from .cleaning_rules import DROPPED, ON_TOKENS, CleaningRules, Length, Ratio, Share, read_drop
 from .readers import CorpusSpec
 from .stages import ONE_STAGE, Stages, read_stages
 
 _FORGETTING = "forgetting"  # the key of text of a model's former domain in `validation`
 _BOTH_DIRECTIONS = "both_directions"  # the key of a corpus that is read forward and in reverse
-TOKENIZER_MODELS = ("bpe", "unigram", "wordpiece")
-NORMALIZATIONS = ("nfc", "nfkc", "none")
+TokenizerModel = Literal["bpe", "unigram", "wordpiece"]
+Normalization = Literal["nfc", "nfkc", "none"]
+TOKENIZER_MODELS, NORMALIZATIONS = get_args(TokenizerModel), get_args(Normalization)
+Vocabulary = Annotated[int, Field(ge=1, le=10**7)]
+_Tokens = Annotated[int, Field(ge=1, le=10**7)]  # of a batch
 NO_TAGS, TARGET_TAGS, BOTH_TAGS = "none", "target", "both"  # values of `language_tags`
 AGREEMENT = "agreement"  # the value of `train_alignments` with which the text itself is aligned
 # Augmentations of training pairs that add tokens to the vocabulary.
@@ -29,18 +35,30 @@ def fixed(default: Any, text: str, **options: Any) -> Any:
 
     Args:
         text: The help of the key.
-        options: Keywords of its flag, such as `choices`.
+        options: Further keywords of `Field`, such as limits.
     """
-    return field(default=default, metadata={"help": text, "may_change": False, **options})
+    return Field(default, description=text, json_schema_extra={"may_change": False}, **options)
 
 
 def changeable(default: Any, text: str, **options: Any) -> Any:
     """Return the field of a recipe key that a resumed run may change: how long it lasts, or where it computes."""
-    return field(default=default, metadata={"help": text, "may_change": True, **options})
+    return Field(default, description=text, json_schema_extra={"may_change": True}, **options)
 
 
-@dataclass(frozen=True)
-class DataArguments:
+def _read_tags(value: Any, info: ValidationInfo) -> Any:
+    tags = parse_yaml(value, info)
+    tags = tags if isinstance(tags, list | None) else [tags]
+    for tag in tags or ():
+        if not isinstance(tag, str) or tag.split() != [tag]:
+            raise UserError(f"`source_tags` must be words, such as <BT>, got {tag!r}.")
+    return tags
+
+
+def _list_dropped(value: Any) -> list[str] | None:
+    return [*read_drop(value)] or None
+
+
+class DataArguments(Schema, frozen=True):
     """Text files, a dataset with a `translation` column or a mix of corpora; cleaning, tokenizer and batch size."""
 
     train_source: str | None = fixed(None, "Training text, source side, one sentence per line.")
@@ -51,25 +69,24 @@ class DataArguments:
         "that a lexical model aligns in both directions. One head of cross-attention is trained toward them. Not "
         "in the paper.",
     )
-    corpora: list[dict[str, Any]] | str | None = fixed(
+    corpora: Yaml | None = fixed(
         None,
         "Instead of files: a list of corpora (as a flag, in JSON), each with `source` and `target` "
         "(text files), `file` (.tsv, .jsonl, .tmx, .xliff, .parquet, or .zip of OPUS) or `dataset` (and `split`), "
         "optionally with `name`, `weight`, `source_language` and `target_language`, and `reverse` or "
         "`both_directions`.",
     )
-    stages: list[dict[str, Any]] | str | None = fixed(
+    stages: Yaml | None = fixed(
         None,
         "With --corpora: a list of stages (as a flag, in JSON), each with `corpora` (shares by name) and, "
         "but for the last, `until_step`, `until_epoch` or `until_share` (of --max_steps). Not in the paper.",
     )
-    language_tags: str | None = fixed(
+    language_tags: Literal["none", "target", "both"] | None = fixed(
         None,
         "Begin each source with a tag of its target language, or of both languages. Default: target if "
         "the corpora have several target languages, otherwise none. Not in the paper.",
-        choices=[NO_TAGS, TARGET_TAGS, BOTH_TAGS],
     )
-    source_tags: list[str] | str | None = fixed(
+    source_tags: Annotated[list[str] | None, BeforeValidator(_read_tags), ONE_WORD] = fixed(
         None,
         "Words with which some sources begin, such as <BT> of `back-translate --tag`: each is one token "
         "of the vocabulary. Not in the paper.",
@@ -78,10 +95,11 @@ class DataArguments:
         1.0,
         "T of the shares of directions in an epoch, which are proportional to n^(1/T) for n pairs: 1 is "
         "as in the corpora, 5 brings small ones near to large ones. Not in the paper.",
+        ge=1,
     )
     validation_source: str | None = fixed(None, "Validation text, source side.")
     validation_target: str | None = fixed(None, "Validation text, target side.")
-    validation: list[dict[str, Any]] | str | None = fixed(
+    validation: Yaml | None = fixed(
         None,
         "Instead of these files: a list like `corpora`, of which each direction is scored by itself, "
         "whether it is trained or not. With --init_from, an entry with `forgetting: true` is text of the model's "
@@ -95,33 +113,31 @@ class DataArguments:
     source_language: str | None = fixed(None, "Code of the source language, such as en.")
     target_language: str | None = fixed(None, "Code of the target language, such as de.")
     tokenizer: str | None = fixed(None, "Folder or Hub name of a tokenizer. By default one is trained on the corpus.")
-    tokenizer_model: str = fixed(
+    tokenizer_model: TokenizerModel = fixed(
         "bpe",
         "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1).",
-        choices=list(TOKENIZER_MODELS),
     )
-    normalization: str = fixed(
+    normalization: Normalization = fixed(
         "nfc",
         "What the tokenizer does to text before it splits it: white space to single spaces, invisible "
         "characters out, and nfc or nfkc; or none.",
-        choices=list(NORMALIZATIONS),
     )
     bpe_dropout: float = fixed(
-        0.0, "Probability in [0, 1) of dropping a merge, drawn again in each epoch. Not in the paper."
+        0.0, "Probability in [0, 1) of dropping a merge, drawn again in each epoch. Not in the paper.", ge=0, lt=1
     )
-    augment: dict[str, float] | str | None = fixed(
+    augment: Yaml | None = fixed(
         None,
         "Shares of training pairs to augment, drawn again in each epoch, such as {typos: 0.05, "
         f"inline_terms: 0.05}}, of {', '.join(AUGMENTATIONS)}. Not in the paper.",
     )
-    vocab_size: int = fixed(37000, "Entries of the joint vocabulary (section 5.1).")
-    tokens_per_step: int | None = fixed(
+    vocab_size: Vocabulary = fixed(37000, "Entries of the joint vocabulary (section 5.1).")
+    tokens_per_step: _Tokens | None = fixed(
         None,
         "Instead of --max_tokens: padded tokens on either side of a step, divided among all processes "
         "and accumulated batches; 25,000 in the paper (section 5.1).",
     )
-    max_tokens: int = fixed(25000, "Padded tokens on either side of a batch, per process (section 5.1).")
-    drop: list[str] | str | None = fixed(
+    max_tokens: _Tokens = fixed(25000, "Padded tokens on either side of a batch, per process (section 5.1).")
+    drop: Annotated[list[str] | None, BeforeValidator(_list_dropped), ONE_WORD] = fixed(
         None,
         "Kinds of pairs to drop, of: "
         + "; ".join(f"{name}: {text}" for name, text in DROPPED.items())
@@ -130,20 +146,20 @@ class DataArguments:
     min_score: float | None = fixed(
         None, "Drop pairs with a lower score in the corpus: a column of numbers, or a key `score`."
     )
-    max_characters: int | None = fixed(None, "Drop pairs with more characters on a side, such as 1000.")
-    max_character_ratio: float | None = fixed(
+    max_characters: Length = fixed(None, "Drop pairs with more characters on a side, such as 1000.")
+    max_character_ratio: Ratio = fixed(
         None,
         "Drop pairs whose lengths in characters differ by more than this factor, compared with the median "
         "of their corpus, such as 3. Ten characters are added to each length.",
     )
-    min_letter_ratio: float | None = fixed(
+    min_letter_ratio: Share = fixed(
         None, "Drop pairs with a smaller share of letters on a side, spaces left aside, such as 0.5."
     )
-    max_length: int | None = fixed(None, "Drop pairs with more tokens on a side, including EOS.")
-    max_length_ratio: float | None = fixed(
+    max_length: Length = fixed(None, "Drop pairs with more tokens on a side, including EOS.")
+    max_length_ratio: Ratio = fixed(
         None, "Drop pairs with one side more than this many times as long as the other, in tokens."
     )
-    score: dict[str, Any] | str | None = fixed(
+    score: Yaml | None = fixed(
         None,
         "Drop pairs with a low score: `forward` and `backward` name two models (dual conditional "
         "cross-entropy), or `quality` a COMET model that needs no references, and `min_score` is the lowest score "
@@ -155,40 +171,14 @@ class DataArguments:
         "run. By default a subfolder of the cache of `datasets`.",
     )
 
-    def __post_init__(self) -> None:
-        for name, kind in _SECTIONS.items():
-            value = getattr(self, name)
-            if isinstance(value, str):
-                object.__setattr__(self, name, _parse_section(value, name, kind))
-        object.__setattr__(self, "drop", [*read_drop(self.drop)] or None)
-        if not isinstance(self.source_tags, list | None):
-            object.__setattr__(self, "source_tags", [self.source_tags])
-
     @property
     def languages(self) -> dict[str, Any]:
         """Return the default languages of each corpus as keywords of `CorpusSpec`."""
         return {"source_language": self.source_language, "target_language": self.target_language}
 
 
-# Values that flags give as text.
-_SECTIONS = dict.fromkeys(("corpora", "source_tags", "stages", "validation"), "a list")
-_SECTIONS |= dict.fromkeys(("score", "augment"), "a mapping")
 _SPEC_KEYS = {item.name for item in fields(CorpusSpec)}
-_RULE_KEYS = {item.name for item in fields(CleaningRules)}
-
-
-def _parse_section(text: str, name: str, kind: str) -> Any:
-    """Parse the value of a flag such as `--corpora` or `--augment`: YAML, which includes JSON."""
-    try:
-        value = load_yaml(text)
-    except UserError as error:
-        raise UserError(f"`{name}` must be {kind} in YAML or JSON: {error}") from error
-    if value is None:
-        raise UserError(
-            f"`{name}` must be {kind} in YAML or JSON, got {text!r}, which is empty. Leave it out, or quote text that "
-            "begins with #."
-        )
-    return value
+_RULE_KEYS = {*CleaningRules.model_fields}
 
 
 def augmentations(data: DataArguments) -> dict[str, float]:
@@ -196,7 +186,7 @@ def augmentations(data: DataArguments) -> dict[str, float]:
     shares = {} if data.augment is None else data.augment
     if not isinstance(shares, dict):
         raise UserError(f"`augment` must be a mapping, such as {{typos: 0.05}}, got {shares!r}.")
-    check_names([str(name) for name in shares], set(AUGMENTATIONS), "key of `augment`", exactly=True)
+    check_names(shares, AUGMENTATIONS, "key of `augment`")
     for name, share in shares.items():
         if type(share) not in (int, float) or not 0.0 <= share <= 1.0:
             raise UserError(f"`{name}` of `augment` must be a number in [0, 1], got {share!r}.")
@@ -248,7 +238,7 @@ def _directions(section: str, entry: Any, languages: dict[str, Any]) -> list[Cor
     if not isinstance(entry, dict):
         raise UserError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
     known = _SPEC_KEYS | {_BOTH_DIRECTIONS} | (_RULE_KEYS if section == "corpora" else {_FORGETTING})
-    check_names([str(name) for name in entry], known, "key of a corpus", exactly=True)
+    check_names(entry, known, "key of a corpus")
     given = {name: value for name, value in entry.items() if name not in _RULE_KEYS and value is not None}
     values = languages | given
     both = values.pop(_BOTH_DIRECTIONS, False)
@@ -317,28 +307,19 @@ def check_data_arguments(data: DataArguments) -> None:
             f"`dataset` must have splits, but {data.dataset} has none. Put it into `corpora`, and name held-out text "
             "in `validation`."
         )
-    _check_validation(data)
-    _check_directions(data)
-    augmentations(data)
-    for tag in data.source_tags or ():
-        if not isinstance(tag, str) or tag.split() != [tag]:
-            raise UserError(f"`source_tags` must be words, such as <BT>, got {tag!r}.")
-    _check_alignments(data)
-    cleaning_rules(data)
-    _check_tokenizer(data)
-
-
-def _check_validation(data: DataArguments) -> None:
     others = [name for name in ("validation_source", "dataset") if getattr(data, name) is not None]
     if validation_specs(data) and others:
         raise UserError(f"Give either `validation` or `{others[0]}`, got both.")
-
-
-def _check_directions(data: DataArguments) -> None:
-    if data.sampling_temperature < 1.0:
-        raise UserError(f"`sampling_temperature` must be at least 1, got {data.sampling_temperature}.")
     if data.stages is not None and data.sampling_temperature != 1.0:
         raise UserError("`sampling_temperature` must be left out with `stages`, which have shares, got both.")
+    augmentations(data)
+    _check_alignments(data)
+    cleaning_rules(data)
+    if data.bpe_dropout and data.tokenizer_model != "bpe":
+        raise UserError(
+            f"`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got {data.bpe_dropout} with "
+            f"{data.tokenizer_model}: it leaves out merges, which only bpe has."
+        )
 
 
 def _check_alignments(data: DataArguments) -> None:
@@ -349,20 +330,10 @@ def _check_alignments(data: DataArguments) -> None:
         reason = "the links would have to be found again for each epoch's tokens of all pairs"
         rule = f"must be given without `bpe_dropout`, got both: {reason}"
         raise UserError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
-    rules = [item.name for item in fields(CleaningRules) if item.name not in ON_TOKENS]
+    rules = [name for name in CleaningRules.model_fields if name not in ON_TOKENS]
     given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name) not in (None, False)]
     if given and data.train_alignments != AGREEMENT:
         raise UserError(
             f"`train_alignments` must be given with `train_source` and `train_target` and without `{given[0]}`, got "
             "both: each line belongs to a line of these files. Take one of them out of the recipe."
-        )
-
-
-def _check_tokenizer(data: DataArguments) -> None:
-    if not 0.0 <= data.bpe_dropout < 1.0:
-        raise UserError(f"`bpe_dropout` must be in [0, 1), got {data.bpe_dropout}.")
-    if data.bpe_dropout and data.tokenizer_model != "bpe":
-        raise UserError(
-            f"`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got {data.bpe_dropout} with "
-            f"{data.tokenizer_model}: it leaves out merges, which only bpe has."
         )

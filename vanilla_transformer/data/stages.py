@@ -75,12 +75,12 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
 def _check_stage(stage: Any, name: str, names: Sequence[str], is_last: bool) -> None:
     if not isinstance(stage, dict):
         raise UserError(f"{name.capitalize()} must be a mapping, such as {{corpora: {{a: 1}}}}, got {stage!r}.")
-    check_names([*map(str, stage)], {_CORPORA, *ENDS}, f"key of {name}", exactly=True)
+    check_names(stage, {_CORPORA, *ENDS}, f"key of {name}")
     corpora = stage.get(_CORPORA)
     if not isinstance(corpora, dict) or not corpora:
         example = f"`corpora` with the share of a corpus in it, such as {{{names[0]}: 1}}"
         raise UserError(f"{name.capitalize()} must have {example}, got {corpora!r}.")
-    check_names([*map(str, corpora)], set(names), f"corpus of {name}", exactly=True)
+    check_names(map(str, corpora), names, f"corpus of {name}")
     for corpus, share in corpora.items():
         if type(share) not in (int, float) or not 0 < share < 1e6:
             raise UserError(f"The share of {corpus} in {name} must be a number above 0, got {share!r}.")

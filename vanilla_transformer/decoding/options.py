@@ -8,9 +8,9 @@ the schema of its JSON body of them, and the pipeline resolves them once, at its
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args
 
-from annotated_types import Ge, Predicate
+from annotated_types import Predicate
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -26,7 +26,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
-from vanilla_transformer.utils.user_input import check_numbers
+from vanilla_transformer.utils.schemas import explain
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
 FLAG, JSON, CONFIG = "flag", "json", "config"  # doors besides the call: the command line, HTTP, generation configs
@@ -56,10 +56,12 @@ def _check_splitter(value: Any) -> Any:
 PHRASES = "a list of phrases, or a list of phrases for each text"
 PREFIXES = "a string, or one for each text"
 # A title has the words of messages where the type and its range do not say all.
-Size = Annotated[int | None, Field(ge=0)]
-Count = Annotated[int | None, Field(ge=1)]
-Number = Annotated[float | None, Field(allow_inf_nan=False, title="a finite number")]
-Weight = Annotated[float | None, Field(allow_inf_nan=False, ge=0)]
+# Larger sizes would fill the memory or take hours before the first result.
+Size = Annotated[int | None, Field(ge=0, le=10_000)]
+Length = Annotated[int | None, Field(ge=1, le=10_000)]
+Count = Annotated[int | None, Field(ge=1, le=500)]
+Number = Annotated[float | None, Field(allow_inf_nan=False, ge=-100, le=100)]
+Weight = Annotated[float | None, Field(allow_inf_nan=False, ge=0, le=100)]
 Code = Annotated[str | None, Field(max_length=40, title="the code of a language")]
 Column = Annotated[Any, Predicate(_is_column)]  # a value for each text; an iterator is not consumed
 _STRINGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
@@ -86,15 +88,14 @@ class TranslationOptions(BaseModel):
     num_return_sequences: Annotated[Count, FLAG, JSON, CONFIG] = Field(
         None, description="Translations of each sentence, best first."
     )
-    max_new_tokens: Annotated[Count, FLAG, CONFIG] = Field(
+    max_new_tokens: Annotated[Length, FLAG, CONFIG] = Field(
         None, description="Maximum number of tokens per translation; by default source length + 50."
     )
     max_new_tokens_beyond_source: Annotated[Size, CONFIG] = Field(
         None,
-        title="an integer of 0 or more, or None",
         description="Maximum number of tokens of a translation, besides as many as its source has.",
     )
-    max_length: Annotated[Count, CONFIG] = Field(
+    max_length: Annotated[Length, CONFIG] = Field(
         None, description="Maximum number of tokens per translation, with the start symbol."
     )
     min_new_tokens: Annotated[Size, CONFIG] = Field(
@@ -173,7 +174,7 @@ class TranslationOptions(BaseModel):
     mbr: Annotated[Utility | None, FLAG, JSON] = Field(
         None, description="Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu."
     )
-    mbr_samples: Annotated[int | None, Field(ge=2), FLAG, JSON] = Field(
+    mbr_samples: Annotated[int | None, Field(ge=2, le=10_000), FLAG, JSON] = Field(
         None, description=f"Samples to choose from; by default {MBR_SAMPLES}."
     )
     rerank_reverse_weight: Annotated[Weight, FLAG, JSON] = Field(
@@ -233,7 +234,6 @@ class TranslationOptions(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> "TranslationOptions":
-        check_numbers(vars(self))
         if self.mbr is None and self.mbr_samples is not None:
             raise OptionError(f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}.")
         if self.glossary is None and self.term_mode is not None:
@@ -382,28 +382,6 @@ def options_of(door: str | None = None) -> dict[str, FieldInfo]:
     """Return the declarations of the options that a door knows, by name in order; by default of all options."""
     fields = TranslationOptions.model_fields.items()
     return {name: each for name, each in fields if name not in _RESOLVED and (door is None or door in each.metadata)}
-
-
-def explain(error: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> str:
-    """Return the line about a mistake that pydantic found in one of some fields."""
-    if "error" in error.get("ctx", {}):
-        return str(error["ctx"]["error"])  # which a validator raised
-    name = next((each for each in error["loc"] if each in fields), None)
-    if name is None:
-        return f"There is no option {error['loc'][-1]!r}."
-    return f"`{name}` must be {_words(fields[name])}, got {error['input']!r}."
-
-
-def _words(field: FieldInfo) -> str:
-    """Return what the values of a field are, by its title or by its type and range."""
-    kind = next(iter(get_args(field.annotation)), field.annotation)  # which may be a union with None
-    if field.title is not None:
-        return field.title
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(repr, get_args(kind)))}"
-    least = next((f" of {each.ge} or more" for each in field.metadata if isinstance(each, Ge)), "")
-    names: dict[Any, str] = {bool: "True or False", str: "a string", int: "an integer", float: "a number"}
-    return names[kind] + least
 
 
 # --- Levels ---------------------------------------------------------------------------------------------------------

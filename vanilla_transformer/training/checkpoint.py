@@ -44,6 +44,7 @@ from .distributed import broadcast_decision, wait_for_processes
 logger = logging.getLogger(__name__)
 
 _METADATA_FILE = "training_state.json"
+_NOT_OF_MODEL = (_METADATA_FILE, HASHES_FILE, "optimizer.safetensors", "ema.safetensors", "adapters.safetensors")
 SHARDS = "shards"
 StateDict = dict[str, torch.Tensor]
 # Before torch 2.13, a stager closes itself after its first use.
@@ -167,6 +168,15 @@ def weight_files(folder: str | Path) -> list[Path]:
         if not path.is_file():
             raise MissingFileError(f"{folder} is incomplete: {path.name} is missing. Copy the folder again.")
     return files
+
+
+def copy_model(checkpoint: Path, folder: Path) -> None:
+    """Write the model of a checkpoint to a folder, with hashes."""
+    with atomic_folder(folder) as temporary:
+        for path in checkpoint.iterdir():
+            if path.is_file() and path.name not in _NOT_OF_MODEL:
+                shutil.copyfile(path, temporary / path.name)
+        write_hashes(temporary)
 
 
 def checkpoint_folder(output_dir: str | Path, step: int) -> Path:

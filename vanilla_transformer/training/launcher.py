@@ -5,8 +5,6 @@ Accelerate's own plugins read here. Training uses the plugins no further: `distr
 """
 
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from accelerate.utils import (
     DynamoBackend,
@@ -20,6 +18,7 @@ from accelerate.utils import (
 from vanilla_transformer.errors import UserError
 
 from .distributed import AUTO
+from .run_arguments import Recipe
 
 _LAUNCHER = "the configuration of accelerate launch"
 # Settings that training has no counterpart of: their variable, and what to do.
@@ -33,19 +32,18 @@ _REFUSED = {
 }
 
 
-def add_launcher(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given values of a recipe with the settings of `accelerate launch`, and what they imply."""
+def add_launcher(recipe: Recipe) -> Recipe:
+    """Return a recipe with the settings of `accelerate launch`, and what they imply."""
     _check_settings()
-    plugin, precision = _read_fsdp(), _merge_precision(values.get("mixed_precision"), _read_mixed_precision())
-    found = dict(values) | {"compile": _merge_compile(values.get("compile"))}
-    if precision is not None:
-        found["mixed_precision"] = precision
-    if plugin is not None:
-        found["fsdp"] = True
-    if "tokens_per_step" in values:
-        batches = count_processes() * max(1, values.get("gradient_accumulation_steps", 1))
-        found["max_tokens"] = _divide_tokens(values["tokens_per_step"], batches)
-    return found
+    options, plugin = recipe.optimization, _read_fsdp()
+    given = options.mixed_precision if "mixed_precision" in recipe.given else None
+    precision = _merge_precision(given, _read_mixed_precision()) or options.mixed_precision
+    compiled, sharded = _merge_compile(options.compile), options.fsdp or plugin is not None
+    recipe = recipe.replace("optimization", mixed_precision=precision, compile=compiled, fsdp=sharded)
+    if (tokens := recipe.data.tokens_per_step) is None:
+        return recipe
+    batches = count_processes() * options.gradient_accumulation_steps
+    return recipe.replace("data", max_tokens=_divide_tokens(tokens, batches))
 
 
 def count_processes() -> int:
@@ -55,7 +53,7 @@ def count_processes() -> int:
 
 def _divide_tokens(tokens: int, batches_per_step: int) -> int:
     """Return the tokens of a batch, of which a step of the whole run has `batches_per_step`."""
-    if 0 < tokens < batches_per_step:  # others are refused by themselves
+    if tokens < batches_per_step:
         raise UserError(
             f"`tokens_per_step` must be at least the number of batches of a step, processes × "
             f"gradient_accumulation_steps = {batches_per_step}, got {tokens}. Raise it."

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -12,7 +12,17 @@ NOAM = "noam"  # equation 3, by its name in Tensor2Tensor
 # Schedules whose rate depends on the last step.
 NEED_MAX_STEPS = ("linear", "cosine", "cosine_with_restarts", "polynomial")
 # The others of transformers need arguments that a recipe does not have.
-SCHEDULES = (NOAM, "inverse_sqrt", *NEED_MAX_STEPS, "constant", "constant_with_warmup")
+ScheduleName = Literal[
+    "noam",
+    "inverse_sqrt",
+    "linear",
+    "cosine",
+    "cosine_with_restarts",
+    "polynomial",
+    "constant",
+    "constant_with_warmup",
+]
+SCHEDULES: tuple[str, ...] = get_args(ScheduleName)
 # The values of a [`Schedule`] that each schedule does not use.
 UNUSED = {name: set() if name == NOAM else {"learning_rate_scale"} for name in SCHEDULES}
 UNUSED["constant"] |= {"warmup_steps"}

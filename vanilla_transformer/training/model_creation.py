@@ -2,7 +2,6 @@
 
 import copy
 import re
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,7 +101,7 @@ def _prepare_initial_model(
         )
         raise UserError(f"{rule}, got {model_class.__name__}.")
     for name, value in given_architecture(recipe).items():
-        former = getattr(initial.config, name, getattr(LongArguments, name, None))
+        former = getattr(initial.config, name, getattr(LongArguments(), name, None))
         if value != former:
             raise UserError(
                 f"`{name}` must be the value of the model that `init_from` names, {former!r}, got {value!r}. Leave it "
@@ -138,7 +137,7 @@ def _create_random_model(
     """Create the recipe's model with random weights, for the vocabulary of `tokenizer`."""
     from vanilla_transformer.data.tokenizer_training import special_token_ids
 
-    fields: dict[str, Any] = asdict(recipe.model) | special_token_ids(tokenizer)
+    fields: dict[str, Any] = {**vars(recipe.model)} | special_token_ids(tokenizer)
     fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
     # Before the model is allocated; FSDP divides the state by the number of processes.
     needed = BYTES_PER_PARAMETER * least_parameters(SimpleNamespace(**fields))
@@ -157,7 +156,7 @@ def _create_random_model(
     if not issubclass(model_class, VanillaTransformerLongForConditionalGeneration):
         rule = f"`model_class` must derive from {VanillaTransformerLongForConditionalGeneration.__name__}"
         raise UserError(f"{rule} with the keys of long models, got {model_class.__name__}.")
-    return model_class(model_class.config_class(**fields | asdict(recipe.long)))
+    return model_class(model_class.config_class(**fields | vars(recipe.long)))
 
 
 class CPUDropout(nn.Dropout):

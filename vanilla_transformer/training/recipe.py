@@ -4,23 +4,25 @@ Parse the recipe of a training run: a YAML file, flags over it, and the launcher
 Every mistake is a `ValueError` that names it.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from vanilla_transformer.data.data_arguments import named_files
 from vanilla_transformer.errors import MissingFileError, UserError
+from vanilla_transformer.utils.command_line import CommandLine, format_table
+from vanilla_transformer.utils.import_utils import use_user_module
 from vanilla_transformer.utils.input_files import check_pipes, is_pipe, read_input
 from vanilla_transformer.utils.resources import describe_recipes, find_recipe
+from vanilla_transformer.utils.schemas import ARGUMENT, Input, Schema
 from vanilla_transformer.utils.text_files import decode_text
 from vanilla_transformer.utils.user_input import check_names, load_yaml
 
-from .parser import Parser, format_table
 from .recipe_checks import check_recipe
-from .run_arguments import BATCH_SIZES, KEEP, OF_NEW_TOKENIZERS, RECIPE_PARTS, SECTIONS, Recipe
+from .run_arguments import BATCH_SIZES, KEEP, OF_NEW_TOKENIZERS, SECTIONS, Recipe
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
@@ -32,12 +34,16 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
         recipe = load_yaml(text)
     except UserError as error:
         raise UserError(f"The recipe {path} must be YAML: {error}") from error
-    if not isinstance(recipe, dict):
-        raise UserError(f"The recipe {path} must hold `key: value` lines, got {type(recipe).__name__}.")
-    for key in recipe:
+    return _check_mapping(recipe, f"recipe {path}")
+
+
+def _check_mapping(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"The {what} must hold `key: value` lines, got {type(value).__name__}.")
+    for key in value:
         if not isinstance(key, str):
-            raise UserError(f"Every key of the recipe {path} must be a name, got {key!r}.")
-    return recipe
+            raise UserError(f"Every key of the {what} must be a name, got {key!r}.")
+    return value
 
 
 def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> dict[str, Any]:
@@ -49,7 +55,10 @@ def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> 
     flat: dict[str, Any] = {}
     for name, value in recipe.items():
         is_section = name in sections.values()
-        for key, each in (_read_section(name, value) if is_section else {name: value}).items():
+        entries = {name: value}
+        if is_section:
+            entries = {} if value is None else _check_mapping(value, f"section `{name}`")
+        for key, each in entries.items():
             key = key.replace("-", "_")
             if is_section and sections.get(key, name) != name:
                 raise UserError(f"`{key}` must be in the section `{sections[key]}`, got it in `{name}`. Move it.")
@@ -59,49 +68,19 @@ def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> 
     return flat
 
 
-def _read_section(name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict | None):
-        raise UserError(f"The section `{name}` must hold `key: value` lines, got {type(value).__name__}.")
-    for key in value or ():
-        if not isinstance(key, str):
-            raise UserError(f"Every key of the section `{name}` must be a name, got {key!r}.")
-    return value or {}
-
-
-def as_flags(recipe: Mapping[str, Any]) -> list[str]:
-    """Return a recipe as flags. Lists and mappings become JSON."""
-    given = {name: value for name, value in recipe.items() if value is not None}
-    return [f"--{name}={_as_word(name, value)}" for name, value in given.items()]
-
-
-def _as_word(name: str, value: Any) -> str:
-    if not isinstance(value, list | dict):
-        return str(value)
-    try:
-        return json.dumps(value)
-    except TypeError as error:
-        raise UserError(f"`{name}` must hold text, numbers, lists and mappings only: {error}.") from error
-
-
 # The keys that `--help` shows; `--help_all` shows all.
-MAIN_KEYS = [
-    "train_source",
-    "train_target",
-    "validation_source",
-    "validation_target",
-    "dataset",
-    "vocab_size",
-    "max_tokens",
-    "d_model",
-    "dropout",
-    "max_steps",
-    "max_minutes",
-    "mixed_precision",
-    "output_dir",
-    "dry_run",
-    "init_from",
-]
-RECIPE = {"RECIPE": "Name of a recipe below, or a YAML file. Its keys are these flags, which override them."}
+MAIN_KEYS = (
+    *("train_source", "train_target", "validation_source", "validation_target", "dataset", "vocab_size", "max_tokens"),
+    *("d_model", "dropout", "max_steps", "max_minutes", "mixed_precision", "output_dir", "dry_run", "init_from"),
+)
+
+
+class RecipeArguments(Schema):
+    """The argument of commands that read a recipe."""
+
+    recipe: Annotated[Input | None, ARGUMENT] = Field(
+        None, description="Name of a recipe below, or a YAML file. Its keys are these flags, which override them."
+    )
 
 
 def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:
@@ -117,49 +96,53 @@ def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe
 def parse_recipe_with(
     further: Mapping[str, type[Any]], arguments: Sequence[str], program: str | None, main: Sequence[str]
 ) -> tuple[Recipe, Any]:
-    """Parse a recipe that may also have the fields of a dataclass, in a section of this name. See [`parse_recipe`].
+    """Parse a recipe that may also have the fields of a schema, in a section of this name. See [`parse_recipe`].
 
     Args:
-        further: The dataclass, by the name of the section; or nothing.
+        further: The schema, by the name of the section; or nothing.
         main: Keys that `--help` shows.
     """
     sections = {name: (part,) for name, part in further.items()} | SECTIONS
-    titles = {part: name for name, parts in sections.items() for part in parts}
+    groups = {name: {**parts[0].model_fields, **parts[-1].model_fields} for name, parts in sections.items()}
+    groups |= {"recipe": RecipeArguments.model_fields}
     notes = f"recipes:\n{format_table(describe_recipes())}"
-    usage = f"{program or 'parse_recipe'} [RECIPE] [--flag value ...]"
-    parser = Parser([*titles], usage, RECIPE, main, titles, notes)
-    flags, words = parser.read(arguments)
-    # The file is read as flags, so that both obey the same rules.
-    values = _put_over(parser.read(as_flags(read_keys(words, sections)))[0], flags)
-    parsed = parser.build(_add_launcher(values))
-    by_part = dict(zip(titles, parsed, strict=True))
-    recipe = Recipe(*[*(by_part[part] for part in RECIPE_PARTS), frozenset(values)])
+    flags = CommandLine(groups, program or "parse_recipe", main, notes).read(arguments)
+    name = flags.pop("recipe", None)
+    values = _put_over({} if name is None else read_keys(name, sections), flags)
+    parsed = {part: part(**select(part, values)) for parts in sections.values() for part in parts}
+    by_name = {field.annotation: name for name, field in Recipe.model_fields.items()}
+    given = {by_name[part]: section for part, section in parsed.items() if part in by_name}
+    recipe = Recipe(**given, given=frozenset(values))
+    if "tokens_per_step" in values or any(variable.startswith("ACCELERATE_") for variable in os.environ):
+        from .launcher import add_launcher  # which imports torch
+
+        recipe = add_launcher(recipe)
     check_recipe(recipe)
-    check_pipes([*words, *named_files(recipe.data)])
-    return recipe, parsed[0]
+    check_pipes([*filter(None, [name]), *named_files(recipe.data)])
+    if recipe.classes.user_module is not None:
+        use_user_module(recipe.classes.user_module)
+    return recipe, next((parsed[part] for part in further.values()), None)
 
 
-def read_keys(words: Sequence[str], sections: Mapping[str, tuple[type[Any], ...]] | None = None) -> dict[str, Any]:
-    """Return the keys and values of the recipe that a command names, or none if it names no recipe.
+def select(schema: type[Schema], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the fields of a schema."""
+    return {name: values[name] for name in schema.model_fields if name in values}
+
+
+def read_keys(
+    name: str, sections: Mapping[str, tuple[type[Schema], ...]] = SECTIONS, keeps_null: bool = False
+) -> dict[str, Any]:
+    """Return the keys and values of a recipe. Numbers are text, as in flags; null is as if it were not there.
 
     Args:
-        words: The arguments of the command besides its flags.
-        sections: The dataclasses whose fields are the keys, by section; by default the ones of training.
+        sections: The schemas whose fields are the keys, by section.
+        keeps_null: Whether the values have null as None, instead.
     """
-    if len(words) > 1:
-        raise UserError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
-    section_of, hints = dict[str, str](), dict[str, Any]()
-    for name, parts in (SECTIONS if sections is None else sections).items():
-        for part in parts:
-            section_of |= {item.name: name for item in fields(part)}
-            hints |= get_type_hints(part)
-    recipe = flatten_sections(read_recipe(find_recipe(words[0])), section_of) if words else {}
-    check_names(recipe, {*section_of}, "recipe key")
-    for key, value in recipe.items():  # many a key would take the text of a list
-        kinds = {get_origin(kind) or kind for kind in (hints.get(key), *get_args(hints.get(key)))}
-        if isinstance(value, list | dict) and kinds.isdisjoint({list, dict}):
-            raise UserError(f"`{key}` must be a single value, got {value!r}.")
-    return recipe
+    section_of = {key: name for name, parts in sections.items() for part in parts for key in part.model_fields}
+    recipe = flatten_sections(read_recipe(find_recipe(name)), section_of)
+    check_names(recipe, section_of, "recipe key")
+    found = {key: value for key, value in recipe.items() if value is not None or keeps_null}
+    return {key: value if isinstance(value, list | dict | None) else str(value) for key, value in found.items()}
 
 
 def _put_over(recipe: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
@@ -177,12 +160,3 @@ def _put_over(recipe: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
     if brings_one or "tokenizer" in flags:
         replaced |= {*OF_NEW_TOKENIZERS}
     return {name: value for name, value in recipe.items() if name not in replaced} | flags
-
-
-def _add_launcher(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the values with the settings of the launcher, if there are any: reading them imports torch."""
-    if "tokens_per_step" not in values and not any(name.startswith("ACCELERATE_") for name in os.environ):
-        return values
-    from .launcher import add_launcher
-
-    return add_launcher(values)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 from vanilla_transformer.data.data_arguments import (
@@ -15,22 +14,20 @@ from vanilla_transformer.data.data_arguments import (
 from vanilla_transformer.data.stages import UNTIL_SHARE
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.import_utils import find_object
-from vanilla_transformer.utils.user_input import check_numbers
 
-from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, SCHEDULES, UNUSED
+from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, UNUSED
 from .run_arguments import (
+    CHANGEABLE,
     DERIVED,
     EXTEND,
     FROZEN_PARTS,
     OF_NEW_TOKENIZERS,
     PADDING,
-    RECIPE_PARTS,
     REPLACE,
     LongArguments,
     OptimizationArguments,
     Recipe,
     default_values,
-    flatten,
 )
 
 logger = logging.getLogger(__name__)
@@ -38,7 +35,6 @@ logger = logging.getLogger(__name__)
 
 def check_recipe(recipe: Recipe) -> None:
     """Refuse values that cannot work, before anything is read or written."""
-    _check_numbers(recipe)
     _check_optimization(recipe.optimization)
     check_data_arguments(recipe.data)
     if recipe.data.stages is not None and recipe.optimization.max_steps is None:
@@ -64,41 +60,7 @@ def find_loss_term(place: str) -> Callable[[Recipe, Any], Any]:
     return find_object(place, "`loss_terms` must be places of functions, such as my_module:small_embeddings")
 
 
-def _check_numbers(recipe: Recipe) -> None:
-    check_numbers(flatten(recipe))
-    for part in (recipe.data, recipe.optimization, recipe.output):
-        for item in fields(part):
-            value = getattr(part, item.name)
-            if item.type not in (int, int | None, float, float | None) or value is None:
-                continue
-            if value < 0:
-                raise UserError(f"`{item.name}` must not be negative, got {value}.")
-    if recipe.optimization.seed >= 2**32:
-        raise UserError(f"`seed` must be below 2**32, got {recipe.optimization.seed}.")
-    for part, names in (
-        (recipe.data, ("tokens_per_step", "max_tokens")),
-        (
-            recipe.optimization,
-            ("max_steps", "warmup_steps", "gradient_accumulation_steps", "early_stopping_patience"),
-        ),
-        (recipe.output, ("logging_steps", "eval_steps", "save_steps", "average_checkpoints")),
-    ):
-        for name in names:
-            if getattr(part, name) is not None and getattr(part, name) < 1:
-                raise UserError(f"`{name}` must be at least 1, got {getattr(part, name)}.")
-
-
 def _check_optimization(options: OptimizationArguments) -> None:
-    if not 0.0 <= options.label_smoothing < 1.0:
-        raise UserError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
-    if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:
-        raise UserError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
-    if options.num_train_epochs == 0:
-        raise UserError("`num_train_epochs` must be above 0, got 0.0.")
-    if options.max_grad_norm == 0:
-        raise UserError("`max_grad_norm` must be above 0, got 0.0. Leave it out for no clipping.")
-    if options.lr_scheduler not in SCHEDULES:
-        raise UserError(f"`lr_scheduler` must be one of {', '.join(SCHEDULES)}, got {options.lr_scheduler!r}.")
     if (options.lr_scheduler == NOAM) != (options.learning_rate is None):
         raise UserError(
             "`learning_rate` must be given with every `lr_scheduler` except noam, whose peak is "
@@ -179,11 +141,8 @@ def _check_effects(recipe: Recipe) -> None:
 
 
 def _check_lora(recipe: Recipe) -> None:
-    options, rank = recipe.optimization, recipe.fine_tuning.lora_rank
-    if rank is not None and rank < 1:
-        raise UserError(f"`lora_rank` must be at least 1, got {rank}.")
     reasons = {}
-    if options.fsdp:
+    if recipe.optimization.fsdp:
         reasons["fsdp"] = "adapters are merged into whole weights, of which each process has a shard"
     if recipe.fine_tuning.freeze:
         reasons["freeze"] = "only adapters are trained, in all layers, and all other weights are frozen"
@@ -250,8 +209,7 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
     needs_max_steps = now.get("lr_scheduler") in NEED_MAX_STEPS or any(
         UNTIL_SHARE in stage for stage in now.get("stages") or ()
     )
-    may_change = {item.name for part in RECIPE_PARTS for item in fields(part) if item.metadata["may_change"]}
-    allowed = may_change - ({"max_steps", "num_train_epochs"} if needs_max_steps else set())
+    allowed = CHANGEABLE - ({"max_steps", "num_train_epochs"} if needs_max_steps else set())
     if before["max_tokens"] == now["max_tokens"]:
         allowed |= {"tokens_per_step"}
     elif now["tokens_per_step"] is not None and before["tokens_per_step"] == now["tokens_per_step"]:

@@ -4,38 +4,49 @@ The keys of a recipe by their sections: types, defaults, help, and whether a res
 The section of the data stands in `data_arguments`. No module here imports torch, since `--help` must not wait for it.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from dataclasses import fields
+from typing import Annotated, Any, Literal
 
-from vanilla_transformer.data.data_arguments import DataArguments, changeable, fixed
-from vanilla_transformer.errors import UserError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from vanilla_transformer.data.data_arguments import DataArguments, Vocabulary, changeable, fixed
 from vanilla_transformer.utils.resources import LOWER_IS_BETTER
-from vanilla_transformer.utils.user_input import as_list
+from vanilla_transformer.utils.schemas import Auto, Input, Numbers, Schema, Words
 
-from .lr_scheduler import NOAM, SCHEDULES, Schedule
+from .lr_scheduler import NOAM, SCHEDULES, Schedule, ScheduleName
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
+_Steps = Annotated[int, Field(ge=1, le=10**12)]
+_Positive = Annotated[float, Field(gt=0)]
+_Weight = Annotated[float, Field(ge=0)]
+_Width = Annotated[int, Field(ge=0, le=2**16)]
+_Layers = Annotated[int, Field(ge=0, le=1_000)]
+_Ffn = Annotated[int, Field(ge=0, le=10**6)]
 
 
-@dataclass(frozen=True)
-class ArchitectureArguments:
+class _Section(Schema, frozen=True):
+    noun = "recipe key"
+
+
+class ArchitectureArguments(_Section):
     """Architecture and dropout of the model; `VanillaTransformerConfig` has the same fields."""
 
     tie_word_embeddings: bool = fixed(
         True, "The output projection is the target embedding (section 3.4). `False` unties all matrices."
     )
-    d_model: int = fixed(512, "Width of the residual stream, 512 in section 3.1. Must be even for sinusoids.")
+    d_model: Annotated[int, Field(ge=1, le=2**16)] = fixed(
+        512, "Width of the residual stream, 512 in section 3.1. Must be even for sinusoids."
+    )
     activation_function: str = fixed("relu", "Between the two projections of equation 2, ReLU in section 3.3.")
     dropout: float = fixed(
         0.1, "Dropout on the output of sub-layers and on embeddings with positions, 0.1 in section 5.4."
     )
     attention_dropout: float = fixed(0.0, "Dropout on attention probabilities. Not in the paper.")
     activation_dropout: float = fixed(0.0, "Dropout after the activation of feed-forward layers. Not in the paper.")
-    attention_key_dim: int | None = fixed(
+    attention_key_dim: _Width | None = fixed(
         None, "Width of queries and keys of a head, d_k = 64 of section 3.2.2. By default `d_model / h`."
     )
-    attention_value_dim: int | None = fixed(
+    attention_value_dim: _Width | None = fixed(
         None, "Width of values of a head, d_v = 64 of section 3.2.2. By default `d_model / h`."
     )
     normalize_before: bool = fixed(
@@ -48,20 +59,21 @@ class ArchitectureArguments:
         '`"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or `"none"`: without positions, a permuted '
         "source gives permuted states. Not in the paper.",
     )
-    max_position_embeddings: int = fixed(1024, "Number of learned positions; sinusoids have no limit.")
+    max_position_embeddings: Vocabulary = fixed(1024, "Number of learned positions; sinusoids have no limit.")
     chunk_size_feed_forward: int = fixed(
         0, "Positions per chunk of feed-forward layers, recomputed in the backward pass; 0: all."
     )
-    encoder_layers: int = fixed(6, "Layers of the encoder, N = 6 of section 3.1.")
-    encoder_attention_heads: int = fixed(8, "Heads of the encoder, h = 8 of section 3.2.2.")
-    encoder_ffn_dim: int = fixed(2048, "Inner width of the encoder's feed-forward layers, d_ff = 2048 of section 3.3.")
-    decoder_layers: int = fixed(6, "Layers of the decoder, N = 6 of section 3.1.")
-    decoder_attention_heads: int = fixed(8, "Heads of the decoder's self-attention and cross-attention, h = 8.")
-    decoder_ffn_dim: int = fixed(2048, "Inner width of the decoder's feed-forward layers, d_ff = 2048.")
+    encoder_layers: _Layers = fixed(6, "Layers of the encoder, N = 6 of section 3.1.")
+    encoder_attention_heads: _Width = fixed(8, "Heads of the encoder, h = 8 of section 3.2.2.")
+    encoder_ffn_dim: _Ffn = fixed(
+        2048, "Inner width of the encoder's feed-forward layers, d_ff = 2048 of section 3.3."
+    )
+    decoder_layers: _Layers = fixed(6, "Layers of the decoder, N = 6 of section 3.1.")
+    decoder_attention_heads: _Width = fixed(8, "Heads of the decoder's self-attention and cross-attention, h = 8.")
+    decoder_ffn_dim: _Ffn = fixed(2048, "Inner width of the decoder's feed-forward layers, d_ff = 2048.")
 
 
-@dataclass(frozen=True)
-class LongArguments:
+class LongArguments(_Section):
     """Architecture of models for long sequences; `VanillaTransformerLongConfig` has the same fields."""
 
     layer_types: str = fixed(
@@ -70,7 +82,7 @@ class LongArguments:
         '`"linear_attention"` (Katharopoulos et al., 2020) takes time linear in the length, and constant time per '
         'generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to keys similar to the query. '
         '`"transfo_xl_attention"` (Dai et al., 2019) is softmax attention with relative positions and a memory of '
-        "earlier segments in the decoder; the encoder, which has no earlier segments, keeps full attention. "
+        "earlier segments in the decoder; the encoder keeps full attention. "
         '`"full_attention"` is the softmax attention of the base model, for use with reversible layers.',
     )
     num_hashes: int = fixed(4, "Hashing rounds of LSH attention.")
@@ -81,8 +93,7 @@ class LongArguments:
     )
     lsh_attn_chunk_length: int = fixed(
         64,
-        "Positions per chunk; a chunk attends to itself and to the previous one. The sequence length need not be "
-        "a multiple.",
+        "Positions per chunk, which attends to itself and to the previous one.",
     )
     mem_len: int | None = fixed(
         None, "Maximum number of earlier positions in a Transformer-XL memory; by default there is no limit."
@@ -93,84 +104,84 @@ class LongArguments:
         "branch must not be normalized together with the stream that it is added to.",
     )
     cross_attention_type: Literal["full_attention", "linear_attention"] = fixed(
-        "full_attention", 'Type of cross-attention: `"full_attention"` or `"linear_attention"`.'
+        "full_attention", '`"full_attention"` or `"linear_attention"`.'
     )
 
 
-@dataclass(frozen=True)
-class OptimizationArguments:
+class OptimizationArguments(_Section):
     """Optimization. Every default is the paper's value (section 5), unless the help says otherwise."""
 
-    max_steps: int | None = changeable(
+    max_steps: _Steps | None = changeable(
         None, "Optimizer steps; 100,000 in the paper (section 5.2, base model). Default: see --dry_run."
     )
-    num_train_epochs: float | None = changeable(None, "Limit in epochs. Not in the paper.")
-    max_minutes: float | None = changeable(None, "Limit in minutes. Not in the paper.")
-    lr_scheduler: str = fixed(
+    num_train_epochs: _Positive | None = changeable(None, "Limit in epochs. Not in the paper.")
+    max_minutes: _Weight | None = changeable(None, "Limit in minutes. Not in the paper.")
+    lr_scheduler: ScheduleName = fixed(
         NOAM,
         f"{NOAM} is equation 3. Not in the paper: {', '.join(SCHEDULES[1:])}, which transformers has, and "
         "which all except constant warm up to --learning_rate.",
     )
-    warmup_steps: int | None = fixed(
+    warmup_steps: _Steps | None = fixed(
         None,
         "Steps of growing learning rate; 4,000 in the paper (section 5.3). Default: a tenth of the "
         "planned steps, at most 4,000; with noam from scratch at least 2,000 or three tenths, whichever is less.",
     )
-    learning_rate_scale: float | None = fixed(
+    learning_rate_scale: _Weight | None = fixed(
         None,
         "Factor of the learning rate of equation 3. Not in the paper. Default: 1, or less after a default "
         "warm-up below 2,000 steps, for a peak that is not above that of 2,000 steps.",
     )
-    learning_rate: float | None = fixed(
+    learning_rate: _Weight | None = fixed(
         None, "Peak of every schedule except noam, whose peak follows from equation 3."
     )
-    label_smoothing: float = fixed(0.1, "ε of section 5.4.")
-    r_drop_weight: float = fixed(
+    label_smoothing: float = fixed(0.1, "ε of section 5.4.", ge=0, lt=1)
+    r_drop_weight: _Weight = fixed(
         0.0,
         "α of R-Drop (Liang et al., 2021), such as 5: each batch passes twice, with different dropout, "
         "and both predictions are trained to agree. A step takes twice as long. Not in the paper.",
     )
-    loss_terms: list[str] | str | None = fixed(
+    loss_terms: Words | None = fixed(
         None,
         "Terms to add to the loss: places of functions, such as my_module:small_embeddings, which return a `LossTerm` "
         "for a recipe and the configuration of a model. Not in the paper.",
     )
-    alignment_layer: int | None = fixed(
+    alignment_layer: _Layers | None = fixed(
         None,
         "With --train_alignments: the decoder layer, from 0, whose first head learns to align. Default: "
         "the last but one, or the last of two.",
     )
-    alignment_weight: float = fixed(0.3, "With --train_alignments: factor of the alignment loss.")
-    gradient_accumulation_steps: int = changeable(1, "Batches per process and step.")
-    max_grad_norm: float | None = fixed(None, "Clip the gradient to this norm. Default: no clipping, as in the paper.")
+    alignment_weight: _Weight = fixed(0.3, "With --train_alignments: factor of the alignment loss.")
+    gradient_accumulation_steps: _Steps = changeable(1, "Batches per process and step.")
+    max_grad_norm: _Positive | None = fixed(
+        None, "Clip the gradient to this norm. Default: no clipping, as in the paper."
+    )
     ema_decay: float | None = fixed(
-        None, "Also keep an exponential moving average of the weights, such as 0.999. Not in the paper."
+        None, "Also keep an exponential moving average of the weights, such as 0.999. Not in the paper.", gt=0, lt=1
     )
     fsdp: bool = changeable(
         False, "Shard parameters, optimizer state and checkpoints of it over the processes (FSDP2)."
     )
-    compile: bool | None = changeable(
+    compile: Auto = changeable(
         None,
         "Compile the layers of the model and the loss with torch.compile. The default, auto, does so on "
         "a GPU of CUDA, if the layers can be compiled.",
     )
-    packing: bool | None = changeable(
+    packing: Auto = changeable(
         None,
         "Put several sentence pairs in each row of a batch, so that all batches have one shape. "
         "The default, auto, does so on a GPU of CUDA, if the model is compiled and has softmax attention.",
     )
-    mixed_precision: str = fixed(
+    mixed_precision: Literal["no", "bf16", "fp16", "auto"] = fixed(
         "no",
         "Autocast: no, bf16 or fp16; or auto, which is bf16 where the device has instructions for it, and no "
         "elsewhere. Default: that of `accelerate launch`, otherwise no.",
-        choices=["no", "bf16", "fp16", "auto"],
     )
     attn_implementation: str | None = changeable(
         None,
         "Attention: sdpa, eager or another implementation of transformers. Default: sdpa; in bf16 on a "
         "CPU eager, which is faster there, unless sources are longer than 512 tokens.",
     )
-    dataloader_num_workers: int | None = changeable(
+    dataloader_num_workers: Annotated[int, Field(ge=0, le=256)] | None = changeable(
         None,
         "Processes that prepare batches ahead of time, for each process of the run. Default: 1 with a "
         "GPU; 0 on a CPU, where all cores train.",
@@ -180,35 +191,32 @@ class OptimizationArguments:
         "Threads that compute, in each process of the run. Default: one for each core. Fewer are faster "
         "where other programs use some of the cores.",
     )
-    seed: int = fixed(0, "Seed of parameters, dropout and batch order.")
-    early_stopping_patience: int | None = changeable(
+    seed: int = fixed(0, "Seed of parameters, dropout and batch order.", ge=0, le=2**32 - 1)
+    early_stopping_patience: _Steps | None = changeable(
         None, "Stop after this many validations without a new best. Not in the paper."
     )
 
-    def __post_init__(self) -> None:
-        if isinstance(self.loss_terms, str):
-            object.__setattr__(self, "loss_terms", as_list(self.loss_terms))
 
-
-@dataclass(frozen=True)
-class OutputArguments:
+class OutputArguments(_Section):
     """Where and how often results are written."""
 
     output_dir: str = changeable("", "Folder for the model, its checkpoints and metrics.")
     overwrite_output_dir: bool = changeable(
         False, "Replace a finished model, or a run of another recipe. An unfinished run of this recipe resumes."
     )
-    logging_steps: int = changeable(50, "Steps between lines of metrics.jsonl.")
-    eval_steps: int | None = changeable(
+    logging_steps: _Steps = changeable(50, "Steps between lines of metrics.jsonl.")
+    eval_steps: _Steps | None = changeable(
         None, "Steps between validations; by default a tenth of the run, at most 1000."
     )
-    save_steps: int | None = changeable(
+    save_steps: _Steps | None = changeable(
         None, "Steps between checkpoints; by default as --eval_steps, unless --save_minutes is given."
     )
-    save_minutes: float | None = changeable(
+    save_minutes: _Weight | None = changeable(
         None, "Minutes between checkpoints, instead of --save_steps; the paper uses 10."
     )
-    average_checkpoints: int = changeable(5, "Number of last checkpoints whose mean is the final model (section 6.1).")
+    average_checkpoints: _Steps = changeable(
+        5, "Number of last checkpoints whose mean is the final model (section 6.1)."
+    )
     keep_last: int | None = changeable(None, "Number of last checkpoints to keep; by default as many as are averaged.")
     allow_changed_data: bool = changeable(
         False, "Resume although texts or tokenizer have changed since the run began."
@@ -222,17 +230,18 @@ class OutputArguments:
     report_to: str | None = changeable(None, "Trackers of Accelerate, such as tensorboard or tensorboard,wandb.")
     dry_run: bool = changeable(False, "Print the size and time of the run, and write nothing.")
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _complete(self) -> "OutputArguments":
         if self.keep_last is None:
             object.__setattr__(self, "keep_last", self.average_checkpoints)
+        return self
 
 
 KEEP, EXTEND, REPLACE = "keep", "extend", "replace"
 FROZEN_PARTS = ("encoder", "decoder", "embeddings")
 
 
-@dataclass(frozen=True)
-class FineTuningArguments:
+class FineTuningArguments(_Section):
     """Where a run starts if not from random weights. None of this is in the paper."""
 
     init_from: str | None = fixed(
@@ -240,51 +249,31 @@ class FineTuningArguments:
         "Start from the weights, the architecture and the tokenizer of this folder or Hub name: a model "
         "of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB. Dropout is the recipe's.",
     )
-    init_vocabulary: str = fixed(
+    init_vocabulary: Literal["keep", "extend", "replace"] = fixed(
         KEEP,
         "With --init_from: keep the vocabulary of the model; extend it to --vocab_size entries by the "
         "text; or replace it by --tokenizer or one that is trained on the text. New entries start as the mean of "
         "the former ones that spell them.",
-        choices=[KEEP, EXTEND, REPLACE],
     )
-    init_encoder_layers: list[int] | str | None = fixed(
+    init_encoder_layers: Numbers | None = fixed(
         None, "With --init_from: start with these layers of its encoder, from 0, such as 0,2; or all."
     )
-    init_decoder_layers: list[int] | str | None = fixed(
+    init_decoder_layers: Numbers | None = fixed(
         None, "The same of its decoder; a student with one layer starts well with layer 0."
     )
-    freeze: list[str] | str | None = fixed(
-        None, f"With --init_from: parts that are not trained, of {', '.join(FROZEN_PARTS)}."
-    )
+    freeze: Words | None = fixed(None, f"With --init_from: parts that are not trained, of {', '.join(FROZEN_PARTS)}.")
 
-    lora_rank: int | None = fixed(
+    lora_rank: _Steps | None = fixed(
         None,
         "With --init_from: train adapters of this rank (LoRA) in all layers, by peft, and nothing else. "
         "They are merged into the models that are saved.",
     )
 
-    def __post_init__(self) -> None:
-        if isinstance(self.freeze, str):
-            object.__setattr__(self, "freeze", as_list(self.freeze))
-        for name in ("init_encoder_layers", "init_decoder_layers"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                object.__setattr__(self, name, _as_numbers(name, as_list(value)))
 
-
-def _as_numbers(name: str, words: Sequence[str]) -> list[int]:
-    if not all(word.isdecimal() for word in words):
-        raise UserError(f"`{name}` must be numbers of layers, such as 0,2, got {','.join(words) or 'none'}.")
-    return [*map(int, words)]
-
-
-@dataclass(frozen=True)
-class ClassArguments:
+class ClassArguments(_Section):
     """A custom class of the model."""
 
-    user_module: str | None = changeable(
-        None, "Import this file of Python first, which defines classes of models.", metavar="FILE"
-    )
+    user_module: Input | None = changeable(None, "Import this file of Python first, which defines classes of models.")
     model_class: str | None = fixed(
         None,
         "Class of the model, such as one that --user_module defines, which derives from one of this package. Default: "
@@ -292,26 +281,31 @@ class ClassArguments:
     )
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(BaseModel):
     """Everything that one run needs, as `parse_recipe` resolves it from YAML, flags and launcher, and checks it.
 
     Nothing replaces it afterwards: what follows from the corpus is the [`Schedule`]. No two parts share a field name,
     so that a recipe may be one flat file. `given` has the names of the keys and flags, as others have their defaults.
     """
 
+    model_config = ConfigDict(frozen=True)
+
     data: DataArguments
     model: ArchitectureArguments
     long: LongArguments
     optimization: OptimizationArguments
     output: OutputArguments
-    fine_tuning: FineTuningArguments = field(default_factory=FineTuningArguments)
-    classes: ClassArguments = field(default_factory=ClassArguments)
+    fine_tuning: FineTuningArguments = FineTuningArguments()
+    classes: ClassArguments = ClassArguments()
     given: frozenset[str] = frozenset()
+
+    def replace(self, section: str, **values: Any) -> "Recipe":
+        """Return a recipe with other values of a section."""
+        return self.model_copy(update={section: getattr(self, section).model_copy(update=values)})
 
 
 # The keys of a recipe by its sections, in which they may stand.
-SECTIONS: dict[str, tuple[type[Any], ...]] = {
+SECTIONS: dict[str, tuple[type[Schema], ...]] = {
     "data": (DataArguments,),
     "model": (ArchitectureArguments, LongArguments),
     "optimization": (OptimizationArguments,),
@@ -319,7 +313,9 @@ SECTIONS: dict[str, tuple[type[Any], ...]] = {
     "fine_tuning": (FineTuningArguments,),
     "classes": (ClassArguments,),
 }
-RECIPE_PARTS = tuple(part for parts in SECTIONS.values() for part in parts)
+KEYS = {name: field for parts in SECTIONS.values() for part in parts for name, field in part.model_fields.items()}
+# Keys that a resumed run may change.
+CHANGEABLE = {name for name, field in KEYS.items() if field.json_schema_extra == {"may_change": True}}
 # The size of a step, and of a batch, which follows from the former and the number of processes where it is given.
 BATCH_SIZES = ("tokens_per_step", "max_tokens")
 # Keys about a tokenizer that is trained on the corpus.
@@ -331,16 +327,15 @@ PADDING = "pad_to_multiple_of"  # is no key, but recorded: a resumed run keeps i
 
 def flatten(recipe: Recipe) -> dict[str, Any]:
     """Return all values of a recipe by name."""
-    parts = (part for part in asdict(recipe).values() if isinstance(part, dict))
-    return {name: value for part in parts for name, value in part.items()}
+    return {name: value for part in vars(recipe).values() if isinstance(part, Schema) for name, value in part}
 
 
 def default_values() -> dict[str, Any]:
     """Return the default of each key of a recipe, by name."""
-    return {item.name: item.default for part in RECIPE_PARTS for item in fields(part)}
+    return {name: field.default for name, field in KEYS.items()}
 
 
 def given_architecture(recipe: Recipe) -> dict[str, Any]:
     """Return the values that a recipe gives and that describe the architecture."""
-    values = asdict(recipe.model) | asdict(recipe.long)
+    values = {**vars(recipe.model), **vars(recipe.long)}
     return {name: value for name, value in values.items() if name in recipe.given and name not in DROPOUTS}

@@ -37,6 +37,7 @@ from vanilla_transformer.utils.resources import LOWER_IS_BETTER
 from .checkpoint import (
     CheckpointWriter,
     checkpoint_folder,
+    copy_model,
     delete_folder,
     find_latest_checkpoint,
     is_checkpoint,
@@ -158,6 +159,20 @@ class RunFolder:
                 return f"In {folder}, {damage}"
         return None
 
+    def restore_best_models(self) -> None:
+        """Write each damaged best model again, from the checkpoint of the same step."""
+        for folder in list_checkpoints(self.path, _BEST):
+            damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
+            checkpoint = checkpoint_folder(self.path, step_of(folder))
+            if damage is not None and find_damage(checkpoint) is None:
+                copy_model(checkpoint, folder)
+                logger.warning("In %s, %s. The model was written again from %s.", folder, damage, checkpoint)
+            elif damage is not None:
+                rule = f"In {folder}, {damage}, and no checkpoint of its step can make it again"
+                if self.finished:
+                    raise UserError(f"{rule}. Restore it from a copy, or delete the folder.")
+                logger.warning("%s.", rule)
+
     def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
         """Return whether the run that has written the final model had the same limits."""
         try:
@@ -235,6 +250,7 @@ class RunFolder:
                 delete_weights(self.path)
                 shutil.rmtree(self.path / EMA, ignore_errors=True)
             prune_after(self.path, state.step)
+            self.restore_best_models()
             truncate_metrics(self.path, state.step)
             self._log(state, str(corpus))
             write_text_atomically(self.path / "corpus.json", _as_json(corpus.to_dict()))

@@ -67,6 +67,8 @@ def train(
     with apply_settings(recipe.optimization.threads), lock_output_dir(recipe.output.output_dir):
         run = RunFolder(recipe)
         if run.finished:
+            if is_main_process():
+                run.restore_best_models()
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
             return run.path
         with closing(run):

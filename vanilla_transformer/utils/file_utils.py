@@ -548,7 +548,7 @@ def refuse_damage(folder: Path) -> None:
     """Refuse the model of a run, a folder with hashes, if it differs from what training wrote."""
     damage = find_damage(folder) if (folder / HASHES_FILE).is_file() else None
     if damage is not None:
-        hint = f"Its `train` command makes a final model again; if the change is yours, delete {HASHES_FILE} there"
+        hint = f"Its `train` command makes it again; if the change is yours, delete {HASHES_FILE} there"
         raise UserFileError(f"In {folder}, {damage}. {hint}.")
 
 

@@ -1,21 +1,32 @@
 """Every mistake ends with status 2 and one line that says what must hold: a table of inputs over all commands."""
 
+import io
 import json
 import re
+import shlex
 import shutil
 import signal
 import socket
 from pathlib import Path
 
+import accelerate.tracking
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
+from tokenizers import ByteLevelBPETokenizer
+from transformers import PreTrainedTokenizerFast
 
 from tests.publishable import CARDS, add_card
 from vanilla_transformer.cli import main
+from vanilla_transformer.cli.flags import refuse_file_names
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-PAIRS = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
+PAIRS = "--train_source a.en --train_target a.de --output_dir out"
+TINY = "--vocab_size 280 --d_model 16 --encoder_layers 1 --decoder_layers 1 --max_steps 1 --cache_dir cache "
+TINY += " ".join(f"--{side}_attention_heads 2 --{side}_ffn_dim 32" for side in ("encoder", "decoder"))
 COMMANDS = {
     "translate": ["translate", "model", "A text."],
     "evaluate": ["evaluate", "model", "--source", "a.en", "--target", "a.de"],
@@ -168,6 +179,7 @@ def workplace(template, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("vanilla_transformer.training.trainer.train_step", None)  # nothing gets that far
+    monkeypatch.delenv("RANK", raising=False)
     return tmp_path
 
 
@@ -188,6 +200,7 @@ def _deadline():
 
 def refusal(capsys, arguments):
     """Run a command that must fail, and return its one line of error."""
+    AcceleratorState._reset_state(reset_partial_state=True)
     assert main(arguments) == 2
     shown = capsys.readouterr()
     assert "Traceback" not in shown.out + shown.err
@@ -205,419 +218,263 @@ def test_command_names_damage_of_model(workplace, capsys, arguments, damage, wor
     assert not (workplace / "out").exists()
 
 
+def parquet(columns):
+    """Return the content of a Parquet file."""
+    file = io.BytesIO()
+    pa.parquet.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
 def occupied_port():
     server = socket.create_server(("127.0.0.1", 0))
     return server, str(server.getsockname()[1])
 
 
-EMPTY_ZIP = b"PK\x05\x06" + bytes(18)
-LATIN = b"\xe4\xf6\n"
-# Name: arguments, files to write (None: a folder; a link: its target), words of the message.
-FLAGS = {
-    "no command of this name": (["trnslate"], {}, "Did you mean 'translate'"),
-    "argument that is not UTF-8": (["translate", "model", "a\udce4b"], {}, "UTF-8"),
-    "model name that is not UTF-8": (["translate", "mod\udce4l", "A text."], {}, "no model folder|UTF-8"),
-    "translate: no model": (["translate"], {}, "Name the folder"),
-    "translate: batch size 0": (["translate", "model", "A", "--batch_size", "0"], {}, "batch_size"),
-    "translate: batch size -1": (["translate", "model", "A", "--batch_size=-1"], {}, "batch_size"),
-    "translate: beam size is text": (["translate", "model", "A", "--num_beams", "four"], {}, "num_beams.*'four'"),
-    "translate: more results than beams": (
-        ["translate", "model", "A", "--num_beams", "2", "--num_return_sequences", "3"],
-        {},
-        "num_return_sequences|num_beams",
-    ),
-    **{
-        f"{arguments[0]}: {arguments[-1][:40]}": (arguments, {}, words)
-        for arguments, words in (
-            (["translate", "model", "A", "--num_beams=3000"], "`num_beams` must be at most 500, got 3000"),
-            (["translate", "model", "A", "--num_beams=1" + "0" * 30], "`num_beams` must be at most 500, got 1000"),
-            (["translate", "model", "A", "--n_best=1000"], "`n_best` must be at most 500"),
-            (["translate", "model", "A", "--max_new_tokens=1000000000"], "`max_new_tokens` must be at most 10,000"),
-            (["translate", "model", "A", "--no_repeat_ngram_size=1000000000"], "_ngram_size` must be at most 1,000"),
-            (["translate", "model", "A", "--length_penalty=1000000000"], "`length_penalty` must be at most 100"),
-            (["translate", "model", "A", "--length_penalty=1000000000"], "`length_penalty` must be at most 100"),
-            (["translate", "model", "A", "--length_penalty=-1000000000"], "`length_penalty` must be at least -100"),
-            (["evaluate", "--hypotheses", "a.en", "--target", "a.de", "--bootstrap_samples=1000000000"],
-             "`bootstrap_samples` must be at most 100,000"),
-            (["train-tokenizer", "a.en", "--output_dir", "out", "--vocab_size=1000000000"],
-             "`vocab_size` must be at most 10,000,000"),
-            (["train", *PAIRS, "--vocab_size=1000000000"], "`vocab_size` must be at most 10,000,000"),
-            (["train", *PAIRS, "--vocab_size=300", "--d_model=1" + "0" * 30], "`d_model` must be at most 65,536"),
-            (["train", *PAIRS, "--encoder_layers=1" + "0" * 30], "`encoder_layers` must be at most 1,000"),
-            (["train", *PAIRS, "--vocab_size=300", "--d_model=65536", "--encoder_layers=1000"],
-             "its training needs .* GiB or more, and there are .* GiB"),
-            (["train", *PAIRS, "--max_tokens=1000000000"], "`max_tokens` must be at most 10,000,000"),
-            (["train", *PAIRS, "--dataloader_num_workers=1000000000"], "`dataloader_num_workers` must be at most 256"),
-            (["train", *PAIRS, "--vocab_size=300", "--threads=0"], "`threads` must be from 1 to .*, got 0"),
-            (["train", *PAIRS, "--label_smoothing=1"], r"`label_smoothing` must be in \[0, 1\), got 1.0"),
-            (["train", *PAIRS, "--dropout=nan"], "`dropout` must be a finite number"),
-        )
-    },
-    "convert: dangling output": (
-        ["convert", "model", "l", "--target_format", "marian"],
-        {"l": Path("nowhere")},
-        "l is a link to nowhere, which does not exist",
-    ),
-    "train-tokenizer: dangling output": (
-        ["train-tokenizer", "a.en", "--output_dir", "l"],
-        {"l": Path("nowhere")},
-        "l is a link to nowhere, which does not exist",
-    ),
-    "translate: unknown device": (["translate", "model", "A", "--device", "gpu"], {}, "`device` .*'cpu'.*'gpu'"),
-    "translate: unknown backend": (["translate", "model", "A", "--backend", "tf"], {}, "`backend` must be .*'tf'"),
-    "translate: unknown dtype": (["translate", "model", "A", "--dtype", "int8"], {}, "`dtype` must be .*'int8'"),
-    "translate: dtype and precision": (
-        ["translate", "model", "A", "--dtype", "float32", "--precision", "float32"],
-        {},
-        "Give `dtype` or `precision`, not both",
-    ),
-    "translate: dtype and backend": (
-        ["translate", "model", "A", "--dtype", "float32", "--backend", "ctranslate2"],
-        {},
-        "`dtype` is for PyTorch's weights, but `backend` is 'ctranslate2'. Convert",
-    ),
-    "translate: no threads": (["translate", "model", "A", "--threads", "0"], {}, "`threads` must be from 1 to"),
-    "score: threads of a cluster": (
-        ["score", "model", "--source", "en", "--target", "de", "--threads", "1", "--engine", "ray", "--output", "out"],
-        {},
-        "--threads is for this process. Give --ray_threads with --engine ray",
-    ),
-    "translate: n-best twice": (
-        ["translate", "model", "A", "--n_best", "2", "--num_return_sequences", "2"],
-        {},
-        "Give --n_best .* or --num_return_sequences .*, not both",
-    ),
-    "translate: n-best 0": (["translate", "model", "A", "--n_best", "0"], {}, "`n_best` must be 1 or more, got 0"),
-    "translate: sentence and input": (["translate", "model", "A", "--input", "a.en"], {}, "Give sentences or a file"),
-    "translate: missing input": (["translate", "model", "--input", "none"], {}, "There is no file none"),
-    "translate: empty input": (["translate", "model", "--input", "e"], {"e": b""}, "e is empty"),
-    "translate: input not UTF-8": (["translate", "model", "--input", "l"], {"l": LATIN}, "l must be UTF-8, but line"),
-    "translate: output not UTF-8": (
-        ["translate", "model", "--input", "l", "--output", "o"],
-        {"l": LATIN},
-        "l must be UTF-8, but line",
-    ),
-    "translate: output a folder": (["translate", "model", "A", "--output", "model"], {}, "model is a folder"),
-    "translate: output is the input": (
-        ["translate", "model", "--input", "a.en", "--output", "./a.en"],
-        {},
-        "must be another file than the inputs, but a.en is the same as ./a.en|a.en is the same as a.en. Choose",
-    ),
-    **{
-        f"{command[0]}: {option} is the input {name}": (
-            [*command, option, name], {"link": Path("a.en")}, "must be another file than the inputs"
-        )
-        for command, option in (
-            (["translate", "model", "--input", "a.de", "--target_prefixes", "a.en"], "--output"),
-            (["translate", "model", "A", "--glossary", "a.en"], "--output"),
-            (["score", "model", "--source", "a.en", "--target", "a.de"], "--output"),
-            (["write-alignments", "--source", "a.de", "--target", "a.en"], "--output"),
-            (["evaluate", "--hypotheses", "a.de", "--target", "a.en"], "--output_file"),
-            (["evaluate", "--hypotheses", "a.de", "--target", "a.en"], "--json"),
-            (["evaluate-directions", "model", "--text", "a"], "--json"),
-            (["check-language", "a.en", "a.de"], "--json"),
-        )
-        for name in (("./a.en", "link") if command[0] == "score" else ("./a.en",))
-    },
-    **{
-        f"{' '.join([command[0], option])} exists": (
-            [*command, option, "theirs.tsv"], {"theirs.tsv": b"A\n"}, "new file, but theirs.tsv exists.*--overwrite"
-        )
-        for command, option in (
-            (["translate", "model", "A"], "--output"),
-            (["score", "model", "--source", "a.en", "--target", "a.de"], "--output"),
-            (["write-alignments", "--source", "a.de", "--target", "a.en"], "--output"),
-            (["explain", "model", "A"], "--output"),
-            (["back-translate", "model", "--input", "a.en"], "--output"),
-            (["evaluate", "--hypotheses", "a.de", "--target", "a.en"], "--output_file"),
-            (["evaluate", "--hypotheses", "a.de", "--target", "a.en"], "--json"),
-            (["evaluate", "--hypotheses", "a.de", "--target", "a.en"], "--report"),
-            (["evaluate-directions", "model", "--text", "a"], "--json"),
-            (["check-language", "a.en", "a.de"], "--json"),
-        )
-    },
-    "back-translate: output is the input": (
-        ["back-translate", "model", "--input", "a.tsv", "--output", "a.tsv"],
-        {"a.tsv": b"A\n"},
-        "must be another file",
-    ),
-    "evaluate: an output twice": (
-        ["evaluate", "--hypotheses", "a.de", "--target", "a.en", "--json", "o", "--output_file", "./o"],
-        {},
-        "got o twice",
-    ),
-    "check-language: output is a text of the recipe": (
-        ["check-language", "--recipe", "r.yaml", "--json", "a.en", "--overwrite"],
-        {"r.yaml": b"train_source: a.en\ntrain_target: a.de\n"},
-        "must be another file",
-    ),
-    "render-card: the template is the card": (
-        ["render-card", "model", "--facts", "demo", "--template", "model/README.md"],
-        {"model/README.md": b"mine"},
-        "must be another file",
-    ),
-    "write-corpus: a file of others": (["write-corpus", "--output_dir", "o"], {"o/train.en": b"mine"}, "has train.en"),
-    "clean-corpus: a file of others": (
-        ["clean-corpus", *PAIRS[:4], "--output_dir", "o"],
-        {"o/train.source": b"mine"},
-        "has train.source",
-    ),
-    "train-tokenizer: a file of others": (
-        ["train-tokenizer", "a.en", "--output_dir", "o"],
-        {"o/tokenizer_config.json": b"{}"},
-        "already holds a tokenizer",
-    ),
-    "download-data: a file of others": (
-        ["download-data", "multi30k", "--output_dir", "o"],
-        {"o/train.en": b"mine"},
-        "o/train.en must be new or the file",
-    ),
-    "average: a file of others": (
-        ["average-checkpoints", "model", "model", "--output_dir", "o"],
-        {"o/config.json": b"{}"},
-        "has config.json",
-    ),
-    "demo: a file of others": (
-        ["demo", "--output_dir", "o"],
-        {"o/corpus/train.en": b"mine"},
-        "has train.en",
-    ),
-    "translate: output below a file": (["translate", "model", "A", "--output", "a.en/out"], {}, "a.en"),
-    "translate: resume without files": (["translate", "model", "A", "--resume"], {}, "Give its --input and --output"),
-    "translate: resume a device": (
-        ["translate", "model", "--input", "a.en", "--output", "/dev/null", "--resume"],
-        {},
-        "needs an ordinary file as --output, but /dev/null",
-    ),
-    "translate: a path of a file": (["translate", "a.en", "A"], {}, "a.en"),
-    "translate: a path with folders": (["translate", "runs/none/model/x", "A"], {}, "runs/none/model/x"),
-    "evaluate: no source": (["evaluate", "model", "--target", "a.de"], {}, "source"),
-    "evaluate: missing source": (["evaluate", "model", "--source", "x", "--target", "a.de"], {}, "There is no file x"),
-    "evaluate: other number of lines": (
-        ["evaluate", "model", "--source", "a.en", "--target", "b.de"],
-        {"b.de": b"A\n"},
-        "same number of lines",
-    ),
-    "evaluate: empty target": (
-        ["evaluate", "--hypotheses", "a.en", "--target", "b.de"],
-        {"b.de": b""},
-        "b.de is empty",
-    ),
-    "evaluate: target not UTF-8": (
-        ["evaluate", "--hypotheses", "a.en", "--target", "b.de"],
-        {"b.de": LATIN},
-        "b.de must be UTF-8",
-    ),
-    "evaluate: target a folder": (["evaluate", "--hypotheses", "a.en", "--target", "d"], {"d": None}, "no file d"),
-    "evaluate: dangling link": (["evaluate", "--hypotheses", "a.en", "--target", "l"], {"l": Path("x")}, "no file l"),
-    "serve: port below 0": (["serve", "model", "--port=-1"], {}, "port"),
-    "serve: port above 65535": (["serve", "model", "--port", "65536"], {}, "port"),
-    "serve: port is text": (["serve", "model", "--port", "http"], {}, "port"),
-    "serve: no such host": (["serve", "model", "--host", "nowhere.invalid"], {}, "nowhere.invalid"),
-    "serve: unknown backend": (["serve", "model", "--backend", "tf"], {}, "backend"),
-    "serve: two models": (["serve", "model", "model"], {}, "Name one model"),
-    "convert: no format": (["convert", "model", "out"], {}, "source_format or --target_format"),
-    "convert: both formats": (
-        ["convert", "model", "out", "--source_format", "marian", "--target_format", "marian"],
-        {},
-        "got 2 of them",
-    ),
-    "convert: unknown format": (["convert", "model", "out", "--target_format", "gguf"], {}, "target_format.*gguf"),
-    "convert: output not empty": (
-        ["convert", "model", "full", "--target_format", "marian"],
-        {"full/notes": b"mine"},
-        "full is not empty",
-    ),
-    "convert: sentences empty": (
-        ["convert", "model", "out", "--target_format", "marian", "--sentences", "e"],
-        {"e": b""},
-        "e is empty",
-    ),
-    **{
-        f"convert from {name}: {kind}": (["convert", source, "out", "--source_format", name], files, source)
-        for name, suffix in {
-            **dict.fromkeys(("marian", "fsmt", "joeynmt", "eole"), ""),
-            **{"fairseq": ".pt", "marian-npz": ".npz", "opennmt-py": ".pt"},
-        }.items()
-        for kind, source, files in (
-            ("missing", f"none{suffix}", {}),
-            ("empty", f"empty{suffix}", {f"empty{suffix}": b"" if suffix else None}),
-            ("garbage", f"bad{suffix}", {f"bad{suffix}" if suffix else "bad/config.json": b"\xff" * 90}),
-            ("another archive", f"zip{suffix}", {f"zip{suffix}" if suffix else "zip/config.yaml": EMPTY_ZIP}),
-        )
-    },
-    "compile: no model": (["compile"], {}, "Name one model"),
-    "compile: missing model": (["compile", "none"], {}, "no model folder none"),
-    "compile: unknown precision": (["compile", "model", "--precision", "int4"], {}, "precision.*'int4'"),
-    "compile: beam size 0": (["compile", "model", "--num_beams", "0"], {}, "must be an integer of 1 or more"),
-    "translate: unknown engine": (
-        ["translate", "model", "--engine", "rai", "--input", "a", "--output", "b"],
-        {"a": b"a\n"},
-        "`engine` must be 'ray' or left out, got 'rai'.",
-    ),
-    "translate: cluster without file": (
-        ["translate", "model", "--engine", "ray", "--input", "a"],
-        {"a": b"a\n"},
-        "Give its --output.",
-    ),
-    "translate: cluster without input": (
-        ["translate", "model", "--engine", "ray", "--output", "b"],
-        {},
-        "--engine ray is for searches of the lines of an --input",
-    ),
-    "score: workers without cluster": (
-        ["score", "model", "--source", "a", "--target", "a", "--ray_workers", "2"],
-        {"a": b"a\n"},
-        "Add --engine ray or leave them out.",
-    ),
-    "score: no workers": (
-        ["score", "model", "--source", "a", "--target", "a", "--engine", "ray", "--ray_workers", "0"],
-        {"a": b"a\n"},
-        "`ray_workers` must be 1 or more, got 0.",
-    ),
-    "score: resume without cluster": (
-        ["score", "model", "--source", "a", "--target", "a", "--resume"],
-        {"a": b"a\n"},
-        "--resume is for --engine ray. Leave it out.",
-    ),
-    **{
-        f"{command}: {number} workers": (
-            [command, "model", *flags, "--workers", number],
-            {"a": b"a\n"},
-            f"`workers` must be an integer from 1 to .*, got {got}",
-        )
-        for command, flags, numbers in (
-            ("translate", ["A."], {"0": "0", "x": "'x'", "-1": "'-1'", "9999": "9999"}),
-            ("compile", [], {"0": "0"}),
-            ("evaluate", ["--source", "a", "--target", "a"], {"0": "0"}),
-        )
-        for number, got in numbers.items()
-    },
-    "average: one model": (["average-checkpoints", "model", "--output_dir", "out"], {}, "at least two"),
-    "average: too few weights": (
-        ["average-checkpoints", "model", "model", "--output_dir", "out", "--weights", "1"],
-        {},
-        "`weights` must be 2 positive numbers",
-    ),
-    "average: output holds a model": (
-        ["average-checkpoints", "model", "model", "--output_dir", "model"],
-        {},
-        "already holds a model",
-    ),
-    "render-card: the card is another's": (
-        ["render-card", "model", "--facts", "demo"], {"model/README.md": b"mine\n"}, "model/README.md is another"
-    ),
-    "render-card: no facts": (["render-card", "model", "--facts", "none.yaml"], {}, "none.yaml"),
-    "render-card: facts not YAML": (["render-card", "model", "--facts", "f"], {"f": b"a: [\n"}, "f must be YAML"),
-    "render-card: facts a list": (["render-card", "model", "--facts", "f"], {"f": b"- a\n"}, "f is wrong: .*dict"),
-    "render-card: integer keys": (["render-card", "model", "--facts", "f"], {"f": b"1: 2\n"}, "f is wrong: `name`"),
-    **{
-        f"render-card: number for {name}": (
-            ["render-card", "model", "--facts", "f"],
-            {"f": re.sub(rf"(?m)^{name}: .*", f"{name}: 3", (CARDS / "demo.yaml").read_text()).encode()},
-            f"f is wrong: `{name}`: Input should be a valid string",
-        )
-        for name in ("name", "license", "example", "source_language", "validation_text")
-    },
-    "render-card: nested facts": (["render-card", "model", "--facts", "f"], {"f": b"[" * 99_999}, "nested|YAML"),
-    "render-card: no model": (["render-card", "none", "--facts", "facts.yaml"], {}, "none"),
-    "check-model: no folder": (["check-model", "none"], {}, "no model folder none"),
-    "check-model: a file": (["check-model", "a.en"], {}, "a.en"),
-    "push-to-hub: no place": (["push-to-hub", "model"], {}, "got 1 names"),
-    "push-to-hub: no folder": (["push-to-hub", "none", "user/name"], {}, "no model folder none"),
-    "push-to-hub: token flag": (["push-to-hub", "model", "user/name", "--token", "hf_x"], {}, "token"),
-    "clean-corpus: no text": (["clean-corpus", "--output_dir", "out"], {}, "`train_source` must be given"),
-    "clean-corpus: no folder": (["clean-corpus", *PAIRS[:4]], {}, "`output_dir` must be given"),
-    "clean-corpus: unknown flag": (["clean-corpus", *PAIRS, "--min_scor"], {}, "Did you mean 'min_score'"),
-    "clean-corpus: output a file": (["clean-corpus", *PAIRS[:4], "--output_dir", "a.de"], {}, "a.de"),
-    "train-tokenizer: no file": (["train-tokenizer", "--output_dir", "out"], {}, "at least one text file"),
-    "train-tokenizer: missing file": (["train-tokenizer", "none", "--output_dir", "out"], {}, "There is no file none"),
-    "train-tokenizer: empty file": (["train-tokenizer", "e", "--output_dir", "out"], {"e": b""}, "e is empty"),
-    "train-tokenizer: spaces": (["train-tokenizer", "e", "--output_dir", "out"], {"e": b" \n \n"}, "empty|needs text"),
-    "train-tokenizer: not UTF-8": (["train-tokenizer", "e", "--output_dir", "out"], {"e": LATIN}, "must be UTF-8"),
-    "train-tokenizer: small vocabulary": (
-        ["train-tokenizer", "a.en", "--output_dir", "out", "--vocab_size", "9"],
-        {},
-        "vocab_size.* at least 259",
-    ),
-    "train-tokenizer: negative vocabulary": (
-        ["train-tokenizer", "a.en", "--output_dir", "out", "--vocab_size=-5"],
-        {},
-        "vocab_size",
-    ),
-    "train-tokenizer: negative frequency": (
-        ["train-tokenizer", "a.en", "--output_dir", "out", "--min_frequency=-5"],
-        {},
-        "min_frequency",
-    ),
-    "train-tokenizer: output a file": (["train-tokenizer", "a.en", "--output_dir", "a.de"], {}, "a.de"),
-    "write-corpus: negative": (["write-corpus", "--output_dir", "out", "--train=-1"], {}, "train"),
-    "write-corpus: too many": (["write-corpus", "--output_dir", "out", "--train", "99999999"], {}, "train"),
-    "write-corpus: output a file": (["write-corpus", "--output_dir", "a.en"], {}, "a.en"),
-    "download-data: unknown": (["download-data", "wmt99"], {}, "wmt99|multi30k"),
-    "download-data: two": (["download-data", "multi30k", "x"], {}, "got 2 names"),
-    "demo: output a file": (["demo", "--output_dir", "a.en"], {}, "a.en is a file"),
-    "demo: negative minutes": (["demo", "--output_dir", "out", "--max_minutes=-1"], {}, "max_minutes"),
-    "train: no recipe": (["train", "none.yaml"], {}, "none.yaml"),
-    "train: recipe a folder": (["train", "r.yaml", *PAIRS], {"r.yaml": None}, "There is no recipe"),
-    "train: dangling recipe": (["train", "r.yaml", *PAIRS], {"r.yaml": Path("x")}, "There is no recipe"),
-    "train: integer key": (["train", "r.yaml", *PAIRS], {"r.yaml": b"1: 2\n"}, "must be a name, got 1"),
-    "train: key that is a date": (["train", "r.yaml", *PAIRS], {"r.yaml": b"2026-01-01: 2\n"}, "must be a name"),
-    "train: nested recipe": (["train", "r.yaml", *PAIRS], {"r.yaml": b"a: " + b"[" * 99_999}, "nested|YAML"),
-    "train: recursive alias": (["train", "r.yaml", *PAIRS], {"r.yaml": b"corpora: &a [*a]\n"}, "aliases"),
-    "train: NUL in recipe": (["train", "r.yaml", *PAIRS], {"r.yaml": b"a: \0\n"}, "must be YAML"),
-    "train: 10^40 steps": (["train", *PAIRS, "--max_steps", "1" + "0" * 40], {}, "max_steps"),
-    "train: digits without end": (["train", *PAIRS, "--max_steps", "1" * 5000], {}, "max_steps"),
-    "train: nested corpora": (["train", "--corpora", "[" * 9_999, "--output_dir", "out"], {}, "nested|corpora"),
-    "train: corpora with integer keys": (["train", "--corpora", "[{1: 2}]", "--output_dir", "out"], {}, "1"),
-    "train: other number of lines": (
-        ["train", "--train_source", "a.en", "--train_target", "b.de", "--output_dir", "out"],
-        {"b.de": b"A\n"},
-        "same number of lines, got 12 in a.en and 1 in b.de",
-    ),
-    "train: validation missing": (
-        ["train", *PAIRS, "--validation_source", "x", "--validation_target", "a.de"],
-        {},
-        "There is no file x",
-    ),
-    "train: output is a file": (["train", *PAIRS[:-1], "a.en"], {}, "a.en is a file"),
-    "train: output below a file": (["train", *PAIRS[:-1], "a.en/run"], {}, "a.en is a file"),
-    "train: dangling output": (["train", *PAIRS[:-1], "l"], {"l": Path("nowhere")}, "l is a link to nowhere"),
-    "translate: temperature": (["translate", "model", "A.", "--temperature", "0.5"], {}, "--temperature is for --do"),
-    "translate: seed": (["translate", "model", "A.", "--seed", "3"], {}, "--seed is for --do_sample and --mbr"),
-    "translate: overwrite": (["translate", "model", "A.", "--overwrite"], {}, "--overwrite replaces the file of"),
-    "translate: splitter": (
-        ["translate", "model", "A.", "--sentence_splitter", "abbreviations"],
-        {},
-        "--sentence_splitter is for documents and --split_sentences, got neither",
-    ),
-    "score: ray_threads": (
-        ["score", "model", "--source", "a.en", "--target", "a.de", "--ray_threads", "1"],
-        {},
-        "--ray_workers and --ray_threads are for a cluster",
-    ),
-    "evaluate: beams": (
-        ["evaluate", "--hypotheses", "a.en", "--target", "a.de", "--num_beams", "4"],
-        {},
-        "--num_beams is for a model that translates, got it with --hypotheses",
-    ),
-    "evaluate: workers": (
-        ["evaluate", "--hypotheses", "a.en", "--target", "a.de", "--workers", "1"],
-        {},
-        "--workers is for a model that translates",
-    ),
-    "train: tokenizer without folder": (["train", *PAIRS, "--tokenizer", "none/x"], {}, "none/x"),
-    "train: enormous model": (
-        ["train", *PAIRS, "--vocab_size", "300", "--d_model", str(2**40)],
-        {},
-        "memory|d_model",
-    ),
+LATIN, EMPTY_ZIP, GARBAGE = b"\xe4\xf6\n", b"PK\x05\x06" + bytes(18), b"\xff" * 90
+FACTS = (CARDS / "demo.yaml").read_text()
+# Files beside the model and the text: None is a folder, and a path is that of a link.
+FILES = {
+    "empty": b"", "latin": LATIN, "blank": b" \n \n", "one": b"A\n", "two": b"a\nb\n", "folder": None,
+    "dangling": Path("nowhere"), "link": Path("a.en"), "full/notes": b"mine", "theirs.tsv": b"A\n", "theirs.html": b"",
+    "corpus/train.en": b"mine", "corpus/train.source": b"mine", "tokenizer/tokenizer_config.json": b"{}",
+    "other/config.json": b"{}",
+    "demo/corpus/train.en": b"mine", "template/README.md": b"mine",
+    "recipe.yaml": b"train_source: a.en\ntrain_target: a.de\n",
+    "broken.yaml": b"a: [\n", "list.yaml": b"- a\n", "number.yaml": b"1: 2\n", "date.yaml": b"2026-01-01: 2\n",
+    "nested.yaml": b"a: " + b"[" * 99_999, "alias.yaml": b"corpora: &a [*a]\n", "nul.yaml": b"a: \0\n",
+    "card/config.json": b"{}", "card/README.md": b"mine\n",
+    **{f"{name}.yaml": re.sub(rf"(?m)^{name}: .*", f"{name}: 3", FACTS).encode() for name in ("license", "example")},
+    **{f"{name}{end}": content for end in (".pt", ".npz")
+       for name, content in (("empty", b""), ("garbage", GARBAGE), ("zip", EMPTY_ZIP))},
+    "garbage/config.json": GARBAGE, "zip/config.yaml": EMPTY_ZIP,
+    # Corpora with mistakes
+    "columns.tsv": b"a\tb\tc\n", "plain.tsv.gz": b"plain", "folder.tsv": None,
+    "column.jsonl": b'{"en": "a", "de": "b"}\n', "language.jsonl": b'{"translation": {"en": "a"}}\n',
+    "null.jsonl": b'{"translation": null}\n', "text.jsonl": b'{"translation": "x"}\n',
+    "column.parquet": parquet({"x": ["a"]}), "type.parquet": parquet({"source": [1], "target": [2]}),
 }  # fmt: skip
+_MIX = "--source_language en --target_language de --output_dir out --corpora"
+CORPORA = {
+    "{file: columns.tsv}": "Line 1 of columns.tsv must have two columns, source TAB target, besides .*, it has 3",
+    "{file: plain.tsv.gz}": "Cannot read plain.tsv.gz: the .gz file is truncated or corrupt",
+    "{file: folder.tsv}": "There is no file folder.tsv",
+    "{file: column.jsonl}": "Line 1 of column.jsonl must have a column 'translation'",
+    "{file: language.jsonl}": "Line 1 of language.jsonl has no language 'de', it has 'en'",
+    "{file: null.jsonl}": "Line 1 of .* must have sentences by language .*, got None",
+    "{file: text.jsonl}": "Line 1 of .* must have sentences by language .*, got 'x'",
+    "{file: column.parquet}": "column.parquet must have a column 'translation', it has 'x'",
+    "{file: type.parquet}": "type.parquet must hold sentences, but .* type int64",
+    **{
+        f"{{file: a.tsv, weight: {weight}}}": f"`weight` of the corpus a.tsv must be a number above 0, got '?{weight}"
+        for weight in ("0", "-1", "two")
+    },
+}
+# Commands, and words of their messages. PAIRS stands for the flags of a text and an output.
+MISTAKES = {
+    "trnslate": "Did you mean 'translate'",
+    "translate": "takes MODEL .SENTENCE. ..., got none",
+    "translate model a\udce4b": "UTF-8",
+    "translate mod\udce4l A": "no model folder|UTF-8",
+    "translate model A --batch_size 0": "batch_size",
+    "translate model A --num_beams four": "num_beams.*'four'",
+    "translate model A --num_beams 2 --num_return_sequences 3": "num_return_sequences|num_beams",
+    "translate model A --num_beams=3000": "`num_beams` must be an integer from 1 to 500, got 3000",
+    "translate model A --num_beams=1" + "0" * 30: "`num_beams` must be an integer from 1 to 500, got 1000",
+    "translate model A --length_penalty=-1000000000": r"`length_penalty` must be a number in \[-100, 100\]",
+    "translate model A --device gpu": "`device` .*'cpu'.*'gpu'",
+    "translate model A --backend tf": "`backend` must be .*'tf'",
+    "translate model A --dtype int8": "`dtype` must be .*'int8'",
+    "translate model A --dtype float32 --precision float32": "Give `dtype` or `precision`, not both",
+    "translate model A --dtype float32 --backend ctranslate2": "`dtype` is for PyTorch's weights, but `backend` is",
+    "translate model A --threads 0": "`threads` must be from 1 to",
+    "translate model A --n_best 2 --num_return_sequences 2": "Give --n_best .* or --num_return_sequences .*, not both",
+    "translate model A --n_best 0": "`n_best` must be an integer from 1 to 500, got 0",
+    "translate model A --input a.en": "Give sentences or a file",
+    "translate model --input none": "There is no file none",
+    "translate model --input empty": "empty is empty",
+    "translate model --input latin": "latin must be UTF-8, but line",
+    "translate model --input latin --output o": "latin must be UTF-8, but line",
+    "translate model A --output model": "model is a folder",
+    "translate model --input a.en --output ./a.en": "must be another file than the inputs, but a.en is the same",
+    "translate model --input a.de --target_prefixes a.en --output ./a.en": "must be another file than the inputs",
+    "translate model A --glossary a.en --output ./a.en": "must be another file than the inputs",
+    "translate model A --output theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "translate model A --output a.en/out": "a.en",
+    "translate model A --overwrite": "--overwrite replaces the file that",
+    "translate model A --resume": "Give its --input and --output",
+    "translate model --input a.en --output /dev/null --resume": "needs an ordinary file as --output, but /dev/null",
+    "translate a.en A": "a.en",
+    "translate runs/none/model/x A": "runs/none/model/x",
+    "translate model --engine rai --input one --output b": "`engine` must be one of 'ray', got 'rai'.",
+    "translate model --engine ray --input one": "Give its --output.",
+    "translate model --engine ray --output b": "--engine ray is for searches of the lines of an --input",
+    "translate model A --workers 0": "`workers` must be an integer from 1 to .*, got 0",
+    "translate model A --workers x": "`workers` must be an integer, got 'x'",
+    "translate model A --workers -1": "`workers` must be an integer from 1 to .*, got -1",
+    "translate model A --workers 9999": "`workers` must be an integer from 1 to .*, got 9999",
+    "translate model A --temperature 0.5": "--temperature is for --do_sample and --mbr",
+    "translate model A --seed 3": "--seed is for --do_sample and --mbr",
+    "translate model A --sentence_splitter abbreviations": "--sentence_splitter is for documents and",
+    "score model --source a.en --target a.de --output ./a.en": "must be another file than the inputs",
+    "score model --source a.en --target a.de --output link": "must be another file than the inputs",
+    "score model --source a.en --target a.de --output theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "score model --source one --target one --ray_workers 2": "Add --engine ray or leave them out.",
+    "score model --source one --target one --ray_threads 1": "--ray_workers and --ray_threads are for a cluster",
+    "score model --source one --target one --engine ray --ray_workers 0": "`ray_workers` must be",
+    "score model --source one --target one --resume": "--resume is for --engine ray. Leave it out.",
+    "score model --source one --target one --threads 1 --engine ray --output o": "Give --ray_threads with",
+    "evaluate model --target a.de": "--source FILE",
+    "evaluate model --source x --target a.de": "There is no file x",
+    "evaluate model --source a.en --target one": "same number of lines",
+    "evaluate model --source one --target one --workers 0": "`workers` must be an integer from 1 to .*, got 0",
+    "evaluate --hypotheses a.en --target empty": "empty is empty",
+    "evaluate --hypotheses a.en --target latin": "latin must be UTF-8",
+    "evaluate --hypotheses a.en --target folder": "no file folder",
+    "evaluate --hypotheses a.en --target dangling": "no file dangling",
+    "evaluate --hypotheses a.en --target a.de --bootstrap_samples=0": "`bootstrap_samples` must be an integer from 1",
+    "evaluate --hypotheses a.de --target a.en --output_file ./a.en": "must be another file than the inputs",
+    "evaluate --hypotheses a.de --target a.en --json ./a.en": "must be another file than the inputs",
+    "evaluate --hypotheses a.de --target a.en --json o --output_file ./o": "got o twice",
+    "evaluate --hypotheses a.de --target a.en --output_file theirs.tsv": "new file, but theirs.tsv exists",
+    "evaluate --hypotheses a.de --target a.en --report theirs.html": "new file, but theirs.html exists",
+    "evaluate --hypotheses a.en --target a.de --report r.txt": "`report` must be an HTML file, .*, got 'r.txt'",
+    "evaluate --hypotheses a.en --target a.de --num_beams 4": "--num_beams is for a model that translates, got",
+    "evaluate --hypotheses a.en --target a.de --workers 1": "--workers is for a model that translates",
+    "evaluate-directions model --text a --json ./a.en": "must be another file than the inputs",
+    "evaluate-directions model --text a --json theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "write-alignments --source a.de --target a.en --output ./a.en": "must be another file than the inputs",
+    "write-alignments --source a.de --target a.en --output theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "check-language a.en a.de --json ./a.en": "must be another file than the inputs",
+    "check-language a.en a.de --json theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "check-language --recipe recipe.yaml --json a.en --overwrite": "must be another file",
+    "explain model A --output theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "back-translate model --input a.en --output theirs.tsv": "new file, but theirs.tsv exists.*--overwrite",
+    "back-translate model --input theirs.tsv --output theirs.tsv": "must be another file",
+    "serve model --port=-1": "port",
+    "serve model --port 65536": "port",
+    "serve model --port http": "port",
+    "serve model --host nowhere.invalid": "nowhere.invalid",
+    "serve model --backend tf": "backend",
+    "serve model model": "takes .MODEL., got",
+    "convert model dangling --target_format marian": "dangling is a link to nowhere, which does not exist",
+    "convert model out": "source_format or --target_format",
+    "convert model out --source_format marian --target_format marian": "got 2 of them",
+    "convert model out --target_format gguf": "target_format.*gguf",
+    "convert model full --target_format marian": "full is not empty",
+    "convert model out --target_format marian --sentences empty": "empty is empty",
+    **{
+        f"convert {source} out --source_format {name}": source.strip("/")
+        for name in ("marian", "fsmt", "joeynmt", "eole")
+        for source in ("none/", "folder/", "garbage/", "zip/")
+    },
+    **{
+        f"convert {kind}{end} out --source_format {name}": kind
+        for name, end in {"fairseq": ".pt", "marian-npz": ".npz", "opennmt-py": ".pt"}.items()
+        for kind in ("none", "empty", "garbage", "zip")
+    },
+    "compile": "takes MODEL, got none",
+    "compile none": "no model folder none",
+    "compile model --precision int4": "precision.*'int4'",
+    "compile model --num_beams 0": "must be an integer from 1 to 500, got 0",
+    "compile model --workers 0": "`workers` must be an integer from 1 to .*, got 0",
+    "average-checkpoints model --output_dir out": "of words with 2 or more",
+    "average-checkpoints model model --output_dir out --weights 1": "`weights` must be 2 positive numbers",
+    "average-checkpoints model model --output_dir model": "already holds a model",
+    "average-checkpoints model model --output_dir other": "has config.json",
+    "render-card card --facts demo": "card/README.md is another",
+    "render-card template --facts demo --template template/README.md": "must be another file",
+    "render-card model --facts none.yaml": "none.yaml",
+    "render-card model --facts broken.yaml": "broken.yaml must be YAML",
+    "render-card model --facts list.yaml": "list.yaml is wrong: .*dict",
+    "render-card model --facts number.yaml": "number.yaml is wrong: `name`",
+    "render-card model --facts license.yaml": "license.yaml is wrong: `license`: Input should be a valid string",
+    "render-card model --facts example.yaml": "example.yaml is wrong: `example`: Input should be a valid string",
+    "render-card model --facts nested.yaml": "nested|YAML",
+    "render-card none --facts facts.yaml": "none",
+    "check-model none": "no model folder none",
+    "check-model a.en": "a.en",
+    "check-model model --max_pairs 3": "--max_pairs is for a stress test. Give --source and --target",
+    "check-model model --source a.en": "Give both --source and --target",
+    "push-to-hub model": "takes FOLDER USER/NAME, got 'model'",
+    "push-to-hub none user/name": "no model folder none",
+    "push-to-hub model user/name --token hf_x": "token",
+    "clean-corpus --output_dir out": "`train_source` must be given",
+    "clean-corpus --train_source a.en --train_target a.de": "`output_dir` must be given",
+    "clean-corpus PAIRS --min_scor": "Did you mean 'min_score'",
+    "clean-corpus PAIRS --output_dir a.de": "a.de",
+    "clean-corpus PAIRS --output_dir corpus": "corpus.* has train",
+    "train-tokenizer --output_dir out": "takes FILE ..., got none",
+    "train-tokenizer none --output_dir out": "There is no file none",
+    "train-tokenizer empty --output_dir out": "empty is empty",
+    "train-tokenizer blank --output_dir out": "empty|needs text",
+    "train-tokenizer latin --output_dir out": "must be UTF-8",
+    "train-tokenizer a.en --output_dir out --vocab_size 9": "vocab_size.* at least 259",
+    "train-tokenizer a.en --output_dir out --vocab_size=-5": "vocab_size",
+    "train-tokenizer a.en --output_dir out --min_frequency=-5": "min_frequency",
+    "train-tokenizer a.en --output_dir a.de": "a.de",
+    "train-tokenizer a.en --output_dir dangling": "dangling is a link to nowhere, which does not exist",
+    "train-tokenizer a.en --output_dir tokenizer": "already holds a tokenizer",
+    "write-corpus --output_dir out --train=-1": "train",
+    "write-corpus --output_dir out --train 99999999": "train",
+    "write-corpus --output_dir a.en": "a.en",
+    "write-corpus --output_dir corpus": "corpus.* has train",
+    "download-data wmt99": "wmt99|multi30k",
+    "download-data multi30k x": "takes CORPUS, got 'multi30k' 'x'",
+    "download-data multi30k --output_dir corpus": "corpus/train.en must be new or the file",
+    "demo --output_dir a.en": "a.en is a file",
+    "demo --output_dir out --max_minutes=-1": "max_minutes",
+    "demo --output_dir demo": "has train.en",
+    "train none.yaml": "none.yaml",
+    "train folder PAIRS": "There is no recipe",
+    "train dangling PAIRS": "There is no recipe",
+    "train number.yaml PAIRS": "must be a name, got 1",
+    "train date.yaml PAIRS": "must be a name",
+    "train nested.yaml PAIRS": "nested|YAML",
+    "train alias.yaml PAIRS": "aliases",
+    "train nul.yaml PAIRS": "must be YAML",
+    "train PAIRS --max_steps 1" + "0" * 40: "`max_steps` must be an integer from 1 to",
+    "train PAIRS --max_steps " + "1" * 5000: "max_steps",
+    "train PAIRS --dropout=nan": "`dropout` must be a number, got nan",
+    "train PAIRS --vocab_size=300 --threads=0": "`threads` must be from 1 to .*, got 0",
+    "train PAIRS --vocab_size=300 --d_model=65536 --encoder_layers=1000": "its training needs .* GiB or more",
+    "train PAIRS --tokenizer none/x": "none/x",
+    "train --corpora " + "[" * 9_999 + " --output_dir out": "nested|corpora",
+    "train --corpora '[{1: 2}]' --output_dir out": "1",
+    "train --train_source a.en --train_target one --output_dir out": "lines, got 12 in a.en and 1 in one",
+    "train PAIRS --validation_source x --validation_target a.de": "There is no file x",
+    "train PAIRS --output_dir a.en": "a.en is a file",
+    "train PAIRS --output_dir a.en/run": "a.en is a file",
+    "train PAIRS --output_dir dangling": "dangling is a link to nowhere",
+    "train PAIRS TINY --max_tokens 2": "`max_tokens` must be at least the length of the longest sentence, got max_tok",
+    "train PAIRS TINY --max_length 1": "Cleaning must leave some pairs of the training text, got none. 0 of 12 pairs",
+    "train PAIRS TINY --gradient_accumulation_steps 13": "for each of the 13 batches .* got 12 pairs. Start fewer",
+    "train PAIRS TINY --fsdp": "`fsdp` needs several processes, got one that was not launched by torchrun",
+    "train PAIRS TINY --cache_dir one": "`cache_dir` must be a folder that can be written, got one",
+    "train PAIRS TINY --train_target a.en --drop identical,markup": "Cleaning must leave some pairs .* 0 of 12 pairs",
+    "train PAIRS --report_to nonsense": "`report_to` must name trackers of all, .*wandb.*, got 'nonsense'",
+    "train PAIRS --tokenizer folder": "`tokenizer` must be a folder or a Hub name of one, got folder",
+    "train small --seed 1 stray": "This command takes .RECIPE., got 'small' 'stray'. See --help",
+    f"train --dataset folder {_MIX.removesuffix('--corpora')}": "`dataset` must be a folder written by `save_to_disk`",
+    **{f"train {_MIX} '[{corpus}]' --cache_dir cache": words for corpus, words in CORPORA.items()},
+    "translate model theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
+    "translate model A folder/": "must be text, got the name of a folder: folder/. ",
+    "translate model A --target_prefix full/notes": "must be text, got the name of a file: full/notes. ",
+    "translate model A --constraint theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
+    "explain model theirs.tsv --output out.html": "must be text, got the name of a file: theirs.tsv. ",
+    "explain model A --output out.html --translation theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
+    "create-space model --examples theirs.tsv": "must be text, got the name of a file: theirs.tsv. ",
+}
 
 
-@pytest.mark.parametrize("arguments, files, words", FLAGS.values(), ids=FLAGS)
-def test_command_names_mistake(workplace, capsys, arguments, files, words):
-    for name, content in files.items():
+def snapshot(folder):
+    """Return the content of all files, by path."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path: path.read_bytes() for path in files if "cache" not in path.parts}
+
+
+@pytest.mark.parametrize("command", MISTAKES, ids=lambda command: command[:60])
+def test_command_names_mistake(workplace, capsys, command):
+    for name, content in FILES.items():
         path = workplace / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if content is None:
@@ -626,10 +483,31 @@ def test_command_names_mistake(workplace, capsys, arguments, files, words):
             path.symlink_to(content)
         else:
             path.write_bytes(content)
-    assert re.search(words, refusal(capsys, arguments))
-    assert not (workplace / "out").exists()
-    for name, content in files.items():
-        assert not isinstance(content, bytes) or (workplace / name).read_bytes() == content
+    before = snapshot(workplace)
+    assert re.search(
+        MISTAKES[command], refusal(capsys, shlex.split(command.replace("PAIRS", PAIRS).replace("TINY", TINY)))
+    )
+    assert snapshot(workplace) == before
+
+
+def test_train_names_a_tracker_that_is_not_installed(workplace, capsys, monkeypatch):
+    monkeypatch.setattr(accelerate.tracking, "get_available_trackers", lambda: [])
+    line = refusal(capsys, ["train", *PAIRS.split(), "--report_to", "tensorboard"])
+    assert "`report_to` names tensorboard, which must be installed and is not" in line
+
+
+def test_train_refuses_bpe_dropout_with_another_tokenizer(workplace, capsys):
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(["a b"], vocab_size=270, special_tokens=["<e>", "<p>"], show_progress=False)
+    foreign = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, eos_token="<e>", pad_token="<p>")
+    foreign.save_pretrained("foreign")
+    line = refusal(capsys, ["train", *PAIRS.split(), "--tokenizer", "foreign", "--bpe_dropout", "0.1"])
+    assert "BPE-dropout must have a VanillaTransformerTokenizer" in line
+
+
+@pytest.mark.parametrize("text", ["model", "Two dogs.", "and/or", "a" * 5000, "a\0b", ""])
+def test_a_text_that_names_no_file_is_one(workplace, text):
+    refuse_file_names("Sentences", [text, None], "")
 
 
 def test_serve_names_occupied_port(workplace, capsys):

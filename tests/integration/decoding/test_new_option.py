@@ -15,7 +15,7 @@ from vanilla_transformer.decoding import options, translation_pipeline
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-MESSAGE = "`politeness` must be an integer of 0 or more, got -1."
+MESSAGE = "`politeness` must be an integer from 0 to 10,000, got -1."
 
 
 class MoreOptions(options.TranslationOptions):
@@ -85,5 +85,5 @@ def test_the_service_knows_and_describes_a_new_option(new_option, folder):
         assert (answer.status_code, answer.json()) == (422, {"detail": MESSAGE})
         body = client.get("/openapi.json").json()["components"]["schemas"]["TranslationRequest"]
     entry = body["properties"]["politeness"]
-    assert entry["anyOf"] == [{"type": "integer", "minimum": 0}, {"type": "null"}]
+    assert entry["anyOf"] == [{"type": "integer", "minimum": 0, "maximum": 10_000}, {"type": "null"}]
     assert entry["description"] == "How polite translations are."

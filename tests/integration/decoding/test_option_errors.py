@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-from dataclasses import fields
 
 import pytest
 from fastapi.testclient import TestClient
@@ -16,42 +15,45 @@ from vanilla_transformer.decoding.options import FLAG, JSON, OptionError, Transl
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
 from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.utils.schemas import parts_of
 
+FIELDS = [*TranslateArguments.model_fields.items()]
+KINDS = (bool, int, float, str, list)
 PHRASES = "a list of phrases, or a list of phrases for each text"
 # Option → a wrong value, and the words for it.
 WRONG = {
-    "num_beams": (0, "an integer of 1 or more, got 0."),
-    "num_return_sequences": (0, "an integer of 1 or more, got 0."),
-    "max_new_tokens_beyond_source": (-1, "an integer of 0 or more, or None, got -1."),
-    "max_new_tokens": (0, "an integer of 1 or more, got 0."),
-    "max_length": (0, "an integer of 1 or more, got 0."),
-    "min_new_tokens": (-1, "an integer of 0 or more, got -1."),
-    "no_repeat_ngram_size": (-1, "an integer of 0 or more, got -1."),
-    "length_penalty": (float("inf"), "a finite number, got inf."),
+    "num_beams": (0, "an integer from 1 to 500, got 0."),
+    "num_return_sequences": (0, "an integer from 1 to 500, got 0."),
+    "max_new_tokens_beyond_source": (-1, "an integer from 0 to 10,000, got -1."),
+    "max_new_tokens": (0, "an integer from 1 to 10,000, got 0."),
+    "max_length": (0, "an integer from 1 to 10,000, got 0."),
+    "min_new_tokens": (-1, "an integer from 0 to 10,000, got -1."),
+    "no_repeat_ngram_size": (-1, "an integer from 0 to 10,000, got -1."),
+    "length_penalty": (float("inf"), "a number in [-100, 100], got inf."),
     "length_penalty_type": ("gnmt", "'power' or 'wu', got 'gnmt'."),
     "early_stopping": ("soon", "True, False or 'never', got 'soon'."),
-    "do_sample": ("x", "True or False, got 'x'."),
+    "do_sample": ("x", "true or false, got 'x'."),
     "temperature": ("x", "a number, got 'x'."),
     "top_k": ("x", "a number, got 'x'."),
     "top_p": ([0.5], "a number, got [0.5]."),
     "epsilon_cutoff": (True, "a number, got True."),
     "seed": ("x", "an integer, got 'x'."),
     "target_prefix": (3, "a string, or one for each text, got 3."),
-    "alternatives": (0, "an integer of 1 or more, got 0."),
+    "alternatives": (0, "an integer from 1 to 500, got 0."),
     "constraints": ("Hund", f"{PHRASES}, got 'Hund'."),
     "term_mode": ("firm", "one of 'soft', 'hard', 'exact', got 'firm'."),
     "mbr": ("comet", "one of 'chrf', 'bleu', got 'comet'."),
-    "mbr_samples": (1, "an integer of 2 or more, got 1."),
-    "rerank_reverse_weight": (-1.0, "a number of 0 or more, got -1.0."),
-    "rerank_length_weight": (float("inf"), "a finite number, got inf."),
+    "mbr_samples": (1, "an integer from 2 to 10,000, got 1."),
+    "rerank_reverse_weight": (-1.0, "a number in [0, 100], got -1.0."),
+    "rerank_length_weight": (float("inf"), "a number in [-100, 100], got inf."),
     "src_lang": (3, "the code of a language, got 3."),
     "tgt_lang": (["de"], "the code of a language, got ['de']."),
-    "protect": (1, "True or False, got 1."),
-    "split_sentences": ("x", "True or False, got 'x'."),
+    "protect": (1, "true or false, got 1."),
+    "split_sentences": ("x", "true or false, got 'x'."),
     "sentence_splitter": (3, "a function or the name of one, got int."),
     **dict.fromkeys(
         ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings"),
-        (1, "True or False, got 1."),
+        (1, "true or false, got 1."),
     ),
 }
 # Filters of sampling out of the library's range, and columns that do not fit the texts.
@@ -92,7 +94,7 @@ def service(pipeline):
 def flags_of(options):
     """Return flags for options, or None if one has no flag for such a value."""
     flags = []
-    kinds = {each.name: each.type for each in fields(TranslateArguments)}
+    kinds = {name: tuple(part for part in parts_of(field) if part in KINDS) for name, field in FIELDS}
     for name, value in options.items():
         flag, is_list = FLAG_NAMES.get(name, name), isinstance(value, list)
         fits = name in options_of(FLAG) and (is_list if name == "constraints" else isinstance(value, kinds[flag]))

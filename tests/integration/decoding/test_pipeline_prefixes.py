@@ -71,7 +71,7 @@ def test_pipeline_ends_an_alternative_that_is_complete(translate):
     [
         (["A.", " "], {"target_prefix": ["B", "C"]}, "A blank text must not have a target prefix"),
         ("A.", {"target_prefix": "A man " * 9}, "must be shorter than the 12 tokens of the limit"),
-        ("A.", {"alternatives": 10**6}, "`alternatives` must be at most"),
+        ("A.", {"alternatives": 10**6}, "`alternatives` must be an integer from 1 to 500"),
         ("A.\nB.", {"alternatives": 2}, "must be one line or sentence, got one of 2."),
         ("A.", {"target_prefix": "A", "repetition_penalty": 1.2}, "With `target_prefix`, greedy and"),
     ],

@@ -121,6 +121,7 @@ def test_train_returns_finished_run_at_once(finished, monkeypatch, caplog):
 
 
 FOLDERS = {".": "In straight, {}. The model is made again", "ema": "In straight/ema, {}. The model is made again"}
+FOLDERS["best-2"] = "In straight/best-2, {}. The model was written again from straight/checkpoint-2"
 FILES = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
 FILES += ("modeling_vanilla_transformer.py", "sha256.json")
 EDITS = [("generation_config.json", "a flipped bit"), ("sha256.json", "missing")]  # by people; all is whole
@@ -133,7 +134,7 @@ EDITS = [("generation_config.json", "a flipped bit"), ("sha256.json", "missing")
         (".", "model.safetensors", "a flipped bit"),
         (".", "tokenizer.json", "zeros"),
         ("ema", "config.json", "missing"),
-        ("ema", "model.safetensors", "cut"),
+        ("best-2", "model.safetensors", "cut"),
     ),
 )
 def test_train_makes_damaged_models_again_bit_for_bit(finished, monkeypatch, caplog, folder, name, damage):
@@ -155,7 +156,7 @@ def test_train_names_a_damaged_file_that_no_checkpoint_can_make_again(finished, 
         shutil.rmtree(checkpoint)
     damage_file(finished / folder / "model.safetensors", damage)
     before = contents(finished)
-    match = f"In {finished / folder}, model.safetensors is .*, and no whole checkpoint can make it again. Restore it"
+    match = f"In {finished / folder}, model.safetensors is .*, and no .*checkpoint .*can make it again. Restore it"
     with pytest.raises(UserError, match=match):
         run(finished)
     assert contents(finished) == before

@@ -1,8 +1,6 @@
 """Every numeric flag and recipe key with numbers beyond reason: one line or a result, within seconds."""
 
-import dataclasses
 import shutil
-import typing
 from functools import partial
 
 import pytest
@@ -10,8 +8,9 @@ import pytest
 from tests.limits import run_limited
 from vanilla_transformer.cli import find_command, main
 from vanilla_transformer.training import trainer
-from vanilla_transformer.training.recipe import RECIPE_PARTS
+from vanilla_transformer.training.run_arguments import KEYS
 from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.utils.schemas import Schema, parts_of
 
 VALUES = ["0", "-1", "1000000000", "1" + "0" * 30, "nan", "x"]
 SIZES = {"vocab_size": 262, "d_model": 16, "max_steps": 3, "max_tokens": 100} | {
@@ -41,14 +40,12 @@ class Stopped(BaseException):
 
 
 def numeric_fields(command):
-    parts = RECIPE_PARTS
+    fields = KEYS
     if command != "train":
         function = find_command(command)
         used = (function.__globals__.get(name) for name in function.__code__.co_names)
-        parts = [each for each in used if dataclasses.is_dataclass(each)]
-    for item in (item for part in parts for item in dataclasses.fields(part)):
-        if {int, float} & {item.type, *typing.get_args(item.type)}:
-            yield item.name
+        fields = next(each.model_fields for each in used if isinstance(each, type) and issubclass(each, Schema))
+    return [name for name, field in fields.items() if any(part in (int, float) for part in parts_of(field))]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,7 +1,6 @@
 """The flags of a request become arguments of the pipeline."""
 
 import re
-from dataclasses import dataclass, fields
 
 import pytest
 import torch
@@ -9,10 +8,10 @@ import torch
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.flags import (
     FLAG_NAMES,
+    CommandArguments,
     FurtherModelArguments,
     SentenceArguments,
     TranslationArguments,
-    flags_of,
     parse,
     request_settings,
 )
@@ -20,40 +19,35 @@ from vanilla_transformer.cli.train import use_all_cores
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.options import FLAG, options_of
 from vanilla_transformer.extensions.serving.commands import ServeArguments
-from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.utils import device_utils
+from vanilla_transformer.utils.command_line import CommandLine
 
 
 def test_request_settings_leave_the_checkpoint_to_decide():
-    assert request_settings(TranslationArguments()) == {"protect": True}
-    assert request_settings(TranslationArguments(protect=False)) == {"protect": False}
+    assert request_settings(TranslationArguments(model="m")) == {"protect": True}
+    assert request_settings(TranslationArguments(model="m", protect=False)) == {"protect": False}
 
 
-@dataclass
-class Flags(flags_of()):
-    """All flags of a request."""
-
-
-def test_flags_of_makes_flags_that_parse():
+def test_flags_of_options_parse():
     words = (
         "--num_beams 3 --mbr bleu --top_p 0.5 --term_mode soft --constraint Hund Katze --constraint Maus --no_protect"
     )
-    _, parsed = parse(Flags, words.split(), "test")
+    parsed = parse(TranslateArguments, ["m", *words.split()])
     assert (parsed.num_beams, parsed.mbr, parsed.top_p, parsed.term_mode) == (3, "bleu", 0.5, "soft")
     assert (parsed.constraint, parsed.protect, parsed.do_sample) == (["Hund", "Katze", "Maus"], False, False)
     with pytest.raises(ValueError, match="num_beams"):
-        parse(Flags, ["--num_beam", "3"], "test")
+        parse(TranslateArguments, ["m", "--num_beam", "3"])
 
 
 def test_request_settings_sample_with_one_beam_unless_another_number_is_given():
     sampling = {"protect": True, "do_sample": True, "num_beams": 1}
-    assert request_settings(TranslationArguments(do_sample=True)) == sampling
-    assert request_settings(TranslationArguments(do_sample=True, num_beams=2))["num_beams"] == 2
+    assert request_settings(TranslationArguments(model="m", do_sample=True)) == sampling
+    assert request_settings(TranslationArguments(model="m", do_sample=True, num_beams=2))["num_beams"] == 2
 
 
 def test_request_settings_have_the_terms_of_a_glossary(tmp_path):
     (tmp_path / "terms.tsv").write_text("man\tMann\n")
-    options = TranslateArguments(glossary=str(tmp_path / "terms.tsv"), term_mode="exact", num_beams=3)
+    options = TranslateArguments(model="m", glossary=str(tmp_path / "terms.tsv"), term_mode="exact", num_beams=3)
     settings = request_settings(options)
     assert len(settings["glossary"]) == 1 and settings["term_mode"] == "exact"
 
@@ -63,28 +57,28 @@ def test_request_settings_have_the_terms_of_a_glossary(tmp_path):
     [
         ({"mbr_samples": 4}, "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'."),
         ({"glossary_casefold": True}, "`glossary_casefold` must be given with `--glossary FILE`, got it without."),
-        ({"alternatives": 2, "seed": 0}, "`alternatives` are completed by one search each. Leave `seed` out."),
+        ({"temperature": 0.5}, "--temperature is for --do_sample and --mbr, got neither. Leave it out."),
     ],
 )
 def test_request_settings_refuse_flags_before_a_model_is_loaded(flags, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        request_settings(TranslateArguments(**flags))
+        request_settings(TranslateArguments(model="m", **flags))
 
 
 def test_all_commands_have_the_flags_of_options_except_of_single_sentences():
     declared = {FLAG_NAMES.get(name, name) for name in options_of(FLAG)}
-    names = {each: {flag.name for flag in fields(each)} for each in (TranslationArguments, SentenceArguments)}
+    names = {each: {*each.model_fields} for each in (TranslationArguments, SentenceArguments)}
     assert declared <= names[TranslationArguments] | names[SentenceArguments]
-    assert not names[TranslationArguments] & names[SentenceArguments]
+    assert names[TranslationArguments] & names[SentenceArguments] == {*CommandArguments.model_fields}
 
 
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        ("--num_beams", "two", "`num_beams` must be an integer of 1 or more, got 'two'."),
-        ("--num_return_sequences", "2.5", "`num_return_sequences` must be an integer of 1 or more, got '2.5'."),
-        ("--length_penalty", "x", "`length_penalty` must be a finite number, got 'x'."),
-        ("--do_sample", "maybe", "`do_sample` must be True or False, got 'maybe'."),
+        ("--num_beams", "two", "`num_beams` must be an integer from 1 to 500, got 'two'."),
+        ("--num_return_sequences", "2.5", "`num_return_sequences` must be an integer from 1 to 500, got '2.5'."),
+        ("--length_penalty", "x", "`length_penalty` must be a number in [-100, 100], got 'x'."),
+        ("--do_sample", "maybe", "`do_sample` must be true or false, got 'maybe'."),
     ],
 )
 def test_values_of_another_type_get_the_message_of_the_declaration(flag, value, message, capsys):
@@ -103,8 +97,7 @@ def test_values_of_another_type_get_the_message_of_the_declaration(flag, value, 
 def test_flags_with_several_values_take_them_together_and_one_by_one(group, flag, values):
     first, second = map(str, values)
     for words in ([f"--{flag}", first, second], [f"--{flag}", first, f"--{flag}={second}"]):
-        parser = Parser([group], "usage")
-        (options,) = parser.build(parser.read(words)[0])
+        options = group(**CommandLine({"": group.model_fields}, "usage").read(words))
         assert getattr(options, flag) == values, words
 
 

@@ -11,11 +11,11 @@ MODELS = {"forward": "there", "backward": "back"}
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("{forward: a}", "`backward` of `score` must name a model, got ''"),
+        ("{forward: a}", "`score` must name either a model `quality`, or both models"),
         (MODELS, "`score` must have either `min_score` or `keep`"),
         ({"quality": "a"}, "`score` must have either `min_score` or `keep`"),
-        ({"quality": 1, "keep": 0.5}, "`quality` of `score` must name a model, got 1"),
-        (MODELS | {"quality": "a", "keep": 0.5}, "must have either `quality` or both `forward` and `backward`"),
+        ({"quality": 1, "keep": 0.5}, "`quality` of `score` must be text, got 1"),
+        (MODELS | {"quality": "a", "keep": 0.5}, "`score` must name either a model `quality`, or both models"),
         (MODELS | {"min_score": 0.1, "keep": 0.5}, "`score` must have either `min_score` or `keep`"),
         (MODELS | {"keep": 0}, r"`keep` of `score` must be a number in \(0, 1\], got 0"),
         (MODELS | {"min_score": "high"}, r"`min_score` of `score` must be a number in \(0, 1\], got 'high'"),
@@ -30,4 +30,7 @@ def test_check_data_arguments_refuses_a_wrong_score(section, message):
 
 def test_cleaning_rules_of_an_entry_take_the_score_of_the_recipe_away():
     data = DataArguments(corpora=[{"file": "a.tsv", "score": None}, {"file": "b.tsv"}], score=MODELS | {"keep": 0.5})
-    assert [each.score for each in cleaning_rules(data)] == [None, ScoreRule("there", "back", keep=0.5)]
+    assert [each.score for each in cleaning_rules(data)] == [
+        None,
+        ScoreRule(forward="there", backward="back", keep=0.5),
+    ]

@@ -179,10 +179,10 @@ def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe():
         ),
         ({"drop": True}, r"`drop` must be a list of names, such as \[empty, duplicates\], got True"),
         ({"min_letter_ratio": 2}, r"`min_letter_ratio` must be a number in \[0, 1\], got 2"),
-        ({"max_characters": 0}, "`max_characters` must be at least 1, got 0"),
-        ({"max_character_ratio": 0.5}, "`max_character_ratio` must be at least 1, got 0.5"),
+        ({"max_characters": 0}, "`max_characters` must be an integer of 1 or more, got 0"),
+        ({"max_character_ratio": 0.5}, "`max_character_ratio` must be a number of 1 or more, got 0.5"),
         ({"min_score": "high"}, "`min_score` must be a number, got 'high'"),
-        ({"max_length": 0}, "`max_length` must be at least 1, got 0"),
+        ({"max_length": 0}, "`max_length` must be an integer of 1 or more, got 0"),
     ],
 )
 def test_check_data_arguments_refuses_rules_of_an_entry(entry, message):

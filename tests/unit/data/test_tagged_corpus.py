@@ -137,7 +137,7 @@ def test_temperature_weights_share_by_direction():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sampling_temperature": 0.5}, "`sampling_temperature` must be at least 1, got 0.5"),
+        ({"sampling_temperature": 0.5}, "`sampling_temperature` must be a number of 1 or more, got 0.5"),
         ({"sampling_temperature": 5.0, "stages": [{}]}, "`sampling_temperature` must be left out with `stages`"),
         ({"validation": []}, r"`validation` must be a list with a corpus in it, got \[\]"),
         ({"validation": "[{file: a.tsv, sorce: b}]"}, "There is no key of a corpus 'sorce'"),

@@ -143,7 +143,7 @@ def test_commands_refuse_the_model_of_a_run_with_a_flipped_bit(command, name, fo
     }[command]
     assert main([command, str(folder), *words]) == 2
     (error,) = (line for line in capsys.readouterr().err.splitlines() if line)
-    assert f"In {folder}, {name} is damaged. Its `train` command makes a final model again; if" in error
+    assert f"In {folder}, {name} is damaged. Its `train` command makes it again; if" in error
 
 
 def test_load_pretrained_accepts_a_run_that_a_user_has_changed(folder):

@@ -172,9 +172,9 @@ def test_train_state_follows_a_schedule_from_its_first_step(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"num_train_epochs": 0}, "`num_train_epochs` must be above 0, got 0"),
-        ({"num_train_epochs": -1}, "`num_train_epochs` must not be negative"),
-        ({"warmup_steps": 0}, "`warmup_steps` must be at least 1, got 0"),
+        ({"num_train_epochs": 0}, "`num_train_epochs` must be a number above 0, got 0"),
+        ({"num_train_epochs": -1}, "`num_train_epochs` must be a number above 0, got -1"),
+        ({"warmup_steps": 0}, "`warmup_steps` must be an integer from 1 to .*, got 0"),
     ],
 )
 def test_parse_recipe_refuses_lengths_that_cannot_work(values, message):

@@ -1,72 +1,56 @@
 """Write, score and choose alignments of words, and explain a translation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from vanilla_transformer.cli.flags import (
-    MODEL,
     LanguageArguments,
+    ModelNameArguments,
+    OverwriteArguments,
+    ParallelTextArguments,
     ThreadArguments,
     language_settings,
     parse,
     refuse_file_names,
-    require_no_words,
-    require_one_model,
 )
 from vanilla_transformer.cli.lines import print_texts
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import write_text_atomically
+from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 
 if TYPE_CHECKING:
     from vanilla_transformer.data.readers import SentencePair, WordPair
 
 
-@dataclass
-class _PageArguments:
-    """Flags of the page, and of the search that it shows."""
-
-    output: str = field(metadata={"help": "HTML file to write. It has all of its data and loads nothing."})
-    translation: str | None = field(
-        default=None, metadata={"help": "Explain this translation instead of the one that the search finds."}
-    )
-    num_beams: int | None = field(default=None, metadata={"help": "Beam size; 1 is greedy search."})
-    length_penalty: float | None = field(
-        default=None, metadata={"help": "Exponent of the length by which beam search divides log-probabilities."}
-    )
-    max_new_tokens: int | None = field(default=None, metadata={"help": "Maximum number of tokens of the translation."})
-    device: str | None = field(
-        default=None, metadata={"help": "cpu, cuda, cuda:1, …; by default the CPU, which is fast enough."}
-    )
-
-
-@dataclass
-class ExplainArguments(LanguageArguments, ThreadArguments, _PageArguments):
+class ExplainArguments(ModelNameArguments, LanguageArguments, ThreadArguments, OverwriteArguments):
     """Flags of `explain`. By default the checkpoint's generation config decides about the search."""
+
+    sentence: Annotated[str, ARGUMENT] = Field(
+        description="The sentence, in quotation marks. Its search is the model's own, without `--protect` and as "
+        "one sentence: `translate --no_protect` writes the same."
+    )
+    output: Output = Field(description="HTML file to write. It has all of its data and loads nothing.")
+    translation: str | None = Field(
+        None, description="Explain this translation instead of the one that the search finds."
+    )
+    num_beams: int | None = Field(None, description="Beam size; 1 is greedy search.")
+    length_penalty: float | None = Field(
+        None, description="Exponent of the length by which beam search divides log-probabilities."
+    )
+    max_new_tokens: int | None = Field(None, description="Maximum number of tokens of the translation.")
+    device: str | None = Field(None, description="cpu, cuda, cuda:1, …; by default the CPU, which is fast enough.")
 
 
 def explain_command(arguments: Sequence[str]) -> None:
-    words, options = parse(
-        ExplainArguments,
-        arguments,
-        "explain MODEL 'A sentence.' --output FILE [--flags]",
-        MODEL
-        | {
-            "SENTENCE": "The sentence, in quotation marks. Its search is the model's own, without `--protect` and as "
-            "one sentence: `translate --no_protect` writes the same."
-        },
-    )
-    if len(words) != 2:
-        raise UserError(
-            f"Give the folder (or Hub name) of a model and one sentence in quotes, got {len(words)} words."
-        )
-    name, text = words
+    options = parse(ExplainArguments, arguments)
+    name, text = options.model, options.sentence
     refuse_file_names("The sentence", [text], "Write the sentence itself.")
     refuse_file_names("--translation", [options.translation], "Write the translation itself.")
     from vanilla_transformer.decoding.loading import check_device
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-    from vanilla_transformer.utils.file_utils import write_text_atomically
 
     from .explanation import explain, render_page
 
@@ -82,25 +66,15 @@ def explain_command(arguments: Sequence[str]) -> None:
     print(f"{explanation.translation}\nThe page is {options.output}.")
 
 
-@dataclass
-class EvaluateAlignmentsArguments:
+class EvaluateAlignmentsArguments(ParallelTextArguments):
     """Flags of `evaluate-alignments`. All files are aligned line by line; words are what white space separates."""
 
-    source: str = field(metadata={"help": "Source text, one sentence per line."})
-    target: str = field(metadata={"help": "Its translations, one per line."})
-    alignments: str = field(
-        metadata={"help": "Alignments in the format of Moses, such as 0-0 1-2, one line per pair."}
-    )
-    gold_alignments: str = field(metadata={"help": "Known alignments: sure pairs 0-1 and possible pairs 0p1."})
+    alignments: Input = Field(description="Alignments in the format of Moses, such as 0-0 1-2, one line per pair.")
+    gold_alignments: Input = Field(description="Known alignments: sure pairs 0-1 and possible pairs 0p1.")
 
 
 def evaluate_alignments_command(arguments: Sequence[str]) -> None:
-    words, options = parse(
-        EvaluateAlignmentsArguments,
-        arguments,
-        "evaluate-alignments --source FILE --target FILE --alignments FILE --gold_alignments FILE",
-    )
-    require_no_words(words)
+    options = parse(EvaluateAlignmentsArguments, arguments)
     from vanilla_transformer.data.readers import stream_text_files
 
     from .alignment_scores import score_alignments
@@ -115,34 +89,19 @@ def evaluate_alignments_command(arguments: Sequence[str]) -> None:
     )
 
 
-@dataclass
-class _AlignedTextArguments:
-    """Flags of the text. Its files are aligned line by line; validation text serves well."""
+class ChooseAlignmentHeadArguments(ModelNameArguments, ParallelTextArguments, ThreadArguments):
+    """Flags of `choose-alignment-head`. The files are aligned line by line; validation text serves well."""
 
-    source: str = field(metadata={"help": "Source text, one sentence per line."})
-    target: str = field(metadata={"help": "Its translations, one per line."})
-    alignments: str | None = field(
-        default=None,
-        metadata={
-            "help": "Known alignments in the format of Moses, such as 0-0 1-2, one line per sentence. By default a "
-            "lexical model aligns the words."
-        },
+    alignments: Input | None = Field(
+        None,
+        description="Known alignments in the format of Moses, such as 0-0 1-2, one line per sentence. By default a "
+        "lexical model aligns the words.",
     )
-
-
-@dataclass
-class ChooseAlignmentHeadArguments(ThreadArguments, _AlignedTextArguments):
-    """Flags of `choose-alignment-head`."""
 
 
 def choose_alignment_head_command(arguments: Sequence[str]) -> None:
-    words, options = parse(
-        ChooseAlignmentHeadArguments,
-        arguments,
-        "choose-alignment-head MODEL --source FILE --target FILE [--flags]",
-        MODEL,
-    )
-    folder = require_one_model(words)
+    options = parse(ChooseAlignmentHeadArguments, arguments)
+    folder = options.model
     if not Path(folder).is_dir():
         raise UserError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
     from transformers import AutoModelForSeq2SeqLM
@@ -165,42 +124,28 @@ def choose_alignment_head_command(arguments: Sequence[str]) -> None:
     print(f"{folder}/config.json has `alignment_heads` {[[*head] for head in best.heads]}.")
 
 
-@dataclass
-class _ParallelTextArguments:
+class WriteAlignmentsArguments(ParallelTextArguments, ThreadArguments, OverwriteArguments):
     """
-    Flags of the text.
+    Flags of `write-alignments`.
 
     Without a model, a lexical model is fitted to the text in both directions. With one, its `alignment_heads` align
     the words, and with a model of the reverse direction, the heads of both.
     """
 
-    source: str = field(metadata={"help": "Source text, one sentence per line."})
-    target: str = field(metadata={"help": "Its translations, one per line."})
-    output: str | None = field(default=None, metadata={"help": "Write to this file instead of standard output."})
-
-
-@dataclass
-class WriteAlignmentsArguments(ThreadArguments, _ParallelTextArguments):
-    """Flags of `write-alignments`."""
+    models: Annotated[list[Input], ARGUMENT] = Field(
+        [], max_length=2, description="A model, and one of the other direction."
+    )
+    output: Output | None = Field(None, description="Write to this file instead of standard output.")
 
 
 def write_alignments_command(arguments: Sequence[str]) -> None:
-    usage = "write-alignments [MODEL [REVERSE_MODEL]] --source FILE --target FILE [--output FILE]"
-    models, options = parse(
-        WriteAlignmentsArguments, arguments, usage, MODEL | {"REVERSE_MODEL": "A model of the other direction."}
-    )
-    if len(models) > 2:
-        raise UserError(f"Name at most a model and one of the reverse direction, got {len(models)}.")
+    options = parse(WriteAlignmentsArguments, arguments)
     from vanilla_transformer.data.readers import stream_text_files
 
     from .unit_links import format_pairs
 
     pairs = [*stream_text_files(options.source, options.target)]
-    lines = (f"{format_pairs(links)}\n" for links in _align(models, pairs))
-    if options.output is None:
-        print_texts(lines)
-    else:
-        write_text_atomically(options.output, lines)
+    print_texts((f"{format_pairs(links)}\n" for links in _align(options.models, pairs)), options.output)
 
 
 def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[WordPair]]":

@@ -86,7 +86,13 @@ class VanillaTransformerLoader(BartLoader):
     def set_common_layers(self, spec: Any, module: PreTrainedModel) -> None:
         """Set embeddings, positional encodings and the final layer norm of pre-norm models."""
         spec.scale_embeddings = module.embed_tokens.embed_scale
-        spec.position_encodings.encodings = _positions(module)
+        config = module.config
+        if config.position_embedding_type == "learned":
+            spec.position_encodings.encodings = module.embed_positions.weight
+        else:
+            positions = torch.arange(_NUM_POSITIONS)
+            sinusoids = sinusoidal_positions(positions, config.d_model, config.sinusoid_layout)
+            spec.position_encodings.encodings = sinusoids
         shared = isinstance(spec.embeddings, list)
         self.set_embeddings(spec.embeddings[0] if shared else spec.embeddings, module.embed_tokens)
         if module.layer_norm is not None:
@@ -104,13 +110,6 @@ class VanillaTransformerLoader(BartLoader):
         """Return a unique name for each row of the embedding, also for rows without a token."""
         names = token_names(tokenizer)
         return [names.get(index, f"<unused{index}>") for index in range(model.config.vocab_size)]
-
-
-def _positions(module: PreTrainedModel) -> torch.Tensor:
-    config = module.config
-    if config.position_embedding_type == "learned":
-        return module.embed_positions.weight
-    return sinusoidal_positions(torch.arange(_NUM_POSITIONS), config.d_model, config.sinusoid_layout)
 
 
 def to_ctranslate2(

@@ -89,9 +89,11 @@ class CTranslate2Model:
             margin = _MAX_NEW_TOKENS_BEYOND_SOURCE
         limit = options.max_new_tokens if margin is None else max(map(len, sources)) + margin
         beams = 1 if options.do_sample else options.num_beams or 1
+        first = options.forced_bos_token_id
         results = self._translator.translate_batch(
             [[self._names[token] for token in source] for source in sources],
-            target_prefix=self._target_prefix(options, len(sources)),
+            # The token with which each translation begins, such as its language in NLLB.
+            target_prefix=None if first is None else [[self._names[first]]] * len(sources),
             beam_size=beams,
             num_hypotheses=max(beams, options.num_return_sequences or 1),
             length_penalty=_first_given(options.length_penalty, 1.0),
@@ -105,12 +107,6 @@ class CTranslate2Model:
         best_first = [self._best_hypotheses(result, options) for result in results]
         rows = [ids for hypotheses in best_first for ids in hypotheses]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._tokenizer.pad_token_id)
-
-    def _target_prefix(self, options: GenerationConfig, count: int) -> list[list[str]] | None:
-        """Return the token with which each translation begins, such as its language in NLLB, or None."""
-        if options.forced_bos_token_id is None:
-            return None
-        return [[self._names[options.forced_bos_token_id]]] * count
 
     def _options(self, kwargs: Mapping[str, Any]) -> GenerationConfig:
         """Return the folder's generation config, updated by the arguments of the call."""

@@ -174,23 +174,21 @@ def to_int8(model: ModelProto) -> ModelProto:
 
     Unsigned weights: processors without VNNI saturate on products of unsigned and signed bytes.
     """
+    graph = model.graph
+    weights = {tensor.name for tensor in graph.initializer}
+    weights |= {node.output[0] for node in graph.node if node.op_type == "Transpose" and node.input[0] in weights}
+    # Attention scores and averages are products without a weight.
+    products = [node.name for node in graph.node if node.op_type == "MatMul" and node.input[1] not in weights]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         quantize_dynamic(
             model,
             path,
             weight_type=QuantType.QUInt8,
-            nodes_to_exclude=_products_of_activations(model.graph),
+            nodes_to_exclude=products,
             extra_options={"MatMulConstBOnly": False},  # or it skips the output projection, a transposed embedding
         )
         return onnx.load(path)
-
-
-def _products_of_activations(graph: GraphProto) -> list[str]:
-    """Return the names of the matrix products without a weight: attention scores and averages."""
-    weights = {tensor.name for tensor in graph.initializer}
-    weights |= {node.output[0] for node in graph.node if node.op_type == "Transpose" and node.input[0] in weights}
-    return [node.name for node in graph.node if node.op_type == "MatMul" and node.input[1] not in weights]
 
 
 def to_float16(model: ModelProto) -> ModelProto:
@@ -222,8 +220,5 @@ def greedy_search(step: Step, batch_size: int, generation_config: GenerationConf
         finished |= tokens[:, 0] == generation_config.eos_token_id
         if finished.all():
             break
-    return [_until_eos(row, generation_config.eos_token_id) for row in torch.cat(generated, dim=1).tolist()]
-
-
-def _until_eos(tokens: list[int], eos_token_id: int) -> list[int]:
-    return tokens[: tokens.index(eos_token_id)] if eos_token_id in tokens else tokens
+    eos, rows = generation_config.eos_token_id, torch.cat(generated, dim=1).tolist()
+    return [row[: row.index(eos)] if eos in row else row for row in rows]

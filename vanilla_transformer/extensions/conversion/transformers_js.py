@@ -15,7 +15,6 @@ import torch
 from onnxruntime import InferenceSession
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
-from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
@@ -87,7 +86,11 @@ def to_transformers_js(folder: str | Path, output_dir: str | Path, sentences: Se
     with atomic_folder(output_dir) as temporary:
         write_settings(model, tokenizer, temporary)
         _write_graphs(model, temporary / "onnx")
-        comparisons = _compare(model, tokenizer, temporary, sentences)
+        original = greedy_translator(model, tokenizer)
+        comparisons = Comparisons()
+        for dtype in DTYPES:
+            converted = merged_greedy_translator(temporary, tokenizer, dtype)
+            comparisons[dtype] = compare_translators(original, converted, sentences, tokenizer)
         require_same(comparisons["fp32"], model, tokenizer, sentences)
         return comparisons
 
@@ -96,7 +99,11 @@ def write_settings(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
 ) -> None:
     """Write `config.json`, `generation_config.json` and the tokenizer."""
-    _write_json(folder / "config.json", _marian_config(model.config))
+    fields = {name: getattr(model.config, name) for name in SHARED_FIELDS}
+    if model.config.position_embedding_type == "sinusoidal":  # which have no last position
+        del fields["max_position_embeddings"]
+    kind = {"model_type": "marian", "architectures": ["MarianMTModel"], "is_encoder_decoder": True}
+    _write_json(folder / "config.json", kind | fields)
     generation_config = library_generation_config(model.generation_config)
     suppressed = {*(generation_config.suppress_tokens or []), model.config.pad_token_id}  # no translation has padding
     greedy = {"num_beams": 1, "early_stopping": False, "length_penalty": 1.0}
@@ -112,14 +119,6 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n")
 
 
-def _marian_config(config: VanillaTransformerConfig) -> dict[str, Any]:
-    """Return the fields that Marian shares with our configuration. Sinusoids have no last position."""
-    fields = {name: getattr(config, name) for name in SHARED_FIELDS}
-    if config.position_embedding_type == "sinusoidal":
-        del fields["max_position_embeddings"]
-    return {"model_type": "marian", "architectures": ["MarianMTModel"], "is_encoder_decoder": True} | fields
-
-
 def _write_graphs(model: VanillaTransformerForConditionalGeneration, folder: Path) -> None:
     """Write the encoder and the merged decoder in each data type."""
     programs = {name: component.program for name, component in export_graphs(model).components.items()}
@@ -132,21 +131,6 @@ def _write_graphs(model: VanillaTransformerForConditionalGeneration, folder: Pat
         for suffix, convert in DTYPES.values():
             onnx.save(convert(encoder), folder / f"{ENCODER}{suffix}.onnx")
             onnx.save(merge_decoders(convert(first), convert(further)), folder / f"{MERGED_DECODER}{suffix}.onnx")
-
-
-def _compare(
-    model: VanillaTransformerForConditionalGeneration,
-    tokenizer: PreTrainedTokenizerBase,
-    folder: Path,
-    sentences: Sequence[str],
-) -> Comparisons:
-    ours = greedy_translator(model, tokenizer)
-    return Comparisons(
-        {
-            dtype: compare_translators(ours, merged_greedy_translator(folder, tokenizer, dtype), sentences, tokenizer)
-            for dtype in DTYPES
-        }
-    )
 
 
 def merged_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerBase, dtype: str) -> Translator:

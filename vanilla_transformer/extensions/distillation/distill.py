@@ -8,7 +8,7 @@ checkpoint.
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +124,7 @@ def student_recipe(recipe: Recipe, texts: Texts, folder: Path) -> Recipe:
             for side in ("source", "target"):
                 lines = (f"{one_line(getattr(pair, side))}\n" for pair in pairs)
                 changes[f"{name}_{side}"] = str(write_text_atomically(folder / f"{name}.{side}", lines))
-    student = replace(recipe, data=replace(recipe.data, **changes))
+    student = recipe.replace("data", **changes)
     check_recipe(student)
     return student
 
@@ -146,7 +146,7 @@ def _check(recipe: Recipe, options: DistillationArguments) -> None:
     if processes > 1:
         hint = "Distill in one process; `train` uses several"
         raise UserError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
-    for name in filter(None, [*options.teachers, options.reverse_model]):
+    for name in filter(None, [*options.teacher, options.reverse_model]):
         refuse_model_inside(name, Path(recipe.output.output_dir))
     if options.teacher_precision is not None:
         check_precision(options.teacher_precision)

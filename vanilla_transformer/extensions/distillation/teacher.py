@@ -50,16 +50,16 @@ class Candidate(NamedTuple):
 
 def open_teacher(options: DistillationArguments) -> AbstractContextManager[TranslationPipeline]:
     """Return a context with the pipeline of the teacher."""
-    first, *others = options.teachers
-    further = ensemble_arguments(others, options.weights)
+    first, *others = options.teacher
+    further = ensemble_arguments(others, options.teacher_weights)
     return open_pipeline(first, options.teacher_workers, options.teacher_precision, **further)
 
 
 def load_teacher(options: DistillationArguments) -> tuple[Any, Any]:
     """Return the model of the teacher, or its ensemble, and its tokenizer."""
-    first, *others = options.teachers
+    first, *others = options.teacher
     model, tokenizer = load_seq2seq(first, "translates"), load_tokenizer(first)
-    return load_ensemble(model, tokenizer, others or None, options.weights if others else None), tokenizer
+    return load_ensemble(model, tokenizer, others or None, options.teacher_weights if others else None), tokenizer
 
 
 def open_shards(folder: Path, options: DistillationArguments, text_key: str, overwrite: bool) -> CorpusShards:
@@ -70,10 +70,10 @@ def open_shards(folder: Path, options: DistillationArguments, text_key: str, ove
         text_key: A hash of the text.
         overwrite: Delete the translations of another teacher, text or choice.
     """
-    names = ["weights", "teacher_num_beams", "teacher_precision", "hypotheses", "teacher_targets"]
+    names = ["teacher_weights", "teacher_num_beams", "teacher_precision", "hypotheses", "teacher_targets"]
     origin = {
         "text": text_key,
-        "teacher": [*map(hash_model, options.teachers)],
+        "teacher": [*map(hash_model, options.teacher)],
         "reverse_model": None if options.reverse_model is None else hash_model(options.reverse_model),
         "options": {name: getattr(options, name) for name in names} | {"scores": options.drop_lowest_scores > 0},
     }

@@ -26,6 +26,7 @@ _UNTOUCHED = _names("iframe math noembed noframes plaintext pre script style svg
 _OPAQUE = _UNTOUCHED - {"pre"} | _names(
     "area audio canvas embed img input map meter object output picture progress textarea track video wbr"
 )
+_IN_PARAGRAPHS = _INLINE | _OPAQUE | _FIXED | {"br"}
 _INVISIBLE = _names("noembed noframes script style template wbr")  # words around them are one word
 _SIDE_BY_SIDE = _names("a button label")  # words in two of them are two words
 _DEEPEST = 1000
@@ -84,7 +85,7 @@ class HtmlDocument(SourceDocument):
         while index < len(self.tokens):
             token = self.tokens[index]
             following = self._following(index)
-            if token.name and not _is_inline(token):
+            if token.name and token.name not in _IN_PARAGRAPHS:
                 self.add_run(first, index, self._add_token, False)
                 first = following
             index = following
@@ -106,19 +107,6 @@ class HtmlDocument(SourceDocument):
             return index + 1
         if self._is_kept(token):
             return token.after
-        self._add_attributes(token)
-        return token.after if token.name in _UNTOUCHED else index + 1
-
-    def _is_kept(self, token: Token) -> bool:
-        attributes = self.attributes(token)
-        translate, names = attributes.get("translate"), attributes.get("class")
-        if translate is not None and translate.value.strip().lower() == "no":
-            return True
-        if names is not None and "notranslate" in names.value.split():
-            return True
-        return token.name != "html" and self._languages.is_other(_language(self, token))
-
-    def _add_attributes(self, token: Token) -> None:
         attributes = self.attributes(token)
         for name in ("lang", "xml:lang"):
             if name in attributes:
@@ -134,6 +122,16 @@ class HtmlDocument(SourceDocument):
         for name, attribute in attributes.items():
             if name in seen:
                 self.add_attribute(attribute)
+        return token.after if token.name in _UNTOUCHED else index + 1
+
+    def _is_kept(self, token: Token) -> bool:
+        attributes = self.attributes(token)
+        translate, names = attributes.get("translate"), attributes.get("class")
+        if translate is not None and translate.value.strip().lower() == "no":
+            return True
+        if names is not None and "notranslate" in names.value.split():
+            return True
+        return token.name != "html" and self._languages.is_other(_language(self, token))
 
     def _add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:
         """Add a token of a paragraph, or all tokens of an element whose text is not translated."""
@@ -178,11 +176,6 @@ def _language(document: SourceDocument, token: Token) -> str | None:
     attributes = document.attributes(token)
     found = attributes.get("lang") or attributes.get("xml:lang")
     return found.value.strip() if found else None
-
-
-def _is_inline(token: Token) -> bool:
-    """Return whether a tag may be in a paragraph."""
-    return token.name in _INLINE | _OPAQUE | _FIXED or token.name == "br"
 
 
 def _pair(tokens: Sequence[Token]) -> None:

@@ -28,17 +28,13 @@ def join_lines(lines: Iterable[str]) -> str:
         line = line.strip()
         if text.endswith("\u00ad"):
             text = text.removesuffix("\u00ad")
-        elif text and line and not _is_tight(text, line):
-            text += " "
+        elif text and line:
+            end = text[-_LONGEST_END:]  # or long texts would take time that grows with its square
+            is_compound = _COMPOUND_END.search(end) and line[0].islower()
+            if not is_compound and not (_UNSPACED_END.search(end) and _UNSPACED_START.match(line)):
+                text += " "
         text += line
     return text
-
-
-def _is_tight(text: str, line: str) -> bool:
-    end = text[-_LONGEST_END:]  # or long texts would take time that grows with its square
-    if _COMPOUND_END.search(end) and line[0].islower():
-        return True
-    return bool(_UNSPACED_END.search(end) and _UNSPACED_START.match(line))
 
 
 def ends_sentence(text: str) -> bool:

@@ -454,22 +454,15 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
             span = builder.close(token.type.replace("_close", "_open"))
             assert span is not None
             span.payload.append(token)
-        else:
-            _add_mark(builder, token)
+        else:  # an image, a line break, or a tag of HTML, which may have a partner
+            tag = _HTML_TAG.fullmatch(token.content) if token.type == "html_inline" else None
+            name = tag[2].lower() if tag else ""
+            span = builder.close(name) if tag and tag[1] else None
+            if span is not None:
+                span.payload.append(token)
+            elif tag and not tag[1] and not tag[3] and name not in _VOID:
+                builder.open(name, [token])
+            else:
+                breaks = token.type == "hardbreak" or (name == "br" and not (tag and tag[1]))
+                builder.add_mark([token], breaks=breaks)
     return builder.finish()
-
-
-def _add_mark(builder: SpanBuilder, token: Any) -> None:
-    """Add an image, a line break, or a tag of HTML, which may have a partner."""
-    tag = _HTML_TAG.fullmatch(token.content) if token.type == "html_inline" else None
-    name = tag[2].lower() if tag else ""
-    if tag and tag[1]:
-        span = builder.close(name)
-        if span is None:
-            builder.add_mark([token])
-        else:
-            span.payload.append(token)
-    elif tag and not tag[3] and name not in _VOID:
-        builder.open(name, [token])
-    else:
-        builder.add_mark([token], breaks=token.type == "hardbreak" or name == "br")

@@ -47,15 +47,10 @@ def project(
         links: Aligned characters of the two texts.
         fixed: Equal ranges of source and target: text that was not translated, and places that belong together.
     """
-    edges = {edge for span in _walk(spans) for edge in (span.start, span.end)}
+    edges = {edge for outer in spans for span in outer.walk() for edge in (span.start, span.end)}
     fixed = [*fixed, *_equal_words(source, target, links, fixed, edges)]
     fixed = [piece for pair in fixed for piece in _cut(pair, edges)]
     return _Projection(source, target, links, fixed).place(spans, (0, len(source)), None)
-
-
-def _walk(spans: Sequence[Span]) -> Iterator[Span]:
-    for span in spans:
-        yield from span.walk()
 
 
 def _equal_words(
@@ -106,7 +101,8 @@ class _Projection:
             run = runs[wide.index(span)] if span in wide else None
             if run:
                 start, end = self._edges(run)
-                if not span.fixed and len(spans) == 1 and self._covers(span, outer):
+                around = self.source[outer[0] : span.start] + self.source[span.end : outer[1]]
+                if not span.fixed and len(spans) == 1 and not around.strip():
                     start, end = left, right
                 children = [] if span.fixed else self.place(span.children, (span.start, span.end), run)
             else:
@@ -115,9 +111,6 @@ class _Projection:
             placed.append((replace(span, start=start, end=end, children=children), position))
         placed.sort(key=lambda item: (item[0].start, item[0].end, item[1]))
         return [span for span, _ in placed]
-
-    def _covers(self, span: Span, outer: Range) -> bool:
-        return not (self.source[outer[0] : span.start] + self.source[span.end : outer[1]]).strip()
 
     def _edges(self, run: Range | None) -> Range:
         """Return the characters of a run of units; the whole target for None."""

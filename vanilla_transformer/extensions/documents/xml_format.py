@@ -46,11 +46,6 @@ class MarkupDocument(SourceDocument, ABC):
         token = self.tokens[index]
         return token.after if token.is_empty else token.after - 1
 
-    def has_text(self, index: int, is_own: bool = False) -> bool:
-        """Return whether an element has letters, or has them as its own text."""
-        inner = self.children(index) if is_own else range(index + 1, self.end(index))
-        return any(character.isalpha() for each in inner for character in self._plain(self.tokens[each]))
-
     def is_untranslatable(self, token: Token) -> bool:
         """Return whether an element is marked as not to be translated."""
         return translate_value(token.element) == "no"
@@ -160,7 +155,8 @@ class XmlDocument(MarkupDocument):
         attributes = self.attributes(token)
         space = attributes.get("xml:space")
         keeps_space = keeps_space if space is None else space.value == "preserve"
-        if self.has_text(index, is_own=True):
+        texts = (self._plain(self.tokens[child]) for child in self.children(index))
+        if any(character.isalpha() for text in texts for character in text):
             self._name_languages(index, token.after)
             self.add_run(index + 1, self.end(index), self.add_token, keeps_space)
             return

@@ -3,43 +3,32 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from vanilla_transformer.cli.flags import (
-    MODEL,
+    OverwriteArguments,
+    ParallelTextArguments,
     TranslationArguments,
     open_model,
     parse,
-    require_one_model,
 )
 from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.utils.file_utils import check_outputs, write_text_atomically
-
-# The flags of `calibrate` that `--help` shows.
-_CALIBRATE_MAIN = ["source", "target", "precision", "num_beams", "source_language", "target_language"]
+from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 
 
-@dataclass
-class _ValidationTextArguments:
-    """Flags of the text."""
-
-    source: str = field(metadata={"help": "Source text, one sentence per line: the validation text."})
-    target: str = field(metadata={"help": "Its translations, one per line."})
-
-
-@dataclass
-class CalibrateArguments(TranslationArguments, _ValidationTextArguments):
+class CalibrateArguments(ParallelTextArguments, TranslationArguments):
     """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
 
 
 def calibrate_command(arguments: Sequence[str]) -> None:
-    words, options = parse(
-        CalibrateArguments, arguments, "calibrate MODEL --source FILE --target FILE [--flags]", MODEL, _CALIBRATE_MAIN
-    )
-    folder = require_one_model(words)
+    options = parse(CalibrateArguments, arguments)
+    folder = options.model
     if not Path(folder).is_dir():
         raise UserError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
     if not os.access(folder, os.W_OK):
@@ -50,7 +39,7 @@ def calibrate_command(arguments: Sequence[str]) -> None:
 
     pairs = read_text_files(options.source, options.target)
     check_enough(pairs)
-    with open_model(folder, options) as translate:
+    with open_model(options) as translate:
         found = calibrate(translate, pairs)
     store_calibration(folder, found)
     for name, weight in found.calibration.weights.items():
@@ -64,26 +53,22 @@ def calibrate_command(arguments: Sequence[str]) -> None:
     print(f"{folder}/config.json has `confidence` and `warning_limits`.")
 
 
-@dataclass
-class CheckLanguageArguments:
+class CheckLanguageArguments(OverwriteArguments):
     """Flags of `check-language`."""
 
-    recipe: str | None = field(
-        default=None,
-        metadata={"help": "Recipe whose keys are read: its tokenizer, its rules and, without files, its corpora."},
+    source: Annotated[Input, ARGUMENT] = Field("", description="Text file, one sentence per line.")
+    target: Annotated[Input, ARGUMENT] = Field("", description="Its translation, line by line.")
+    recipe: Input | None = Field(
+        None, description="Recipe whose keys are read: its tokenizer, its rules and, without files, its corpora."
     )
-    source_language: str | None = field(default=None, metadata={"help": "Code of the source language, such as hi."})
-    target_language: str | None = field(default=None, metadata={"help": "Code of the target language, such as en."})
-    json: str | None = field(default=None, metadata={"help": "Write the page to this file as JSON, too."})
+    source_language: str | None = Field(None, description="Code of the source language, such as hi.")
+    target_language: str | None = Field(None, description="Code of the target language, such as en.")
+    json_file: Output | None = Field(None, alias="json", description="Write the page to this file as JSON, too.")
 
 
 def check_language_command(arguments: Sequence[str]) -> None:
-    files, options = parse(
-        CheckLanguageArguments,
-        arguments,
-        "check-language SOURCE TARGET [--flags]",
-        {"SOURCE": "Text file, one sentence per line.", "TARGET": "Its translation, line by line."},
-    )
+    options = parse(CheckLanguageArguments, arguments)
+    files = [name for name in (options.source, options.target) if name]
     if len(files) not in (0, 2) or (not files and options.recipe is None):
         raise UserError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
     recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]
@@ -100,13 +85,13 @@ def check_language_command(arguments: Sequence[str]) -> None:
 
     given = {name: getattr(options, name) or getattr(data, name) for name in ("source_language", "target_language")}
     specs = [CorpusSpec(source=files[0], target=files[1], **given)] if files else corpus_specs(data)
-    if options.json is not None:
-        check_outputs([options.json], text_files(specs))
+    if options.json_file is not None:
+        check_outputs([options.json_file], text_files(specs))
     reports = []
     for direction in dict.fromkeys(spec.direction for spec in specs):
         pairs = read([spec for spec in specs if spec.direction == direction])
         reports.append(check_language(pairs, *direction, data))
         print("\n".join(reports[-1].lines()))
-    if options.json is not None:
+    if options.json_file is not None:
         values = [report.as_dict() for report in reports]
-        write_text_atomically(options.json, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        write_text_atomically(options.json_file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

@@ -5,14 +5,14 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from vanilla_transformer.cli.flags import (
     DEFAULT_LANGUAGE,
-    MODEL,
     PRECISION_HELP,
     FurtherModelArguments,
     LanguageArguments,
@@ -21,13 +21,13 @@ from vanilla_transformer.cli.flags import (
     language_settings,
     parse,
     read_keys,
-    require_one_model,
 )
 from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
 from vanilla_transformer.utils.import_utils import requires_extra
+from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
 
-from .limits import Limits
+from .limits import Limit, Limits
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
@@ -35,99 +35,70 @@ if TYPE_CHECKING:
     from .models import LoadedModel, Models
 
 # Flags that say something of one model only.
-_OF_ONE_MODEL = [flag.name for flag in fields(FurtherModelArguments) if flag.name != "normalize"]
-_OF_ONE_MODEL += ["source_language", "target_language", "direction"]
-# The flags that `--help` shows.
-_MAIN = [
-    "model",
-    "host",
-    "port",
-    "precision",
-    "api_key_file",
-    "cors",
-    "page",
-    "metrics",
-    "source_language",
-    "target_language",
-    "direction",
-    "max_batch_size",
-    "max_characters",
-    "request_seconds",
-]
+_OF_ONE_MODEL = (
+    *("ensemble", "ensemble_weights", "rerank_reverse", "rerank_quality"),
+    *("source_language", "target_language", "direction"),
+)
 # A browser leaves out the usual port.
 _ORIGIN = re.compile(r"(?!https://.*:443$|http://.*:80$)[a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 
 
-@dataclass
 class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
     """Flags of the service and its models."""
 
-    model: list[str] | None = field(
-        default=None,
-        metadata={
-            "help": "Instead of MODEL, one of several models, each with its languages and its folder, such as "
-            "en-de=runs/en-de; repeat the flag for each. They are loaded when a request needs them.",
-        },
+    name: Annotated[str, ARGUMENT, INPUT] = Field(
+        "", title="MODEL", description="Folder of a model, or its name on the Hugging Face Hub."
     )
-    max_loaded: int | None = field(
-        default=None,
-        metadata={
-            "help": "With --model: maximum number of models in memory; the least recently used one makes room. By "
-            "default all."
-        },
+    model: list[str] | None = Field(
+        None,
+        description="Instead of MODEL, one of several models, each with its languages and its folder, such as "
+        "en-de=runs/en-de; repeat the flag for each. They are loaded when a request needs them.",
     )
-    pivot: str | None = field(
-        default=None,
-        metadata={
-            "help": "Code of a language, such as en, through which languages are translated that no model has "
-            "together: by one model into it and by another one out of it."
-        },
+    max_loaded: Limit | None = Field(
+        None,
+        description="With --model: maximum number of models in memory; the least recently used one makes room. By "
+        "default all.",
     )
-    host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on; 0.0.0.0 for all interfaces."})
-    port: int = field(default=8000, metadata={"help": "Port to listen on."})
-    backend: str | None = field(
-        default=None,
-        metadata={"help": "ctranslate2 or onnx for a model converted to it; by default what its folder was made for."},
+    pivot: str | None = Field(
+        None,
+        description="Code of a language, such as en, through which languages are translated that no model has "
+        "together: by one model into it and by another one out of it.",
     )
-    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
-    api_key_file: str | None = field(
-        default=None,
-        metadata={"help": "File with API keys, one per line; requests need one: `Authorization: Bearer KEY`."},
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for all interfaces.")
+    port: int = Field(8000, description="Port to listen on.")
+    backend: str | None = Field(
+        None, description="ctranslate2 or onnx for a model converted to it; by default what its folder was made for."
     )
-    cors: list[str] | None = field(
-        default=None,
-        metadata={
-            "help": "Origins whose pages may use the service in a browser, such as https://example.org; '*' for all "
-            "(default: only the service's own page)."
-        },
+    precision: str | None = Field(None, description=PRECISION_HELP)
+    api_key_file: Input | None = Field(
+        None, description="File with API keys, one per line; requests need one: `Authorization: Bearer KEY`."
     )
-    page: bool = field(default=True, metadata={"help": "Serve a web page at / to try the models."})
-    metrics: bool = field(default=False, metadata={"help": "Export metrics for Prometheus at /metrics."})
-    source_language: str | None = field(
-        default=None,
-        metadata={
-            "help": "Code of the language of requests that name none: for models that translate from several, and for "
-            "abbreviations, which end no sentence (default: en)."
-        },
+    cors: list[str] | None = Field(
+        None,
+        description="Origins whose pages may use the service in a browser, such as https://example.org; '*' for all "
+        "(default: only the service's own page).",
     )
-    target_language: str | None = field(
-        default=None,
-        metadata={"help": "Likewise the language of their translations, for models that translate into several."},
+    page: bool = Field(True, description="Serve a web page at / to try the models.")
+    metrics: bool = Field(False, description="Export metrics for Prometheus at /metrics.")
+    source_language: str | None = Field(
+        None,
+        description="Code of the language of requests that name none: for models that translate from several, and for "
+        "abbreviations, which end no sentence (default: en).",
     )
-    direction: str | None = field(
-        default=None,
-        metadata={
-            "help": "Languages of a model with one direction, such as en-de, for clients of LibreTranslate and for "
-            "documents; by default the ones with which it was trained, if its recipe named them."
-        },
+    target_language: str | None = Field(
+        None, description="Likewise the language of their translations, for models that translate into several."
     )
-    docs: bool = field(default=True, metadata={"help": "Describe the service at /docs and /openapi.json."})
+    direction: str | None = Field(
+        None,
+        description="Languages of a model with one direction, such as en-de, for clients of LibreTranslate and for "
+        "documents; by default the ones with which it was trained, if its recipe named them.",
+    )
+    docs: bool = Field(True, description="Describe the service at /docs and /openapi.json.")
 
 
 def serve_command(arguments: Sequence[str]) -> None:
-    words, options = parse(ServeArguments, arguments, "serve MODEL [--flags]", MODEL, _MAIN)
-    folders = parse_models(words, options)
-    name = None if folders else require_one_model(words)
+    options = parse(ServeArguments, arguments)
+    folders, name = parse_models(options), options.name or None
     check_origins(options.cors or [])
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
@@ -165,16 +136,16 @@ def check_origins(origins: Sequence[str]) -> None:
             raise UserError(f"`cors` must be origins such as https://example.org: {parts}; or '*'. Got {origin!r}.")
 
 
-def parse_models(words: Sequence[str], options: ServeArguments) -> dict[Direction, str]:
+def parse_models(options: ServeArguments) -> dict[Direction, str]:
     """Return the folders of models by their languages, none if there is one MODEL."""
     if options.model is None:
         if options.max_loaded is not None:
             raise UserError("`max_loaded` is for several models. Name them by --model, or leave it out.")
+        if not options.name:
+            raise UserError("Name one MODEL (its folder or Hub name), or several by --model, got none.")
         return {}
-    if words:
-        raise UserError(f"Name one MODEL or several by --model, got {words[0]!r} and --model {options.model[0]}.")
-    if options.max_loaded is not None and options.max_loaded < 1:
-        raise UserError(f"`max_loaded` must be 1 or more, got {options.max_loaded}.")
+    if options.name:
+        raise UserError(f"Name one MODEL or several by --model, got {options.name!r} and --model {options.model[0]}.")
     for name in _OF_ONE_MODEL:
         if getattr(options, name):
             raise UserError(f"`{name}` is for one MODEL. Leave it out with --model.")
@@ -241,9 +212,11 @@ def _serve_several(
 
     def load(direction: Direction, folder: str) -> "LoadedModel":
         translate = load_pipeline(folder, options.backend, options.precision, normalize=options.normalize)
-        is_multilingual = find_languages(translate.tokenizer) is not None
         find_direction(translate.tokenizer, *direction)  # refuses a model of other languages
-        languages = language_settings(translate.tokenizer, LanguageArguments(*direction)) if is_multilingual else {}
+        languages = {}
+        if find_languages(translate.tokenizer) is not None:
+            flags = LanguageArguments(source_language=direction.source, target_language=direction.target)
+            languages = language_settings(translate.tokenizer, flags)
         return _wrap(translate, languages, str(direction.source), direction)
 
     loader = ModelLoader(options.max_loaded)

@@ -1,11 +1,13 @@
 """The limits of the service, and the refusal of a request beyond them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
-from vanilla_transformer.errors import UserError
+from pydantic import Field
 
+from vanilla_transformer.utils.schemas import Schema
+
+Limit = Annotated[int, Field(ge=1, le=10**12)]
 LONGEST_REASON = 150  # characters of a message that may quote the request
 
 
@@ -21,46 +23,31 @@ class Refusal(Exception):
         self.status = status
 
 
-@dataclass
-class Limits:
+class Limits(Schema):
     """Limits of requests, batches, the queue and connections."""
 
-    max_batch_size: int = field(default=32, metadata={"help": "Maximum number of texts per batch."})
-    max_batch_tokens: int = field(
-        default=8192, metadata={"help": "Maximum number of tokens per batch, padding included."}
+    max_batch_size: Limit = Field(32, description="Maximum number of texts per batch.")
+    max_batch_tokens: Limit = Field(8192, description="Maximum number of tokens per batch, padding included.")
+    max_waiting: Limit = Field(
+        1024, description="Maximum number of texts that wait, of small and of large requests each."
     )
-    max_waiting: int = field(
-        default=1024, metadata={"help": "Maximum number of texts that wait, of small and of large requests each."}
+    max_waiting_per_client: Limit = Field(512, description="The same per API key or, without keys, per address.")
+    max_body_bytes: Limit = Field(1_000_000, description="Maximum size of a request in bytes.")
+    max_texts: Limit = Field(256, description="Maximum number of texts per request.")
+    max_characters: Limit = Field(5000, description="Maximum length of a text in characters.")
+    max_tokens: Limit = Field(1024, description="Maximum length of a text in tokens.")
+    max_hypotheses: Limit = Field(8, description="Maximum number of translations per text.")
+    max_mbr_samples: Limit = Field(64, description="Maximum number of samples per text from which `mbr` chooses.")
+    max_file_bytes: Limit = Field(
+        50_000_000, description="Maximum size of all translated files that wait to be downloaded."
     )
-    max_waiting_per_client: int = field(
-        default=512, metadata={"help": "The same per API key or, without keys, per address."}
+    file_seconds: Limit = Field(600, description="Time after which a translated file is deleted.")
+    max_connections: Limit = Field(512, description="Maximum number of open connections.")
+    request_seconds: Limit = Field(60, description="Maximum time to answer a request.")
+    client_seconds: Limit = Field(
+        10, description="Maximum time that a client may take to send a request or to read its answer."
     )
-    max_body_bytes: int = field(default=1_000_000, metadata={"help": "Maximum size of a request in bytes."})
-    max_texts: int = field(default=256, metadata={"help": "Maximum number of texts per request."})
-    max_characters: int = field(default=5000, metadata={"help": "Maximum length of a text in characters."})
-    max_tokens: int = field(default=1024, metadata={"help": "Maximum length of a text in tokens."})
-    max_hypotheses: int = field(default=8, metadata={"help": "Maximum number of translations per text."})
-    max_mbr_samples: int = field(
-        default=64, metadata={"help": "Maximum number of samples per text from which `mbr` chooses."}
-    )
-    max_file_bytes: int = field(
-        default=50_000_000, metadata={"help": "Maximum size of all translated files that wait to be downloaded."}
-    )
-    file_seconds: int = field(default=600, metadata={"help": "Time after which a translated file is deleted."})
-    max_connections: int = field(default=512, metadata={"help": "Maximum number of open connections."})
-    request_seconds: int = field(default=60, metadata={"help": "Maximum time to answer a request."})
-    client_seconds: int = field(
-        default=10, metadata={"help": "Maximum time that a client may take to send a request or to read its answer."}
-    )
-    grace_seconds: int = field(
-        default=10, metadata={"help": "Maximum time to answer the accepted requests after SIGTERM."}
-    )
-
-    def __post_init__(self) -> None:
-        for limit in fields(Limits):
-            value = getattr(self, limit.name)
-            if value < 1:
-                raise UserError(f"`{limit.name}` must be 1 or more, got {value}.")
+    grace_seconds: Limit = Field(10, description="Maximum time to answer the accepted requests after SIGTERM.")
 
     def check_request(self, texts: Any, num_hypotheses: int) -> None:
         """Check the texts of a request in constant time each; the first mistake ends the check."""

@@ -106,10 +106,11 @@ class TranslationRequest(_Entries):
 
     @model_validator(mode="after")
     def _check_search(self) -> "TranslationRequest":
-        alone = next((name for name in SAMPLING if getattr(self, name) is not None), None)
-        if alone is not None and not self.do_sample and self.mbr is None:
+        given: Any = self
+        alone = next((name for name in SAMPLING if getattr(given, name) is not None), None)
+        if alone is not None and not given.do_sample and given.mbr is None:
             raise OptionError(f"`{alone}` is an option of sampling. Add `do_sample` or leave it out.")
-        if self.constraints and self.do_sample:
+        if given.constraints and given.do_sample:
             raise OptionError("`constraints` need beam search. Leave `do_sample` out.")
         return self
 

@@ -24,10 +24,11 @@ from starlette.requests import ClientDisconnect
 from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
-from vanilla_transformer.decoding.options import MBR_SAMPLES, choose_beams, explain, options_of
+from vanilla_transformer.decoding.options import MBR_SAMPLES, choose_beams, options_of
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
+from vanilla_transformer.utils.schemas import explain
 from vanilla_transformer.utils.text_files import decode_text
 
 from . import libretranslate, schema

@@ -109,7 +109,7 @@ def recipe_words(**changes):
         ),
         ({"layer_types": "linear_attention"}, "models for long sequences, got both: their attention .* no softmax"),
         ({"alignment_layer": 6}, "`alignment_layer` must be below `decoder_layers`=6, counted from 0, got 6"),
-        ({"alignment_layer": -1}, "`alignment_layer` must not be negative"),
+        ({"alignment_layer": -1}, "`alignment_layer` must be an integer from 0 to 1,000, got -1"),
         ({"train_alignments": None, "alignment_layer": 1}, "must be given with `train_alignments`, got it without"),
     ],
 )

@@ -50,17 +50,18 @@ def test_worker_pipeline_translates_as_one_process_does(executors, folder, preci
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("texts", "options"),
     [
-        {"do_sample": True, "num_beams": 1, "seed": 3},
-        {"return_scores": True, "return_tokens": True, "num_beams": 2},
-        {"num_beams": 1, "sentence_splitter": lambda text: [text]},  # a function that could not be sent to a process
+        (TEXTS * 2, {"do_sample": True, "num_beams": 1, "seed": 3}),
+        (TEXTS[:5], {"return_scores": True, "return_tokens": True, "num_beams": 2}),
+        # A function that could not be sent to a process.
+        (TEXTS[:5], {"num_beams": 1, "sentence_splitter": lambda text: [text]}),
     ],
     ids=["samples", "scores", "splitter"],
 )
-def test_worker_pipeline_follows_options_as_one_process_does(executors, folder, options):
+def test_worker_pipeline_follows_options_as_one_process_does(executors, folder, texts, options):
     with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
-        assert [*map(str, workers(TEXTS * 2, **options))] == [*map(str, translate(TEXTS * 2, **options))]
+        assert [*map(str, workers(texts, **options))] == [*map(str, translate(texts, **options))]
 
 
 def test_worker_pipeline_reports_all_sentences(executors, folder):

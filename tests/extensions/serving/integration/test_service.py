@@ -60,11 +60,11 @@ REFUSED = {
     "enormous hypotheses": (
         b'{"text": "a", "num_return_sequences": 1%s}' % (b"0" * 1500),
         422,
-        "must be at most 500, got 1000",
+        "must be an integer from 1 to 500, got 1000",
     ),
     "unknown entry": ({"text": "a", "texts": "a"}, 422, "unknown entry. Did you mean `text`?"),
     "scores that the model lacks": ({"text": "a", "return_tokens": True}, 422, "Leave `return_tokens` out"),
-    "a number to stream": ({"text": "a", "stream": 1}, 422, "`stream` must be True or False, got 1."),
+    "a number to stream": ({"text": "a", "stream": 1}, 422, "`stream` must be true or false, got 1."),
     "an integer beyond floats": (
         b'{"text": "a", "rerank_reverse_weight": 1%s}' % (b"0" * 999),
         422,
@@ -130,7 +130,7 @@ def test_body_limit_counts_a_chunked_body(client):
 
 
 def test_limits_refuse_a_value_below_1():
-    with pytest.raises(ValueError, match="`max_texts` must be 1 or more, got 0"):
+    with pytest.raises(ValueError, match="`max_texts` must be an integer from 1 to .*, got 0"):
         Limits(max_texts=0)
 
 

@@ -39,8 +39,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
     See [`pipeline_vanilla_transformer.TranslationPipeline`] for texts, batches and further arguments.
 
     An [`Engine`] decodes greedy search, beam search and sampling. It has as many slots as it needs, whatever
-    `batch_size` is. What it does not decode, such as a repetition penalty, or a model with adapters, hooks or methods
-    of its own, `generate()` does, batch by batch. Each call notices weights that were trained, loaded, resized, moved
+    `batch_size` is. What it does not decode, such as a repetition penalty, or a model with adapters, hooks or custom
+    methods, `generate()` does, batch by batch. Each call notices weights that were trained, loaded, resized, moved
     or merged since the last one; see [`TranslationPipeline.refresh`] for others.
 
     A call with `return_scores=True` adds `score` and `log_probability` to each answer, and `return_tokens=True` adds

@@ -22,7 +22,7 @@ logger = logging.get_logger(__name__)
 
 
 def cache_root() -> Path:
-    """Return the folder of compiled steps and of what is known about compilers."""
+    """Return the folder of compiled steps and of failures of compilers."""
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
     try:
         return Path(root).expanduser().absolute()

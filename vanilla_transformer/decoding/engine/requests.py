@@ -1,4 +1,4 @@
-"""What an engine is asked to decode, and the seeds of samples, which depend on the sentence only, not on its batch."""
+"""The requests of an engine, and the seeds of samples, which depend on the sentence only and not on its batch."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -39,7 +39,7 @@ class SourceRules:
         self._phrase_room = max([0, *(each.room for each in search.features if isinstance(each, PhraseConstraints))])
 
     def check(self, position: int, request: Request) -> None:
-        """Check a request: what is read, what the target begins with, and what it contains."""
+        """Check a request: its source, the prefix of its target, and the phrases in it."""
         source, limit = request.source, self.limit(request)
         if not isinstance(source, Tensor):
             self._check_source(position, request)

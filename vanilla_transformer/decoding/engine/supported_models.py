@@ -24,7 +24,7 @@ SUPPORTED = "an unchanged translation model or causal language model of this pac
 
 
 def is_supported(model: Any) -> bool:
-    """Tell whether an engine computes what a model itself computes, or the models of an ensemble."""
+    """Tell whether an engine computes the same as a model itself, or as the models of an ensemble."""
     if isinstance(model, Ensemble):
         return all(map(is_supported, model.models))
     return (

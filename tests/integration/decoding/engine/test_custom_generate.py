@@ -1,4 +1,4 @@
-"""An engine as the `custom_generate` of `generate()`: the tokens of the library's own search, and what is refused."""
+"""An engine as the `custom_generate` of `generate()`: the tokens of the library's own search, and refusals."""
 
 import random
 import re
@@ -30,7 +30,7 @@ PROMPTS = [[7, 8, 9, 10], [9, 8], [11]]
 
 
 def by_engine(model, *args, search=None, **options):
-    """Return what an engine with the options of a call gives for it."""
+    """Return the tokens of an engine with the options of a call."""
     names = ("num_beams", "eos_token_id", "max_new_tokens", "max_length", "no_repeat_ngram_size")
     search = {name: options[name] for name in names if name in options} | (search or {})
     engine = Engine(model, compile=False, **search)
@@ -100,7 +100,7 @@ def test_engine_of_long_models_gives_tokens_of_generate(layer_types, beams):
 
 
 @pytest.mark.parametrize("mask", [[1, 1, 0, 1], [0, 1, 1, 0]])
-def test_engine_attends_to_what_a_mask_shows(mask):
+def test_engine_attends_to_positions_of_any_mask(mask):
     model, tokens = model_of(1), torch.tensor([[7, 8, 9, 2], [9, 7, 8, 2]])
     mask = torch.tensor([mask, [1, 1, 1, 1]])
     assert torch.equal(by_engine(model, tokens, attention_mask=mask), model.generate(tokens, attention_mask=mask))
@@ -193,7 +193,7 @@ def test_engine_follows_the_generation_config_of_a_call():
     assert torch.equal(found, model.generate(tokens, config))
 
 
-# --- What an engine refuses ---
+# --- Refusals ---
 
 SOURCE = {"input_ids": torch.tensor([[7, 8, 9, EOS]])}
 PROMPT = {"input_ids": torch.tensor([[7, 8, 9], [9, 8, 7]])}

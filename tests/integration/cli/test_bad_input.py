@@ -235,7 +235,8 @@ FACTS = (CARDS / "demo.yaml").read_text()
 # Files beside the model and the text: None is a folder, and a path is that of a link.
 FILES = {
     "empty": b"", "latin": LATIN, "blank": b" \n \n", "one": b"A\n", "two": b"a\nb\n", "folder": None,
-    "dangling": Path("nowhere"), "link": Path("a.en"), "full/notes": b"mine", "theirs.tsv": b"A\n", "theirs.html": b"A\n",
+    "dangling": Path("nowhere"), "link": Path("a.en"), "full/notes": b"mine", "theirs.tsv": b"A\n",
+    "theirs.html": b"A\n",
     "corpus/train.en": b"mine", "corpus/train.source": b"mine", "tokenizer/tokenizer_config.json": b"{}",
     "other/config.json": b"{}",
     "demo/corpus/train.en": b"mine", "template/README.md": b"mine",

@@ -243,7 +243,7 @@ def test_train_tokenizer_accepts_small_texts_and_text_without_spaces(text, size,
     tokenizer = train_tokenizer([text], vocab_size=size, model=model)
     assert 259 <= len(tokenizer) <= (260 if text == "a" else size)
     ids = tokenizer(text)["input_ids"]
-    assert len(ids) < max(3, len(text) / 2), "pieces, and not bytes alone"
+    assert len(ids) <= max(3, len(text) / 2), "pieces, and not bytes alone"
     for each in (text, "a日 b"):
         assert tokenizer.decode(tokenizer(each)["input_ids"], skip_special_tokens=True) == each
 

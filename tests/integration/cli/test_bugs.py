@@ -36,10 +36,6 @@ MIDDLE = {
     ),
     "choose-alignment-head": (["model", *TEXT], ENCODER),
     "calibrate": (["model", *TEXT], ENCODER),
-    "reproduce": (
-        ["scaling-by-sqrt-dk", "--output", "out"],
-        "vanilla_transformer.extensions.reproduction.experiments.check_options",
-    ),
     "tune-reranking": (["model", "--rerank_reverse", "model", *TEXT], ENCODER),
     "render-card": (
         ["model", "--facts", "demo"],
@@ -55,7 +51,7 @@ MIDDLE = {
         "tokenizers.Tokenizer.train_from_iterator",
     ),
     "write-alignments": (TEXT, "vanilla_transformer.extensions.alignments.word_alignments.align_lexically"),
-    "clean-corpus": (TRAINING[:8], "vanilla_transformer.data.cleaning._broken_rule"),
+    "clean-corpus": (TRAINING[:8], "vanilla_transformer.data.prepare_data.load_cached_texts"),
     "back-translate": (["model", "--input", "a.de", "--output", "out.tsv"], ENCODER),
     "check-language": (["a.en", "a.de"], "vanilla_transformer.extensions.quality.language_check.LanguageReport"),
     "convert": (["model", "out", "--target_format", "marian", "--sentences", "a.en"], ENCODER),
@@ -74,7 +70,11 @@ def workplace(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_a_middle():
+    assert MIDDLE.keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("name", MIDDLE)
 def test_a_bug_in_a_command_is_shown_as_a_bug(workplace, monkeypatch, capsys, name):
     words, place = MIDDLE[name]
     for error in (TypeError("seeded"), ValueError("seeded"), OSError("seeded")):

@@ -133,7 +133,11 @@ def given(model, name):
 
 
 # One function reads the options of a generation config, so the others get a sample.
-IN_CONFIG = [name for name in CHANGING if name in options_of()] + ["repetition_penalty", "bad_words_ids", "min_length"]
+IN_CONFIG = [name for name in CHANGING if name in options_of(CONFIG)] + [
+    "repetition_penalty",
+    "bad_words_ids",
+    "min_length",
+]
 
 
 @pytest.mark.parametrize(

@@ -430,7 +430,7 @@ def test_trainer_predicts_the_tokens_of_generate_and_loads_the_best_model_withou
     )
     trainer.train()
     predictions = trainer.predict(rows[:6]).predictions
-    assert len({*map(id, found)} - {id(None)}) == {"stock": 0, "ours": 3}[kind]  # weights changed twice
+    assert len({*map(id, found)} - {id(None)}) == {"stock": 0, "ours": 1}[kind]  # of predictions alone
     model.eval()
     batch = trainer.data_collator([{"input_ids": row["input_ids"]} for row in rows[:6]])
     expected = model.generate(**batch, max_length=12, num_beams=2)

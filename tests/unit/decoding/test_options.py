@@ -79,8 +79,8 @@ def test_generate_kwargs_hold_what_the_call_gives_generate():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ({"num_beams": True}, "`num_beams` must be an integer of 1 or more, got True."),
-        ({"rerank_length_weight": float("nan")}, "`rerank_length_weight` must be a finite number, got nan."),
+        ({"num_beams": True}, "`num_beams` must be an integer from 1 to 500, got True."),
+        ({"rerank_length_weight": float("nan")}, "`rerank_length_weight` must be a number in [-100, 100], got nan."),
         ({"alternatives": 2, "seed": 1}, "`alternatives` are completed by one search each. Leave `seed` out."),
     ],
     ids=str,

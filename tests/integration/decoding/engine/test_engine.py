@@ -290,7 +290,7 @@ def test_engine_translates_empty_lists_and_single_tokens():
         ({"slots": 2.0}, "`slots` must be an integer of 1 or more, got 2.0."),
         ({"precision": "int3"}, "`precision` must be one of .*, got 'int3'."),
         ({"compile": "x"}, "`compile` must be True, False or 'auto', got 'x'."),
-        ({"num_beams": 0}, "`num_beams` must be .*1 or more, got 0."),
+        ({"num_beams": 0}, "`num_beams` must be an integer from 1 to 500, got 0."),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

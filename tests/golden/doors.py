@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from vanilla_transformer import Engine, TranslationPipeline
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.engine.requests import Request
+from vanilla_transformer.decoding.engine.requests import DecodeRequest
 from vanilla_transformer.decoding.forced_decoding import score_tokens
 from vanilla_transformer.extensions.documents import DocumentTranslator
 from vanilla_transformer.extensions.serving import server
@@ -67,7 +67,7 @@ class Doors:
         """Return the hypotheses of the engine: tokens, score and the log-probability of each token."""
         engine, further = Engine(self._model(model), compile=False, **options), dict(requests or {})
         prefixes = further.pop("prefixes", [()] * len(ids))
-        found = engine.decode(map(Request, ids, prefixes), count, **further)
+        found = engine.decode(map(DecodeRequest, ids, prefixes), count, **further)
         rows = [[[each.tokens, each.score, each.token_log_probabilities] for each in some] for some in found]
         return _plain(rows)
 

@@ -7,7 +7,7 @@ from transformers import CompileConfig, GenerationConfig, WatermarkingConfig
 
 from tests.tiny import tiny_causal_lm, tiny_model, tiny_tokenizer
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
-from vanilla_transformer.decoding.options import TranslationOptions, options_of
+from vanilla_transformer.decoding.options import CONFIG, TranslationOptions, options_of
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 9, 2], [10, 11, 2, 0, 0, 0]])
 PLAIN = {"max_new_tokens": 8, "num_beams": 4, "length_penalty_type": "power", "length_penalty": 1.0}
@@ -65,6 +65,8 @@ CHANGING = {
     "force_words_ids": ([[7]], {}),
     "max_matching_ngram_size": (-1, {"num_beams": 1, "prompt_lookup_num_tokens": 2}),
     "use_mtp": (True, GREEDY),
+    "num_beam_groups": (2, {"diversity_penalty": 9.0}),
+    "diversity_penalty": (9.0, {"num_beam_groups": 2}),
 }
 # How the library computes, not what; or what it does not read in this search.
 SAME_ANSWER = {
@@ -109,9 +111,10 @@ def answer(model, uses_engine, as_config=False, **options):
         options = {"generation_config": config}
     torch.manual_seed(0)
     try:
-        if uses_engine and not options.get("do_sample"):  # the engine has random numbers of its own
+        # The pipeline has further options, and the engine its own random numbers.
+        if uses_engine and options.keys().isdisjoint(options_of().keys() - options_of(CONFIG)):
             resolved = TranslationOptions.resolve(options, {}, model.generation_config)
-            engine = EnginePool(model, compile=False).find(resolved)
+            engine = None if resolved.do_sample else EnginePool(model, compile=False).find(resolved)
             options |= {} if engine is None else {"custom_generate": engine}
         found = model.generate(SOURCE, **options)
     except Exception as error:
@@ -130,7 +133,11 @@ def given(model, name):
 
 
 # One function reads the options of a generation config, so the others get a sample.
-IN_CONFIG = [name for name in CHANGING if name in options_of()] + ["repetition_penalty", "bad_words_ids", "min_length"]
+IN_CONFIG = [name for name in CHANGING if name in options_of(CONFIG)] + [
+    "repetition_penalty",
+    "bad_words_ids",
+    "min_length",
+]
 
 
 @pytest.mark.parametrize(

@@ -506,12 +506,6 @@ def test_generate_returns_the_result_of_a_custom_function():
     assert outputs.tolist() == [[START + EOS]] * 2
 
 
-def test_generate_beyond_max_position_embeddings_does_not_warn_for_sinusoids(transformers_warnings):
-    model = without_eos(build(lm_head_bias=True, max_position_embeddings=5))
-    model.generate(torch.tensor([[5, EOS]]), max_new_tokens=9, num_beams=1)
-    assert transformers_warnings == []
-
-
 def test_generate_beyond_max_position_embeddings_warns_for_learned_positions(transformers_warnings, monkeypatch):
     model = without_eos(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=5))
     with pytest.raises(ValueError, match="position"):

@@ -21,7 +21,7 @@ from .answers import Translation, build_answer, copy_sentence, needs_alignments,
 from .constraints import room_for_phrases, word_continuations
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
-from .engine.requests import Request
+from .engine.requests import DecodeRequest
 from .options import RERANKING, OptionError, TranslationOptions
 from .pretrained import load_ensemble
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
@@ -247,7 +247,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             return [[Translation(text) for text in texts] for texts in found]
         if not sentences:
             return []
-        requests = [Request(each.tokens, each.prefix or (), each.phrases, each.seed) for each in sentences]
+        requests = [DecodeRequest(each.tokens, each.prefix or (), each.phrases, each.seed) for each in sentences]
         hypotheses = engine.decode(requests, options.count, report=report)
         return to_translations(sentences, hypotheses, self.postprocess, self.tokenizer, options, self.model.config)
 

@@ -12,6 +12,7 @@ from tests.sweeps import examples, rare
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.prefill import prefill
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 EOS = 2
@@ -65,9 +66,12 @@ def test_neighbors_change_few_translations_in_bfloat16(beams):
 @given(sources=st.lists(SOURCES, min_size=2, max_size=8))
 def test_neighbors_change_no_bit_of_what_the_encoder_reads_in_bfloat16(sources):
     engine = Engine(tiny_model(vocab_size=40, d_model=256, init_std=0.1), precision="bfloat16", compile=False)
-    states = engine.encode(sources, [*map(len, sources)])
-    for source, row in zip(sources, states, strict=True):
-        assert torch.equal(row[: len(source)], engine.encode([source], [len(source)])[0])
+    with torch.inference_mode():
+        together = prefill(engine.model, sources, [*map(len, sources)])
+        for row, source in enumerate(sources):
+            alone = prefill(engine.model, [source], [len(source)])
+            for many, one in zip(together, alone, strict=True):  # (W, H, S, K) each
+                assert torch.equal(many[row, :, : len(source)], one[0, :, : len(source)])
 
 
 @pytest.mark.parametrize("beams", [1, 4])

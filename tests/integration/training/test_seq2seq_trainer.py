@@ -418,7 +418,7 @@ def test_trainer_predicts_the_tokens_of_generate_and_loads_the_best_model_withou
     model, tokenizer = load(folder)
     options = {"predict_with_generate": True, "generation_max_length": 12, "generation_num_beams": 2}
     options |= {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
-    options |= {"max_steps": 2, "load_best_model_at_end": True, **QUIET}
+    options = QUIET | options | {"max_steps": 2, "load_best_model_at_end": True}
     stock = Seq2SeqTrainingArguments(tmp_path / "run", learning_rate=0.01, **options)
     ours = TokenBudgetTrainingArguments(tmp_path / "run", max_tokens=64, **options)
     trainer = {"stock": Seq2SeqTrainer, "ours": VanillaSeq2SeqTrainer}[kind](
@@ -430,7 +430,7 @@ def test_trainer_predicts_the_tokens_of_generate_and_loads_the_best_model_withou
     )
     trainer.train()
     predictions = trainer.predict(rows[:6]).predictions
-    assert len({*map(id, found)} - {id(None)}) == {"stock": 0, "ours": 3}[kind]  # weights changed twice
+    assert len({*map(id, found)} - {id(None)}) == {"stock": 0, "ours": 1}[kind]  # of predictions alone
     model.eval()
     batch = trainer.data_collator([{"input_ids": row["input_ids"]} for row in rows[:6]])
     expected = model.generate(**batch, max_length=12, num_beams=2)

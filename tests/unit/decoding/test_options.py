@@ -54,12 +54,14 @@ def test_resolve_gives_sampling_the_defaults_of_generate():
 
 
 def test_resolve_leaves_other_options_to_the_library():
-    assert resolve().library == {}
-    assert resolve({"repetition_penalty": 1.0, "num_return_sequences": 2}).library == {}
+    assert (
+        resolve().library
+        == resolve({"num_return_sequences": 2, "num_beam": None, "output_scores": False}).library
+        == {}
+    )
     assert resolve({"repetition_penalty": 1.2, "nonsense": 0}).library == {"repetition_penalty": 1.2, "nonsense": 0}
     assert resolve(config=GenerationConfig(repetition_penalty=1.2)).library == {"repetition_penalty": 1.2}
-    assert resolve({"num_beam": None}).library == {"num_beam": None}
-    assert resolve({"use_cache": False}).library == {"use_cache": False}
+    assert resolve({"use_cache": False}).library == {}  # which changes no token
     config = GenerationConfig(typical_p=0.5)
     assert resolve(config=config).library == {}
     assert resolve({"do_sample": True}, config=config).library == {"typical_p": 0.5}
@@ -77,8 +79,8 @@ def test_generate_kwargs_hold_what_the_call_gives_generate():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ({"num_beams": True}, "`num_beams` must be an integer of 1 or more, got True."),
-        ({"rerank_length_weight": float("nan")}, "`rerank_length_weight` must be a finite number, got nan."),
+        ({"num_beams": True}, "`num_beams` must be an integer from 1 to 500, got True."),
+        ({"rerank_length_weight": float("nan")}, "`rerank_length_weight` must be a number in [-100, 100], got nan."),
         ({"alternatives": 2, "seed": 1}, "`alternatives` are completed by one search each. Leave `seed` out."),
     ],
     ids=str,

@@ -14,7 +14,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.generation_vanilla_transformer import MaxNewTokensBeyondSource, penalty_type_of_call
 
 from .known_features import NoRepeatedNgrams, features_of
-from .requests import Request
+from .requests import DecodeRequest
 from .search_options import SearchOptions, search_options
 from .target_prefix import ForcedBos
 
@@ -62,7 +62,7 @@ def generate_by_engine(
             sources = (states[seen] if seen.any() else states[:1] for states, seen in zip(sources, mask, strict=True))
     else:
         sources = _read_prompts(prompts, mask, repeats, model_kwargs)
-    requests = [Request(source, limit=limit) for source, limit in zip(sources, limits.tolist(), strict=True)]
+    requests = [DecodeRequest(source, limit=limit) for source, limit in zip(sources, limits.tolist(), strict=True)]
     found = engine.decode(requests, count)
     pad, eos = generation_config.pad_token_id, engine.options.eos_token_ids[0]
     # In its beam search for prompts, the library takes 0 for no padding.

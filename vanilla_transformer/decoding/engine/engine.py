@@ -23,7 +23,7 @@ from .graphed_steps import steps_for
 from .known_features import features_of
 from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, WordContinuations, check_complete
 from .precision import INT8, cast, precision_of, resolve_precision, round_to_int8, warn_if_emulated
-from .requests import Request, Search, SentenceSeeds, check_seed, hash_seed
+from .requests import DecodeRequest, Search, SentenceSeeds, check_seed, hash_seed
 from .search_options import SearchFeature, search_options
 from .search_state import Hypothesis, read_hypotheses
 from .slot_buffers import SlotBuffers
@@ -65,7 +65,7 @@ class Engine:
             low priority compiles them after three seconds of steps, on one or two cores once no engine decodes.
             `True` compiles steps that the cache lacks at once, and waits. `False` decodes eagerly. On a GPU, `"auto"`
             captures each size as a CUDA graph, and `True` compiles it before, and waits.
-        constraint_tokens: Room for the tokens of [`Request.phrases`].
+        constraint_tokens: Room for the tokens of [`DecodeRequest.phrases`].
         word_continuations: The tokens that must not follow phrases of [`WholeWords`].
         features: Further features of the search.
         given: Options of the search by name, see [`TranslationOptions`]. `return_alignments=True` returns the
@@ -132,7 +132,7 @@ class Engine:
 
     def decode(
         self,
-        requests: Iterable[Request | Sequence[int]],
+        requests: Iterable[DecodeRequest | Sequence[int]],
         num_return_sequences: int = 1,
         seed: int | None = None,
         report: Callable[[int], object] = lambda done: None,
@@ -153,7 +153,7 @@ class Engine:
             ValueError: A source is empty, too long, or has unknown token ids, a seed is not an integer, or
                 phrases or a prefix are too long or have unknown token ids.
         """
-        asked = [each if isinstance(each, Request) else Request(each) for each in requests]
+        asked = [each if isinstance(each, DecodeRequest) else DecodeRequest(each) for each in requests]
         searches = self._searches(asked, num_return_sequences, seed)
         results: list[dict[int, list[Hypothesis]]] = [{} for _ in asked]
         by_length = sorted(searches, key=lambda some: len(some[0].request.source), reverse=True)
@@ -194,7 +194,7 @@ class Engine:
         with self.lock:
             self.steps.find(self.buffers.arguments)
 
-    def _searches(self, requests: Sequence[Request], count: int, seed: int | None) -> list[list[Search]]:
+    def _searches(self, requests: Sequence[DecodeRequest], count: int, seed: int | None) -> list[list[Search]]:
         """Return the searches or samples of each request."""
         for position, request in enumerate(requests):
             self._rules.check(position, request)

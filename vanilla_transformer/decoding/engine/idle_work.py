@@ -2,6 +2,7 @@
 
 import atexit
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,7 +16,7 @@ class IdleWork:
         self._lock = threading.Lock()
         self._calls = 0  # of engines that decode
         self._waiting = list[Callable[[], object]]()
-        self._timer: threading.Timer | None = None
+        self._cancelled = threading.Event()  # of the thread that waits now
         atexit.register(self.finish)
 
     def add(self, function: Callable[[], object]) -> None:
@@ -33,20 +34,22 @@ class IdleWork:
         finally:
             with self._lock:
                 self._calls -= 1
-                if self._timer is not None:
-                    self._timer.cancel()
-                    self._timer = None
+                self._cancelled.set()
                 if self._waiting and not self._calls:
-                    self._timer = threading.Timer(IDLE_SECONDS, self._run_if_idle)
-                    self._timer.daemon = True
-                    self._timer.start()
+                    self._cancelled = threading.Event()
+                    threading.Thread(target=self._wait, args=(self._cancelled,)).start()
 
     def finish(self) -> None:
-        """Call all functions that wait, once another thread that calls them has ended: at the end of the process."""
-        timer = self._timer
-        if timer is not None:
-            timer.cancel()
-            timer.join()
+        """Call all functions that wait: at the end of the process, which has waited for the other threads."""
+        self._cancelled.set()
+        self._run_if_idle()
+
+    def _wait(self, cancelled: threading.Event) -> None:
+        """Call the functions after a second, unless another engine decodes or the main thread ends before."""
+        end = time.monotonic() + IDLE_SECONDS
+        while time.monotonic() < end:
+            if cancelled.wait(0.02) or not threading.main_thread().is_alive():
+                return
         self._run_if_idle()
 
     def _run_if_idle(self) -> None:

@@ -214,7 +214,7 @@ class PhraseMemory(NamedTuple):
 @dataclass(frozen=True)
 class PhraseConstraints(SearchFeature):
     """
-    Require the phrases of [`Request.phrases`].
+    Require the phrases of [`DecodeRequest.phrases`].
 
     Attributes:
         room: Tokens that the phrases of a sentence may have.

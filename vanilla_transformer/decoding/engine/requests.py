@@ -15,7 +15,7 @@ from .sampling import LARGEST_SEED
 Phrases = Sequence[Sequence[int]]
 
 
-class Request(NamedTuple):
+class DecodeRequest(NamedTuple):
     """
     A source to translate, or a prompt to continue.
 
@@ -46,7 +46,7 @@ class Search(NamedTuple):
         hypotheses: Number of hypotheses of the search that are returned, the best ones.
     """
 
-    request: Request
+    request: DecodeRequest
     position: int
     number: int = 0
     seed: int = 0

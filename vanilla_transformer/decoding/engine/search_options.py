@@ -41,7 +41,7 @@ class SearchFeature:
         return ()
 
     def enter(self, memory: Any, slots: Tensor, requests: Sequence[Any]) -> None:
-        """Start the search of new sentences, given the [`Request`] of each, in the given slots."""
+        """Start the search of new sentences, given the [`DecodeRequest`] of each, in the given slots."""
 
     def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: Any) -> Tensor:
         """Return the logits `(B, N, V)` by which the search chooses tokens; minus infinity forbids one.

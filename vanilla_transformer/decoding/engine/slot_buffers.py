@@ -13,7 +13,7 @@ from vanilla_transformer.utils.device_utils import fill_rows, to_device
 
 from .device_profile import spare_memory
 from .prefill import Prefilled
-from .requests import Request
+from .requests import DecodeRequest
 from .search_options import SearchOptions
 from .search_state import SearchState
 from .static_decoder import AlignmentHeads, SlotMemory
@@ -107,7 +107,7 @@ class SlotBuffers:
         limits: Tensor,
         counts: Tensor,
         seeds: Tensor,
-        requests: Sequence[Request],
+        requests: Sequence[DecodeRequest],
         start_token: int,
     ) -> None:
         """Start the search of new sentences in the given slots."""

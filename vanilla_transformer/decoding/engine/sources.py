@@ -11,7 +11,7 @@ from vanilla_transformer.errors import UserError
 
 from .phrase_constraints import ConstraintError, PhraseConstraints, check_phrases
 from .prefill import Prefilled, prefill, read_states
-from .requests import Request, Search
+from .requests import DecodeRequest, Search
 from .search_options import SearchOptions
 
 
@@ -38,7 +38,7 @@ class SourceRules:
         self._prefixed = options.is_prefixed
         self._phrase_room = max([0, *(each.room for each in search.features if isinstance(each, PhraseConstraints))])
 
-    def check(self, position: int, request: Request) -> None:
+    def check(self, position: int, request: DecodeRequest) -> None:
         """Check a request: its source, the prefix of its target, and the phrases in it."""
         source, limit = request.source, self.limit(request)
         if not isinstance(source, Tensor):
@@ -57,7 +57,7 @@ class SourceRules:
             )
         check_phrases(request.phrases, self._phrase_room, limit - len(prefix), self._target_tokens)
 
-    def _check_source(self, position: int, request: Request) -> None:
+    def _check_source(self, position: int, request: DecodeRequest) -> None:
         source, entries = request.source, self._model.vocab_size
         name = "source" if self.has_encoder else "prompt"
         wrong = [token for token in source if not 0 <= token < entries]
@@ -75,7 +75,7 @@ class SourceRules:
             rule = "at least 1 token" if not source else f"at most {longest} tokens{reason}"
             raise OptionError(f"A {name} must have {rule}, got {length} in {name} {position}.")
 
-    def seen(self, request: Request) -> Sequence[int] | Tensor:
+    def seen(self, request: DecodeRequest) -> Sequence[int] | Tensor:
         """Return the tokens that attention may see."""
         source = request.source
         if request.limit is not None or isinstance(source, Tensor):
@@ -87,7 +87,7 @@ class SourceRules:
         eos = self._model.eos_token_id
         return [token for token in source if token not in (eos if isinstance(eos, list) else [eos])]
 
-    def limit(self, request: Request) -> int:
+    def limit(self, request: DecodeRequest) -> int:
         """Return how many tokens may be generated. `max_length` counts all of a prompt, also its EOS."""
         options, seen = self._options, len(self.seen(request))
         if request.limit is not None:

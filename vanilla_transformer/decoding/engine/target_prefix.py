@@ -38,7 +38,7 @@ class PrefixMemory(NamedTuple):
 
 @dataclass(frozen=True)
 class TargetPrefix(SearchFeature):
-    """Force the tokens of [`Request.prefix`]. Their log-probabilities are the model's."""
+    """Force the tokens of [`DecodeRequest.prefix`]. Their log-probabilities are the model's."""
 
     def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> PrefixMemory:
         tokens = torch.zeros(slots, room, dtype=torch.long, device=device)

@@ -10,6 +10,7 @@ import torch
 
 from tests.engine_cases import (
     EOS,
+    IMPOSSIBLE,
     Case,
     assert_engine_gives_hypotheses_of_library,
     hypotheses_of_library,
@@ -201,14 +202,12 @@ def test_engine_runs_models_of_every_attention(attention):
     assert_engine_gives_hypotheses_of_library(case)
 
 
-def test_engine_attends_to_lone_eos_only():
+def test_engine_attends_to_no_eos_unless_there_is_nothing_else():
     model = model_of(source_eos=False)
-    engine = engine_of(model)
-    for source in ([EOS], [7, EOS, 9, EOS]):
-        model.config.source_eos = source == [EOS]  # where the library would attend to nothing
-        expected = model.generate(torch.tensor([source]), num_beams=2, max_new_tokens=LIMIT)
-        model.config.source_eos = False
-        assert engine.decode([source])[0][0].tokens == expected[0, 1:].tolist()
+    expected = model.generate(torch.tensor([[7, EOS, 9, EOS]]), num_beams=2, max_new_tokens=LIMIT)
+    (found,), (lone,) = engine_of(model).decode([[7, EOS, 9, EOS], [EOS]])
+    assert found.tokens == expected[0, 1:].tolist()
+    assert lone.tokens and IMPOSSIBLE < lone.score < 0.0  # where the library would attend to nothing
 
 
 CONFIGS_AND_CALLS = [
@@ -291,7 +290,7 @@ def test_engine_translates_empty_lists_and_single_tokens():
         ({"slots": 2.0}, "`slots` must be an integer of 1 or more, got 2.0."),
         ({"precision": "int3"}, "`precision` must be one of .*, got 'int3'."),
         ({"compile": "x"}, "`compile` must be True, False or 'auto', got 'x'."),
-        ({"num_beams": 0}, "`num_beams` must be an integer of 1 or more, got 0."),
+        ({"num_beams": 0}, "`num_beams` must be an integer from 1 to 500, got 0."),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

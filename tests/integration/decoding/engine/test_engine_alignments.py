@@ -69,7 +69,7 @@ def test_engine_returns_attention_if_the_host_looks_seldom(layer_type, beams):
 def test_engine_without_alignments_keeps_no_queries():
     model = tiny_model()
     model.config.alignment_heads = [[0, 1]]
-    plain, aligned = (Engine(model, slots=2, compile=False, alignments=wanted) for wanted in (False, True))
+    plain, aligned = (Engine(model, slots=2, compile=False, return_alignments=wanted) for wanted in (False, True))
     assert [len(each.buffers.memory[0].layers[0].queries) for each in (plain, aligned)] == [0, 1]
     assert plain.steps.identity != aligned.steps.identity
     found = [engine.decode(SOURCES) for engine in (plain, aligned)]

@@ -13,7 +13,7 @@ from tests.sweeps import sample
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords, WordContinuations
-from vanilla_transformer.decoding.engine.requests import Request
+from vanilla_transformer.decoding.engine.requests import DecodeRequest
 
 VOCAB = 24
 
@@ -50,14 +50,14 @@ def random_phrases(draw):
 def test_engine_refuses_constraints_that_it_cannot_follow(phrases, message):
     engine = Engine(tiny_model(vocab_size=VOCAB), num_beams=2, compile=False, max_new_tokens=3, constraint_tokens=2)
     with pytest.raises(ValueError, match=re.escape(message)):
-        engine.decode([Request([5, EOS], phrases=phrases)])
+        engine.decode([DecodeRequest([5, EOS], phrases=phrases)])
 
 
 def test_engine_says_when_too_few_hypotheses_can_contain_constraints():
     engine = Engine(tiny_model(vocab_size=VOCAB), num_beams=3, compile=False, max_new_tokens=2, constraint_tokens=2)
-    assert engine.decode([Request([5, EOS], phrases=[[7, 8]])])[0][0].tokens == [7, 8]
+    assert engine.decode([DecodeRequest([5, EOS], phrases=[[7, 8]])])[0][0].tokens == [7, 8]
     with pytest.raises(ValueError, match=r"Only 1 of 2 translations can contain the constraints\. Raise the limit"):
-        engine.decode([Request([5, EOS], phrases=[[7, 8]])], 2)
+        engine.decode([DecodeRequest([5, EOS], phrases=[[7, 8]])], 2)
 
 
 def test_engine_constrains_what_follows_a_prefix():
@@ -69,11 +69,11 @@ def test_engine_constrains_what_follows_a_prefix():
         constraint_tokens=3,
         target_prefix="",
     )
-    (found,) = engine.decode([Request([5, EOS], [11, 7], [[7, 8], [9]])], 2)
+    (found,) = engine.decode([DecodeRequest([5, EOS], [11, 7], [[7, 8], [9]])], 2)
     for each in found:
         assert each.tokens[:2] == [11, 7] and 9 in each.tokens and occurrences(each.tokens, (7, 8))[0]
     with pytest.raises(ValueError, match="A translation may have 2 tokens, but its constraints have 3"):
-        engine.decode([Request([5, EOS], [11] * 7, [[7, 8], [9]])])
+        engine.decode([DecodeRequest([5, EOS], [11] * 7, [[7, 8], [9]])])
 
 
 def test_engine_with_constraints_needs_beams():
@@ -93,11 +93,11 @@ def test_engine_finds_hypotheses_of_definition_with_whole_words(seed):
 def test_engine_continues_no_whole_words():
     model = tiny_model(vocab_size=VOCAB, init_std=0.4)
     options = {"num_beams": 3, "compile": False, "max_new_tokens": 9, "constraint_tokens": 3}
-    ((plain,),) = Engine(model, **options).decode([Request([5, EOS], phrases=[[7]])])
+    ((plain,),) = Engine(model, **options).decode([DecodeRequest([5, EOS], phrases=[[7]])])
     follower = plain.tokens[plain.tokens.index(7) + 1]
     engine = Engine(model, **options, word_continuations=WordContinuations([follower]))
-    ((stem,),) = engine.decode([Request([5, EOS], phrases=[[7]])])
-    ((whole,),) = engine.decode([Request([5, EOS], phrases=[WholeWords([7])])])
+    ((stem,),) = engine.decode([DecodeRequest([5, EOS], phrases=[[7]])])
+    ((whole,),) = engine.decode([DecodeRequest([5, EOS], phrases=[WholeWords([7])])])
     assert stem == plain and follower not in whole.tokens[whole.tokens.index(7) + 1 :][:1]
 
 
@@ -107,7 +107,7 @@ def test_engine_lets_a_prefix_continue_a_word():
         **{"num_beams": 3, "compile": False, "max_new_tokens": 9, "constraint_tokens": 3, "target_prefix": ""},
         word_continuations=WordContinuations([8]),
     )
-    ((found,),) = engine.decode([Request([5, EOS], [7, 8, 9], [WholeWords([7])])])
+    ((found,),) = engine.decode([DecodeRequest([5, EOS], [7, 8, 9], [WholeWords([7])])])
     assert found.tokens[:3] == [7, 8, 9]
 
 
@@ -119,7 +119,8 @@ def test_engine_finds_constrained_hypotheses_of_definition(seed):
 
 
 def check_definition(engine, model, options, sources, phrases, continuations=frozenset()):
-    found = engine.decode([Request(*pair) for pair in zip(sources, [()] * len(sources), phrases, strict=True)], 2)
+    requests = [DecodeRequest(*each) for each in zip(sources, [()] * len(sources), phrases, strict=True)]
+    found = engine.decode(requests, 2)
     names = {"num_beams": "beams", "max_new_tokens": "limit", "length_penalty": "penalty"}
     names |= {"length_penalty_type": "penalty_type"}
     settings = {names.get(name, name): value for name, value in options.items()}

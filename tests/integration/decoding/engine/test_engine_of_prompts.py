@@ -86,7 +86,7 @@ def test_engine_gives_scores_of_the_penalty_of_wu_for_new_tokens_only():
 def test_engine_names_prompt_that_the_model_cannot_read(prompt, options, message):
     engine = engine_of(model_of(position_embedding_type="learned", max_position_embeddings=12), **options)
     with pytest.raises(ValueError, match=f"^{message}$"):
-        list(engine.generate_stream([[7] * 8 + [EOS], prompt]))
+        engine.decode([[7] * 8 + [EOS], prompt])
 
 
 def test_engine_names_limit_that_needs_an_encoder():

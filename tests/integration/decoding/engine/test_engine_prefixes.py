@@ -11,7 +11,7 @@ from tests.textbook_search import Textbook, assert_same_hypotheses, force
 from tests.tiny import tiny_causal_lm, tiny_model
 from tests.tiny_engines import SOURCES, assert_captured_steps_agree
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.requests import Request
+from vanilla_transformer.decoding.engine.requests import DecodeRequest
 
 
 def random_prefixes(case, seed):
@@ -27,7 +27,7 @@ def test_engine_forces_prefixes_as_a_textbook_does(first):
         case = random_case(seed)
         prefixes = random_prefixes(case, seed)
         engine = Engine(case.model, slots=case.slots, compile=False, target_prefix="", **case.options)
-        found = engine.decode(map(Request, case.sources, prefixes), case.num_return_sequences)
+        found = engine.decode(map(DecodeRequest, case.sources, prefixes), case.num_return_sequences)
         for source, prefix, ours in zip(case.sources, prefixes, found, strict=True):
             textbook = Textbook(case.model, source, case.options, force(prefix))
             assert_same_hypotheses(ours, textbook.search(case.options["num_beams"]))
@@ -40,7 +40,7 @@ def test_engine_forces_prefixes_that_are_longer_than_the_room(beams):
     model, prefixes = tiny_model(vocab_size=40, init_std=0.4), [[7] * 40, [], [8, 9] * 10, [], [6]]
     options = {"num_beams": beams, "max_new_tokens": 44}
     engine = Engine(model, slots=2, compile=False, target_prefix="", **options)
-    found = engine.decode([Request([5, 6, EOS], prefix) for prefix in prefixes])
+    found = engine.decode([DecodeRequest([5, 6, EOS], prefix) for prefix in prefixes])
     for prefix, ours in zip(prefixes, found, strict=True):
         textbook = Textbook(model, [5, 6, EOS], options, force(prefix))
         assert_same_hypotheses(ours, textbook.search(beams))
@@ -49,11 +49,11 @@ def test_engine_forces_prefixes_that_are_longer_than_the_room(beams):
 def test_engine_forces_prefixes_of_samples_and_of_continuations():
     sampling = {"do_sample": True, "target_prefix": "", "max_new_tokens": 6, "compile": False}
     engine = Engine(tiny_model(vocab_size=40), slots=3, **sampling)
-    samples = engine.decode([Request([5, EOS], [9, 7])], 8, 1)[0]
+    samples = engine.decode([DecodeRequest([5, EOS], [9, 7])], 8, 1)[0]
     assert {tuple(each.tokens[:2]) for each in samples} == {(9, 7)} and len({each.tokens[2] for each in samples}) > 1
     model = tiny_causal_lm()
     prompts = Engine(model, compile=False, max_new_tokens=6, num_beams=2, target_prefix="")
-    ((best,),) = prompts.decode([Request([5, 6], [9, 7])])
+    ((best,),) = prompts.decode([DecodeRequest([5, 6], [9, 7])])
     ((same,),) = Engine(model, compile=False, max_new_tokens=4, num_beams=2).decode([[5, 6, 9, 7]])
     assert best.tokens == [9, 7, *same.tokens]
     assert sum(best.token_log_probabilities[2:]) == close_to(same.log_probability)
@@ -61,7 +61,7 @@ def test_engine_forces_prefixes_of_samples_and_of_continuations():
 
 def test_engine_forces_prefixes_in_captured_steps():
     engines = [Engine(tiny_model(vocab_size=40), slots=2, max_new_tokens=8, target_prefix="") for _ in range(2)]
-    assert_captured_steps_agree(engines, map(Request, SOURCES, [[7, 9], [11], [], [5, 5, 5]]), 2)
+    assert_captured_steps_agree(engines, map(DecodeRequest, SOURCES, [[7, 9], [11], [], [5, 5, 5]]), 2)
 
 
 def test_engine_without_prefixes_has_no_tensors_for_them():
@@ -82,7 +82,7 @@ def test_engine_without_prefixes_has_no_tensors_for_them():
 def test_engine_names_wrong_prefixes(options, prefix, message):
     engine = Engine(tiny_model(vocab_size=40), compile=False, max_new_tokens=8, **options)
     with pytest.raises(ValueError) as error:
-        engine.decode([Request([5, EOS], prefix)])
+        engine.decode([DecodeRequest([5, EOS], prefix)])
     assert message in str(error.value) and "\n" not in str(error.value)
 
 

@@ -11,7 +11,7 @@ from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_model
 from tests.tiny_engines import SOURCES, engine_of, graphed
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.requests import Request, SentenceSeeds
+from vanilla_transformer.decoding.engine.requests import DecodeRequest, SentenceSeeds
 from vanilla_transformer.decoding.forced_decoding import score_tokens
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
@@ -48,10 +48,10 @@ def test_engine_gives_repeated_sentences_other_samples():
 
 def test_engine_takes_the_seed_of_each_sentence():
     engine, source = sampler(), SOURCES[0]
-    samples = tokens_of(engine.decode([Request(source, seed=seed) for seed in (8, 9, 8)]))
+    samples = tokens_of(engine.decode([DecodeRequest(source, seed=seed) for seed in (8, 9, 8)]))
     assert samples[0] == samples[2] != samples[1]
-    other = Request(SOURCES[2], seed=1)
-    assert tokens_of(engine.decode([other, Request(source, seed=9)])) == [
+    other = DecodeRequest(SOURCES[2], seed=1)
+    assert tokens_of(engine.decode([other, DecodeRequest(source, seed=9)])) == [
         *tokens_of(engine.decode([other])),
         samples[1],
     ]
@@ -116,7 +116,7 @@ def test_engine_samples_in_captured_steps():
     [
         ({"num_beams": 3}, {}, "Sampling needs `num_beams=1`, got 3"),
         ({}, {"seed": "x"}, "`seed` must be an integer, got 'x'"),
-        ({}, {"requests": [Request([5, EOS], seed=2.5)]}, "`seed` must be an integer, got 2.5"),
+        ({}, {"requests": [DecodeRequest([5, EOS], seed=2.5)]}, "`seed` must be an integer, got 2.5"),
         ({}, {"num_return_sequences": 0}, "`num_return_sequences` must be an integer of 1 or more, got 0"),
         ({"do_sample": False}, {"seed": 1}, "`seed` needs `do_sample=True`"),
     ],

@@ -7,7 +7,7 @@ from tests.tiny import tiny_model
 from tests.tiny_engines import SOURCES
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords, WordContinuations
-from vanilla_transformer.decoding.engine.requests import Request
+from vanilla_transformer.decoding.engine.requests import DecodeRequest
 
 PREFIXES = [[7, 9], [11], [], [5, 5, 5]]
 SEARCHES = {
@@ -23,7 +23,7 @@ def test_compiled_steps_search_as_eager_ones(search, tmp_path, monkeypatch):
     model = tiny_model(vocab_size=40, init_std=0.4, decoder_layers=2)
     options = SEARCHES[search] | {"slots": 2, "max_new_tokens": 8, "target_prefix": ""}
     compiled, eager = (Engine(model, compile=compile, **options) for compile in (True, False))
-    found, expected = (engine.decode(map(Request, SOURCES, PREFIXES)) for engine in (compiled, eager))
+    found, expected = (engine.decode(map(DecodeRequest, SOURCES, PREFIXES)) for engine in (compiled, eager))
     assert compiled.steps.are_cached()
     for (ours,), (theirs,) in zip(found, expected, strict=True):
         assert ours.tokens == theirs.tokens
@@ -38,6 +38,6 @@ def test_compiled_steps_follow_constraints_as_eager_ones(tmp_path, monkeypatch):
     options |= {"word_continuations": WordContinuations(range(10, 25))}
     compiled, eager = (Engine(model, compile=compile, **options) for compile in (True, False))
     phrases = [[WholeWords([7, 8])], [], [[9]], [WholeWords([11]), WholeWords([12])]]
-    found, expected = (engine.decode(map(Request, SOURCES, [()] * 4, phrases)) for engine in (compiled, eager))
+    found, expected = (engine.decode(map(DecodeRequest, SOURCES, [()] * 4, phrases)) for engine in (compiled, eager))
     assert compiled.steps.are_cached()
     assert [ours.tokens for (ours,) in found] == [theirs.tokens for (theirs,) in expected]

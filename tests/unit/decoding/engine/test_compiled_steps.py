@@ -147,7 +147,8 @@ def test_few_rows_of_large_weights_use_many_threads(monkeypatch, small, threads,
 
 def test_hooks_of_the_library_do_not_stop_compiling_aside(monkeypatch, caplog):
     model = tiny_model()
-    model(**model.dummy_inputs, output_attentions=True)  # installs hooks that cannot be pickled
+    source = torch.tensor([[5, 6, 7, 2]])
+    model(source, decoder_input_ids=source, output_attentions=True)  # installs hooks that cannot be pickled
     written = {}
 
     class Process:

@@ -42,7 +42,7 @@ def test_graphed_steps_give_tokens_of_eager_ones_and_capture_each_size_once(beam
     long = [[7] * length + [2] for length in (3, 20, 40, 2, 18, 3)]  # the room grows and shrinks
     for _ in range(2):
         assert len(engine.decode(long)) == len(long)
-    assert len(recorder.sizes) == len(set(recorder.sizes)) >= 4
+    assert len(recorder.sizes) == len(set(recorder.sizes)) >= 3
 
 
 @torch.inference_mode()

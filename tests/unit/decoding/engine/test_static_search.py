@@ -12,7 +12,7 @@ from tests.sweeps import sample
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.known_features import NoRepeatedNgrams
 from vanilla_transformer.decoding.engine.phrase_constraints import PhraseConstraints
-from vanilla_transformer.decoding.engine.requests import Request
+from vanilla_transformer.decoding.engine.requests import DecodeRequest
 from vanilla_transformer.decoding.engine.sampling import SamplingOptions
 from vanilla_transformer.decoding.engine.search_options import SearchOptions
 from vanilla_transformer.decoding.engine.search_state import SearchState
@@ -63,7 +63,7 @@ def started(options, memory, limits=(5, 9, 14)):
     phrases, prefixes = [[(7, 8)], [(9,), (9,)], []], [[7, 9, 11], [], [5]]
     for feature, own in zip(options.features, state.features, strict=True):
         each = zip(phrases, prefixes, strict=True)
-        feature.enter(own, slots, [Request([], prefix, some) for some, prefix in each])
+        feature.enter(own, slots, [DecodeRequest([], prefix, some) for some, prefix in each])
     memory[0].source_lengths.copy_(torch.tensor([3, 16, 7]))
     for layer in memory[0].layers:
         layer.source.keys.normal_()

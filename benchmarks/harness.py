@@ -75,7 +75,7 @@ def parse_flags(arguments_class: type[Any], arguments: Sequence[str], usage: str
         item.name: (hints[item.name], Field(item.default, description=item.metadata["help"]))
         for item in fields(arguments_class)
     }
-    flags["words"] = Annotated[list[str], ARGUMENT], Field([], description="What is measured.")
+    flags["words"] = Annotated[list[str], ARGUMENT], Field([], description="Systems or settings to measure.")
     schema = create_model("Flags", __base__=Schema, **flags)
     program = f"python -m benchmarks.{usage.split()[0]}"
     values = dict(schema(**CommandLine({"flags": schema.model_fields}, program).read(arguments)))

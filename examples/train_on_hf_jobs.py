@@ -17,8 +17,10 @@ import sys
 from collections.abc import Sequence
 
 from huggingface_hub import create_repo
+from huggingface_hub.errors import HfHubHTTPError
 
 from vanilla_transformer.cli import run
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.utils.resources import find_facts, find_recipe
 
@@ -41,15 +43,18 @@ def main(arguments: Sequence[str]) -> None:
     """Train and publish a model.
 
     Raises:
-        ValueError, OSError: a name is wrong, or this account may not write to the repository.
+        UserError: A name is wrong, or this account may not write to the repository.
         SystemExit: training or publishing has failed, and has said why.
     """
     if len(arguments) < 4 or arguments[2] != "--facts":
-        raise ValueError("Usage: train_on_hf_jobs.py RECIPE REPO_ID --facts FACTS [--flags ...]")
+        raise UserError("Usage: train_on_hf_jobs.py RECIPE REPO_ID --facts FACTS [--flags ...]")
     recipe, repo_id, _, facts, *flags = arguments
     find_recipe(recipe)
     read_facts(find_facts(facts))
-    create_repo(repo_id, private=True, exist_ok=True)
+    try:
+        create_repo(repo_id, private=True, exist_ok=True)
+    except HfHubHTTPError as error:
+        raise UserError(str(error)) from error
     for command in (training_command(recipe, flags), push_command(repo_id, facts)):
         if status := subprocess.run(command).returncode:
             sys.exit(status)

@@ -13,7 +13,7 @@ from vanilla_transformer.training.run_arguments import flatten
 ANSWERS = Path(__file__).with_name("interface.json")
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
 STORED = json.loads(ANSWERS.read_text(encoding="utf-8")) if ANSWERS.exists() else {"flags": {}, "recipes": {}}
-# Flags and keys that went on purpose, each with a line in the changelog.
+# Flags and keys that were removed, each with a line in the changelog.
 REMOVED: set[str] = {"student_num_beams", "student_precision", "compile_steps"}
 
 
@@ -48,7 +48,7 @@ def test_recipes_have_their_values(path):
     assert values == {name: stored[name] for name in values}
 
 
-def test_store_what_is_answered_today(capsys):
+def test_store_the_answers_of_today(capsys):
     """Write the file where there is none; delete it to store other answers, if they are meant to change."""
     if ANSWERS.exists():
         return

@@ -6,18 +6,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "vanilla_transformer/*.py": 4376,
-    "vanilla_transformer/cli": 2508,
-    "vanilla_transformer/data": 5011,
-    "vanilla_transformer/decoding": 8581,
-    "vanilla_transformer/evaluation": 1679,
-    "vanilla_transformer/extensions": 16525,
-    "vanilla_transformer/publishing": 1432,
-    "vanilla_transformer/text": 1534,
-    "vanilla_transformer/training": 5568,
-    "vanilla_transformer/utils": 1724,
-    "tests": 57462,
-    "docs/*.md": 5119,
+    "vanilla_transformer/*.py": 4208,
+    "vanilla_transformer/cli": 2173,
+    "vanilla_transformer/data": 4461,
+    "vanilla_transformer/decoding": 7394,
+    "vanilla_transformer/evaluation": 1471,
+    "vanilla_transformer/extensions": 14774,
+    "vanilla_transformer/publishing": 1212,
+    "vanilla_transformer/text": 1251,
+    "vanilla_transformer/training": 5249,
+    "vanilla_transformer/utils": 2080,
+    "tests": 53619,
+    "docs/*.md": 3807,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it
 

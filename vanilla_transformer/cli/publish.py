@@ -184,9 +184,13 @@ def _card_renderer(
 
 
 class CreateSpaceArguments(ModelNameArguments):
-    """Flags of `create-space`. The page runs without this package, and then translates as `translate --no_protect`."""
+    """Flags of `create-space`."""
 
-    output_dir: str = Field("space", description="New folder for the files of the Space.")
+    output_dir: str = Field(
+        "space",
+        description="New folder for the files of the Space. Its page runs without this package, and translates as "
+        "`translate --no_protect` does.",
+    )
     title: str | None = Field(None, description="Title of the page. Default: the name of the model.")
     examples: list[str] | None = Field(None, description="Sentences to click on.")
 

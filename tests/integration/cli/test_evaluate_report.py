@@ -92,8 +92,8 @@ def test_report_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("report", "message"),
     [
-        ("report.txt", "--report must be an HTML file, such as report.html, got 'report.txt'."),
-        ("report", "--report must be an HTML file, such as report.html, got 'report'."),
+        ("report.txt", "`report` must be an HTML file, such as report.html, got 'report.txt'."),
+        ("report", "`report` must be an HTML file, such as report.html, got 'report'."),
         ("source.html", "must be another file than the inputs, but source.html is the same as source.html"),
         ("link.html", "must be another file than the inputs, but link.html is the same as source.html"),
         ("scores.html", "Each output must be another file, got scores.html twice."),

@@ -124,4 +124,4 @@ def test_evaluate_reports_further_metrics(tiny_model, tiny_tokenizer, tmp_path, 
     assert found["metrics"]["loss"] == pytest.approx(sum(losses) / sum(tokens), rel=1e-4)
     assert f"loss {found['metrics']['loss']:.4f}" in capsys.readouterr().out
     assert main(["evaluate", "--hypotheses", "a.de", *words, "--overwrite", "--metric", "loss"]) == 2
-    assert "The metric loss is of a model" in capsys.readouterr().err
+    assert "--name and the metric loss are of a model" in capsys.readouterr().err

@@ -159,5 +159,5 @@ def test_parse_recipe_takes_the_schedules_that_its_keys_can_create(name):
         works = False
     rate = [] if name == "noam" else ["--learning_rate", "0.5"]
     flags = ["--train_source", "a", "--train_target", "b", "--output_dir", "c", "--lr_scheduler", name, *rate]
-    with nullcontext() if works else pytest.raises(ValueError, match=f"must be one of noam, .*, got '{name}'"):
+    with nullcontext() if works else pytest.raises(ValueError, match=f"must be one of 'noam', .*, got '{name}'"):
         parse_recipe(flags)

@@ -6,6 +6,7 @@ So a mixed stream needs no sorting, and no step computes padding for sentences t
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -157,7 +158,9 @@ class Engine:
         searches = self._searches(asked, num_return_sequences, seed)
         results: list[dict[int, list[Hypothesis]]] = [{} for _ in asked]
         by_length = sorted(searches, key=lambda some: len(some[0].request.source), reverse=True)
-        without_autocast = torch.autocast(self.model.device.type, enabled=False)
+        device = self.model.device.type
+        has_autocast = torch.amp.is_autocast_available(device)
+        without_autocast = torch.autocast(device, enabled=False) if has_autocast else nullcontext()
         with self.lock, self.steps.decoding(), torch.inference_mode(), without_autocast:
             try:
                 self._queue.extend(by_length)

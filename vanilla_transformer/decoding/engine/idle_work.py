@@ -16,7 +16,7 @@ class IdleWork:
         self._lock = threading.Lock()
         self._calls = 0  # of engines that decode
         self._waiting = list[Callable[[], object]]()
-        self._cancelled = threading.Event()  # of the thread that waits now
+        self._canceled = threading.Event()  # of the thread that waits now
         atexit.register(self.finish)
 
     def add(self, function: Callable[[], object]) -> None:
@@ -34,21 +34,21 @@ class IdleWork:
         finally:
             with self._lock:
                 self._calls -= 1
-                self._cancelled.set()
+                self._canceled.set()
                 if self._waiting and not self._calls:
-                    self._cancelled = threading.Event()
-                    threading.Thread(target=self._wait, args=(self._cancelled,)).start()
+                    self._canceled = threading.Event()
+                    threading.Thread(target=self._wait, args=(self._canceled,)).start()
 
     def finish(self) -> None:
         """Call all functions that wait: at the end of the process, which has waited for the other threads."""
-        self._cancelled.set()
+        self._canceled.set()
         self._run_if_idle()
 
-    def _wait(self, cancelled: threading.Event) -> None:
+    def _wait(self, canceled: threading.Event) -> None:
         """Call the functions after a second, unless another engine decodes or the main thread ends before."""
         end = time.monotonic() + IDLE_SECONDS
         while time.monotonic() < end:
-            if cancelled.wait(0.02) or not threading.main_thread().is_alive():
+            if canceled.wait(0.02) or not threading.main_thread().is_alive():
                 return
         self._run_if_idle()
 

@@ -112,7 +112,7 @@ def test_write_alignments_names_models_that_cannot_align(tiny_tokenizer, tmp_pat
         ([folder], "configuration must have `alignment_heads`, got none."),
         ([str(tmp_path / "linear")], "softmax cross-attention, got VanillaTransformerLinearAttention"),
         ([str(tmp_path / "decoder")], "A model with an encoder and a decoder aligns words, but"),
-        ([folder] * 3, "Name at most a model and one of the reverse direction, got 3."),
+        ([folder] * 3, "`models` must be a list of words with at most 2, got "),
     ]:
         assert main(["write-alignments", *models, *files]) == 2
         assert message in capsys.readouterr().err

@@ -43,8 +43,8 @@ def test_explain_refuses_models_without_encoder_and_decoder(model, tiny_tokenize
 @pytest.mark.parametrize(
     ("words", "flags", "message"),
     [
-        ([], [], "Give the folder (or Hub name) of a model and one sentence in quotes, got 1 words."),
-        (["A", "man."], [], "one sentence in quotes, got 3 words."),
+        ([], [], "This command takes MODEL SENTENCE, got "),
+        (["A", "man."], [], "'A' 'man.'. See --help."),
         ([""], [], "The text must have a word at least, but it is empty."),
         (["A man."], ["--output", "."], "must be a file, but . is a folder."),
         (["A man."], ["--output", "setup.py/page.html"], "setup.py"),

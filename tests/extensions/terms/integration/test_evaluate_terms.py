@@ -49,7 +49,7 @@ def test_evaluate_compares_a_model_with_and_without_terms(texts, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hypotheses": "{texts}/ours.de"}, "Give the source text by --source FILE, in which the terms of --glossary"),
+        ({"hypotheses": "{texts}/ours.de"}, "Give the source text by --source FILE, which --glossary"),
         ({"source": "{texts}/a.en", "glossary": "{texts}/a.en"}, "must have a term, a tab and its translation"),
         (
             {"source": "{texts}/a.en", "term_mode": "soft"},

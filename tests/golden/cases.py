@@ -557,7 +557,7 @@ def _attacks() -> Cases:
         body = {"q": "A man", "source": "en", "target": "de", **each}
         case = {"door": "service", "model": "plain", "flags": ["--direction", "en-de"], "body": body}
         cases[f"question{name}" if name else "plain_question"] = case
-    for path in ("/models/other", "/languages", "/nothing", "/translate", "/docs", "/metrics"):
+    for path in ("/models/other", "/languages", "/nothing", "/translate", "/metrics"):
         cases[f"get{path.replace('/', '_')}"] = {"door": "service", "model": "plain", "path": path}
     for raw in ("", "[]", '{"q": ["a"]}', '{"text": "a"}'):
         cases[f"detect_{raw}"] = {"door": "service", "model": "plain", "path": "/detect", "raw": raw}

@@ -16,7 +16,6 @@ import yaml
 from tests.docs_pages import ROOT, blocks, command_flags, command_lines, flags_of, write_workspace
 from vanilla_transformer.cli import COMMANDS
 from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
-from vanilla_transformer.training import parser
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
@@ -45,7 +44,9 @@ def recipes():
 
 @pytest.mark.parametrize("words", commands())
 def test_docs_commands_exist(words, monkeypatch):
-    monkeypatch.setattr(parser, "use_user_module", lambda path: None)  # which stands on the page
+    monkeypatch.setattr(
+        "vanilla_transformer.training.recipe.use_user_module", lambda path: None
+    )  # which stands on the page
     if "scripts/train.py" in words:
         recipe, *flags = words[words.index("scripts/train.py") + 1 :]
         parse_recipe([str(ROOT / recipe), *flags])

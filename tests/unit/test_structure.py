@@ -4,7 +4,6 @@ import ast
 import json
 import re
 import sys
-from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -138,19 +137,6 @@ def test_each_extension_has_a_row_a_folder_a_page_and_tests():
     assert folders == extensions.EXTENSIONS.keys()
     assert all((ROOT / "docs" / row.page).is_file() for row in extensions.EXTENSIONS.values())
     assert folders == {path.parents[1].name for path in (ROOT / "tests" / "extensions").glob("*/*/test_*.py")}
-
-
-def test_public_class_names_occur_once():
-    """Except for the pipeline of the Hub files, which checkpoints name, and the package's, which takes its place."""
-    nodes = [node for path in PACKAGE.rglob("*.py") for node in parse(path).body]
-    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name[0] != "_")
-    assert {name for name, count in names.items() if count > 1} == {"TranslationPipeline"}
-
-
-def test_module_names_occur_once():
-    """Except for `commands`, in which `cli` looks for the commands of an extension."""
-    names = Counter(path.stem for path in PACKAGE.rglob("*.py"))
-    assert {name for name, count in names.items() if count > 1} == {"__init__", "commands"}
 
 
 def test_hub_modules_are_carried_by_some_checkpoint():

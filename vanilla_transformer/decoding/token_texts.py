@@ -1,9 +1,11 @@
 """The text of each token of a sentence."""
 
 import copy
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+_BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")  # a token of SentencePiece
 _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that the next token may complete
 
 
@@ -36,7 +38,8 @@ def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
         kept = longer if end == len(ids) else longer.rstrip(_INCOMPLETE)
         yield kept[done:]
         done = max(done, len(kept))
-        if kept == longer:
+        is_byte = _BYTE.fullmatch(str(tokenizer.convert_ids_to_tokens(ids[end - 1])))  # whose run is decoded as one
+        if kept == longer and not is_byte:
             start, whole = whole, end
             done = len(tokenizer.decode(ids[start:end], skip_special_tokens=True))
 

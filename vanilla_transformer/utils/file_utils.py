@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 
-from .input_files import COMPRESSIONS, compression_of, open_input
+from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -273,6 +273,9 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
     for output in map(Path, outputs):
         if output.is_dir():
             raise UserError(f"The output must be a file, but {output} is a folder. Name a file.")
+        if output.suffix.lower() in BINARY_ENDINGS:
+            rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
+            raise UserError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
         # A terminal is both input and output.
         same = next((each for each in existing if output.is_file() and os.path.samefile(output, each)), None)
         if same is not None:

@@ -32,16 +32,16 @@ def test_back_translate_writes_a_corpus(folder, capsys, name):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--input", "mono.de", "--output", "out.tsv"], "Name one model"),
+        (["--input", "mono.de", "--output", "out.tsv"], "takes MODEL, got none"),
         (["nowhere", "--input", "mono.de", "--output", "out.tsv"], "There is no model folder nowhere"),
         (["model", "--input", "nowhere", "--output", "out.tsv"], "nowhere"),
         (["model", "--input", "empty", "--output", "out.tsv"], "empty"),
-        (["model", "--input", "mono.de"], "the following arguments are required: --output"),
+        (["model", "--input", "mono.de"], "`output` must be given"),
         (["model", "--input", "mono.de", "--output", "out.txt"], "must be written to a .tsv or .jsonl file"),
         (["model", "--input", "mono.de", "--output", "out.tsv", "--tags", "<BT>"], "Did you mean 'tag'?"),
         (
             ["model", "--input", "mono.de", "--output", "out.tsv", "--batch_size", "0"],
-            "`batch_size` must be 1 or more",
+            "`batch_size` must be an integer from 1 to 100,000",
         ),
     ],
 )

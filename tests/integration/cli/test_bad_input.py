@@ -235,7 +235,8 @@ FACTS = (CARDS / "demo.yaml").read_text()
 # Files beside the model and the text: None is a folder, and a path is that of a link.
 FILES = {
     "empty": b"", "latin": LATIN, "blank": b" \n \n", "one": b"A\n", "two": b"a\nb\n", "folder": None,
-    "dangling": Path("nowhere"), "link": Path("a.en"), "full/notes": b"mine", "theirs.tsv": b"A\n", "theirs.html": b"",
+    "dangling": Path("nowhere"), "link": Path("a.en"), "full/notes": b"mine", "theirs.tsv": b"A\n",
+    "theirs.html": b"A\n",
     "corpus/train.en": b"mine", "corpus/train.source": b"mine", "tokenizer/tokenizer_config.json": b"{}",
     "other/config.json": b"{}",
     "demo/corpus/train.en": b"mine", "template/README.md": b"mine",
@@ -249,7 +250,7 @@ FILES = {
     "garbage/config.json": GARBAGE, "zip/config.yaml": EMPTY_ZIP,
     # Corpora with mistakes
     "columns.tsv": b"a\tb\tc\n", "plain.tsv.gz": b"plain", "folder.tsv": None,
-    "column.jsonl": b'{"en": "a", "de": "b"}\n', "language.jsonl": b'{"translation": {"en": "a"}}\n',
+    "column.jsonl": b'{"en": "a", "de": "b"}\n{"en": "a"}\n', "language.jsonl": b'{"translation": {"en": "a"}}\n',
     "null.jsonl": b'{"translation": null}\n', "text.jsonl": b'{"translation": "x"}\n',
     "column.parquet": parquet({"x": ["a"]}), "type.parquet": parquet({"source": [1], "target": [2]}),
 }  # fmt: skip
@@ -258,7 +259,7 @@ CORPORA = {
     "{file: columns.tsv}": "Line 1 of columns.tsv must have two columns, source TAB target, besides .*, it has 3",
     "{file: plain.tsv.gz}": "Cannot read plain.tsv.gz: the .gz file is truncated or corrupt",
     "{file: folder.tsv}": "There is no file folder.tsv",
-    "{file: column.jsonl}": "Line 1 of column.jsonl must have a column 'translation'",
+    "{file: column.jsonl}": "Line 2 of column.jsonl must have a column 'translation'",
     "{file: language.jsonl}": "Line 1 of language.jsonl has no language 'de', it has 'en'",
     "{file: null.jsonl}": "Line 1 of .* must have sentences by language .*, got None",
     "{file: text.jsonl}": "Line 1 of .* must have sentences by language .*, got 'x'",

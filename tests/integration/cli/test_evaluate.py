@@ -132,8 +132,11 @@ def test_evaluate_refuses_files_that_are_not_aligned(flag, texts, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "Give a text to translate with --source FILE"),
-        ({"source": "a.en", "bootstrap_samples": 0}, "`bootstrap_samples` must be 1 or more, got 0"),
+        ({}, "Give a MODEL and its text by --source FILE"),
+        (
+            {"source": "a.en", "bootstrap_samples": 0},
+            "`bootstrap_samples` must be an integer from 1 to 100,000, got 0",
+        ),
         ({"source": "a.en", "paper_bleu": "xx"}, "got 'xx'"),
         ({"source": "a.en", "json": "."}, "but . is a folder"),
         ({"source": "a.en", "output_file": "."}, "but . is a folder"),
@@ -153,7 +156,9 @@ def test_evaluate_refuses_a_model_beside_hypotheses(texts, capsys):
     assert "Give a model or its --hypotheses, not both, got 'model' and" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("names", [[], ["one", "two"]])
-def test_evaluate_needs_one_model(names, texts, capsys):
+@pytest.mark.parametrize(
+    ("names", "message"), [([], "Give a MODEL and its text"), (["one", "two"], "takes [MODEL], got 'one' 'two'")]
+)
+def test_evaluate_needs_one_model(names, message, texts, capsys):
     assert main(["evaluate", *names, *flags(texts, source=texts / "a.en")]) == 2
-    assert f"got {len(names)} names" in capsys.readouterr().err
+    assert message in capsys.readouterr().err

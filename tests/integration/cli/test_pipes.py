@@ -198,7 +198,14 @@ OUTPUTS = {
 
 
 @pytest.mark.parametrize("flag", OUTPUTS)
-def test_output_is_compressed(flag, texts):
+def test_output_is_compressed_or_refused(flag, texts, capsys):
     words, plain = shlex.split(OUTPUTS[flag]), "OUT.tsv"
     assert main([*words, plain]) == main([*words, f"{plain}.gz"]) == 0
     assert gzip.decompress(Path(f"{plain}.gz").read_bytes()) == Path(plain).read_bytes()
+    capsys.readouterr()
+    assert main([*words, f"{plain}.zip"]) == 2
+    rule = (
+        "An output is text, also compressed as .gz, .xz, .bz2, .zst, but the name OUT.tsv.zip is one of another format"
+    )
+    assert capsys.readouterr() == ("", f"error: {rule}. Choose another ending.\n")
+    assert not Path(f"{plain}.zip").exists()

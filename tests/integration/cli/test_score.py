@@ -88,7 +88,7 @@ def test_score_refuses_models_without_encoder_and_decoder(model, files, tiny_tok
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (["--max_tokens", "0"], "`max_tokens` must be 1 or more, got 0"),
+        (["--max_tokens", "0"], "`max_tokens` must be an integer from 1 to 10,000,000, got 0"),
         (["--output", "."], "must be a file, but . is a folder"),
         (["--target", "nowhere"], "There is no file nowhere"),
     ],

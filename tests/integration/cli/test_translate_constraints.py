@@ -39,7 +39,7 @@ def test_translate_tab_constraints_are_of_their_lines(folder, capsys, tmp_path):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--constraint"], "expected at least one argument"),
+        (["--constraint"], "--constraint must have a value. See --help"),
         (["--constraint", "a", "--format", "html"], "is for sentences, but `--format` is html"),
     ],
 )

@@ -40,7 +40,7 @@ def run(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def interruption(monkeypatch):
     """Return a function that lets the next runs be interrupted after some blocks, or not."""
-    whole = translate._translate
+    whole = translate.LineTranslator.work
 
     def interrupt(blocks):
         def some(*arguments):
@@ -49,7 +49,7 @@ def interruption(monkeypatch):
                     raise KeyboardInterrupt
                 yield step
 
-        monkeypatch.setattr(translate, "_translate", whole if blocks is None else some)
+        monkeypatch.setattr(translate.LineTranslator, "work", whole if blocks is None else some)
 
     return interrupt
 

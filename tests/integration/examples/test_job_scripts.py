@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 from tests.hub_client import run_with_hub
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.publish import PushArguments, parse
+from vanilla_transformer.cli.publish import PushToHubArguments, parse
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.utils.resources import find_recipe
 
@@ -44,8 +44,8 @@ def test_hf_jobs_script_runs_valid_commands():
     recipe, *flags = command[command.index("train") + 1 :]
     assert parse_recipe([str(find_recipe(recipe)), *flags]).optimization.max_steps == 3
     push = script["push_command"]("user/name", "wmt14_en_de")
-    words, options = parse(PushArguments, push[push.index("push-to-hub") + 1 :], "push-to-hub")
-    assert words == [script["OUTPUT"], "user/name"] and options.private
+    options = parse(PushToHubArguments, push[push.index("push-to-hub") + 1 :])
+    assert [options.folder, options.repo_id] == [script["OUTPUT"], "user/name"] and options.private
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,10 @@ def test_check_model_prints_and_records_a_stress_table(tiny_tokenizer, files, tm
     [
         (["--source", "en"], "Give both --source and --target, or none."),
         (["--name", "a"], "--name is for a stress test. Give --source and --target, or leave it out."),
-        (["--source", "a", "--target", "b", "--max_pairs", "0"], "`max_pairs` must be 1 or more, got 0."),
+        (
+            ["--source", "a", "--target", "b", "--max_pairs", "0"],
+            "`max_pairs` must be an integer from 1 to 100,000, got 0.",
+        ),
         (["--source", "a", "--target", "b", "--name", "a/b"], "--name may hold letters, digits"),
         (["--source", "none", "--target", "b"], "none"),
     ],

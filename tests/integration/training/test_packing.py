@@ -44,8 +44,8 @@ def random_pairs(number=12):
 
 def gradients_of(model, batch, guided):
     model.zero_grad()
-    guidance = GuidedAlignment(number=1, weight=0.3) if guided else None
-    loss = ModelWithLoss(model, 0.1, [guidance])(batch_to_device(batch, BatchPreparation.for_model(model), CPU))
+    terms = [GuidedAlignment(number=1, weight=0.3)] if guided else []
+    loss = ModelWithLoss(model, 0.1, terms)(batch_to_device(batch, BatchPreparation.for_model(model), CPU))
     loss.smoothed.backward()
     return [*loss, *(each.grad for each in model.parameters())]
 

@@ -70,5 +70,5 @@ def test_download_data_command(mirror, tmp_path, capsys, monkeypatch):
     assert (tmp_path / "data" / "tiny" / "train.en").read_bytes() == TEXTS["train.en"]
     assert main(["download-data"]) == main(["download-data", "none"]) == 2
     shown = capsys.readouterr().err.splitlines()
-    assert shown[0] == "error: Name one corpus of multi30k, tiny, got 0 names."
+    assert shown[0] == "error: This command takes CORPUS, got none. See --help."
     assert shown[1] == "error: There is no corpus 'none'. Known corpora: multi30k, tiny."

@@ -1,7 +1,6 @@
 """Tags of languages: each pair begins with the ones of its corpus, whatever was done to its text."""
 
 import pickle
-from dataclasses import replace
 
 import datasets
 import numpy as np
@@ -110,7 +109,7 @@ def test_tokenize_without_several_targets_has_no_tags(recipe):
     data = recipe()
     del data.corpora[1], data.corpora[0]["both_directions"]
     assert find_languages(read(data)[1]) is None
-    data = replace(data, language_tags="target")
+    data = data.model_copy(update={"language_tags": "target"})
     assert list(find_languages(read(data)[1]).targets) == ["de"]
 
 

@@ -88,6 +88,9 @@ def test_token_texts_decodes_each_token_a_few_times():
             self.decoded += len(ids)
             return "".join("xyz"[each] for each in ids)
 
+        def convert_ids_to_tokens(self, token):
+            return "xyz"[token]
+
     tokenizer = Counting()
     assert token_texts(tokenizer, [0, 1, 2] * 100) == [*"xyz"] * 100
     assert tokenizer.decoded < 4 * 300

@@ -391,6 +391,12 @@ _WITHOUT_EFFECT = {"pad_token_id", "bos_token_id", "use_cache", "disable_compile
 _WITHOUT_EFFECT |= {"num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"}
 _WITHOUT_EFFECT |= {"assistant_lookbehind", "target_lookbehind"}
 _OTHER_FILTERS = {"min_p", "top_h", "typical_p", "eta_cutoff"}  # which only sampling uses
+# The library's defaults, which `Seq2SeqTrainer` writes into a generation config.
+_DEFAULTS = {
+    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty", "guidance_scale", "typical_p"), 1.0),
+    **dict.fromkeys(("min_length", "encoder_no_repeat_ngram_size", "diversity_penalty", "eta_cutoff"), 0),
+    **{"num_beam_groups": 1, "cache_implementation": "dynamic"},
+}
 
 
 def _undeclared(levels: Sequence[Level]) -> dict[str, Any]:
@@ -400,7 +406,8 @@ def _undeclared(levels: Sequence[Level]) -> dict[str, Any]:
     ignored = {*options_of(), *_WITHOUT_EFFECT, *(() if closest(levels, "do_sample") else _OTHER_FILTERS)}
     names = dict.fromkeys(name for level in levels for name in level if not name.startswith("_"))
     values = {name: closest(levels, name) for name in names if name not in ignored}
-    return {name: value for name, value in values.items() if value is not None and value is not False}
+    is_asked = {name: value is not None and value is not False for name, value in values.items()}
+    return {name: value for name, value in values.items() if is_asked[name] and value != _DEFAULTS.get(name)}
 
 
 def check_filters(values: Level) -> None:

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Sequence
 
 from huggingface_hub import create_repo
-from huggingface_hub.errors import HfHubHTTPError
 
 from vanilla_transformer.cli import run
 from vanilla_transformer.errors import UserError
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     read_facts(find_facts(facts))
     try:
         create_repo(repo_id, private=True, exist_ok=True)
-    except HfHubHTTPError as error:
+    except (ValueError, OSError) as error:  # a wrong name, no token, or what the Hub refuses
         raise UserError(str(error)) from error
     for command in (training_command(recipe, flags), push_command(repo_id, facts)):
         if status := subprocess.run(command).returncode:

@@ -272,8 +272,9 @@ class VanillaTransformerPositions(nn.Module):
         self.has_positions = config.position_embedding_type != "none"
 
     def forward(self, position_ids: Tensor) -> Tensor:
-        encodings = sinusoidal_positions(position_ids, self.d_model, self.layout)  # (B, L) -> (B, L, D)
-        return encodings if self.has_positions else torch.zeros_like(encodings)
+        if not self.has_positions:
+            return torch.zeros(*position_ids.shape, self.d_model, device=position_ids.device)
+        return sinusoidal_positions(position_ids, self.d_model, self.layout)  # (B, L) -> (B, L, D)
 
 
 class VanillaTransformerLearnedPositions(nn.Embedding):

@@ -860,3 +860,8 @@ def test_resize_token_embeddings_pads_to_multiple_and_resizes_base_model():
     base.resize_token_embeddings(50)
     assert base.encoder.embed_tokens.weight is base.decoder.embed_tokens.weight
     assert base.config.vocab_size == base.config.decoder_vocab_size == len(base.encoder.embed_tokens.weight) == 50
+
+
+def test_model_without_positions_may_have_an_odd_width():
+    model = tiny_model(position_embedding_type="none", d_model=9, encoder_attention_heads=3, decoder_attention_heads=3)
+    assert model(input_ids=torch.tensor([[5, 2]]), labels=torch.tensor([[6, 2]])).loss.isfinite()

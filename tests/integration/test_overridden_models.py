@@ -1,5 +1,8 @@
 """The pipeline decodes by its engine only what overrides nothing, and notices changes of weights."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from peft import LoraConfig, PrefixTuningConfig, get_peft_model
@@ -280,3 +283,24 @@ def test_refresh_follows_values_that_are_written_to_the_data_of_a_weight(tiny_to
     model.lm_head.weight.data.neg_()
     translate.refresh()
     assert translate(TEXTS, **OPTIONS) == by_generate(model, tiny_tokenizer) != plain
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda pipeline: pickle.loads(pickle.dumps(pipeline))])
+def test_copies_of_a_pipeline_have_separate_engines(tiny_tokenizer, duplicate):
+    translate = pipeline_of(tiny_model(), tiny_tokenizer)
+    expected = translate(TEXTS, **OPTIONS)
+    same = duplicate(translate)
+    same.model.lm_head.weight.detach().neg_()
+    assert same(TEXTS, **OPTIONS) == by_generate(same.model, tiny_tokenizer) != expected
+    assert translate(TEXTS, **OPTIONS) == expected
+
+
+def test_pipeline_decodes_by_an_engine_again_once_a_hook_is_removed(tiny_tokenizer):
+    model = tiny_model()
+    translate = pipeline_of(model, tiny_tokenizer)
+    hook = model.model.encoder.register_forward_hook(lambda *_: None)
+    translate(TEXTS, **OPTIONS)
+    assert not has_engine(translate)
+    hook.remove()
+    translate(TEXTS, **OPTIONS)
+    assert has_engine(translate)

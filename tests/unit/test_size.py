@@ -6,17 +6,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "vanilla_transformer/*.py": 4208,
-    "vanilla_transformer/cli": 2173,
+    "vanilla_transformer/*.py": 4209,
+    "vanilla_transformer/cli": 2172,
     "vanilla_transformer/data": 4461,
-    "vanilla_transformer/decoding": 7394,
+    "vanilla_transformer/decoding": 7421,
     "vanilla_transformer/evaluation": 1471,
     "vanilla_transformer/extensions": 14774,
-    "vanilla_transformer/publishing": 1212,
+    "vanilla_transformer/publishing": 1218,
     "vanilla_transformer/text": 1251,
-    "vanilla_transformer/training": 5249,
-    "vanilla_transformer/utils": 2080,
-    "tests": 53619,
+    "vanilla_transformer/training": 5268,
+    "vanilla_transformer/utils": 2134,
+    "tests": 53746,
     "docs/*.md": 3807,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it

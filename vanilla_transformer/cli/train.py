@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.utils.resources import find_recipe
 from vanilla_transformer.utils.schemas import ARGUMENT, Input
@@ -69,7 +68,7 @@ def draw_pictures(draw: Callable[..., None], *arguments: Any) -> None:
     """Call `draw(*arguments)`, or log one line if that fails; a reason such as missing matplotlib only once."""
     try:
         draw(*arguments)
-    except (OSError, UserError) as error:
+    except (OSError, ValueError) as error:  # a ValueError of matplotlib, too
         _log_missing_pictures(str(error))
 
 

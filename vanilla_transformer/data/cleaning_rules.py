@@ -105,7 +105,7 @@ class ScoreRule(Schema, frozen=True):
 
     @model_validator(mode="after")
     def _check_together(self) -> "ScoreRule":
-        if bool(self.quality) == bool(self.forward and self.backward) or (self.quality and self.forward):
+        if bool(self.quality) == bool(self.forward or self.backward) or bool(self.forward) != bool(self.backward):
             raise UserError("`score` must name either a model `quality`, or both models `forward` and `backward`.")
         if (self.min_score is None) == (self.keep is None):
             raise UserError("`score` must have either `min_score` or `keep`, a number from 0 to 1.")

@@ -100,7 +100,7 @@ def fetch_file(url: str, path: Path) -> None:
             total = None if size is None else int(size)
             with tqdm.wrapattr(response, "read", total=total, disable=None, **bar) as stream:
                 shutil.copyfileobj(stream, file, _PIECE)
-    except (OSError, HTTPException) as error:
+    except (OSError, HTTPException, ValueError) as error:  # a ValueError for an address of no known kind
         raise OSError(str(getattr(error, "reason", None) or error)) from error
     if total is not None and path.stat().st_size < total:
         raise OSError(f"{path.stat().st_size:,} of {total:,} bytes arrived")

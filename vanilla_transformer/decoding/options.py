@@ -114,7 +114,7 @@ class TranslationOptions(BaseModel):
         None, title="True, False or 'never'", description="When beam search stops, as in a generation config."
     )
     no_repeat_ngram_size: Annotated[Size, FLAG, JSON, CONFIG] = Field(
-        None, description="Length of token sequences that a translation must not have twice; 0 allows all."
+        None, le=1_000, description="Length of token sequences that a translation must not have twice; 0 allows all."
     )
     eos_token_id: Annotated[Any, CONFIG] = Field(None, description="Tokens that end a translation.")
     decoder_start_token_id: Annotated[Any, CONFIG] = Field(None, description="The token before each translation.")
@@ -406,8 +406,12 @@ def _undeclared(levels: Sequence[Level]) -> dict[str, Any]:
     ignored = {*options_of(), *_WITHOUT_EFFECT, *(() if closest(levels, "do_sample") else _OTHER_FILTERS)}
     names = dict.fromkeys(name for level in levels for name in level if not name.startswith("_"))
     values = {name: closest(levels, name) for name in names if name not in ignored}
-    is_asked = {name: value is not None and value is not False for name, value in values.items()}
-    return {name: value for name, value in values.items() if is_asked[name] and value != _DEFAULTS.get(name)}
+    known = {name for level in levels[1:] for name in level}
+    for name, value in [*values.items()]:
+        is_neutral = value is None or value is False or value == _DEFAULTS.get(name)
+        if is_neutral and name in known:  # or else it may be misspelled
+            del values[name]
+    return values
 
 
 def check_filters(values: Level) -> None:

@@ -35,7 +35,7 @@ from vanilla_transformer.utils.file_utils import (
     recover_folders,
     refuse_damage,
 )
-from vanilla_transformer.utils.user_input import check_local_model, check_repo_id, reporting_panics
+from vanilla_transformer.utils.user_input import check_local_model, check_repo_id, least_parameters, reporting_panics
 
 from .ensemble import Ensemble, check_weights
 from .options import TranslationOptions
@@ -49,6 +49,7 @@ _INVALID_CONFIG = (StrictDataclassError, ValueError, TypeError, AttributeError, 
 _CONSTANTS = re.compile(r".*\.(version|position_ids|embed_positions\.(weights|_float_tensor))")
 _MODEL_FILES = {".safetensors", ".bin", ".json", ".txt", ".model"}  # suffixes
 COMET_FILES = ("hparams.yaml", "checkpoints/model.ckpt")  # of a model that scores translations
+_SMALL = 10**8  # parameters that fit any memory
 _AGAIN = "Copy or download the model again."
 
 
@@ -118,6 +119,7 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     load_config(name)
     _check_generation_config(name)
     limit_threads()
+    _check_size(load_config(name), name)
     try:
         with _without_loading_report(), mapping(name), refusing_files(name):
             model, found = model_class.from_pretrained(
@@ -129,6 +131,15 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     _check_numbers(model, name)
     _check_generation_config(name)  # now that the files of a name on the Hub are here
     return model.eval()
+
+
+def _check_size(config: PreTrainedConfig, name: str | Path) -> None:
+    """Refuse a configuration of a far larger model than the weights fill: building it could fill the memory."""
+    files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
+    declared, size = least_parameters(config), sum(path.stat().st_size for path in files if path.is_file())
+    if declared > max(8 * size, _SMALL) and files:  # weights of one bit would fill it
+        rule = f"{CONFIG_NAME} declares at least {declared:,} parameters, but the weights have {size:,} bytes"
+        raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
 
 
 def limit_threads() -> None:

@@ -42,7 +42,7 @@ def compile_model(
     if not Engine.supports(model):
         raise UserError(f"The model must be {SUPPORTED}, got {name}.")
     if not translates and workers != 1:
-        raise UserError(f"--workers are for translation models, and {name} has no encoder.")
+        raise UserError(f"--workers is for translation models, and {name} has no encoder.")
     beams = num_beams or model.generation_config.num_beams or 1
     threads = max(1, min(usable_cores() // workers, torch.get_num_threads()))
     torch.set_num_threads(threads)

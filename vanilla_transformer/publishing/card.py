@@ -67,7 +67,8 @@ def render_card(
     with refusing_files(folder):
         decoding = _describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None
     validations, recipe, training = read_validations(run), read_record(run / _RECIPE), training_facts(run)
-    emissions = read_emissions(run, training["hardware"], "base_model" in facts or bool(recipe.get("init_from")))
+    is_tuned = facts.get("base_model") is not None or bool(recipe.get("init_from"))
+    emissions = read_emissions(run, training["hardware"], is_tuned)
     evaluations = [read_record(path) for path in sorted((run / EVALUATIONS).glob("*.json"))]
     results = _results(facts["validation_text"], validations[-1] if validations else {}, evaluations)
     shown_recipe = {

@@ -136,6 +136,7 @@ def _load(folder: Path) -> Any:
 
 def _check_hashes(folder: Path) -> str:
     """Check that the card lists each file with its SHA-256."""
+    _check_card_exists(folder)
     listed = hashes_in_card((folder / CARD_NAME).read_text(encoding="utf-8"))
     hashes = {path.name: hash_file(path) for path in publishable_files(folder) if path.name != CARD_NAME}
     for name in sorted(hashes.keys() | listed.keys()):
@@ -144,9 +145,13 @@ def _check_hashes(folder: Path) -> str:
     return f"{len(hashes)} files match the card"
 
 
-def _check_card(folder: Path) -> str:
+def _check_card_exists(folder: Path) -> None:
     if not (folder / CARD_NAME).exists():
         raise UserError(f"there is no {CARD_NAME}; render it with `vanilla-transformer render-card`")
+
+
+def _check_card(folder: Path) -> str:
+    _check_card_exists(folder)
     card = ModelCard.load(folder / CARD_NAME)
     lacking = [name for name in _METADATA if not getattr(card.data, name, None)]
     if lacking:

@@ -113,14 +113,14 @@ def parse_recipe_with(
     by_name = {field.annotation: name for name, field in Recipe.model_fields.items()}
     given = {by_name[part]: section for part, section in parsed.items() if part in by_name}
     recipe = Recipe(**given, given=frozenset(values))
+    if recipe.classes.user_module is not None:
+        use_user_module(recipe.classes.user_module)
     if "tokens_per_step" in values or any(variable.startswith("ACCELERATE_") for variable in os.environ):
         from .launcher import add_launcher  # which imports torch
 
         recipe = add_launcher(recipe)
     check_recipe(recipe)
     check_pipes([*filter(None, [name]), *named_files(recipe.data)])
-    if recipe.classes.user_module is not None:
-        use_user_module(recipe.classes.user_module)
     return recipe, next((parsed[part] for part in further.values()), None)
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from transformers import PreTrainedModel
+from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
-from vanilla_transformer.errors import UserError, UserFileError
+from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 from vanilla_transformer.utils.device_utils import describe_hardware
 from vanilla_transformer.utils.file_utils import (
     HASHES_FILE,
@@ -58,6 +58,7 @@ _BEST = "best-"
 EMA = "ema"  # folder of the moving average
 _RECIPE = "recipe"
 _MACHINE = "machine.json"
+_SECONDS_UNTIL_SHARED = 60.0  # network disks may show new files late
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 
 
@@ -151,12 +152,20 @@ class RunFolder:
     def _find_damage(self) -> str | None:
         """Return which file of the final model or of the moving average is damaged, or None.
 
-        A folder whose hashes somebody has deleted counts as whole.
+        A folder without hashes, of an older run or of a user who has deleted them, is whole if it can be loaded.
         """
         for folder in (self.path, self.path / EMA):
-            damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
-            if damage is not None:
-                return f"In {folder}, {damage}"
+            if (folder / HASHES_FILE).exists():
+                if (damage := find_damage(folder)) is not None:
+                    return f"In {folder}, {damage}"
+            elif has_weights(folder):
+                from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
+
+                try:
+                    load_pretrained(AutoModelForSeq2SeqLM, folder)
+                    load_tokenizer(folder)
+                except (OSError, UserError) as error:
+                    return str(error).rstrip(".")
         return None
 
     def restore_best_models(self) -> None:
@@ -255,6 +264,14 @@ class RunFolder:
             self._log(state, str(corpus))
             write_text_atomically(self.path / "corpus.json", _as_json(corpus.to_dict()))
         wait_for_processes(state.accelerator)
+        deadline = time.monotonic() + _SECONDS_UNTIL_SHARED
+        while not (self.path / _MACHINE).exists():
+            if time.monotonic() > deadline:
+                raise MissingFileError(
+                    f"All processes must see the same `output_dir`, but process {state.accelerator.process_index} "
+                    f"does not see {self.path / _MACHINE}. Choose a folder on a shared disk."
+                )
+            time.sleep(0.1)
 
     def checkpoint_due(self, state: TrainState, together: bool) -> bool:
         """Return whether `save_steps` or `save_minutes` ask for a checkpoint of the current step.

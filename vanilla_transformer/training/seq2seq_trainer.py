@@ -264,6 +264,8 @@ class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
         """Return loss, tokens and labels as `Seq2SeqTrainer` does."""
         if self.args.predict_with_generate and not prediction_loss_only:
             gen_kwargs = dict(gen_kwargs or getattr(self, "_gen_kwargs", {}))
+            if self._engines.model is not self.model:  # of `model_init`
+                self._engines = EnginePool(self.model, compile=False)
             search = {name: value for name, value in gen_kwargs.items() if name != "synced_gpus"}
             engine = self._engines.find(TranslationOptions.resolve(search, None, self.model.generation_config))
             gen_kwargs |= {} if engine is None else {"custom_generate": engine}

@@ -64,6 +64,8 @@ class CommandLine:
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
         check_names([name], {*self._flags, *self._off, *_HELP}, "flag")
+        if equals and (name in _HELP or name in self._off):
+            raise UserError(f"--{name} must have no value, got {value!r}.")
         if name in _HELP:
             self._show_help(name == "help_all")
         if name in self._off:

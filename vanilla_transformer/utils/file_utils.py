@@ -276,8 +276,7 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
         if output.suffix.lower() in BINARY_ENDINGS:
             rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
             raise UserError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
-        # A terminal is both input and output.
-        same = next((each for each in existing if output.is_file() and os.path.samefile(output, each)), None)
+        same = next((name for name in existing if _is_same_file(output, name)), None)
         if same is not None:
             name = "standard input" if same == 0 else same
             rule = "The output must be another file than the inputs"
@@ -285,6 +284,14 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
         if output.resolve() in written and not output.is_char_device():
             raise UserError(f"Each output must be another file, got {output} twice. Choose another.")
         written.append(output.resolve())
+
+
+def _is_same_file(output: Path, other: str | Path | int) -> bool:
+    """Tell whether a file is another one, or belongs to the model in a folder. A terminal is both input and output."""
+    if os.path.isdir(other):
+        is_of_model = output.suffix == ".safetensors" or output.name in (*_MODEL_FILES, *TOKENIZER_FILES)
+        return is_of_model and output.is_file() and os.path.samefile(output.parent, other)
+    return output.is_file() and os.path.samefile(output, other)
 
 
 def refuse_existing_files(outputs: Iterable[str | Path]) -> None:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 
 USER_MODULE = "VANILLA_TRANSFORMER_USER_MODULE"  # the variable of the environment that names it
 # Messages of other packages at their import, which users can do nothing about, by the names of their loggers.
@@ -99,10 +99,11 @@ def import_user_module() -> None:
 
 def find_object(place: str, rule: str) -> Any:
     """Return the object at a place such as `my_module:split`. A `rule` begins the message if there is none."""
+    import_user_module()
     module, _, name = place.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:  # a ValueError for an empty name
+    except Exception as error:  # the module's own, too
         raise UserError(f"{rule}, got {place!r} ({error}).") from error
 
 
@@ -133,7 +134,7 @@ def requires_extra(extra: str, feature: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise UserError(
+        raise UserFileError(
             f"{feature} needs packages that are not installed ({error}). "
             f"Install them with `pip install 'vanilla-transformer[{extra}]'`."
         ) from error

@@ -1,19 +1,28 @@
-"""Folders from which code may be loaded, since they are the running user's, and other users cannot write them."""
+"""
+Folders from which code may be loaded, since only the running user and root can change them and their files.
+
+Levels are checked from `/` down. Other users cannot replace an entry of a folder that they cannot write, so the file
+that was checked is the one that is loaded. Windows has no such modes, and nothing is checked there.
+"""
 
 import os
 import stat
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
 from vanilla_transformer.errors import UserFileError
 
+_MOST_LINKS = 40  # on the way to a file, as on Linux
+
 
 def find_unsafe(path: Path, own: Path | None = None) -> str | None:
-    """
-    Return how another user could change a file or a folder, as the end of a sentence, or None.
+    """Return how another user could change a file or a folder, as the end of a sentence, or None.
 
-    It must belong to the user or to root, and no other user may write it; the user's group, which has the user's name,
-    may. What does not exist is safe. Windows has no such modes, and nothing is checked there.
+    Each level must belong to the user or to root, and other users must not be able to write it, as OpenSSH requires it
+    for its keys. They may write folders with the sticky bit, such as `/tmp`, and the user's own group, which has the
+    user's name, may write all. Links may lead on, if all levels on their way are safe. A path that does not exist is
+    safe.
 
     Args:
         own: A folder that this package makes, which is `path` or above it. From there on, each level must belong to
@@ -21,28 +30,23 @@ def find_unsafe(path: Path, own: Path | None = None) -> str | None:
     """
     if not hasattr(os, "geteuid"):
         return None
-    first = path if own is None else own
-    for level in accumulate(path.relative_to(first).parts, Path.joinpath, initial=first):
-        try:
-            facts = level.stat() if own is None else level.lstat()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            return f"{level} cannot be read ({error.strerror})"
-        if facts.st_uid != os.geteuid() and (own is not None or facts.st_uid != 0):
-            return f"{level} belongs to user {facts.st_uid}"
-        if not (stat.S_ISDIR(facts.st_mode) or stat.S_ISREG(facts.st_mode)):
-            return f"{level} is {'a link' if stat.S_ISLNK(facts.st_mode) else 'no file'}"
-        by_group = facts.st_mode & stat.S_IWGRP and (own is not None or not _is_of_user_alone(level, facts.st_gid))
-        if by_group or facts.st_mode & stat.S_IWOTH:
-            mode = stat.S_IMODE(facts.st_mode)
-            return f"other users can write {level} (mode {mode:o}): run `chmod -R go-w {first}`"
+    try:
+        for level in _levels(path if own is None else own.parent):
+            _check(level)
+        if own is not None:
+            for level in accumulate(path.relative_to(own).parts, Path.joinpath, initial=own):
+                _check(level, own)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{error.filename} cannot be read ({error.strerror})"
+    except _UnsafeError as error:
+        return str(error)
     return None
 
 
 def create_private_folder(folder: Path, own: Path | None = None) -> str | None:
-    """
-    Create a folder, and the folders above it that are missing, for the running user alone, unless it is unsafe.
+    """Create a folder, and the folders above it that are missing, for the running user alone, unless it is unsafe.
 
     Returns:
         See [`find_unsafe`].
@@ -73,6 +77,42 @@ def check_inductor_caches() -> None:
         if unsafe is not None:
             remedy = f"{name} can name another folder, which only you can write."
             raise UserFileError(f"Torch keeps compiled code in {folder}, but {unsafe}. {remedy}")
+
+
+class _UnsafeError(Exception):
+    """Another user could change something."""
+
+
+def _levels(path: Path) -> Iterator[Path]:
+    """Yield the folders above `path` from `/` on, the path itself, and the levels of what links among them name."""
+    parts, links, current = [*reversed(path.absolute().parts)], 0, Path()
+    while parts:
+        part = parts.pop()
+        current = current.parent if part == ".." else current / part
+        yield current
+        if current.is_symlink():
+            links += 1
+            if links > _MOST_LINKS:
+                raise _UnsafeError(f"there are too many links on the way to {path}")
+            parts += reversed(current.readlink().parts)
+            current = current.parent
+
+
+def _check(path: Path, own: Path | None = None) -> None:
+    facts = path.lstat()
+    if facts.st_uid != os.geteuid() and (own is not None or facts.st_uid != 0):
+        raise _UnsafeError(f"{path} belongs to user {facts.st_uid}")
+    if own is not None and not (stat.S_ISDIR(facts.st_mode) or stat.S_ISREG(facts.st_mode)):
+        raise _UnsafeError(f"{path} is {'a link' if stat.S_ISLNK(facts.st_mode) else 'no file'}")
+    if stat.S_ISLNK(facts.st_mode):  # whose mode means nothing
+        return
+    if own is None and stat.S_ISDIR(facts.st_mode) and facts.st_mode & stat.S_ISVTX:
+        return
+    by_group = facts.st_mode & stat.S_IWGRP and (own is not None or not _is_of_user_alone(path, facts.st_gid))
+    if by_group or facts.st_mode & stat.S_IWOTH:
+        command = f"chmod go-w {path}" if own is None else f"chmod -R go-w {own}"
+        mode = stat.S_IMODE(facts.st_mode)
+        raise _UnsafeError(f"other users can write {path} (mode {mode:o}): run `{command}`")
 
 
 def _is_of_user_alone(path: Path, group_id: int) -> bool:

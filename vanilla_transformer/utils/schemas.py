@@ -22,7 +22,11 @@ class Schema(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True)
     noun: ClassVar[str] = "flag"
 
-    def __init__(self, **values: Any):
+    def __init__(self, /, **values: Any):
+        for name, value in values.items():
+            parts = parts_of(type(self).model_fields[name]) if name in type(self).model_fields else ()
+            if isinstance(value, bool) and {int, float} & {*parts} and bool not in {*parts}:
+                raise UserError(f"`{name}` must be {describe(type(self).model_fields[name])}, got {value}.")
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -137,7 +141,7 @@ def parse_yaml(value: Any, info: ValidationInfo) -> Any:
 
 
 def _unless_auto(value: Any) -> Any:
-    return None if value == "auto" else value
+    return None if str(value).lower() == "auto" else value
 
 
 # Lists in one word, such as `0,2` or `[a, b]`, and YAML in one word.

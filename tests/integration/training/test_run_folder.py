@@ -188,6 +188,15 @@ def test_train_leaves_a_finished_run_that_people_have_changed(finished, monkeypa
     assert contents(finished) == before
 
 
+@pytest.mark.parametrize("name", FILES[:3])
+def test_train_makes_a_model_without_hashes_again_if_it_cannot_be_loaded(finished, caplog, name):
+    before = contents(finished)
+    (finished / "sha256.json").unlink()
+    damage_file(finished / name, "cut")
+    run(finished)
+    assert contents(finished) == before and "The model is made again" in caplog.text
+
+
 def test_train_resumes_with_a_damaged_line_of_metrics(monkeypatch, caplog, finished):
     path = run_until_killed(monkeypatch) / "metrics.jsonl"
     path.write_bytes(b'{"step": 2, "los\n' + path.read_bytes() + b'{"step": 3, "l')

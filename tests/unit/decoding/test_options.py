@@ -54,11 +54,9 @@ def test_resolve_gives_sampling_the_defaults_of_generate():
 
 
 def test_resolve_leaves_other_options_to_the_library():
-    assert (
-        resolve().library
-        == resolve({"num_return_sequences": 2, "num_beam": None, "output_scores": False}).library
-        == {}
-    )
+    assert resolve().library == resolve({"num_return_sequences": 2, "output_scores": False}).library == {}
+    assert resolve({"num_beam": None}).library == {"num_beam": None}  # it may be misspelled
+    assert resolve({"do_smaple": False}).library == {"do_smaple": False}
     assert resolve({"repetition_penalty": 1.2, "nonsense": 0}).library == {"repetition_penalty": 1.2, "nonsense": 0}
     assert resolve(config=GenerationConfig(repetition_penalty=1.2)).library == {"repetition_penalty": 1.2}
     assert resolve({"use_cache": False}).library == {}  # which changes no token

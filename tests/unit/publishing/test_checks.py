@@ -82,7 +82,7 @@ BROKEN_FILES = {
     "a flipped bit": (flip_a_bit, "hashes", "not the file that the card lists"),
     "an unlisted file": (lambda folder: (folder / "LICENSE").touch(), "hashes", "LICENSE is not the file"),
     "no card": (lambda folder: (folder / "README.md").unlink(), "card", "render it"),
-    "no list of files": (lambda folder: (folder / "README.md").unlink(), "hashes", "No such file"),
+    "no list of files": (lambda folder: (folder / "README.md").unlink(), "hashes", "there is no README.md"),
     "a card without language": (change_text("README.md", "language:\n- en\n- de\n", ""), "card", "lacks language"),
     "a card with a gap": (
         change_text("README.md", "## Limitations", "## {{ name }}"),

@@ -1,6 +1,7 @@
 """Terms of the loss that a recipe names."""
 
 import re
+import sys
 import textwrap
 
 import pytest
@@ -10,6 +11,7 @@ from tests.train_states import micro_batches, tiny_train_state
 from vanilla_transformer.data.batches import IGNORED_LABEL
 from vanilla_transformer.extensions.alignments.guided_alignment import GuidedAlignment
 from vanilla_transformer.training.loss import LossTerm
+from vanilla_transformer.utils.import_utils import USER_MODULE
 
 
 @pytest.fixture
@@ -46,3 +48,12 @@ def test_loss_terms_follow_guided_alignment(example, tmp_path):
 def test_a_recipe_refuses_a_loss_term_that_is_not_there(example, tmp_path, place):
     with pytest.raises(ValueError, match=f"`loss_terms` must be places of functions, such as .*, got '{place}'"):
         tiny_train_state(tmp_path, loss_terms=place)
+
+
+def test_loss_term_may_be_in_the_file_of_user_module(tmp_path, monkeypatch):
+    monkeypatch.setenv(USER_MODULE, "")
+    path = tmp_path / "terms_of_a_user.py"
+    path.write_text("def large(recipe, config):\n    return None\n")
+    state = tiny_train_state(tmp_path, user_module=path, loss_terms="terms_of_a_user:large")
+    assert state.model_with_loss.terms == [None]
+    sys.modules.pop("terms_of_a_user")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from vanilla_transformer.errors import UserFileError
 from vanilla_transformer.utils import private_folders
 from vanilla_transformer.utils.private_folders import check_inductor_caches, create_private_folder, find_unsafe
 
@@ -15,7 +16,7 @@ as_root = pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="o
 
 @pytest.fixture
 def file(tmp_path):
-    """Return a file in two folders of a cache."""
+    """Return a file in two folders of a cache, in a parent of it."""
     (tmp_path / "parent" / "cache" / "entry").mkdir(parents=True, mode=0o700)
     file = tmp_path / "parent" / "cache" / "entry" / "code"
     file.write_bytes(b"code")
@@ -33,6 +34,11 @@ def group(monkeypatch):
     monkeypatch.setattr(private_folders, "_is_of_user_alone", lambda path, group: True)
 
 
+@pytest.fixture
+def foreign_group(monkeypatch):
+    monkeypatch.setattr(private_folders, "_is_of_user_alone", lambda path, group: False)
+
+
 @pytest.mark.parametrize("mode", [0o700, 0o755])
 def test_find_unsafe_accepts_own_folders(file, cache, mode):
     for level in (cache, file.parent):
@@ -46,11 +52,11 @@ def test_find_unsafe_accepts_what_does_not_exist(file, cache):
 
 
 @as_root
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_find_unsafe_finds_files_and_folders_of_another_user(file, cache, level):
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_find_unsafe_finds_files_folders_and_parents_of_another_user(file, cache, level):
     path = [file, *file.parents][level]
     os.chown(path, STRANGER, -1)
-    assert find_unsafe(file, cache) == find_unsafe(path) == f"{path} belongs to user {STRANGER}"
+    assert find_unsafe(file, cache) == find_unsafe(file) == f"{path} belongs to user {STRANGER}"
 
 
 def test_find_unsafe_finds_the_files_of_another_user(file, cache, monkeypatch):
@@ -68,16 +74,25 @@ def test_find_unsafe_finds_levels_that_a_group_or_others_may_write(file, cache, 
     assert found == f"other users can write {path} (mode {mode:o}): run `chmod -R go-w {cache}`"
 
 
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o777])
+def test_find_unsafe_finds_parents_that_others_may_write(file, cache, foreign_group, mode):
+    cache.parent.chmod(mode)
+    command = f"run `chmod go-w {cache.parent}`"
+    assert find_unsafe(file, cache) == f"other users can write {cache.parent} (mode {mode:o}): {command}"
+    cache.parent.chmod(mode | 0o1000)  # as of /tmp, where users cannot rename the folders of others
+    assert find_unsafe(file, cache) is None
+
+
 def test_find_unsafe_refuses_a_cache_that_is_a_shared_folder(file, cache):
     cache.chmod(0o1777)
     assert "other users can write" in find_unsafe(file, cache)
 
 
-def test_find_unsafe_lets_the_group_of_the_user_alone_write_folders_of_others(cache, group):
-    cache.chmod(0o770)
-    assert find_unsafe(cache) is None and "other users can write" in find_unsafe(cache, cache)
-    cache.chmod(0o777)
-    assert find_unsafe(cache) == f"other users can write {cache} (mode 777): run `chmod -R go-w {cache}`"
+def test_find_unsafe_lets_the_group_of_the_user_alone_write_parents(file, cache, group):
+    cache.parent.chmod(0o770)
+    assert find_unsafe(file, cache) is None
+    cache.parent.chmod(0o777)
+    assert find_unsafe(file, cache) is not None
 
 
 @pytest.mark.parametrize(
@@ -116,6 +131,37 @@ def test_find_unsafe_finds_other_things_than_files(file, cache):
     assert find_unsafe(file, cache) == f"{file} is no file"
 
 
+@pytest.mark.parametrize("to", ["absolute", "relative"])
+def test_find_unsafe_follows_links_above_a_cache_and_checks_their_levels(file, cache, tmp_path, foreign_group, to):
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "link"
+    link.symlink_to(cache.parent if to == "absolute" else Path("..") / "parent")
+    linked = link / "cache"
+    assert find_unsafe(linked / "entry" / "code", linked) is None
+    cache.parent.chmod(0o777)
+    assert str(cache.parent) in find_unsafe(linked / "entry" / "code", linked)
+    cache.parent.chmod(0o700)
+    link.parent.chmod(0o777)
+    assert str(link.parent) in find_unsafe(linked / "entry" / "code", linked)
+
+
+@as_root
+def test_find_unsafe_finds_links_of_another_user_in_a_shared_folder(file, cache, tmp_path):
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    (shared / "link").symlink_to(cache.parent)
+    os.lchown(shared / "link", STRANGER, -1)
+    linked = shared / "link" / "cache"
+    assert find_unsafe(linked, linked) == f"{shared / 'link'} belongs to user {STRANGER}"
+
+
+def test_find_unsafe_ends_at_links_in_a_circle(tmp_path):
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    assert "too many links" in find_unsafe(tmp_path / "a" / "cache")
+
+
 def test_find_unsafe_accepts_all_on_windows(file, cache, monkeypatch):
     file.chmod(0o777)
     monkeypatch.delattr(os, "geteuid")
@@ -135,11 +181,11 @@ def test_create_private_folder_closes_it_and_its_new_parents_to_others(tmp_path,
 
 @as_root
 def test_create_private_folder_creates_nothing_in_folders_of_others(tmp_path):
-    cache = tmp_path / "foreign"
-    cache.mkdir()
-    os.chown(cache, STRANGER, -1)
-    assert create_private_folder(cache / "entry", cache) == f"{cache} belongs to user {STRANGER}"
-    assert not (cache / "entry").exists()
+    folder = tmp_path / "foreign" / "cache"
+    folder.parent.mkdir()
+    os.chown(folder.parent, STRANGER, -1)
+    assert create_private_folder(folder, folder) == f"{folder.parent} belongs to user {STRANGER}"
+    assert not folder.exists()
 
 
 def test_create_private_folder_finds_what_another_user_created_meanwhile(tmp_path, monkeypatch):
@@ -177,8 +223,8 @@ def test_check_inductor_caches_names_one_that_others_may_write(inductor, tmp_pat
         monkeypatch.setenv(name, str(folder))
     folder.mkdir()
     folder.chmod(0o777)
-    with pytest.raises(OSError) as raised:
+    with pytest.raises(UserFileError) as raised:
         check_inductor_caches()
-    unsafe = f"other users can write {folder} (mode 777): run `chmod -R go-w {folder}`"
+    unsafe = f"other users can write {folder} (mode 777): run `chmod go-w {folder}`"
     remedy = f"{name} can name another folder, which only you can write."
     assert str(raised.value) == f"Torch keeps compiled code in {folder}, but {unsafe}. {remedy}"

@@ -91,7 +91,7 @@ def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
         location = f"Line {number} of {corpus.files[0].name}"
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also for integers of more than 4,300 digits
             raise UserError(f"{location} must be JSON: {error}.") from error
         if not isinstance(row, dict):
             raise UserError(f"{location} must be a JSON object, got {type(row).__name__}.")

@@ -62,6 +62,9 @@ class EnginePool:
         self._cast: Any = None
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EnginePool, (self.model, self.precision, self.compile)  # copies have engines of their own
+
     def find(self, options: TranslationOptions, required_by: str | None = None, **constraints: Any) -> Engine | None:
         """Return the engine of a request, or None if `generate()` decodes it.
 
@@ -119,7 +122,9 @@ class EnginePool:
             modules.extend(child for child in module._modules.values() if child is not None)
             weights.extend(weight for weight in module._parameters.values() if weight is not None)
         known = _optimizer_steps.number, [*map(id, modules)], [*map(type, modules)], [*map(_place_of, weights)]
-        if known == self._known and torch.equal(_join(self._views), self._samples):
+        is_same = known == self._known and torch.equal(_join(self._views).isnan(), self._samples.isnan())
+        is_same = is_same and torch.equal(_join(self._views).nan_to_num(), self._samples.nan_to_num())
+        if is_same and self._problem is None:
             return
         self._engines.clear()
         self._known, self._cast = known, None

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ com
 @pytest.mark.parametrize(
     ("model", "flags", "words"),
     [
-        (tiny_causal_lm(), ["--workers", "2"], "--workers are for translation models"),
+        (tiny_causal_lm(), ["--workers", "2"], "--workers is for translation models"),
         (tiny_long_causal_lm(layer_types="transfo_xl_attention"), [], "must be an unchanged translation model or"),
     ],
     ids=["workers", "transfo-xl"],

@@ -28,7 +28,7 @@ WRONG = {
     "max_new_tokens": (0, "an integer from 1 to 10,000, got 0."),
     "max_length": (0, "an integer from 1 to 10,000, got 0."),
     "min_new_tokens": (-1, "an integer from 0 to 10,000, got -1."),
-    "no_repeat_ngram_size": (-1, "an integer from 0 to 10,000, got -1."),
+    "no_repeat_ngram_size": (-1, "an integer from 0 to 1,000, got -1."),
     "length_penalty": (float("inf"), "a number in [-100, 100], got inf."),
     "length_penalty_type": ("gnmt", "'power' or 'wu', got 'gnmt'."),
     "early_stopping": ("soon", "True, False or 'never', got 'soon'."),

@@ -32,7 +32,7 @@ Level = Mapping[str, Any]  # options by name: of the call, of its generation con
 FLAG, JSON, CONFIG = "flag", "json", "config"  # doors besides the call: the command line, HTTP, generation configs
 TermMode = Literal["soft", "hard", "exact"]
 Utility = Literal["chrf", "bleu"]  # of minimum Bayes risk decoding
-SOFT, HARD, EXACT = TERM_MODES = get_args(TermMode)
+SOFT, HARD, EXACT = get_args(TermMode)
 UTILITIES, MBR_SAMPLES = get_args(Utility), 32
 _USUAL_TOP_K = 50  # of `generate()`
 

@@ -116,10 +116,9 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
         kwargs: Passed to `from_pretrained`.
     """
     refuse_damage(Path(name))
-    load_config(name)
+    _check_size(load_config(name), name)
     _check_generation_config(name)
     limit_threads()
-    _check_size(load_config(name), name)
     try:
         with _without_loading_report(), mapping(name), refusing_files(name):
             model, found = model_class.from_pretrained(

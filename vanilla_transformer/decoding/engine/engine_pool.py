@@ -122,9 +122,8 @@ class EnginePool:
             modules.extend(child for child in module._modules.values() if child is not None)
             weights.extend(weight for weight in module._parameters.values() if weight is not None)
         known = _optimizer_steps.number, [*map(id, modules)], [*map(type, modules)], [*map(_place_of, weights)]
-        is_same = known == self._known and torch.equal(_join(self._views).isnan(), self._samples.isnan())
-        is_same = is_same and torch.equal(_join(self._views).nan_to_num(), self._samples.nan_to_num())
-        if is_same and self._problem is None:
+        is_new = known != self._known or not _are_equal(_join(self._views), self._samples)
+        if not is_new and self._problem is None:  # a hook, for example, may have been removed
             return
         self._engines.clear()
         self._known, self._cast = known, None
@@ -143,6 +142,10 @@ class EnginePool:
 
 def _join(samples: list[Tensor]) -> Tensor:
     return torch.cat(samples) if samples else torch.empty(0)
+
+
+def _are_equal(values: Tensor, others: Tensor) -> bool:
+    return torch.allclose(values, others, rtol=0.0, atol=0.0, equal_nan=True)
 
 
 def _place_of(weight: nn.Parameter) -> tuple[int, ...]:

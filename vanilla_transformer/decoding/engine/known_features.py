@@ -8,12 +8,7 @@ from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 
-from .phrase_constraints import (
-    NO_CONTINUATIONS,
-    PhraseConstraints,
-    WordContinuations,
-    continuation_penalties,
-)
+from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, WordContinuations, continuation_penalties
 from .search_options import SearchFeature, search_options
 from .target_prefix import ForcedBos, TargetPrefix
 

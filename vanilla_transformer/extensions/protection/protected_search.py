@@ -226,11 +226,7 @@ class ProtectedSearch:
         """Return the translations of each sentence, best first."""
         parsed = [self._parse(each) for each in sentences]
         branches = [
-            sentence._replace(
-                text=branch.text,
-                separator="",
-                tokens=(),
-            )
+            sentence._replace(text=branch.text, separator="", tokens=())
             for sentence, message in zip(sentences, parsed, strict=True)
             for branch in (message.messages() if message else ())
         ]

@@ -5,20 +5,26 @@ What transformers asks of a model beside the paper: guards against wrong argumen
 loading under the class that saved a model, and vocabularies of another size.
 """
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers.configuration_utils import PreTrainedConfig
+from transformers.generation import GenerationMixin
+from transformers.masking_utils import create_causal_mask
 from transformers.modeling_utils import PreTrainedModel
 from transformers.utils.deprecation import deprecate_kwarg
 from transformers.utils.generic import is_flash_attention_requested
 
 from .errors import UserError, UserFileError
 
+# The name of a cache in this release of transformers, as an argument and in outputs. It was renamed in 5.24.
+CACHE = "cache" if "cache" in signature(create_causal_mask).parameters else "past_key_values"
 TOKENIZER_HINT = "Does the tokenizer fit the model? `model.resize_token_embeddings(len(tokenizer))` adds tokens."
 # Arguments that reach every layer on purpose: the loss and the library's decorators use them.
 PASSED_ON = {"num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict", "use_cache"}
@@ -63,20 +69,28 @@ def check_arguments(model: PreTrainedModel, arguments: Mapping[str, Any]) -> Non
 
 def accept_past_key_values(forward: Callable) -> Callable:
     """
-    Let `forward` take its `cache` by the old name `past_key_values`, too.
+    Let `forward` take its `cache` by the name `past_key_values`, too: the name of releases before 5.24.
 
     PEFT's prefix tuning passes its prefix so, beside the cache of `generate()`. The prefix replaces an empty cache;
     later it is ignored, as in the library.
     """
-    renamed = deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")(forward)
+    renamed = forward
+    if CACHE == "cache":
+        renamed = deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")(forward)
 
     @wraps(forward)
     def forward_with_cache(*args: Any, **kwargs: Any) -> Any:
         cache = kwargs.get("cache")
         if "past_key_values" in kwargs and (cache is None or cache.get_seq_length() == 0):
             kwargs.pop("cache", None)
+        if CACHE in kwargs:
+            kwargs.setdefault("cache", kwargs.pop(CACHE))
         return renamed(*args, **kwargs)
 
+    if CACHE != "cache":  # `generate()` looks the name up
+        shown = signature(forward)
+        names = [entry.replace(name=CACHE) if entry.name == "cache" else entry for entry in shown.parameters.values()]
+        forward_with_cache.__signature__ = shown.replace(parameters=names)  # type: ignore[attr-defined]
     return forward_with_cache
 
 
@@ -97,6 +111,29 @@ def classes_by_name(base: Any) -> dict[str, Any]:
     for derived in base.__subclasses__():
         classes |= classes_by_name(derived)
     return classes
+
+
+class CompatibleGenerationMixin(GenerationMixin):
+    """`generate()` that takes its `cache` by this name in any release."""
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        return super().generate(*args, **name_cache(kwargs))
+
+    def _beam_search(self, *args: Any, **kwargs: Any) -> Any:
+        """Search in the target's vocabulary; releases before 5.20 take the size of the source's."""
+        size, searched = getattr(self.config, "decoder_vocab_size", None), self
+        if size not in (None, self.config.vocab_size):
+            searched, searched.config = copy.copy(self), copy.copy(self.config)
+            searched.config.vocab_size = size
+        return super(CompatibleGenerationMixin, searched)._beam_search(*args, **kwargs)
+
+    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return super().prepare_inputs_for_generation(*args, **name_cache(kwargs))
+
+
+def name_cache(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with their `cache` under the name of this release."""
+    return {CACHE if name == "cache" else name: value for name, value in arguments.items()}
 
 
 class CompatibleModel(PreTrainedModel):
@@ -137,13 +174,12 @@ class CompatibleModel(PreTrainedModel):
             damage = f"a file is truncated or corrupt ({error}). Copy it again."
             raise UserFileError(f"Cannot load the weights of {name}: {damage}") from error
 
-    def init_parallel_plans(self) -> None:
+    def post_init(self) -> None:
         """Keep the plans of the configuration off a stack of an encoder-decoder: they name modules of the whole."""
+        super().post_init()
         if self.config.is_encoder_decoder and hasattr(self, "layers"):
             for plan in ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan"):
                 setattr(self, plan, {})
-        else:
-            super().init_parallel_plans()
 
 
 class SourceVocabulary:

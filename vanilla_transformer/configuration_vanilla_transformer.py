@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from transformers.utils.versions import require_version
 
-require_version("transformers>=5.24")  # before the imports that fail in older releases
+require_version("transformers>=5.12")  # before the imports that fail in older releases
 
 # ruff: noqa: E402
 from huggingface_hub.dataclasses import strict

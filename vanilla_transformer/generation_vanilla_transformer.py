@@ -17,7 +17,7 @@ from transformers.generation import GenerationMixin, StoppingCriteria, StoppingC
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
-from .compatibility_vanilla_transformer import UserError
+from .compatibility_vanilla_transformer import CompatibleGenerationMixin, UserError
 
 # The penalty of the `generate()` call in progress: the library passes only α to the two methods that apply it.
 penalty_type_of_call: ContextVar[str] = ContextVar("length_penalty_type", default="power")
@@ -74,7 +74,7 @@ class MaxNewTokensBeyondSource(StoppingCriteria):
         return input_ids.shape[1] >= self.max_lengths.to(input_ids.device).repeat_interleave(hypotheses)
 
 
-class PaperGenerationMixin(GenerationMixin):
+class PaperGenerationMixin(CompatibleGenerationMixin):
     """
     `generate()` with two more parameters, given as keyword arguments or in the generation config, which saves them:
 

@@ -33,6 +33,7 @@ from transformers.utils.generic import TransformersKwargs, can_return_tuple, mer
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .compatibility_vanilla_transformer import (
+    CACHE,
     CompatibleModel,
     SourceVocabulary,
     TargetVocabulary,
@@ -355,7 +356,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             past = cache.get_seq_length() if cache is not None else 0
             position_ids = count_positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds)
         target_cache = getattr(cache, "self_attention_cache", cache)
-        attention_mask = self.create_mask(self.config, inputs_embeds, attention_mask, cache=target_cache)
+        attention_mask = self.create_mask(self.config, inputs_embeds, attention_mask, **{CACHE: target_cache})
         return self.add_positions(inputs_embeds, position_ids), attention_mask
 
     def run_layers(self, hidden_states: Tensor, *masks_and_source: Any, **kwargs: Any) -> Tensor:
@@ -514,7 +515,7 @@ class VanillaTransformerModel(SourceVocabulary, VanillaTransformerPreTrainedMode
         )
         return Seq2SeqModelOutput(
             decoded.last_hidden_state,
-            decoded.cache,
+            decoded.get(CACHE),
             decoded.hidden_states,
             decoded.attentions,
             decoded.cross_attentions,

@@ -12,14 +12,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache
-from transformers.generation import GenerationConfig, GenerationMixin
+from transformers.generation import GenerationConfig
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .compatibility_vanilla_transformer import accept_past_key_values, check_arguments
+from .compatibility_vanilla_transformer import (
+    CACHE,
+    CompatibleGenerationMixin,
+    accept_past_key_values,
+    check_arguments,
+)
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 from .errors import UserError
 from .generation_vanilla_transformer import check_rows, refuse_chunks
@@ -69,14 +74,14 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
             "input", input_ids, inputs_embeds, attention_mask, position_ids, cache
         )
         hidden_states = self.run_layers(hidden_states, attention_mask, cache=cache, **kwargs)
-        return BaseModelOutputWithPast(last_hidden_state=hidden_states, cache=cache)
+        return BaseModelOutputWithPast(hidden_states, cache)
 
     def create_cache(self) -> Cache:
         """Create an empty cache of keys and values."""
         return DynamicCache()
 
 
-class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, GenerationMixin):
+class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, CompatibleGenerationMixin):
     """Causal language model: the decoder-only model with a projection to the vocabulary."""
 
     config_class = VanillaTransformerDecoderConfig
@@ -137,13 +142,8 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         loss = None
         if labels is not None:
             loss = self.loss_function(logits, labels, logits.shape[-1], shift_labels=shift_labels, **kwargs)
-        return CausalLMOutputWithPast(
-            loss=loss,
-            logits=logits,
-            cache=outputs.cache,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+        cache = outputs.get(CACHE)
+        return CausalLMOutputWithPast(loss, logits, cache, outputs.hidden_states, outputs.attentions)
 
     @accept_past_key_values
     @torch.no_grad()

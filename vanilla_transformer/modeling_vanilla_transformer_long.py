@@ -14,9 +14,14 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, EncoderDecoderCache
-from transformers.generation import GenerationConfig, GenerationMixin
+from transformers.generation import GenerationConfig
 
-from .compatibility_vanilla_transformer import accept_past_key_values, count_positions
+from .compatibility_vanilla_transformer import (
+    CACHE,
+    CompatibleGenerationMixin,
+    accept_past_key_values,
+    count_positions,
+)
 from .configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
@@ -261,7 +266,7 @@ class VanillaTransformerLongModel(VanillaTransformerModel):
     _auto_class = "AutoModel"
 
 
-class LongGenerationMixin(GenerationMixin):
+class LongGenerationMixin(CompatibleGenerationMixin):
     """Mixin whose `generate()` creates the cache for the layer type."""
 
     base_model: Any
@@ -296,8 +301,8 @@ class LongGenerationMixin(GenerationMixin):
         self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
         """Create the cache for the layer type, unless the call has one or wants none."""
-        if model_kwargs.get("cache") is None and generation_config.use_cache is not False:
-            model_kwargs["cache"] = getattr(self.base_model, "decoder", self.base_model).create_cache()
+        if model_kwargs.get(CACHE) is None and generation_config.use_cache is not False:
+            model_kwargs[CACHE] = getattr(self.base_model, "decoder", self.base_model).create_cache()
             return None
         return super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
 

@@ -29,6 +29,7 @@ from vanilla_transformer import (
     create_cache,
     modeling_vanilla_transformer_long,
 )
+from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.reversible import apply_storing_activations
 
 VOCABULARY, PAD, EOS = 40, 0, 2
@@ -212,7 +213,7 @@ def test_linear_attention_cache_has_constant_size():
     model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="linear_attention")
     sizes = []
     for length in (1, 700):
-        cache = model(tokens(1, length), use_cache=True).cache
+        cache = model(tokens(1, length), use_cache=True)[CACHE]
         sizes.append(sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers))
     assert sizes[0] == sizes[1]
 

@@ -8,6 +8,7 @@ from torch import nn
 from transformers import DynamicCache
 from transformers.cache_utils import Cache
 
+from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.linear_attention import (
     LinearAttentionCacheLayer,
     causal_sums,
@@ -154,7 +155,7 @@ def test_linear_attn_implementation_with_cache_matches_full_sequence(tiny_config
     cache = None
     for place in range(6):
         step = model(source, decoder_input_ids=target[:, place : place + 1], cache=cache)
-        cache = step.cache
+        cache = step[CACHE]
         torch.testing.assert_close(step.logits[:, 0], whole[:, place], atol=1e-5, rtol=1e-4)
     assert isinstance(cache.self_attention_cache, DynamicCache)
     shorter = model(source[1:, :3], decoder_input_ids=target[1:]).logits

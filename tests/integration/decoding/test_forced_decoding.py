@@ -9,6 +9,7 @@ from tests.long_engine_cases import random_long_case, random_long_prompt_case, r
 from tests.rounding import close_to
 from tests.sweeps import rare
 from tests.tiny import TINY_SIZES, tiny_long_model, tiny_model
+from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.forced_decoding import plan_scoring_batches, score_tokens
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
@@ -37,7 +38,7 @@ def continued(model, prompt, tokens):
     outputs, found = model(torch.tensor([seen]), use_cache=True), []
     for token in tokens:
         found.append(outputs.logits[0, -1].log_softmax(dim=-1)[token].item())
-        outputs = model(torch.tensor([[token]]), cache=outputs.cache, use_cache=True)
+        outputs = model(torch.tensor([[token]]), cache=outputs[CACHE], use_cache=True)
     return found
 
 

@@ -232,7 +232,7 @@ def test_engine_refuses_calls_for_another_search(case):
     engine = Engine(model, compile=False, eos_token_id=EOS, max_new_tokens=4)
     call = inputs | {"max_new_tokens": 4} | ({} if inputs is SOURCE else OPTIONS) | options
     if options.get("cache") is CACHE:
-        call["cache"] = model.model(PROMPT["input_ids"][:, :2], use_cache=True).cache
+        call["cache"] = model.model(PROMPT["input_ids"][:, :2], use_cache=True)[1]
     with pytest.raises(ValueError, match=re.escape(words)):
         model.generate(**call, custom_generate=engine)
 

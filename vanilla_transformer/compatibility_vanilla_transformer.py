@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from transformers import __version__
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.generation import GenerationMixin
 from transformers.masking_utils import create_causal_mask
@@ -25,6 +26,8 @@ from .errors import UserError, UserFileError
 
 # The name of a cache in this release of transformers, as an argument and in outputs. It was renamed in 5.24.
 CACHE = "cache" if "cache" in signature(create_causal_mask).parameters else "past_key_values"
+# Releases that `make test-releases` passed. In another one, a short search is checked before the first of a process.
+TESTED_RELEASES = ("5.12", "5.17", "5.20", "5.23", "5.24")
 TOKENIZER_HINT = "Does the tokenizer fit the model? `model.resize_token_embeddings(len(tokenizer))` adds tokens."
 # Arguments that reach every layer on purpose: the loss and the library's decorators use them.
 PASSED_ON = {"num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict", "use_cache"}
@@ -117,6 +120,7 @@ class CompatibleGenerationMixin(GenerationMixin):
     """`generate()` that takes its `cache` by this name in any release."""
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
+        check_release(self)
         return super().generate(*args, **name_cache(kwargs))
 
     def _beam_search(self, *args: Any, **kwargs: Any) -> Any:
@@ -134,6 +138,79 @@ class CompatibleGenerationMixin(GenerationMixin):
 def name_cache(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments with their `cache` under the name of this release."""
     return {CACHE if name == "cache" else name: value for name, value in arguments.items()}
+
+
+_checked_classes = set[type]()
+
+
+def check_release(model: Any) -> None:
+    """
+    Check a release of transformers that nobody has tested yet, once in a process for each class of models.
+
+    A model of a few random weights searches with a cache and without one, greedily and with two beams. Its logits and
+    scores must be those of `forward` for the whole target, and of each source without padding.
+
+    Raises:
+        ValueError: This release calls models in another way or computes something else.
+    """
+    if ".".join(__version__.split(".")[:2]) in TESTED_RELEASES or type(model) in _checked_classes:
+        return
+    _checked_classes.add(type(model))
+    try:
+        searches_exactly = compare_search(tiny_model_like(model))
+    except Exception as error:  # whatever a renamed argument or a lost method leads to
+        searches_exactly, cause = False, error
+    else:
+        cause = None
+    if not searches_exactly:
+        _checked_classes.discard(type(model))
+        newest = TESTED_RELEASES[-1]
+        raise UserError(
+            f"Models must be used with a tested release of transformers ({TESTED_RELEASES[0]} to {newest}): "
+            f"{__version__} computes something else. Install transformers {newest}."
+        ) from cause
+
+
+def tiny_model_like(model: Any) -> Any:
+    """Build a model of the same class with one layer of a few random weights."""
+    config = copy.deepcopy(model.config)
+    for name in ("encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"):
+        setattr(config, name, 1)
+    for name in ("d_model", "encoder_ffn_dim", "decoder_ffn_dim"):
+        setattr(config, name, 8)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return type(model)(config).eval()
+
+
+@torch.no_grad()
+def compare_search(model: Any) -> bool:
+    """Tell whether `generate()` finds what `forward` says of whole targets: greedy logits, and scores of beams."""
+    is_seq2seq, pad = model.config.is_encoder_decoder, model.config.pad_token_id or 0
+    tokens = [token for token in range(12) if token not in (pad, 0, 1, 2)]
+    rows = [tokens[:4], tokens[4:6] if is_seq2seq else tokens[2:6]]
+    inputs = {"input_ids": torch.tensor([row + [pad] * (4 - len(row)) for row in rows])}
+    options: dict[str, Any] = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "length_penalty": 1.0}
+    options |= {"return_dict_in_generate": True, "output_logits": True, "output_scores": True}
+    penalty = 4.0
+    if is_seq2seq:
+        inputs["attention_mask"] = torch.tensor([[1] * len(row) + [0] * (4 - len(row)) for row in rows])
+        options["length_penalty_type"], penalty = "wu", (5 + 4) / 6
+    for beams in (1, 2):
+        cached, plain = (model.generate(**inputs, **options, num_beams=beams, use_cache=use) for use in (True, False))
+        if not torch.equal(cached.sequences, plain.sequences):
+            return False
+        for index, (row, target) in enumerate(zip(rows, cached.sequences, strict=True)):
+            whole = {"input_ids": torch.tensor([row]), "decoder_input_ids": target[None]}
+            logits = model(**(whole if is_seq2seq else {"input_ids": target[None]}), use_cache=False).logits[0, -5:-1]
+            if beams == 1:
+                searched, expected = torch.stack(cached.logits)[:, index], logits
+            else:
+                total = logits.log_softmax(dim=-1).gather(-1, target[-4:, None]).sum()
+                searched, expected = cached.sequences_scores[index], total / penalty
+            if not torch.allclose(searched, expected, atol=1e-4):
+                return False
+    return True
 
 
 class CompatibleModel(PreTrainedModel):

@@ -39,7 +39,7 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
 
     _auto_class = "AutoConfig"  # saved models carry their code, and load without this package
     remote_code = dict[str, Any]()  # where transformers finds the carried code: `auto_map` and `custom_pipelines`
-    keys_to_ignore_at_inference = ["cache"]
+    keys_to_ignore_at_inference = ["cache", "past_key_values"]
 
     vocab_size: int = 37000
     tie_word_embeddings: bool = True

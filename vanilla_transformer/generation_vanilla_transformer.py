@@ -11,9 +11,8 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-import transformers
 from transformers import GenerationConfig
-from transformers.generation import GenerationMixin, StoppingCriteria, StoppingCriteriaList
+from transformers.generation import StoppingCriteria, StoppingCriteriaList
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
@@ -115,7 +114,6 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
             changes |= self._length_limit(int(limit.max_lengths.max()), prompt_length)
         beams_of_library = kwargs.get("custom_generate") is None and (closest(levels, "num_beams") or 1) > 1
         if beams_of_library:
-            check_hooks()
             changes["return_dict_in_generate"] = True
         if generation_config is None:
             kwargs |= changes
@@ -162,14 +160,6 @@ class PaperGenerationMixin(CompatibleGenerationMixin):
         divisor = length_penalty(length, arguments["length_penalty"], penalty_type_of_call.get())
         arguments |= {"running_beam_scores": arguments["running_beam_scores"] / divisor, "length_penalty": 0.0}
         return super()._check_early_stop_heuristic(**arguments)
-
-
-def check_hooks() -> None:
-    """Refuse a release of transformers without the two methods that apply the penalty: another one would be used."""
-    for name in ("_update_finished_beams", "_check_early_stop_heuristic"):
-        if not hasattr(GenerationMixin, name):
-            rule = f"Beam search with this length penalty needs `GenerationMixin.{name}` of transformers"
-            raise UserError(f"{rule}, which transformers {transformers.__version__} lacks. Install transformers 5.24.")
 
 
 def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:

@@ -196,7 +196,7 @@ class LongStack(VanillaTransformerStack):
         if self.training and self.gradient_checkpointing:
             raise UserError(
                 "A memory cannot be used with gradient checkpointing: a layer that runs twice would store its inputs "
-                "twice. Call `model.activation_checkpointing_disable()`."
+                "twice. Turn activation checkpointing off."
             )
         layers = getattr(cache, "self_attention_cache", cache).layers
         has_memory = bool(layers) and layers[0].keys is not None and layers[0].keys.shape[1] > 0

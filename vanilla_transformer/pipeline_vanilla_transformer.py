@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.pipelines import Pipeline
 from transformers.utils import logging
 
-from .compatibility_vanilla_transformer import UserError
+from .compatibility_vanilla_transformer import CompatibleGenerationMixin, UserError, check_release
 
 _BATCHES_PER_WINDOW = 64  # how far ahead a stream is read, to batch sentences of similar length
 _LONGEST_SENTENCE = 512  # tokens; without a limit, each token would take longer than the one before
@@ -143,6 +143,8 @@ class TranslationPipeline(Pipeline):
         batch_size = self.default_batch_size if batch_size is None else batch_size
         progress_bar = self.default_progress_bar if progress_bar is None else progress_bar
         _check_workers(options)
+        if isinstance(self.model, CompatibleGenerationMixin):
+            check_release(self.model)
         if hasattr(batch_size, "item"):  # of numpy or torch
             batch_size = batch_size.item()
         if type(batch_size) is not int or batch_size < 1:

@@ -615,14 +615,6 @@ def test_model_saved_by_stock_trainer_generates_as_in_paper(trainer_class, tmp_p
     assert loaded.generate(torch.tensor([[5, 6, EOS]])).shape == (1, 1 + 3 + 50)
 
 
-@pytest.mark.parametrize("name", ["_update_finished_beams", "_check_early_stop_heuristic"])
-def test_generate_refuses_a_release_without_the_methods_that_apply_the_penalty(name, tiny_model, monkeypatch):
-    monkeypatch.delattr(GenerationMixin, name)
-    with pytest.raises(ValueError, match=f"GenerationMixin.{name}` of transformers, which transformers .* lacks"):
-        tiny_model.generate(torch.tensor([[5, 6, 2]]))
-    assert tiny_model.generate(torch.tensor([[5, 6, 2]]), num_beams=1).shape[0] == 1
-
-
 def test_save_pretrained_keeps_one_beam(tiny_model, tmp_path):
     tiny_model.generation_config.num_beams = 1
     tiny_model.save_pretrained(tmp_path)

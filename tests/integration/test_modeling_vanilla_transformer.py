@@ -25,6 +25,7 @@ from transformers import (
     StaticCache,
 )
 
+from tests.releases import checkpoint_activations
 from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_masked_lm, tiny_model
 from tests.uneven_models import (
@@ -627,7 +628,7 @@ def test_gradient_checkpointing_keeps_gradients_and_runs_layers_twice(use_reentr
     _, expected = loss_and_gradients(model, **inputs)
     assert set(runs.values()) == {1} and len(runs) == 5
     runs.clear()
-    model.activation_checkpointing_enable(activation_checkpointing_kwargs={"use_reentrant": use_reentrant})
+    checkpoint_activations(model, {"use_reentrant": use_reentrant})
     torch.manual_seed(1)
     _, checkpointed = loss_and_gradients(model, **inputs)
     assert set(runs.values()) == {2} and len(runs) == 5

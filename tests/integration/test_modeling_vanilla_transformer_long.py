@@ -15,6 +15,7 @@ from transformers import (
     DynamicCache,
 )
 
+from tests.releases import checkpoint_activations
 from tests.sweeps import examples
 from vanilla_transformer import (
     VanillaTransformerForCausalLM,
@@ -334,7 +335,7 @@ def call_after_memory(model, length, **options):
 
 
 def call_with_checkpointing(model):
-    model.train().activation_checkpointing_enable()
+    checkpoint_activations(model.train())
     model(tokens(1, 3), cache=create_cache(model.config))
 
 
@@ -347,7 +348,7 @@ REFUSED_CALLS = [
         r"Got 9 .* cache holds 9\. Pass the whole text",
     ),
     ("transfo_xl_attention", lambda model: call_after_memory(model, 3, **LEFT_PADDED), "must not begin with padding"),
-    ("transfo_xl_attention", call_with_checkpointing, "activation_checkpointing_disable"),
+    ("transfo_xl_attention", call_with_checkpointing, "Turn activation checkpointing off"),
     ("full_attention", lambda model: model(tokens(1, 3), cache=LSH_CACHE), OTHER_CACHE),
 ]
 for kind in LAYER_TYPES[1:]:

@@ -1,4 +1,15 @@
-"""Names that differ between releases of transformers."""
+"""Releases of transformers that differ."""
+
+import pytest
+import transformers
+from packaging.version import Version
+
+
+def needs_transformers(release, reason):
+    """Skip a test of something that earlier releases of transformers get wrong for all models."""
+    return pytest.mark.skipif(
+        Version(transformers.__version__) < Version(release), reason=f"before {release}, {reason}"
+    )
 
 
 def checkpoint_activations(model, options=None):

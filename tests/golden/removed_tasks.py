@@ -20,13 +20,21 @@ import transformers
 
 FOLDER = Path(__file__).parent / "removed_tasks"
 TEXTS = ["A man is sleeping.", "Two dogs run", "Where is the red bird?"]
-CORPUS = """A man is sleeping on the red bench. Two dogs run over the green grass. Where is the bird? It sings in a tree.
+CORPUS = """\
+A man is sleeping on the red bench. Two dogs run over the green grass. Where is the bird? It sings in a tree.
 The child has an apple and a ball. They are playing near the water. She reads a book, and he paints a house.
 Ein Mann schläft. Zwei Hunde laufen. Wo ist der Vogel? Das Kind hat einen Apfel. Sie liest ein Buch."""
 SIZES = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
 SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "max_position_embeddings": 320}
-SIZES |= {"tie_word_embeddings": False}  # tied ones repeat a token, whatever the source is
-T5_SIZES = {"tie_word_embeddings": False, "d_model": 8, "num_layers": 1, "num_heads": 2, "d_kv": 4, "d_ff": 8, "decoder_start_token_id": 0}
+T5_SIZES = {
+    "tie_word_embeddings": False,
+    "d_model": 8,
+    "num_layers": 1,
+    "num_heads": 2,
+    "d_kv": 4,
+    "d_ff": 8,
+    "decoder_start_token_id": 0,
+}
 T5_TASKS = {
     "summarization": {"prefix": "summarize: ", "max_length": 9, "num_beams": 2, "early_stopping": True},
     "translation_en_to_de": {"prefix": "translate English to German: ", "max_length": 8, "num_beams": 3},
@@ -102,7 +110,9 @@ def mbart_50(folder):
 
 
 def bart(folder, **changes):
-    letters = sorted({character for character in CORPUS.replace(" ", "Ġ").replace("\n", "") if ord(character) < 128} | {"Ġ"})
+    letters = sorted(
+        {character for character in CORPUS.replace(" ", "Ġ").replace("\n", "") if ord(character) < 128} | {"Ġ"}
+    )
     vocabulary = ["<s>", "<pad>", "</s>", "<unk>", *letters, "Ġa", "th", "the", "Ġt", "<mask>"]
     (folder / "vocab.json").write_text(json.dumps({token: index for index, token in enumerate(vocabulary)}))
     (folder / "merges.txt").write_text("#version: 0.2\nĠ a\nt h\nth e\nĠ t\n")
@@ -140,7 +150,9 @@ def madlad(folder):
 def pegasus(folder):
     spm = train_sentencepiece(folder, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
     tokenizer = transformers.PegasusTokenizer(str(spm), offset=6, mask_token_sent="<mask_1>", mask_token="<mask_2>")
-    model = transformers.PegasusForConditionalGeneration(transformers.PegasusConfig(vocab_size=len(tokenizer), **SIZES))
+    model = transformers.PegasusForConditionalGeneration(
+        transformers.PegasusConfig(vocab_size=len(tokenizer), **SIZES)
+    )
     model.generation_config.update(max_length=15, num_beams=2, length_penalty=0.6)
     return model, tokenizer
 
@@ -149,7 +161,15 @@ def marian_folder_of_ours(folder):
     """Build a checkpoint like those that `convert --target_format marian` writes: one `tokenizer.json`."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-    pieces = ["<unk>", "</s>", *sorted({c for c in CORPUS.replace(" ", "▁") if c != "\n"}), "▁the", "▁is", "en", "<pad>"]
+    pieces = [
+        "<unk>",
+        "</s>",
+        *sorted({c for c in CORPUS.replace(" ", "▁") if c != "\n"}),
+        "▁the",
+        "▁is",
+        "en",
+        "<pad>",
+    ]
     tokenizer = Tokenizer(models.Unigram([(piece, -float(index % 7)) for index, piece in enumerate(pieces)], 0))
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])

@@ -10,7 +10,9 @@ import re
 
 import pytest
 import torch
+import transformers
 from accelerate import FullyShardedDataParallelPlugin
+from packaging.version import Version
 from safetensors import safe_open
 from torch import nn
 from transformers import (
@@ -290,6 +292,8 @@ def test_model_generation_matches_marian(beams, changes):
     marian, ours = marian_and_copy(**changes)
     source, mask = padded_batch([tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]])
     settings = {"attention_mask": mask, "num_beams": beams, "max_new_tokens": 12, "do_sample": False}
+    if changes == SEPARATE and beams > 1 and Version(transformers.__version__) < Version("5.20"):
+        pytest.skip("before 5.20, beam search takes the size of the source's vocabulary, and Marian's fails")
     assert ours.generate(source, **settings).tolist() == marian.generate(source, **settings).tolist()
 
 

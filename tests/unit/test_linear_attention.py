@@ -141,7 +141,7 @@ def test_linear_attention_cache_rejects_crop():
     linear_attention_forward(AttentionModule(True), *random_states(3), None, cache=cache)
     with pytest.raises(ValueError, match="cannot remove tokens from its sums, got -1"):
         cache.crop(-1)
-    assert not cache.is_croppable
+    assert not getattr(cache, "is_croppable", False)  # since 5.24
 
 
 def test_linear_attn_implementation_with_cache_matches_full_sequence(tiny_config):

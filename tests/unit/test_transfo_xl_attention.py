@@ -153,7 +153,7 @@ def test_transfo_xl_memory_rejects_crop():
     random_attention()(torch.randn(1, 3, WIDTH, dtype=torch.float64), cache=memory)
     with pytest.raises(ValueError, match="memory cannot remove tokens, got -1"):
         memory.crop(-1)
-    assert not memory.is_croppable
+    assert not getattr(memory, "is_croppable", False)  # since 5.24
 
 
 def pre_norm_model(reversible=False):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences, encode_sources
@@ -119,7 +120,7 @@ def decoder_logits(
     first = model(**source, decoder_input_ids=previous[:, :1], use_cache=True)
     if previous.shape[1] == 1:
         return first.logits
-    encoded, cache = BaseModelOutput(first.encoder_last_hidden_state), first.cache
+    encoded, cache = BaseModelOutput(first.encoder_last_hidden_state), first[CACHE]
     rest = model(
         input_ids=ids,
         attention_mask=mask,

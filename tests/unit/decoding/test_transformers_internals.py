@@ -30,7 +30,7 @@ def test_generation_mixin_overrides_two_private_methods_of_transformers():
 
 
 def test_pipeline_registry_checks_tasks_where_the_package_extends_it():
-    assert "summarization" in pipelines.REMOVED_TASKS and "translation" not in pipelines.REMOVED_TASKS
+    assert "translation" not in getattr(pipelines, "REMOVED_TASKS", {})  # since 5.15
     assert "PIPELINE_REGISTRY.check_task(" in inspect.getsource(pipelines.check_task)
     assert "_registered_impl" in inspect.getsource(type(pipelines.PIPELINE_REGISTRY).register_pipeline)
     assert not hasattr(CarriedTranslationPipeline, "_registered_impl")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, MaxLengthCriteria
 from transformers.generation import EosTokenCriteria, logits_process
 
+from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.generation_vanilla_transformer import MaxNewTokensBeyondSource, penalty_type_of_call
@@ -115,7 +116,7 @@ def _check_search(
 
 def _read_prompts(prompts: Tensor, mask: Tensor | None, repeats: int, inputs: Mapping[str, Any]) -> list[list[int]]:
     """Return the tokens of prompts `(B, L)`, which may be padded on the left."""
-    cache, positions = inputs.get("cache"), inputs.get("position_ids")
+    cache, positions = inputs.get(CACHE), inputs.get("position_ids")
     _refuse_if(inputs.get("inputs_embeds") is not None, "`inputs_embeds`")
     _refuse_if(cache is not None and cache.get_seq_length() > 0, "a `cache` that is not empty")
     seen = torch.ones_like(prompts, dtype=torch.bool) if mask is None else mask

@@ -15,6 +15,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 
+from vanilla_transformer.compatibility_vanilla_transformer import CACHE
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
@@ -76,7 +77,7 @@ def _example_inputs(model: VanillaTransformerForConditionalGeneration) -> dict[s
     encoder_outputs = model.get_encoder()(**source)
     decoder_input_ids = torch.ones(batch_size, past_length, dtype=torch.long)
     step = {"encoder_outputs": encoder_outputs, "attention_mask": source["attention_mask"], "use_cache": True}
-    cache = model(**step, decoder_input_ids=decoder_input_ids).cache
+    cache = model(**step, decoder_input_ids=decoder_input_ids)[CACHE]
     further = step | {"decoder_input_ids": decoder_input_ids[:, :1], "cache": cache}
     return {
         ENCODER: (model.get_encoder(), source),

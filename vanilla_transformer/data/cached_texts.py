@@ -15,13 +15,7 @@ from tqdm.auto import tqdm
 
 from vanilla_transformer.utils.file_utils import cached_folder
 
-from .cleaning import (
-    CleaningReport,
-    clean_text,
-    find_broken,
-    find_language_mistakes,
-    nothing_left_error,
-)
+from .cleaning import CleaningReport, clean_text, find_broken, find_language_mistakes
 from .cleaning_rules import CleaningRules, PairRules
 from .readers import ROWS_PER_BATCH, CorpusSpec, OpenCorpus, SentencePair, content_key, open_corpus, read_rows
 from .tokenized_corpus import hash_json, open_arrow_files
@@ -107,8 +101,7 @@ def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[Cl
         for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True))
     ]
     broken = find_broken(texts, pair_rules, report)
-    if not report.kept:
-        raise nothing_left_error(report)
+    report.check_kept()
     if broken.any():
         path = path.replace(folder / "all_rows")
         write_texts(folder, texts, ~broken, report)

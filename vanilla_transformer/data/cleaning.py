@@ -86,6 +86,11 @@ class CleaningReport:
         examples = self.examples.setdefault(rule, [])
         examples += [[abbreviate(side) for side in pair] for pair in pairs[: EXAMPLES - len(examples)]]
 
+    def add_rows(self, rule: str, texts: datasets.Dataset, rows: np.ndarray) -> None:
+        """Count rows of texts that a rule dropped."""
+        examples = texts[rows[:EXAMPLES].tolist()]
+        self.add(rule, list(map(SentencePair, examples["source"], examples["target"])), len(rows))
+
     def warn(self, warnings: Sequence[str]) -> None:
         """Log warnings, and keep them."""
         for warning in warnings:
@@ -96,6 +101,11 @@ class CleaningReport:
     def kept(self) -> int:
         """Return the number of pairs that no rule dropped."""
         return self.read - sum(self.dropped.values())
+
+    def check_kept(self) -> None:
+        """Refuse rules that drop every pair."""
+        if not self.kept:
+            raise UserError(f"Cleaning must leave some pairs of the training text, got none. {self}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -115,11 +125,6 @@ class CleaningReport:
                 lines.append(f"  {self.dropped[rule]:,} dropped ({percent} %): {RULES[rule]}, such as")
                 lines += [f"    {source} | {target}" for source, target in self.examples[rule]]
         return "\n".join(lines)
-
-
-def nothing_left_error(report: CleaningReport) -> UserError:
-    """Return the error for rules that drop every pair."""
-    return UserError(f"Cleaning must leave some pairs of the training text, got none. {report}")
 
 
 def abbreviate(text: str) -> str:
@@ -186,7 +191,7 @@ def find_broken(
     repetitions = [name for name in REPETITIONS if any(name in each.rules.drop for each in pair_rules)]
     broken = np.full(len(texts), _KEPT, np.int8)
     misaligned = any("misaligned" in each.rules.drop for each in pair_rules)
-    if len(texts) and (repetitions or misaligned or any(each.enabled() for each in pair_rules)):  # no text, no columns
+    if len(texts) and (repetitions or misaligned or any(each.checks for each in pair_rules)):  # no text, no columns
         features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
         results = texts.map(
             partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
@@ -214,8 +219,7 @@ def find_broken(
     for number, name in enumerate(_NAMES):
         rows = np.flatnonzero(broken == number)
         if len(rows):
-            examples = texts[rows[:EXAMPLES].tolist()]
-            report.add(name, list(map(SentencePair, examples["source"], examples["target"])), len(rows))
+            report.add_rows(name, texts, rows)
     if len(texts):
         report.histograms = count_lengths(texts, broken == _KEPT)
     return broken != _KEPT
@@ -247,10 +251,10 @@ def _find_misaligned(
 def _check_batch(
     batch: dict[str, list[Any]], pair_rules: Sequence[PairRules], repetitions: Sequence[str]
 ) -> dict[str, list[Any]]:
-    rules = [each.enabled() for each in pair_rules]
     pairs = list(map(SentencePair, batch["source"], batch["target"]))
+    checks = [[(_NAMES.index(name), check) for name, check in each.checks.items()] for each in pair_rules]
     broken = [
-        next((_NAMES.index(name) for name, is_broken in rules[corpus].items() if is_broken(pair)), _KEPT)
+        next((number for number, is_broken in checks[corpus] if is_broken(pair)), _KEPT)
         for pair, corpus in zip(pairs, batch["corpus"], strict=True)
     ]
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
@@ -306,29 +310,6 @@ def _suspect_languages(
         others = [pair for pair in pairs if is_clearly_another(getattr(pair, side), code)]
         hint = "Check it, or set `drop: [other_languages]`"
         yield f"a {side} in another language than {code} in {{}}. {hint}", others
-
-
-def find_dropped_by_length(
-    source_lengths: np.ndarray, target_lengths: np.ndarray, rules: Sequence[CleaningRules], corpora: np.ndarray
-) -> dict[str, np.ndarray]:
-    """
-    Return for each rule on tokens a mask of shape `(pairs,)` of the pairs that it is the first to drop.
-
-    `max_length` is about the longer side, with EOS, and `max_length_ratio` about the lengths of both.
-
-    Args:
-        rules: The rules of each corpus.
-        corpora: The number of each pair's corpus, shape `(pairs,)`.
-    """
-    masks: dict[str, np.ndarray] = {}
-    longest, shortest = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
-    for name, unit in (("max_length", 1), ("max_length_ratio", shortest)):
-        limits = [getattr(each, name) for each in rules]
-        if any(limit is not None for limit in limits):
-            most = np.array([np.inf if limit is None else limit for limit in limits])[corpora]
-            broken = longest > most * unit
-            masks[name] = broken & ~masks["max_length"] if masks else broken
-    return masks
 
 
 def find_duplicates(hashes: bytes | bytearray, ranks: np.ndarray | None = None) -> np.ndarray:

@@ -222,28 +222,26 @@ def to_dataset(pairs: Sequence[EncodedPair]) -> datasets.Dataset:
     )
 
 
+def encode_sides(batch: dict[str, list[str]], encode: Encode) -> dict[str, list[list[int]]]:
+    """Return the token ids of the columns `source` and `target`, for [`encode_texts`]."""
+    return {"input_ids": encode(batch["source"]), "labels": encode(batch["target"], as_target=True)}
+
+
 def encode_texts(
-    texts: datasets.Dataset, encode: Encode, num_proc: int | None = None, file: Path | None = None
-) -> datasets.Dataset:
-    """
-    Tokenize the columns `source` and `target`, row by row.
-
-    Args:
-        encode: A picklable function that returns the token ids of texts, with `as_target=True` of targets.
-        num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
-        file (`Path`): Write to this file, or to several files of similar names. By default nothing is written.
-    """
-    return map_texts(texts, partial(_encode_batch, encode=encode), num_proc, file)
-
-
-def map_texts(
     texts: datasets.Dataset,
     encode_batch: Callable[..., dict[str, list[list[int]]]],
     num_proc: int | None = None,
     file: Path | None = None,
     with_indices: bool = False,
 ) -> datasets.Dataset:
-    """Tokenize as `encode_texts` does, by a function of batches of columns and, optionally, of row indices."""
+    """
+    Tokenize texts, row by row.
+
+    Args:
+        encode_batch: A picklable function of a batch of columns and, optionally, of its row indices.
+        num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
+        file (`Path`): Write to this file, or to several files of similar names. By default nothing is written.
+    """
     return texts.map(
         encode_batch,
         with_indices=with_indices,
@@ -266,10 +264,6 @@ def choose_num_proc(rows: int, wanted: int | None = None) -> int | None:
     return processes if processes > 1 else None
 
 
-def _encode_batch(batch: dict[str, list[str]], encode: Encode) -> dict[str, list[list[int]]]:
-    return {"input_ids": encode(batch["source"]), "labels": encode(batch["target"], as_target=True)}
-
-
 def encode_texts_cached(
     texts: datasets.Dataset, texts_key: str, encode: Encode, encode_key: str, cache_dir: Path
 ) -> datasets.Dataset:
@@ -281,7 +275,7 @@ def encode_texts_cached(
     """
 
     def write(folder: Path) -> None:
-        encode_texts(texts, encode, file=folder / "encoded.arrow")
+        encode_texts(texts, partial(encode_sides, encode=encode), file=folder / "encoded.arrow")
 
     return open_arrow_files(cached_folder(cache_dir, f"encoded-{hash_json(_FORMAT, texts_key, encode_key)}", write))
 

@@ -15,6 +15,7 @@ from vanilla_transformer.data.tokenized_corpus import (
     EncodedPairs,
     TokenTable,
     encode_pairs,
+    encode_sides,
     encode_texts,
     encode_texts_cached,
     hash_json,
@@ -41,7 +42,9 @@ def encode(tiny_tokenizer):
 @pytest.mark.parametrize("num_proc", [1, 2])
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_encode_texts_keeps_the_order(texts, encode, tiny_tokenizer, tmp_path, num_proc, on_disk):
-    encoded = encode_texts(texts, encode, num_proc, tmp_path / "encoded.arrow" if on_disk else None)
+    encoded = encode_texts(
+        texts, partial(encode_sides, encode=encode), num_proc, tmp_path / "encoded.arrow" if on_disk else None
+    )
     assert list(EncodedPairs(TokenTable(encoded))) == encode_pairs(tiny_tokenizer, PAIRS)
     assert len(list(tmp_path.iterdir())) == (num_proc if on_disk else 0)
     if on_disk:
@@ -75,7 +78,7 @@ def test_encoded_pairs_select_with_repetitions(pairs):
 
 
 def test_token_table_pickles_without_its_tokens(texts, encode, tmp_path):
-    table = TokenTable(encode_texts(texts, encode, file=tmp_path / "encoded.arrow"))
+    table = TokenTable(encode_texts(texts, partial(encode_sides, encode=encode), file=tmp_path / "encoded.arrow"))
     assert list(EncodedPairs(pickle.loads(pickle.dumps(table)))) == list(EncodedPairs(table))
     assert len(pickle.dumps(table)) < 3000
 

@@ -9,7 +9,7 @@ import pytest
 
 from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES, CleaningReport, find_broken
 from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules, language_code
-from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, cleaning_rules
+from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
 
@@ -136,13 +136,10 @@ def test_find_broken_keeps_the_translations_of_a_source_into_several_languages()
     assert find_broken(texts, pair_rules[:1] * 2, CleaningReport(read=2)).tolist() == [False, True]
 
 
-def test_cleaning_rules_apply_to_both_directions_of_an_entry():
-    entry = {"file": "a.tsv", "both_directions": True, "drop": ["identical"]}
-    languages = {"source_language": "en", "target_language": "de"}
-    data = DataArguments(corpora=[entry, {"file": "b.tsv"}], **languages)
-    assert [each.drop for each in cleaning_rules(data)] == [("identical",), ("identical",), ()]
-    reverse = CorpusSpec(file="a.tsv", reverse=True, **languages)
-    assert PairRules.for_corpus(reverse, CleaningRules(drop=["other_languages"]), []).codes == ("de", "en")
+def test_pair_rules_know_the_languages_of_a_reversed_corpus():
+    spec = CorpusSpec(file="a.tsv", source_language="en", target_language="de", reverse=True)
+    checks = PairRules.for_corpus(spec, CleaningRules(drop=["other_languages"]), []).checks
+    assert [checks["other_languages"](pair) for pair in (GOOD[0], GOOD[0][::-1])] == [True, False]
 
 
 def test_pair_rules_need_known_languages():
@@ -160,34 +157,6 @@ def test_find_broken_counts_lengths_of_kept_and_dropped_pairs():
     assert source == {"kept": [1, len(LENGTH_EDGES) - 2], "dropped": [0]}
     kept = np.flatnonzero(histograms["ratio"]["kept"])
     assert RATIO_EDGES[kept].tolist() == [0.0, 1.0]
-
-
-def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe():
-    entries = [{"file": "a.tsv", "drop": ["identical"], "max_length": 9}, {"file": "b.tsv"}]
-    rules = cleaning_rules(DataArguments(corpora=entries, drop=["duplicates", "identical"]))
-    assert rules[0] == CleaningRules(drop=["identical"], max_length=9)
-    assert rules[1] == CleaningRules(drop=["identical", "duplicates"])
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ({"drops": ["duplicates"]}, "no key of a corpus 'drops'. Did you mean 'drop'"),
-        (
-            {"drop": ["duplicate"]},
-            "`drop` must name kinds of pairs of invalid_unicode, .*, got 'duplicate'. Did you mean 'duplicates'",
-        ),
-        ({"drop": True}, r"`drop` must be a list of names, such as \[empty, duplicates\], got True"),
-        ({"min_letter_ratio": 2}, r"`min_letter_ratio` must be a number in \[0, 1\], got 2"),
-        ({"max_characters": 0}, "`max_characters` must be an integer of 1 or more, got 0"),
-        ({"max_character_ratio": 0.5}, "`max_character_ratio` must be a number of 1 or more, got 0.5"),
-        ({"min_score": "high"}, "`min_score` must be a number, got 'high'"),
-        ({"max_length": 0}, "`max_length` must be an integer of 1 or more, got 0"),
-    ],
-)
-def test_check_data_arguments_refuses_rules_of_an_entry(entry, message):
-    with pytest.raises(ValueError, match=message):
-        check_data_arguments(DataArguments(corpora=[{"file": "a.tsv"} | entry]))
 
 
 def write_tsv(path, pairs):

@@ -20,11 +20,11 @@ from .corpora import (
 )
 from .line_formats import (
     blank_side_error,
-    parse_dataset,
     parse_jsonl,
     parse_moses_zip,
     parse_parallel_lines,
     parse_parquet,
+    parse_tables,
     parse_tsv,
     read_text_files,
     stream_text_files,
@@ -55,7 +55,7 @@ def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:
 
 def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     if corpus.rows is not None:
-        return parse_dataset(corpus)
+        return parse_tables(corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH), corpus.spec)
     form = "" if corpus.spec.source is not None else file_format(corpus.files[0].name)
     if form in _ROW_PARSERS:
         return _ROW_PARSERS[form](corpus)

@@ -15,8 +15,8 @@ from tqdm.auto import tqdm
 
 from vanilla_transformer.utils.file_utils import cached_folder
 
-from .cleaning import CleaningReport, clean_text, find_broken, find_language_mistakes
-from .cleaning_rules import CleaningRules, PairRules
+from .cleaning import CleaningReport, clean_text, find_broken, find_language_mistakes, pairs_of
+from .cleaning_rules import SAMPLED_PAIRS, CleaningRules, PairRules
 from .readers import ROWS_PER_BATCH, CorpusSpec, OpenCorpus, SentencePair, content_key, open_corpus, read_rows
 from .tokenized_corpus import hash_json, open_arrow_files
 
@@ -92,14 +92,15 @@ def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[Cl
             pairs = clean_text(corpus.spec, rows, each, report)
             while batch := list(islice(pairs, ROWS_PER_BATCH)):
                 sources, targets = zip(*batch, strict=True)
-                numbers = pa.array(np.full(len(batch), number, dtype=np.int32))
-                file.write_batch(pa.record_batch([pa.array(sources), pa.array(targets), numbers], schema=_SCHEMA))
+                columns = [sources, targets, np.full(len(batch), number, dtype=np.int32)]
+                file.write_batch(pa.record_batch([*map(pa.array, columns)], schema=_SCHEMA))
+    report.check_kept()
     texts = open_arrow_files(folder)
     report.warn(find_language_mistakes(texts, [corpus.spec for corpus in corpora]))
-    pair_rules = [
-        PairRules.for_corpus(corpus.spec, each, _pairs_of(texts, number))
-        for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True))
-    ]
+    numbers, pair_rules = texts.data.column("corpus").to_numpy(), list[PairRules]()
+    for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True)):
+        sample = pairs_of(texts, np.flatnonzero(numbers == number)[:SAMPLED_PAIRS])
+        pair_rules.append(PairRules.for_corpus(corpus.spec, each, sample))
     broken = find_broken(texts, pair_rules, report)
     report.check_kept()
     if broken.any():
@@ -108,11 +109,3 @@ def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[Cl
         path.unlink()
     else:
         _write_report(folder, report)
-
-
-def _pairs_of(texts: datasets.Dataset, corpus: int) -> Iterator[SentencePair]:
-    """Yield the pairs of a corpus of the mix."""
-    rows = np.flatnonzero(texts.data.column("corpus").to_numpy() == corpus)
-    for start in range(0, len(rows), ROWS_PER_BATCH):
-        batch = texts[rows[start : start + ROWS_PER_BATCH].tolist()]
-        yield from map(SentencePair, batch["source"], batch["target"])

@@ -61,6 +61,12 @@ def count_lengths(texts: datasets.Dataset, kept: np.ndarray) -> Histograms:
     }
 
 
+def pairs_of(texts: datasets.Dataset, rows: np.ndarray) -> list[SentencePair]:
+    """Return the pairs in some rows of texts."""
+    chosen = texts[rows.tolist()]
+    return list(map(SentencePair, chosen["source"], chosen["target"]))
+
+
 EXAMPLES = 3
 _EXAMPLE_CHARACTERS = 100
 
@@ -88,8 +94,7 @@ class CleaningReport:
 
     def add_rows(self, rule: str, texts: datasets.Dataset, rows: np.ndarray) -> None:
         """Count rows of texts that a rule dropped."""
-        examples = texts[rows[:EXAMPLES].tolist()]
-        self.add(rule, list(map(SentencePair, examples["source"], examples["target"])), len(rows))
+        self.add(rule, pairs_of(texts, rows[:EXAMPLES]), len(rows))
 
     def warn(self, warnings: Sequence[str]) -> None:
         """Log warnings, and keep them."""
@@ -150,6 +155,7 @@ def clean_text(
         rules: None for held-out text, for which a recipe can enable none.
     """
     way_out, rules = ("", CleaningRules()) if rules is None else (_WAY_OUT, rules)
+    is_editable = spec.dataset is None and spec.format in ("", ".tsv", ".jsonl")
     for number, pair, score in rows:
         report.read += 1
         if rules.min_score is not None and score is None and any(pair):
@@ -161,7 +167,7 @@ def clean_text(
                 raise invalid_unicode_error(number, spec.location(side), pair[side], way_out.format(rule))
         elif not (pair.source and pair.target):
             rule, side = "empty", 1 if pair.source else 0
-            if any(pair) and spec.is_editable and rule not in rules.drop:
+            if any(pair) and is_editable and rule not in rules.drop:
                 raise blank_side_error(number, spec.location(side), way_out.format(rule))
         elif rules.min_score is not None and score is not None and score < rules.min_score:
             rule = "min_score"
@@ -191,7 +197,7 @@ def find_broken(
     repetitions = [name for name in REPETITIONS if any(name in each.rules.drop for each in pair_rules)]
     broken = np.full(len(texts), _KEPT, np.int8)
     misaligned = any("misaligned" in each.rules.drop for each in pair_rules)
-    if len(texts) and (repetitions or misaligned or any(each.checks for each in pair_rules)):  # no text, no columns
+    if repetitions or misaligned or any(each.checks for each in pair_rules):
         features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
         results = texts.map(
             partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
@@ -220,8 +226,7 @@ def find_broken(
         rows = np.flatnonzero(broken == number)
         if len(rows):
             report.add_rows(name, texts, rows)
-    if len(texts):
-        report.histograms = count_lengths(texts, broken == _KEPT)
+    report.histograms = count_lengths(texts, broken == _KEPT)
     return broken != _KEPT
 
 
@@ -286,8 +291,7 @@ def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec])
     corpora, warnings = texts.data.column("corpus").to_numpy(), []
     for number, spec in enumerate(specs):
         rows = np.flatnonzero(corpora == number)
-        sample = texts[rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE].tolist()]
-        pairs = list(map(SentencePair, sample["source"], sample["target"]))
+        pairs = pairs_of(texts, rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE])
         for mistake, wrong in _suspect_languages(spec, pairs):
             if len(wrong) > _SUSPICIOUS * len(pairs):
                 text = mistake.format(f"{len(wrong)} of {len(pairs)} pairs")

@@ -5,11 +5,11 @@ A pair that breaks several counts for the first one in `RULES`. `data.cleaning` 
 """
 
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import blake2b
-from itertools import islice, starmap
+from itertools import starmap
 from statistics import median
 from typing import Annotated, Any
 
@@ -148,7 +148,7 @@ class CleaningRules(Schema, frozen=True):
 
 # The rules without a value, which the key `drop` enables by name.
 DROPPED = {name: text for name, text in RULES.items() if name not in CleaningRules.model_fields}
-_SAMPLED_PAIRS = 10_000  # at the beginning of a corpus, whose scripts and lengths are the ones of the corpus
+SAMPLED_PAIRS = 10_000  # at the beginning of a corpus, whose scripts and lengths are the ones of the corpus
 
 
 @dataclass(frozen=True)
@@ -164,11 +164,9 @@ class PairRules:
     checks: Mapping[str, Callable[[SentencePair], bool]] = field(default_factory=dict)
 
     @classmethod
-    def for_corpus(cls, spec: CorpusSpec, rules: CleaningRules, pairs: Iterable[SentencePair]) -> "PairRules":
-        """Return the rules of a corpus with these pairs; the first are read if scripts or lengths are checked."""
-        drop, sample = rules.drop, list[SentencePair]()
-        if "other_scripts" in drop or rules.max_character_ratio is not None:
-            sample = list(islice(pairs, _SAMPLED_PAIRS))
+    def for_corpus(cls, spec: CorpusSpec, rules: CleaningRules, sample: Sequence[SentencePair]) -> "PairRules":
+        """Return the rules of a corpus that begins with a sample, by which scripts and lengths are usual or not."""
+        drop = rules.drop
         plain = {"bad_encoding": is_in_bad_encoding, "markup": is_marked_up}
         checks: dict[str, Callable[[SentencePair], bool]] = {name: plain[name] for name in plain if name in drop}
         if (most := rules.max_characters) is not None:

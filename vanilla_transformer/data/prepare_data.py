@@ -53,6 +53,7 @@ from .tokenized_corpus import (
     hash_tokenizer,
 )
 
+REPORT_FILE = "corpus.json"
 _FORMAT = 1  # of the cached overlaps; another number invalidates all older entries
 _OVERLAP_FILE = "report.json"
 _SAMPLED_SOURCES = 20_000
@@ -212,11 +213,3 @@ def _count_overlap(texts: CachedTexts, held_out: Sequence[SentencePair], cache_d
 
     folder = cached_folder(cache_dir, f"overlap-{hash_json(_FORMAT, texts.key, held_out)}", write)
     return Overlap(**json.loads((folder / _OVERLAP_FILE).read_text(encoding="utf-8")))
-
-
-REPORT_FILE = "corpus.json"
-
-
-def text_files(specs: Sequence[CorpusSpec]) -> list[str]:
-    """Return the names of the files of corpora."""
-    return [name for spec in specs for name in (spec.source, spec.target, spec.file) if name is not None]

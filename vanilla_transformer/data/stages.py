@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, Strict
+from pydantic import Field, Strict
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.schemas import Schema
@@ -16,10 +16,9 @@ UNTIL_STEP, UNTIL_EPOCH, UNTIL_SHARE = ENDS = ("until_step", "until_epoch", "unt
 _Share = Annotated[float, Strict(), Field(gt=0, lt=1e6)]
 
 
-class StageEntry(Schema, frozen=True):
+class StageEntry(Schema, frozen=True, coerce_numbers_to_str=True):  # of names such as 2024
     """A stage as a recipe has it: the shares of corpora by name and, but for the last stage, one of three ends."""
 
-    model_config = ConfigDict(coerce_numbers_to_str=True)  # of names such as 2024
     corpora: dict[str, _Share] = Field(
         min_length=1,
         title="a mapping of names to shares above 0, such as {clean: 1}",

@@ -22,12 +22,13 @@ from vanilla_transformer.utils.file_utils import cached_folder, hash_file, mappi
 
 from .batches import IGNORED_LABEL, Batch, BatchShape, round_up
 from .packing import pack_pairs
-from .readers import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH, SentencePair, WordPair
+from .readers import ROWS_PER_BATCH, SentencePair, WordPair
 
 # (texts, as_target=False) -> token ids of each text, every one ending with EOS.
 Encode = Callable[..., list[list[int]]]
 
 _FORMAT = 1  # of the cached files; another number invalidates all older entries
+_MIN_ROWS_PER_PROCESS = 50_000  # with fewer, a second process costs more time than it saves
 _LINK_SIZE = 3  # numbers of a link between tokens
 _FEATURES = {name: datasets.Sequence(datasets.Value("int32")) for name in ("input_ids", "labels")}
 
@@ -260,7 +261,7 @@ def encode_texts(
 
 def choose_num_proc(rows: int, wanted: int | None = None) -> int | None:
     """Return a number of processes for `datasets`, by default all cores if there are many rows."""
-    processes = wanted or min(usable_cores(), rows // MIN_ROWS_PER_PROCESS)
+    processes = wanted or min(usable_cores(), rows // _MIN_ROWS_PER_PROCESS)
     return processes if processes > 1 else None
 
 

@@ -199,7 +199,7 @@ def _learn_merges(backend: Tokenizer, texts: list[str], count: int) -> list[tupl
             yield " ".join(written[word] for word in words)
 
     def read(symbols: str) -> str:
-        return "".join(backend.id_to_token(ord(symbol) - _FIRST_SYMBOL) for symbol in symbols)
+        return "".join(str(backend.id_to_token(ord(symbol) - _FIRST_SYMBOL)) for symbol in symbols)
 
     alphabet = set().union(*write()) - {" "}
     learned = Tokenizer(models.BPE())

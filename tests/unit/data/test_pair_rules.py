@@ -159,37 +159,22 @@ def test_find_broken_counts_lengths_of_kept_and_dropped_pairs():
     assert RATIO_EDGES[kept].tolist() == [0.0, 1.0]
 
 
-def write_tsv(path, pairs):
-    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    return str(path)
-
-
-def swapped(pairs):
-    return [SentencePair(target, source) for source, target in pairs]
-
-
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
         (GOOD, None),
-        (swapped(GOOD), "has its sides swapped in [34] of 4 pairs. .*\n    Das Haus ist alt. | The house is old."),
         (
-            [SentencePair(pair.source, pair.source) for pair in GOOD],
-            "a target in another language than de in . of 4",
+            [pair[::-1] for pair in GOOD],
+            "has its sides swapped in [34] of 4 pairs. .*\n    Das Haus ist alt. | The house is old.",
         ),
-        (
-            [SentencePair("C'est un grand chien.", pair.target) for pair in GOOD],
-            "a source in another language than en",
-        ),
+        ([(pair.source, pair.source) for pair in GOOD], "a target in another language than de in . of 4"),
+        ([("C'est un grand chien.", pair.target) for pair in GOOD], "a source in another language than en"),
     ],
 )
 def test_load_texts_warns_of_a_wrong_direction_or_language(tmp_path, caplog, pairs, message):
-    data = DataArguments(
-        corpora=[{"file": write_tsv(tmp_path / "a.tsv", pairs)}],
-        source_language="en",
-        target_language="de-AT",
-        cache_dir=str(tmp_path / "cache"),
-    )
+    (tmp_path / "a.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    languages = {"source_language": "en", "target_language": "de-AT", "cache_dir": str(tmp_path / "cache")}
+    data = DataArguments(corpora=[{"file": str(tmp_path / "a.tsv")}], **languages)
     for _ in range(2):
         texts = load_texts(data)
         warnings = texts.training.report.warnings

@@ -6,7 +6,6 @@ from itertools import count
 from vanilla_transformer.utils.text_files import check_version, has_invalid_unicode, read_lines, stream_lines
 
 from .corpora import (
-    MIN_ROWS_PER_PROCESS,
     ROWS_PER_BATCH,
     CorpusRow,
     CorpusSpec,
@@ -70,7 +69,7 @@ def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     return map(CorpusRow, count(1), pairs)
 
 
-__all__ = ["MIN_ROWS_PER_PROCESS", "ROWS_PER_BATCH", "CorpusRow", "CorpusSpec", "OpenCorpus", "SentencePair"]
+__all__ = ["ROWS_PER_BATCH", "CorpusRow", "CorpusSpec", "OpenCorpus", "SentencePair"]
 __all__ += ["WordPair", "blank_side_error", "content_key", "file_format", "has_invalid_unicode", "load_splits"]
 __all__ += ["open_corpus", "read_lines", "read_pairs", "read_rows", "read_text_files", "stream_lines"]
 __all__ += ["stream_text_files"]

@@ -123,11 +123,6 @@ class CorpusSpec(Schema, frozen=True):
         """Return whether `dataset` is an identifier of OPUS or mtdata."""
         return self.dataset is not None and self.dataset.startswith(_LIBRARIES)
 
-    @property
-    def is_editable(self) -> bool:
-        """Return whether the pairs are lines of text that its user can mend."""
-        return self.dataset is None and self.format in ("", ".tsv", ".jsonl")
-
     def require_languages(self) -> tuple[str, str]:
         """Return the source and the target language."""
         if self.source_language is None or self.target_language is None:
@@ -208,8 +203,6 @@ def load_splits(name: str) -> dict[str, Any]:
 
 # Rows that are read, cleaned, written or searched at a time.
 ROWS_PER_BATCH = 10_000
-# With fewer rows a second process costs more time than it saves.
-MIN_ROWS_PER_PROCESS = 50_000
 _EXTRA, _FEATURE = "corpora", "Downloading a corpus"
 _MOSES_FILE, _TSV_FILE = "corpus.zip", "corpus.tsv"
 

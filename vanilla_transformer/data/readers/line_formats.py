@@ -97,18 +97,12 @@ def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
         texts = row.get("translation", row)
         if not isinstance(texts, dict):
             raise UserError(f"{location} must have sentences by language in its `translation`, got {texts!r}.")
-        source, target = _find_text_columns(texts, "translation" in row, corpus.spec, location)
-        pair = SentencePair(_json_text(texts[source], location), _json_text(texts[target], location))
+        sides = [texts[name] for name in _find_text_columns(texts, "translation" in row, corpus.spec, location)]
+        for value in sides:
+            if not isinstance(value, str | None):
+                raise UserError(f"{location} must hold sentences, got {value!r}.")
+        pair = SentencePair(*((value or "").strip() for value in sides))
         yield CorpusRow(number, pair, None if row.get(_SCORE) is None else _parse_score(row[_SCORE], location))
-
-
-def _json_text(value: Any, location: str) -> str:
-    """Return a sentence of a row; null is a missing sentence."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise UserError(f"{location} must hold sentences, got {value!r}.")
-    return value.strip()
 
 
 def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:

@@ -92,12 +92,11 @@ def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterat
 
 def segment_text(segment: Any, name: str) -> str:
     """Return the text of a segment on one line, without the codes in it."""
-    return _PARTING.sub(_part, _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))).strip()
 
+    def part(mark: re.Match) -> str:  # a space between words, which would be one word without it
+        return " " if are_two_words(mark.string[: mark.start()][-1:], mark.string[mark.end() :][:1]) else ""
 
-def _part(mark: re.Match) -> str:
-    """Return a space for marks between words, which would be one word without them."""
-    return " " if are_two_words(mark.string[: mark.start()][-1:], mark.string[mark.end() :][:1]) else ""
+    return _PARTING.sub(part, _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))).strip()
 
 
 def _pieces(element: Any, name: str) -> Iterator[str]:

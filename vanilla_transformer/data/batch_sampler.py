@@ -245,19 +245,17 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         if pairs is not self.pairs:
             self._plans.clear()
         self.pairs = pairs
-        self.packed_shape = self._shape_of(current)
+        lengths = self.pairs.source_lengths, self.pairs.target_lengths
+        # The shape of packed batches, the same in a whole epoch.
+        shapes = [packed_shape(*lengths, part.max_tokens) if part.packing else None for part in parts]
+        self.packed_shape = shapes[-1]
         self._left = np.arange(len(self.pairs))
-        for part in self._earlier_parts:
-            plan = self._plan_part(part, self._shape_of(part))
+        for part, shape in zip(self._earlier_parts, shapes, strict=False):
+            plan = self._plan_part(part, shape)
             left = [batch for step in range(part.done, len(plan)) for batch in plan[step]]
             self._left = np.sort(self._left[np.concatenate(left)]) if left else self._left[:0]
         too_few = len(self._left) < self.batches_per_step and len(parts) > 1
         self._plan = EMPTY_PLAN if too_few else self._plan_part(current, self.packed_shape)
-
-    def _shape_of(self, part: EpochPart) -> BatchShape | None:
-        """Return the shape of the packed batches of a part, the same in a whole epoch."""
-        lengths = self.pairs.source_lengths, self.pairs.target_lengths
-        return packed_shape(*lengths, part.max_tokens) if part.packing else None
 
     def _plan_part(self, part: EpochPart, shape: BatchShape | None) -> BatchPlan:
         """Plan the remaining pairs, indexed from 0, or return the plan of all pairs that was made before.

@@ -48,17 +48,11 @@ class CachedTexts:
 
 
 def load_cached_texts(specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path) -> CachedTexts:
-    """
-    Return the cleaned text of all corpora; read and clean it only if the cache does not hold it.
-
-    Args:
-        rules: The rules of each corpus.
-    """
+    """Return the text of all corpora, cleaned by the rules of each; clean it only if the cache does not hold it."""
     with ExitStack() as stack:
         corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
         key = hash_json(_FORMAT, [content_key(corpus) for corpus in corpora], [each.on_text for each in rules])
-        write = partial(_write_texts, corpora=corpora, rules=rules)
-        folder = cached_folder(cache_dir, f"texts-{key}", write)
+        folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_texts, corpora=corpora, rules=rules))
     return load_folder(folder, key)
 
 

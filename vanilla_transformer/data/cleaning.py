@@ -42,13 +42,7 @@ RATIO_EDGES = np.linspace(-3, 3, 49)  # log2 of the characters of the target div
 
 
 def count_lengths(texts: datasets.Dataset, kept: np.ndarray) -> Histograms:
-    """
-    Count the lengths of both sides in characters, and the logarithm of their ratio to base 2.
-
-    Args:
-        texts: Columns `source` and `target`, without empty texts.
-        kept: A mask of shape `(pairs,)` of the pairs that cleaning kept.
-    """
+    """Count the lengths of both sides in characters and the logarithm of their ratio to base 2, by a mask of pairs."""
     sources, targets = (pc.utf8_length(texts.data.column(side)).to_numpy() for side in ("source", "target"))
     ratios = np.log2(targets / sources)
     values = {"source": (sources, LENGTH_EDGES), "target": (targets, LENGTH_EDGES), "ratio": (ratios, RATIO_EDGES)}
@@ -73,12 +67,7 @@ _EXAMPLE_CHARACTERS = 100
 
 @dataclass
 class CleaningReport:
-    """
-    Numbers of pairs read and dropped by each rule, with the first few examples.
-
-    `warnings` are the results of `find_language_mistakes`. `histograms` counts the lengths of the pairs with text on
-    both sides, see `count_lengths`.
-    """
+    """Numbers of pairs read and dropped by each rule, with the first few examples, lengths and warnings."""
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
@@ -277,9 +266,6 @@ def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec])
 
     Corpora without `source_language` and `target_language`, or with names of languages that are no codes, are not
     checked.
-
-    Args:
-        texts: Columns `source`, `target` and `corpus`, the number of the pair's corpus.
     """
     if not any(spec.source_language and spec.target_language for spec in specs):
         return []

@@ -68,13 +68,7 @@ ONE_STAGE = Stages()
 
 
 def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
-    """
-    Return the stages in the section `stages` of a recipe.
-
-    Args:
-        names: The names of the corpora.
-        max_steps (`int`): The steps of the run, of which `until_share` is a share.
-    """
+    """Return the stages in the section `stages` of a recipe, whose corpora have `names`."""
     if not isinstance(section, list) or not section:
         raise UserError(f"`stages` must be a list with a stage in it, got {section!r}.")
     stages = [_read_stage(entry, number, len(section), names) for number, entry in enumerate(section, start=1)]

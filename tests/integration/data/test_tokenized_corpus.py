@@ -1,6 +1,5 @@
 """Pairs as token ids: what the tokenizer gives, however many processes share the work, on disk or in memory."""
 
-import os
 import pickle
 from functools import partial
 
@@ -24,7 +23,6 @@ from vanilla_transformer.data.tokenized_corpus import (
 )
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
-from vanilla_transformer.utils.file_utils import hash_file
 
 PAIRS = [SentencePair("a " * (number % 7), f"b{number}") for number in range(1, 40)]
 
@@ -133,14 +131,6 @@ class Letters(PreTrainedTokenizer):
 
 def test_hash_tokenizer_hashes_the_files_of_a_slow_tokenizer():
     assert hash_tokenizer(Letters("ab")) == hash_tokenizer(Letters("ab")) != hash_tokenizer(Letters("abc"))
-
-
-def test_hash_file_depends_on_the_content_alone(tmp_path):
-    for name, text in (("a", "text"), ("b", "text"), ("c", "texts")):
-        (tmp_path / name).write_text(text)
-    os.utime(tmp_path / "b", (0, 0))
-    first, second, third = map(hash_file, (tmp_path / name for name in "abc"))
-    assert first == second != third
 
 
 def test_hash_json_ignores_the_order_of_keys():

@@ -22,9 +22,6 @@ def test_read_stages_reads_shares_and_ends():
     assert [found.at(step, epoch=7) for step in (0, 9, 10, 29, 30, 99)] == [0, 0, 1, 1, 2, 2]
     assert found.describe(1) == "stage 2 of 3, until step 30: 25% of back, 75% of clean"
     assert found.describe(2) == "stage 3 of 3, until the end of the run: 100% of clean"
-
-
-def test_read_stages_counts_epochs_and_shares_of_the_steps():
     epochs = read_stages([BACK | {"until_epoch": 2}, CLEAN], NAMES, 100)
     assert [epochs.at(step=50, epoch=epoch) for epoch in range(4)] == [0, 0, 1, 1]
     shares = read_stages([BACK | {"until_share": 0.25}, MIX | {"until_share": 0.5}, CLEAN], NAMES, 201)

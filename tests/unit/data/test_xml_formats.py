@@ -9,7 +9,7 @@ import pytest
 
 from vanilla_transformer.data.cleaning import CleaningReport, clean_text
 from vanilla_transformer.data.cleaning_rules import CleaningRules
-from vanilla_transformer.data.readers import CorpusSpec, SentencePair, content_key, open_corpus, read_lines, read_pairs
+from vanilla_transformer.data.readers import CorpusSpec, SentencePair, open_corpus, read_lines, read_pairs
 
 LANGUAGES = {"source_language": "en", "target_language": "de"}
 PAIRS = [SentencePair("One house.", "Ein Haus."), SentencePair("Two & more", "Zwei & mehr")]
@@ -195,15 +195,6 @@ def test_parse_moses_zip_names_an_encrypted_archive(read):
         encrypted[start] |= 1  # the flag of an encrypted member
     with pytest.raises(ValueError, match=r"Cannot read .*a\.zip: .*encrypted"):
         read("a.zip", bytes(encrypted))
-
-
-def test_content_key_depends_on_the_content_of_an_archive(tmp_path):
-    keys = []
-    for name, content in (("a.zip", ZIP), ("b.zip", ZIP), ("c.zip", make_zip(de="x\n", en="y\n"))):
-        (tmp_path / name).write_bytes(content)
-        with open_corpus(CorpusSpec(file=str(tmp_path / name), **LANGUAGES)) as corpus:
-            keys.append(content_key(corpus))
-    assert keys[0] == keys[1] != keys[2]
 
 
 @pytest.mark.parametrize(

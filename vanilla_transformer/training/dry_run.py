@@ -45,11 +45,11 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
     averages = [] if state.ema is None else list(state.ema.state_dict().values())
     moments = 2 * [weight for weight in weights if weight.requires_grad]  # of Adam
     numbers = sum(tensor.numel() for tensor in [*weights, *moments, *averages])  # of a checkpoint
-    pairs = batches.corpus.epoch(batches.position.epoch)
+    pairs = batches.sampler.corpus.epoch(batches.position.epoch)
     steps = batches.position.steps_per_epoch
     stages = {
-        f"pairs_per_epoch_of_stage_{stage + 1}": len(batches.corpus.epoch(batches.position.epoch, stage))
-        for stage in range(1, len(batches.stages))
+        f"pairs_per_epoch_of_stage_{stage + 1}": len(batches.sampler.corpus.epoch(batches.position.epoch, stage))
+        for stage in range(1, len(batches.sampler.stages))
     }
     plan = {
         "parameters": parameters,
@@ -58,7 +58,7 @@ def _plan(run: PreparedRun, timed_steps: int) -> dict[str, Any]:
         "pairs_per_epoch": len(pairs),
         **stages,
         "steps_per_epoch": steps,
-        "batches_per_step": batches.batches_per_step,
+        "batches_per_step": batches.sampler.batches_per_step,
         "source_tokens_per_step": float(pairs.source_lengths.sum()) / steps,
         "target_tokens_per_step": float(pairs.target_lengths.sum()) / steps,
         "peak_learning_rate": _peak(state),

@@ -240,8 +240,8 @@ class RunFolder:
         if before != now:
             self._log(
                 state,
-                f"The run now has {now} processes instead of {before}, and {batches.batches_per_step} batches per "
-                "step. It continues at the same place in the data.",
+                f"The run now has {now} processes instead of {before}, and {batches.sampler.batches_per_step} batches "
+                "per step. It continues at the same place in the data.",
             )
 
     def start(self, state: TrainState, corpus: Corpus) -> None:

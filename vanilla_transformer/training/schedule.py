@@ -149,7 +149,7 @@ def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping
 def _count_extra_steps(batches: MicroBatchLoader, step: int, steps_per_epoch: int) -> int:
     """Return the `extra_steps` of a run at the place of its batches, after `step` steps."""
     position = batches.position
-    if not (position.begins_part or batches.corpus.is_constant):
+    if not (position.begins_part or batches.sampler.corpus.is_constant):
         return 0  # epochs with the same batches differ in length, too
     last_step = step - sum(part.done for part in position.parts) + position.steps_per_epoch
     return last_step - (position.epoch + 1) * steps_per_epoch

@@ -87,7 +87,7 @@ def apply_settings(threads: int | None) -> Iterator[None]:
 def _train(prepared: "PreparedRun") -> Path:
     """Run the training loop to its end, and return the folder of the final model."""
     run, state, batches = prepared.run, prepared.state, prepared.batches
-    run.start(state, batches.corpus)
+    run.start(state, batches.sampler.corpus)
     metrics = MetricsLogger(run.path, state.accelerator, state.progress.recipe, (state.step, state.expected_steps()))
     # `steps` are without end, epoch after epoch.
     lost_workers = report_lost_workers("The same command resumes from the last checkpoint.")
@@ -125,9 +125,9 @@ def _log_stages(
     """Yield the steps, and log each stage before its first step."""
     stage = None
     for micro_batches in steps:
-        if batches.position.stage != stage and len(batches.stages) > 1 and state.accelerator.is_main_process:
+        if batches.position.stage != stage and len(batches.sampler.stages) > 1 and state.accelerator.is_main_process:
             stage = batches.position.stage
-            logger.info("Step %d: %s.", state.step + 1, batches.stages.describe(stage))
+            logger.info("Step %d: %s.", state.step + 1, batches.sampler.stages.describe(stage))
         yield micro_batches
 
 

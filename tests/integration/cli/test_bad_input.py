@@ -297,7 +297,7 @@ CORPORA = {
     "{file: column.parquet}": "column.parquet must have a column 'translation', it has 'x'",
     "{file: type.parquet}": "type.parquet must hold sentences, but .* type int64",
     **{
-        f"{{file: a.tsv, weight: {weight}}}": f"`weight` of the corpus a.tsv must be a number above 0, got '?{weight}"
+        f"{{file: a.tsv, weight: {weight}}}": f"`weight` of a corpus must be a number above 0, got '?{weight}"
         for weight in ("0", "-1", "two")
     },
 }

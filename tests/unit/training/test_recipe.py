@@ -336,7 +336,7 @@ def test_parse_recipe_reads_words_as_yaml_1_2_does(recipe_file):
     corpora = "corpora: [{file: a.tsv, source_language: no, reverse: TRUE, drop: [empty]}]\n"
     (corpus,) = parse_recipe([recipe_file(corpora), "--output_dir", "out"]).data.corpora
     assert corpus == {"file": "a.tsv", "source_language": "no", "drop": ["empty"], "reverse": True}
-    with pytest.raises(ValueError, match="`reverse` of the corpus a.tsv must be true or false"):
+    with pytest.raises(ValueError, match="`reverse` of a corpus must be true or false"):
         parse_recipe([recipe_file(corpora.replace("TRUE", "no")), "--output_dir", "out"])
 
 

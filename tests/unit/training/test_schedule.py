@@ -7,6 +7,7 @@ import pytest
 from tests.tiny_corpora import LengthsCorpus
 from tests.train_states import tiny_train_state
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
+from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.training import schedule
 from vanilla_transformer.training.lr_scheduler import Schedule
 from vanilla_transformer.training.recipe import parse_recipe
@@ -100,7 +101,7 @@ def test_plan_schedule_ends_a_resumed_run_after_the_same_epochs(tmp_path, batche
     def plan(count, resumed=None):
         state = tiny_train_state(tmp_path, num_train_epochs=3)
         sampler = TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64, accumulation=count)
-        plan_schedule(state, sampler, resumed)
+        plan_schedule(state, MicroBatchLoader(sampler, 0), resumed)
         if resumed is not None:
             sampler.load_state_dict(resumed["batch_sampler"])
         return state.progress.recipe, sampler
@@ -121,7 +122,7 @@ def test_plan_schedule_counts_the_minutes_of_the_run_to_resume(tmp_path, monkeyp
     monkeypatch.setattr(schedule, "measure_seconds_per_step", lambda *_: 0.5)
     state = tiny_train_state(tmp_path, max_minutes=minutes, max_steps=500)
     resumed = {"recipe": flatten(state.recipe), "step": 100, "minutes": 1.0}
-    plan_schedule(state, TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64), resumed)
+    plan_schedule(state, MicroBatchLoader(TokenBudgetBatchSampler(LengthsCorpus([8] * 160), 64), 0), resumed)
     assert state.planned_steps == expected
 
 

@@ -12,7 +12,14 @@ import numpy as np
 
 from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
 from vanilla_transformer.data.readers import SentencePair, WordPair
-from vanilla_transformer.data.tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
+from vanilla_transformer.data.tokenized_corpus import (
+    Encode,
+    EncodedPairs,
+    TokenTable,
+    encode_sides,
+    encode_texts,
+    hash_json,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.utils.file_utils import cached_folder
@@ -67,7 +74,7 @@ class AugmentedCorpus(DerivedCorpus):
             return pairs
         columns = {name: [row[name] for row in changed.values()] for name in self.texts.column_names}
         texts = datasets.Dataset.from_dict(columns, features=self.texts.features)
-        tokens = encode_texts(texts, self.encode, num_proc=1)
+        tokens = encode_texts(texts, partial(encode_sides, encode=self.encode), num_proc=1)
         if self.links is not None:
             links = self.links.find(
                 [*map(SentencePair, columns["source"], columns["target"])],

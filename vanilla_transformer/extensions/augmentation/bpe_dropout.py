@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
-from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, map_texts
+from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, encode_texts
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
@@ -198,7 +198,7 @@ class BpeDropoutCorpus(DerivedCorpus):
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         self.texts = self.plain.texts.select(pairs.rows)
         encode = partial(_encode_batch, segmenters=self.segmenters, seed=self.seed, epoch=epoch, limit=self.max_tokens)
-        return EncodedPairs(TokenTable(map_texts(self.texts, encode, with_indices=True)))
+        return EncodedPairs(TokenTable(encode_texts(self.texts, encode, with_indices=True)))
 
 
 def _encode_batch(

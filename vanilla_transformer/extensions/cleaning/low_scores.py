@@ -1,6 +1,7 @@
 """Score the pairs of corpora, and drop the worst ones. The models are imported when a corpus is scored."""
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,7 @@ from accelerate import PartialState
 from tqdm.auto import tqdm
 
 from vanilla_transformer.data.cached_texts import CachedTexts, load_folder, write_texts
-from vanilla_transformer.data.cleaning import (
-    EXAMPLES,
-    CleaningReport,
-    Histograms,
-    count_lengths,
-    nothing_left_error,
-)
+from vanilla_transformer.data.cleaning import Histograms, count_lengths
 from vanilla_transformer.data.cleaning_rules import ScoreRule
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
 from vanilla_transformer.data.tokenized_corpus import hash_json
@@ -74,13 +69,10 @@ def _files_of(model: Path) -> list[Path]:
 
 
 def _write_kept(folder: Path, texts: CachedTexts, kept: np.ndarray) -> None:
-    report = CleaningReport.from_dict(texts.report.to_dict())
-    dropped = np.flatnonzero(~kept)
-    examples = texts.dataset[dropped[:EXAMPLES].tolist()]
-    report.add("score", list(map(SentencePair, examples["source"], examples["target"])), len(dropped))
+    report = deepcopy(texts.report)
+    report.add_rows("score", texts.dataset, np.flatnonzero(~kept))
     report.histograms = move_to_dropped(report.histograms, count_lengths(texts.dataset, kept))
-    if not kept.any():
-        raise nothing_left_error(report)
+    report.check_kept()
     write_texts(folder, texts.dataset, kept, report)
 
 

@@ -67,7 +67,7 @@ UNFIT = [
     ({"alternatives": 2, "num_return_sequences": 2}, "`alternatives` are completed by one search each. Leave `num_"),
     ({"mbr": "chrf", "num_return_sequences": 2}, "With `mbr` there is one translation. Leave out `num_return_sequ"),
     ({"constraints": [" "]}, "A constraint must have a word, got ' '."),
-    ({"constraints": [["a"], ["b"]]}, f"`constraints` must be {PHRASES}, but there are 2 lists for 1 texts."),
+    ({"constraints": [["a"], ["b"]]}, f"`constraints` must be {PHRASES}, but there are 2 for 1 texts."),
     ({"constraints": [["a", 3]]}, "A constraint must be a string, got 3."),
     ({"constraints": ["a"], "num_beams": 1}, "Constraints need beam search: `num_beams` must be 2 or more"),
     ({"constraints": ["Hunde"], "num_beams": 2, "max_new_tokens": 2}, "A translation may have 2 tokens, but its con"),

@@ -78,7 +78,7 @@ def test_pipeline_reranks_constrained_candidates_by_risk(translate):
 
 
 def test_pipeline_refuses_a_stream_with_too_few_constraints(translate):
-    with pytest.raises(ValueError, match="but there are lists for 1 of 2 texts"):
+    with pytest.raises(ValueError, match="but there are 1 for 2 texts"):
         list(translate(iter("ab"), constraints=iter([["a"]]), **BEAMS))
 
 

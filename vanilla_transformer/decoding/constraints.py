@@ -57,7 +57,6 @@ def room_for_phrases(phrases: Sequence[Phrases]) -> int:
 
 
 def check_token_ids(phrases: Any) -> Phrases:
-    """Check `force_words_ids`."""
     if phrases is None:
         return []
     lists = phrases if isinstance(phrases, list | tuple) else [phrases]

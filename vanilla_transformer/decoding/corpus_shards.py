@@ -255,7 +255,6 @@ def progress_bar(total: int | None, done: int, hidden: bool) -> Any:
 
 
 def number_shards(blocks: Iterable[list[str]]) -> Iterator[Shard]:
-    """Yield blocks of lines as shards."""
     start = 0
     for number, lines in enumerate(blocks):
         yield Shard(number, start, lines)

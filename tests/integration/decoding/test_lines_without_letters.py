@@ -9,7 +9,6 @@ from tests.service_answers import post
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline, pipeline_vanilla_transformer
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 WORDLESS = ["-", "...", "(1)", "***", "♪", "\u200b", "🙂", "12:30", "1 + 2 = 3", "—" * 600, "½ %"]
@@ -79,8 +78,6 @@ def test_constraints_prefixes_and_alternatives_are_of_the_line_with_letters(alig
     assert [[f"-\n{each['translation_text']}" for each in row] for row in alone] == [
         [each["translation_text"] for each in row] for row in mixed
     ]
-    with pytest.raises(OptionError, match="must be one line or sentence, got a blank one"):
-        aligned(["-"], constraints=[["dogs"]], num_beams=4)
 
 
 def test_sentences_without_letters_stay_within_their_line(aligned):

@@ -8,15 +8,20 @@ import torch
 from tests.sweeps import rare
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.evaluation import plots
 from vanilla_transformer.evaluation.plots import (
     cross_attention,
     draw_attention,
-    draw_learning_curve,
-    draw_lengths,
     plot_attention,
     plot_learning_curve,
     plot_lengths,
 )
+
+
+@pytest.fixture
+def unsaved(monkeypatch):
+    """Let functions return the figures that they would write."""
+    monkeypatch.setattr(plots, "save_figure", lambda figure, image_file: figure)
 
 
 def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path, real_pictures):
@@ -32,14 +37,14 @@ def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path, real_pictures
     assert all(picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 1000 for picture in pictures)
 
 
-def test_learning_curve_joins_no_points_of_different_searches(tmp_path):
+def test_learning_curve_joins_no_points_of_different_searches(tmp_path, unsaved):
     metrics = [{"minutes": float(minute), "loss": 3.0 - minute} for minute in range(3)]
     metrics += [{"minutes": float(minute), "validation_loss": 2.0, "bleu": 9.0 + minute} for minute in (1, 2)]
     final = {"minutes": 2.1, "validation_loss": 1.5, "model": "mean of checkpoints"}
     metrics += [final | {"bleu": 12.0}, final | {"bleu": 13.0}]
     lines = [json.dumps({"step": 1} | entry) + "\n" for entry in metrics]
     (tmp_path / "metrics.jsonl").write_text("".join([*lines, '{"minutes": 3']))  # by a run that was killed
-    loss, bleu = draw_learning_curve(tmp_path / "metrics.jsonl").axes
+    loss, bleu = plot_learning_curve(tmp_path / "metrics.jsonl", None).axes
     assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in (loss, bleu)] == [
         ("minutes", "nats per target token"),
         ("minutes", "BLEU"),
@@ -98,12 +103,12 @@ def test_attention_marks_subwords_that_continue_a_word(tiny_model):
     assert "…" in source and "ü" in source  # one byte, and the other one, which ends the character
 
 
-def test_lengths_end_where_the_pairs_end(tmp_path):
+def test_lengths_end_where_the_pairs_end(tmp_path, unsaved):
     counts = {"kept": [0, 5, 9] + [0] * 47, "dropped": [0, 0, 0, 2] + [0] * 46}
     ratios = {"kept": [0] * 20 + [3] + [0] * 27, "dropped": [0] * 48}
     report = {"cleaning": {"histograms": {"source": counts, "target": counts, "ratio": ratios}}}
     (tmp_path / "corpus.json").write_text(json.dumps(report))
-    source, _, ratio = draw_lengths(tmp_path / "corpus.json").axes
+    source, _, ratio = plot_lengths(tmp_path / "corpus.json", None).axes
     kept, dropped = (patch.get_data() for patch in source.patches)
     assert [*kept.edges] == [10, 20, 30, 40] and [*kept.values] == [5, 9, 0] and [*dropped.values] == [0, 0, 2]
     assert source.get_xlabel() == "characters of the source" and source.get_ylabel() == "pairs"

@@ -4,6 +4,7 @@ import ast
 import hashlib
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.publishing.card import hashes_in_card, render_card
 from vanilla_transformer.publishing.facts import read_facts
+from vanilla_transformer.publishing.run_records import check_record_name
 from vanilla_transformer.publishing.staging import publishable_files
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.run_arguments import default_values, flatten
@@ -320,6 +322,17 @@ def test_card_of_a_model_without_records(folder, tmp_path):
 def test_read_facts_accepts_every_shipped_file(path):
     facts = read_facts(path)
     assert all(value for name, value in facts.items() if name != "quote_test_text")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_valid"),
+    [*((name, True) for name in ("test 2016", "wmt-14_de.v2", "परीक्षण", "e\u0301te\u0301", "m²"))]
+    + [*((name, False) for name in ("a/b", "", "a:b", "a\nb"))],
+)
+def test_check_record_name_accepts_letters_of_any_script(name, is_valid):
+    expectation = nullcontext() if is_valid else pytest.raises(ValueError, match="--name may hold letters, digits")
+    with expectation:
+        check_record_name(name)
 
 
 def test_render_card_refuses_a_folder_without_a_model(tmp_path):

@@ -44,20 +44,25 @@ class Ensemble(nn.Module):
             self.config.max_position_embeddings = min(each.max_position_embeddings for each in learned)
 
     @property
+    def first(self) -> Any:
+        """The first model."""
+        return self.models[0]
+
+    @property
     def device(self) -> torch.device:
-        return self.models[0].device
+        return self.first.device
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.models[0].dtype
+        return self.first.dtype
 
     def get_decoder(self) -> Any:
         """Return the first model's decoder, which has the alignment heads."""
-        return self.models[0].get_decoder()
+        return self.first.get_decoder()
 
     def get_output_embeddings(self) -> Any:
         """Return the first model's output projection. All have as many rows."""
-        return self.models[0].get_output_embeddings()
+        return self.first.get_output_embeddings()
 
 
 def members_of(model: Any) -> list[Any]:

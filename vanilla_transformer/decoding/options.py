@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import Predicate
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -43,16 +42,6 @@ class OptionError(UserError):
     """Raised for options of a request that are out of range, or that do not fit each other or the model."""
 
 
-def _is_column(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
-
-
-def _check_splitter(value: Any) -> Any:
-    if not isinstance(value, str) and not callable(value):
-        raise OptionError(f"`sentence_splitter` must be a function or the name of one, got {type(value).__name__}.")
-    return value
-
-
 PHRASES = "a list of phrases, or a list of phrases for each text"
 PREFIXES = "a string, or one for each text"
 # A title has the words of messages where the type and its range do not say all.
@@ -63,7 +52,8 @@ Count = Annotated[int | None, Field(ge=1, le=500)]
 Number = Annotated[float | None, Field(allow_inf_nan=False, ge=-100, le=100)]
 Weight = Annotated[float | None, Field(allow_inf_nan=False, ge=0, le=100)]
 Code = Annotated[str | None, Field(max_length=40, title="the code of a language")]
-Column = Annotated[Any, Predicate(_is_column)]  # a value for each text; an iterator is not consumed
+# A value for each text; an iterator is not consumed.
+Column = Annotated[Any, Predicate(lambda value: isinstance(value, Iterable) and not isinstance(value, str | Mapping))]
 _STRINGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 
 
@@ -198,8 +188,10 @@ class TranslationOptions(BaseModel):
     split_sentences: Annotated[bool | None, FLAG, JSON] = Field(
         None, description="Translate each sentence of a line by itself, and keep the white space between them."
     )
-    sentence_splitter: Annotated[Any, AfterValidator(_check_splitter)] | None = Field(
-        None, description="How lines are split: a function, abbreviations, simple, or module:function."
+    sentence_splitter: str | Callable[[str], Any] | None = Field(
+        None,
+        title="a function or the name of one",
+        description="How lines are split: a function, abbreviations, simple, or module:function.",
     )
     source_language: Any = Field(
         None,

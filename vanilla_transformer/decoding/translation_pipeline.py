@@ -101,13 +101,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
             model, tokenizer = RUNTIMES[backend].load(model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         elif isinstance(model, str | Path):
-            found = (
-                f"got the folder or name {str(model)!r}. Call `load_pipeline` of vanilla_transformer.decoding.loading"
-            )
-            raise UserError(f"Without `backend`, `model` must be a model, {found}.")
-        super().__init__(model, tokenizer, **kwargs)
-        if normalize:
-            self.tokenizer = with_normalization(self.tokenizer)
+            found = f"got the folder or name {str(model)!r}"
+            hint = "Call `load_pipeline` of vanilla_transformer.decoding.loading."
+            raise UserError(f"Without `backend`, `model` must be a model, {found}. {hint}")
+        super().__init__(model, with_normalization(tokenizer) if normalize else tokenizer, **kwargs)
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)

@@ -51,7 +51,7 @@ WRONG = {
     "tgt_lang": (["de"], "the code of a language, got ['de']."),
     "protect": (1, "true or false, got 1."),
     "split_sentences": ("x", "true or false, got 'x'."),
-    "sentence_splitter": (3, "a function or the name of one, got int."),
+    "sentence_splitter": (3, "a function or the name of one, got 3."),
     **dict.fromkeys(
         ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings"),
         (1, "true or false, got 1."),

@@ -2,6 +2,7 @@
 
 import json
 
+import matplotlib
 import pytest
 import torch
 
@@ -24,7 +25,9 @@ def unsaved(monkeypatch):
     monkeypatch.setattr(plots, "save_figure", lambda figure, image_file: figure)
 
 
-def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path, real_pictures):
+def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path, real_pictures, monkeypatch):
+    before = matplotlib.get_backend()
+    monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
     metrics = [
         {"step": 1, "minutes": 0.5, "loss": 3.0},
         {"step": 2, "minutes": 1.0, "validation_loss": 2.0, "bleu": 9.0},
@@ -35,6 +38,7 @@ def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path, real_pictures
         plot_attention(tiny_model, tiny_tokenizer, "Two dogs run.", tmp_path / "attention.png"),
     ]
     assert all(picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 1000 for picture in pictures)
+    assert matplotlib.get_backend() == "svg" != before, "a notebook's backend stays as it is"
 
 
 def test_learning_curve_joins_no_points_of_different_searches(tmp_path, unsaved):
@@ -80,18 +84,20 @@ def test_attention_has_a_panel_for_each_head_and_one_colorbar(heads):
     ]
 
 
-@pytest.mark.parametrize(("length", "columns"), [(3, 4), rare((11, 4)), (15, 2), rare((26, 2)), rare((60, 1))])
-def test_attention_fits_a_page_with_readable_labels(length, columns):
-    figure = draw_attention(["x"] * length, ["y"] * length, torch.rand(8, length, length))
-    *panels, _ = figure.axes
-    assert len({panel.get_position().x0 for panel in panels}) == columns
-    assert figure.get_size_inches()[0] < 15 and figure.get_size_inches()[0] / columns / length > 0.17  # of a label
-
-
-@pytest.mark.parametrize(("heads", "panels"), [(1, 1), (2, 2), (3, 3), (5, 6), (6, 6), (7, 8), (8, 8)])
-def test_attention_has_few_empty_panels(heads, panels):
-    figure = draw_attention(["x"] * 3, ["y"] * 3, torch.rand(heads, 3, 3))
-    assert len(figure.axes) == panels + 1  # the colorbar
+@pytest.mark.parametrize(
+    ("length", "heads", "columns", "panels"),
+    [
+        *((3, heads, None, panels) for heads, panels in ((1, 1), (2, 2), (3, 3), (5, 6), (6, 6), (7, 8))),
+        *((3, 8, 4, 8), (15, 8, 2, 8)),
+        *(rare((length, 8, columns, 8)) for length, columns in ((11, 4), (26, 2), (60, 1))),
+    ],
+)
+def test_attention_fits_a_page_with_readable_labels_and_few_empty_panels(length, heads, columns, panels):
+    figure = draw_attention(["x"] * length, ["y"] * length, torch.rand(heads, length, length))
+    *found, _ = figure.axes  # the colorbar
+    widths = {panel.get_position().x0 for panel in found}
+    assert len(found) == panels and columns in (None, len(widths))
+    assert figure.get_size_inches()[0] < 15 and figure.get_size_inches()[0] / len(widths) / length > 0.17  # of a label
 
 
 def test_attention_marks_subwords_that_continue_a_word(tiny_model):
@@ -129,11 +135,17 @@ def test_plots_refuse_files_that_they_cannot_show(tmp_path, plot, name, words):
         plot(tmp_path / name, tmp_path / "picture.png")
 
 
-def test_plots_leave_the_backend_as_it_is(tmp_path, monkeypatch):
-    import matplotlib
+def test_cross_attention_rows_sum_to_one_and_the_implementation_stays(tiny_model, tiny_tokenizer):
+    before = tiny_model.config._attn_implementation
+    source, target, heads = cross_attention(tiny_model, tiny_tokenizer, "A man is sleeping.")
+    assert heads.shape == (tiny_model.config.decoder_attention_heads, len(target), len(source))
+    torch.testing.assert_close(heads.sum(dim=-1), torch.ones(heads.shape[:2]))
+    assert "".join(source).startswith("A") and source[-1] == "</s>"
+    assert tiny_model.config._attn_implementation == before != "eager"
 
-    before = matplotlib.get_backend()
-    monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "minutes": 0.5, "loss": 3.0}\n')
-    plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png")
-    assert matplotlib.get_backend() == "svg" != before
+
+def test_token_labels_mark_words_that_continue_with_marks(monkeypatch):
+    monkeypatch.setattr(
+        plots, "token_texts", lambda tokenizer, ids, as_source: [" कम", "रा", "ि", " है", "।", " a", "e\u0301"]
+    )
+    assert plots.token_labels(None, []) == ["कम", "·रा", "·ि", "है", "।", "a", "·e\u0301"]

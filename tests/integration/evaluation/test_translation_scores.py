@@ -32,12 +32,6 @@ def test_translation_scores_accepts_lists_of_one_reference(metric):
     assert metric.compute(predictions=HYPOTHESES, references=[[text] for text in REFERENCES]) == expected
 
 
-def test_translation_scores_accumulates_batches(metric):
-    for hypothesis, reference in zip(HYPOTHESES, REFERENCES, strict=True):
-        metric.add_batch(predictions=[hypothesis], references=[reference])
-    assert metric.compute() == score(HYPOTHESES, REFERENCES)._asdict()
-
-
 def test_translation_scores_refuses_two_references(metric):
     with pytest.raises(ValueError, match="one reference for each prediction, got 2"):
         metric.compute(predictions=["a", "b"], references=[["a", "b"], ["b"]])

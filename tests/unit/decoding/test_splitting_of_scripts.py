@@ -83,21 +83,3 @@ def test_split_sentences_knows_the_marks_of_scripts(sentences):
     segments = list(split_sentences(Segment("".join(sentences), "")))
     assert [part for each in segments for part in each[:2]] == [*sentences, ""]
     assert split_simply("".join(sentences)) == sentences[::2]
-
-
-@pytest.mark.parametrize(
-    ("language", "text", "sentences"),
-    [
-        *(
-            (code, "Das ist bzw. Das war.", ["Das ist bzw. Das war."])
-            for code in ("de", "DE", "de_AT", "de-CH", "deu_Latn")
-        ),
-        *((code, "O Exmo. Silva foi.", ["O Exmo. Silva foi."]) for code in ("pt", "pt_BR", "pt-PT", "por", "PT")),
-        *((code, "我去了。他来了。", ["我去了。", "他来了。"]) for code in ("zh", "zh-TW", "zho_Hant", "xx")),
-        ("km", "ខ្ញុំទៅ។ គាត់មក។", ["ខ្ញុំទៅ។", "គាត់មក។"]),
-        ("bo", "ང་འགྲོ། ཁོང་ཡོང་།", ["ང་འགྲོ།", "ཁོང་ཡོང་།"]),
-        ("el", "Τι κάνεις\u037e Καλά.", ["Τι κάνεις\u037e", "Καλά."]),
-    ],
-)
-def test_abbreviation_splitter_takes_codes_of_any_form(language, text, sentences):
-    assert AbbreviationSplitter(language)(text) == sentences

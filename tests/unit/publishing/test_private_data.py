@@ -6,7 +6,7 @@ import os
 import pytest
 import yaml
 
-from tests.publishable import CARDS, change_json
+from tests.publishable import CARDS
 from vanilla_transformer.cli import main
 from vanilla_transformer.publishing import push
 from vanilla_transformer.publishing.card import render_card
@@ -33,12 +33,6 @@ def test_stage_follows_links_within_the_folder(folder, tmp_path):
     (folder / "model.safetensors").symlink_to("checkpoint-1/model.safetensors")
     (tmp_path / "link").symlink_to(folder)
     assert (stage(tmp_path / "link", tmp_path / "copy") / "model.safetensors").stat().st_size > 1000
-
-
-def test_push_folder_refuses_an_auto_map_to_another_repository(folder, without_new_process):
-    change_json(folder / "config.json", auto_map={"AutoConfig": "somebody/model--configuration.Config"})
-    with pytest.raises(ValueError, match="from elsewhere: config.json .*somebody/model"):
-        push.push_folder(folder, "user/name", trust_remote_code=True)
 
 
 def test_render_card_shows_no_folders_of_the_machine(folder):

@@ -19,11 +19,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
 from transformers.utils import logging
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.utils.file_utils import lock_folder, write_text_atomically
+from vanilla_transformer.utils.file_utils import lock_folder, read_json, write_text_atomically
 
 logger = logging.get_logger(__name__)
 
@@ -50,12 +49,6 @@ class Shard(NamedTuple):
 
     def __str__(self) -> str:
         return f"Lines {self.start + 1:,} to {self.start + len(self.lines):,}"
-
-
-class _Manifest(BaseModel):
-    model_config = ConfigDict(strict=True)
-    origin: dict[str, Any]
-    shard_lines: int
 
 
 class _Finished(NamedTuple):
@@ -102,8 +95,9 @@ class CorpusShards:
         path = self.folder / _MANIFEST
         if path.exists():
             try:
-                manifest = _Manifest.model_validate_json(path.read_bytes())
-            except ValidationError as error:
+                manifest = read_json(path)
+                origin, shard_lines = dict(manifest["origin"]), int(manifest["shard_lines"])
+            except (ValueError, TypeError, LookupError) as error:
                 raise UserError(f"{path} must describe {self.folder}, but it is damaged. {self._again}") from error
             names = [path.stem for path in self.folder.glob("[0-9]*.txt") if _OWN_NAME.fullmatch(path.name)]
             finished = filter(None, (self._read(int(name)) for name in names))
@@ -112,8 +106,8 @@ class CorpusShards:
                 if not resume:
                     found = f"{self.folder} has {self.finished_lines:,} sentences of an interrupted run"
                     raise UserError(f"{found}. Add --resume to continue it. {self._again}")
-                self._check_origin(manifest.origin)
-                self.shard_lines = manifest.shard_lines
+                self._check_origin(origin)
+                self.shard_lines = shard_lines
                 return
         elif self.folder.is_dir():
             foreign = next((path.name for path in self.folder.iterdir() if not path.name.startswith(".")), None)
@@ -121,8 +115,8 @@ class CorpusShards:
                 rule = f"{self.folder} must be a folder that an interrupted run left"
                 raise UserError(f"{rule}, but it has {foreign} and no {_MANIFEST}. Move it, or choose another output.")
         self.delete()
-        manifest = _Manifest(origin=self.origin, shard_lines=self.shard_lines)
-        write_text_atomically(path, manifest.model_dump_json(indent=2) + "\n")
+        manifest = {"origin": self.origin, "shard_lines": self.shard_lines}
+        write_text_atomically(path, json.dumps(manifest, indent=2) + "\n")
 
     def _check_origin(self, before: Mapping[str, Any]) -> None:
         name = next((name for name, value in self.origin.items() if before.get(name) != value), None)

@@ -15,6 +15,7 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.pretrained import load_config, refusing_files
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.translation_warnings import WARNINGS
 from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.resources import METRIC_LABELS
 from vanilla_transformer.utils.user_input import refuse_pipes
@@ -22,10 +23,11 @@ from vanilla_transformer.utils.user_input import refuse_pipes
 from .run_records import (
     CURVE,
     EVALUATIONS,
+    STRESS_TABLES,
     learning_curve,
     read_emissions,
     read_record,
-    read_stress_tables,
+    read_records,
     read_validations,
 )
 from .staging import CARD_NAME, find_task, publishable_files
@@ -67,7 +69,7 @@ def render_card(
     validations, recipe, training = read_validations(run), read_record(run / _RECIPE), training_facts(run)
     is_tuned = facts.get("base_model") is not None or bool(recipe.get("init_from"))
     emissions = read_emissions(run, training["hardware"], is_tuned)
-    evaluations = [read_record(path) for path in sorted((run / EVALUATIONS).glob("*.json"))]
+    evaluations = read_records(run, EVALUATIONS)
     results = _results(facts["validation_text"], validations[-1] if validations else {}, evaluations)
     shown_recipe = {
         name: value
@@ -98,7 +100,8 @@ def render_card(
             warning=_warning(results),
             results=[{**row, **_escape_cells({name: row[name] for name in ("text", "signature")})} for row in results],
             mistakes=mistakes,
-            stress_tables=read_stress_tables(run),
+            stress_tables=read_records(run, STRESS_TABLES),
+            warning_names=[*WARNINGS],
             learning_curve=learning_curve(validations),
             picture=CURVE if (folder / CURVE).exists() else None,
             recipe=yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip() if shown_recipe else None,

@@ -114,7 +114,7 @@ def test_corpus_shards_continue_only_the_same_run(folder, change, message):
     assert work(opened(folder, **change)) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({"shard_lines": "3", "origin": {}}), "[" * 10**5])
+@pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({"shard_lines": None, "origin": {}}), "[" * 10**5])
 def test_corpus_shards_name_a_damaged_manifest(folder, content):
     work(opened(folder), most=1)
     (folder / "manifest.json").write_text(content)

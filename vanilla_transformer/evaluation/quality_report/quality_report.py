@@ -132,13 +132,6 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
     environment.filters["signed"] = lambda value, digits=1: f"{value:+.{digits}f}".replace("-", "−")
     environment.filters["marked"] = mark_differences
     source, target = ((code or "").replace("_", "-") for code in setup.languages)
-    scores = [
-        (METRIC_LABELS[name], f"{one.score:.1f}", f"{one.low:.1f} to {one.high:.1f}", _MEANINGS[name])
-        for name, one in report.estimates.items()
-    ]
-    for name, value in report.metrics.items():
-        meaning = _MEANINGS.get(name.partition(":")[0], "A further measure")
-        scores.append((name, f"{value:.3f}", "not known", meaning))
     # The meaning of each warning, how many translations have it, and the worst one
     warned = {name: [each for each in sentences if name in each.warnings] for name in WARNINGS}
     warnings = [
@@ -165,7 +158,8 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
         is_few=len(sentences) < _FEW_SENTENCES,
         has_sources=bool(evaluation.sources),
         report=report,
-        scores=scores,
+        labels=METRIC_LABELS,
+        meanings=_MEANINGS,
         scale=describe_scale(report.estimates["bleu"]),
         comparison=compare(report, sentences) if report.comparisons else None,
         lengths=describe_lengths(sentences),

@@ -110,6 +110,7 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateArguments, arguments)
     from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, SACRE_METRICS, load_metric
     from vanilla_transformer.evaluation.scores import corpus_metrics
+    from vanilla_transformer.evaluation.significance import worst_translations
     from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
     from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
     from vanilla_transformer.utils.device_utils import process_state
@@ -136,7 +137,8 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         if options.json_file is not None:
             _write_json(options.json_file, found.report.as_dict())
         if options.name is not None:
-            save_record(options.model, EVALUATIONS, options.name, found.as_record())
+            worst = worst_translations(found.sources, found.hypotheses, found.references)
+            save_record(options.model, EVALUATIONS, options.name, {**found.report.as_dict(), "worst": worst})
         print("\n".join(found.report.lines()))
         if setup is not None and options.report is not None:
             from vanilla_transformer.evaluation.quality_report import render_report

@@ -265,7 +265,7 @@ def complete_shards(folder):
 
 @pytest.mark.parametrize(
     "write, names",
-    [(replace_json, 2), (replace_model, 10), (replace_cache_entry, 2), (replace_checkpoint, 2), (complete_shards, 6)],
+    [(replace_json, 2), (replace_model, 10), (replace_cache_entry, 2), (replace_checkpoint, 2), (complete_shards, 4)],
 )
 def test_outputs_are_on_disk_before_what_they_replace_is_deleted(tmp_path, monkeypatch, write, names):
     with monkeypatch.context() as patch:

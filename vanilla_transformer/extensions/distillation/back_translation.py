@@ -75,7 +75,7 @@ def back_translate(
 
     limits, dropped = WarningLimits.from_config(translate.model.config), Counter[str]()
     with shards.held(resume):
-        shards.complete(stream_lines(text), work, total, "Translating")
+        shards.complete(stream_lines(text), work, total)
         sources = map(json.loads, shards.result_lines(total))
         pairs = zip(sources, stream_lines(text), strict=True)
         kept = _keep(pairs, None if keep_warnings else limits, dropped)

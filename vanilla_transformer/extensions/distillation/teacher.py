@@ -112,7 +112,7 @@ def translate_pairs(
             ]
             return [*map(json.dumps, measure_candidates(sources, chosen, limits, scorer))]
 
-        shards.complete(map(json.dumps, pairs()), work, total, "Translating")
+        shards.complete(map(json.dumps, pairs()), work, total)
 
 
 def search_options(options: DistillationArguments) -> dict[str, Any]:

@@ -157,12 +157,12 @@ def _column(options: dict[str, Any], name: str, texts: Any) -> list[Any] | None:
     value = options.pop(name, None)
     if value is None:
         return None
-    kind, lists, place = (list, " lists", " for a text") if name == "constraints" else (str, "", "")
+    kind, place = (list, " for a text") if name == "constraints" else (str, "")
     count = len(texts) if isinstance(texts, list) else 0
     rows = [value] * count if isinstance(value, str) or (kind is list and isinstance(value[0], str)) else value
     requirement = f"`{name}` must be {options_of()[name].title}"
     if len(rows) != count:
-        raise OptionError(f"{requirement}, but there are {len(rows)}{lists} for {count} texts.")
+        raise OptionError(f"{requirement}, but there are {len(rows)} for {count} texts.")
     for row in rows:
         if not isinstance(row, kind):
             raise OptionError(f"{requirement}, got {row!r}{place}.")

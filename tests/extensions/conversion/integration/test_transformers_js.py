@@ -6,7 +6,7 @@ import pytest
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
-from vanilla_transformer.extensions.conversion import transformers_js
+from vanilla_transformer.extensions.conversion import comparison, transformers_js
 from vanilla_transformer.extensions.conversion.transformers_js import write_settings
 
 
@@ -18,14 +18,16 @@ def refusal(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "reason"),
+    ("module", "name", "value", "reason"),
     [
-        ("load_tokenizer", lambda folder: None, "`tokenizer.json`"),
-        ("_MAX_BYTES", 2**24, "more than 2 GB"),
+        (comparison, "load_tokenizer", lambda folder: None, "`tokenizer.json`"),
+        (transformers_js, "_MAX_BYTES", 2**24, "more than 2 GB"),
     ],
 )
-def test_transformers_js_refuses_what_the_library_cannot_load(folder, monkeypatch, capsys, name, value, reason):
-    monkeypatch.setattr(transformers_js, name, value)
+def test_transformers_js_refuses_what_the_library_cannot_load(
+    folder, monkeypatch, capsys, module, name, value, reason
+):
+    monkeypatch.setattr(module, name, value)
     assert reason in refusal(folder, capsys)
 
 

@@ -57,25 +57,14 @@ def reading(source: str | Path, toolkit: str) -> Iterator[None]:
 
 
 def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
-    """Raise one error that lists every reason why `target` cannot represent a model.
-
-    Args:
-        target: The subject of the message, such as `"CTranslate2"`.
-        reasons: Whether each reason applies, by reason.
-    """
+    """Raise one error with all reasons that apply why `target`, such as CTranslate2, cannot represent a model."""
     applying = [reason for reason, applies in reasons.items() if applies]
     if applying:
         raise UserError(f"{target} cannot represent this model: {'; '.join(applying)}.")
 
 
 def option_reasons(options: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]) -> dict[str, bool]:
-    """
-    Return a reason for each option with a value that this package has no counterpart for.
-
-    Args:
-        options: The options of another toolkit. The ones that are left out have its default.
-        allowed: The values that an option may have, by name.
-    """
+    """Return a reason for each option of another toolkit that is given and has none of the allowed values."""
     return {
         f"`{name}` is {options[name]!r}, not {' or '.join(map(repr, values))}": options[name] not in values
         for name, values in allowed.items()
@@ -84,7 +73,7 @@ def option_reasons(options: Mapping[str, Any], allowed: Mapping[str, Sequence[An
 
 
 def side_reasons(encoder: Mapping[str, Any], decoder: Mapping[str, Any], names: Sequence[str]) -> dict[str, bool]:
-    """Return a reason for each of these options that differs between encoder and decoder."""
+    """Return a reason for each of these options of encoder and decoder."""
     return {f"`{name}` of encoder and decoder differ": encoder.get(name) != decoder.get(name) for name in names}
 
 
@@ -94,47 +83,19 @@ def has_head_widths(config: VanillaTransformerConfig) -> bool:
     return any(number * width != config.d_model for number in heads for width in config.head_dims(number))
 
 
-def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Model:
-    """Load a model of transformers in float32 for inference.
-
-    Args:
-        model_class: The class that the model must have.
-        name: A folder, or a name on the Hub.
-        kwargs: Passed to `from_pretrained`.
-    """
+def load_model(model_class: type[Model], name: str | Path) -> Model:
+    """Load a model of this very class in float32 for inference, from a folder or a name on the Hub."""
     config, wanted = load_config(name), model_class.config_class.model_type
     if config.model_type != wanted:
         raise UserError(f"{name} must be a model of type {wanted!r}, got type {config.model_type!r}.")
-    model = load_pretrained(model_class, name, dtype=torch.float32, **kwargs)
+    model = load_pretrained(model_class, name, dtype=torch.float32)
     if type(model) is not model_class:  # which may compute otherwise
         raise UserError(f"{name} must be a {model_class.__name__} itself, got its subclass {type(model).__name__}.")
     return model
 
 
-def build_model(
-    config: VanillaTransformerConfig, weights: Mapping[str, Any]
-) -> VanillaTransformerForConditionalGeneration:
-    """Build a model for inference, to load `weights` of another toolkit into, which may be tensors or NumPy arrays."""
-    declared, found = least_parameters(config), sum(math.prod(np.shape(array)) for array in weights.values())
-    num_layers = config.encoder_layers + config.decoder_layers
-    if declared > found or num_layers > len(weights):
-        raise UserError(
-            f"The weights must fill the model that the options declare, with {num_layers:,} layers and at least "
-            f"{declared:,} values, got {len(weights):,} arrays with {found:,} values. Correct the options."
-        )
-    if config.position_embedding_type == "learned" and config.max_position_embeddings > _MAX_POSITIONS:
-        raise UserError(
-            f"The options must declare at most {_MAX_POSITIONS:,} positions, got {config.max_position_embeddings:,}."
-        )
-    return VanillaTransformerForConditionalGeneration(config).eval()
-
-
 def rename(name: str, rules: Mapping[str, Any]) -> str:
-    """Return another toolkit's name of our parameter.
-
-    Args:
-        rules: Replacements of parts of the name in order, by regular expressions, as `re.sub` takes them.
-    """
+    """Return another toolkit's name of our parameter: its parts are replaced in order, as `re.sub` does."""
     for pattern, replacement in rules.items():
         name = re.sub(pattern, replacement, name)
     return name
@@ -159,19 +120,32 @@ class ForeignWeights(dict[str, Any]):
         raise KeyError(names[0])
 
 
-def load_weights(
-    model: PreTrainedModel,
+def build_model(
+    config: VanillaTransformerConfig,
     weights: Mapping[str, Any],
     find: Callable[[str, torch.Tensor, ForeignWeights], torch.Tensor],
     unused: str = "",
-) -> None:
+) -> VanillaTransformerForConditionalGeneration:
     """
-    Load weights of another toolkit, and list all that are missing, unknown or of another shape.
+    Build a model with the weights of another toolkit, and list all that are missing, unknown or of another shape.
 
     Args:
+        weights: Tensors or NumPy arrays, which must fill the model that the options declare.
         find: Returns the tensor for one of our parameters, given its name, its initial value and the weights.
         unused: A regular expression of the names of weights that the model does not need.
     """
+    declared, found = least_parameters(config), sum(math.prod(np.shape(array)) for array in weights.values())
+    num_layers = config.encoder_layers + config.decoder_layers
+    if declared > found or num_layers > len(weights):
+        raise UserError(
+            f"The weights must fill the model that the options declare, with {num_layers:,} layers and at least "
+            f"{declared:,} values, got {len(weights):,} arrays with {found:,} values. Correct the options."
+        )
+    if config.position_embedding_type == "learned" and config.max_position_embeddings > _MAX_POSITIONS:
+        raise UserError(
+            f"The options must declare at most {_MAX_POSITIONS:,} positions, got {config.max_position_embeddings:,}."
+        )
+    model = VanillaTransformerForConditionalGeneration(config).eval()
     foreign, tensors, missing = ForeignWeights(weights), dict[str, torch.Tensor](), list[str]()
     initial = model.state_dict()
     for name, tensor in initial.items():
@@ -190,6 +164,7 @@ def load_weights(
         },
     )
     model.load_state_dict(tensors)
+    return model
 
 
 def fairseq_sinusoids(num_positions: int, d_model: int, first_position: int = 0) -> torch.Tensor:
@@ -220,9 +195,8 @@ def build_sentencepiece_tokenizer(
     """Build a Marian tokenizer, which combines SentencePiece models with vocabularies that number the pieces.
 
     Args:
-        spm_paths: The SentencePiece models of source and target.
         vocabularies: The tokens of source and target in the order of their ids.
-        special_tokens: The special tokens by their names in transformers, such as `pad_token`.
+        special_tokens: By their names in transformers, such as `pad_token`.
     """
     with tempfile.TemporaryDirectory() as folder:
         files = {}

@@ -1,7 +1,7 @@
 """Convert by a reader or a writer, and compare a model before and after its conversion."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,7 +100,7 @@ def convert_from(
 
 
 def convert_to(
-    write: Callable[..., Mapping[str, PreTrainedModel | Translator]],
+    write: Callable[..., Iterable[tuple[str, PreTrainedModel | Translator]]],
     folder: str | Path,
     output_dir: str | Path,
     sentences: Sequence[str],
@@ -109,20 +109,17 @@ def convert_to(
     """Convert a model folder of this package to the format of another toolkit.
 
     Args:
-        write: Takes the model, its tokenizer, the folder to write into and `options`. It returns the converted model
-            or a translator that runs it, by data type. In float32 it must be the same as the original.
+        write: Takes the model, its tokenizer, the folder to write into and `options`. It returns data types, each with
+            the converted model or a translator that runs it, which in float32 must be the same as the original.
     """
     check_output_dir_is_empty(output_dir)
     original, tokenizer = load_model(VanillaTransformerForConditionalGeneration, folder), load_tokenizer(folder)
+    comparisons = Comparisons()
     with atomic_folder(output_dir) as temporary:
-        written = write(original, tokenizer, temporary, **options)
-        comparisons = Comparisons(
-            {
-                dtype: compare(original, converted, tokenizer, sentences, must_match=dtype in _FLOAT32)
-                for dtype, converted in written.items()
-            }
-        )
-        return comparisons if len(comparisons) > 1 else next(iter(comparisons.values()))
+        for dtype, converted in write(original, tokenizer, temporary, **options):
+            must_match = dtype in _FLOAT32
+            comparisons[dtype] = compare(original, converted, tokenizer, sentences, must_match)
+    return comparisons if len(comparisons) > 1 else next(iter(comparisons.values()))
 
 
 def compare(

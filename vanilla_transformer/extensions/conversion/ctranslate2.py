@@ -100,7 +100,7 @@ def write_ctranslate2(
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
     quantization: str,
-) -> dict[str, Translator]:
+) -> list[tuple[str, Translator]]:
     """Write a model for CTranslate2, with its tokenizer and generation configuration for `TranslationPipeline`.
 
     Args:
@@ -118,7 +118,7 @@ def write_ctranslate2(
     model.config.to_json_file(folder / CONVERTED_CONFIG)
     translator = ctranslate2.Translator(str(folder))
     forced = model.generation_config.forced_bos_token_id
-    return {quantization: ctranslate2_greedy_translator(translator, tokenizer, forced)}
+    return [(quantization, ctranslate2_greedy_translator(translator, tokenizer, forced))]
 
 
 def ctranslate2_greedy_translator(

@@ -13,6 +13,7 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.decoding.pretrained import limit_threads, refusing_files
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 from vanilla_transformer.generation_vanilla_transformer import closest_margin, length_penalty
+from vanilla_transformer.utils.import_utils import requires_extra
 
 # The file, in a folder for CTranslate2, with the configuration of the converted model.
 CONVERTED_CONFIG = "vanilla_transformer_config.json"
@@ -45,12 +46,8 @@ class CTranslate2Model:
     input_modalities = output_modalities = ("text",)
 
     def __init__(self, folder: str | Path, tokenizer: Any, device: str | torch.device = "cpu"):
-        try:
+        with requires_extra("ctranslate2", "CTranslate2"):
             import ctranslate2
-        except ImportError as error:
-            raise UserError(
-                f"CTranslate2 is not installed ({error}). `pip install ctranslate2` installs it."
-            ) from error
         self.device = torch.device(device)
         self.config = read_converted_config(folder)
         with refusing_files(folder):

@@ -11,7 +11,6 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +34,6 @@ from .common import (
     check_supported,
     fairseq_sinusoids,
     load_model,
-    load_weights,
     option_reasons,
     side_reasons,
 )
@@ -212,26 +210,21 @@ def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForCo
 def load_fairseq_weights(
     config: VanillaTransformerConfig, weights: Weights, learned: bool = False
 ) -> VanillaTransformerForConditionalGeneration:
-    """Build a model and load weights that have fairseq's names."""
-    model = build_model(config, weights)
-    load_weights(model, weights, partial(_find_weight, config, learned), unused=_UNUSED)
-    return model
-
-
-def _find_weight(
-    config: VanillaTransformerConfig, learned: bool, name: str, initial: torch.Tensor, weights: ForeignWeights
-) -> torch.Tensor:
-    """Return fairseq's tensor for our parameter `name`."""
-    theirs = name.removeprefix("model.")
-    if name == "lm_head.weight":
-        tied = ["decoder.embed_tokens.weight"] if config.tie_word_embeddings else []
-        return weights.first(_PROJECTION, _OLD_PROJECTION, *tied)
-    if not theirs.endswith("embed_positions.weight"):
-        return weights.first(theirs)
+    """Build a model of weights that have fairseq's names."""
     count = config.max_position_embeddings
-    if learned:
-        return weights.first(theirs)[PAD + 1 :][:count]
-    return fairseq_sinusoids(count, config.d_model, first_position=PAD + 1)
+
+    def find(name: str, _: torch.Tensor, weights: ForeignWeights) -> torch.Tensor:
+        theirs = name.removeprefix("model.")
+        if name == "lm_head.weight":
+            tied = ["decoder.embed_tokens.weight"] if config.tie_word_embeddings else []
+            return weights.first(_PROJECTION, _OLD_PROJECTION, *tied)
+        if not theirs.endswith("embed_positions.weight"):
+            return weights.first(theirs)
+        if learned:
+            return weights.first(theirs)[PAD + 1 :][:count]
+        return fairseq_sinusoids(count, config.d_model, first_position=PAD + 1)
+
+    return build_model(config, weights, find, unused=_UNUSED)
 
 
 def _build_tokenizer(checkpoint: FairseqCheckpoint) -> FSMTTokenizer:

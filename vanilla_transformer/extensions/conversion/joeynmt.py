@@ -22,7 +22,6 @@ from .common import (
     build_sentencepiece_tokenizer,
     check_supported,
     find_sentencepiece_model,
-    load_weights,
     option_reasons,
     rename,
     side_reasons,
@@ -153,8 +152,7 @@ def model_from_joeynmt(joey: JoeyNMTModel) -> VanillaTransformerForConditionalGe
         layer_norm_eps=_LAYER_NORM_EPS,
         **ids,
     )
-    model = build_model(config, joey.weights)
-    load_weights(model, joey.weights, lambda name, _, weights: weights.first(rename(name, NAMES)), unused=".*")
+    model = build_model(config, joey.weights, lambda name, _, weights: weights.first(rename(name, NAMES)), unused=".*")
     testing = joey.config.get("testing") or {}
     alpha, limit = testing.get("beam_alpha", -1), testing.get("max_output_length", -1)
     model.generation_config = GenerationConfig(

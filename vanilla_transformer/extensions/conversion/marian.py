@@ -72,7 +72,7 @@ def model_from_marian(original: MarianMTModel) -> VanillaTransformerForCondition
 
 def write_marian(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
-) -> dict[str, PreTrainedModel]:
+) -> list[tuple[str, PreTrainedModel]]:
     """Write a `MarianMTModel`, which transformers loads without custom code.
 
     Marian always uses a layer-norm epsilon of 1e-5. With another epsilon the logits differ in their last digits. The
@@ -82,7 +82,7 @@ def write_marian(
     converted = model_to_marian(model)
     converted.save_pretrained(folder)
     library_tokenizer(tokenizer).save_pretrained(folder)
-    return {"float32": converted}
+    return [("float32", converted)]
 
 
 def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> MarianMTModel:

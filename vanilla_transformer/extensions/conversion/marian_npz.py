@@ -28,7 +28,6 @@ from .common import (
     build_sentencepiece_tokenizer,
     check_supported,
     fairseq_sinusoids,
-    load_weights,
     option_reasons,
     rename,
 )
@@ -183,8 +182,7 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
         layer_norm_eps=_LAYER_NORM_EPS,
         **ids,
     )
-    model = build_model(config, files.weights)
-    load_weights(model, files.weights, partial(_find_weight, files, tied), unused="special:.*")
+    model = build_model(config, files.weights, partial(_find_weight, files, tied), unused="special:.*")
     model.generation_config = GenerationConfig(num_beams=6, length_penalty=1.0, max_new_tokens=512, **ids)
     return model
 

@@ -24,7 +24,7 @@ from .onnx_runtime import DECODER, DECODER_WITH_PAST, ENCODER, OnnxModel
 
 def write_onnx(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
-) -> dict[str, Translator]:
+) -> list[tuple[str, Translator]]:
     """Write three ONNX graphs in float32, with the configurations and the tokenizer.
 
     `TranslationPipeline(folder, backend="onnx")` translates by ONNX Runtime, and so does the command `translate`.
@@ -32,7 +32,7 @@ def write_onnx(
     check_supported("ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
     export_graphs(model).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return {"float32": greedy_translator(OnnxModel(folder), tokenizer)}
+    return [("float32", greedy_translator(OnnxModel(folder), tokenizer))]
 
 
 def export_graphs(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:

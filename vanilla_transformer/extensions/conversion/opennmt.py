@@ -28,7 +28,6 @@ from .common import (
     build_sentencepiece_tokenizer,
     check_supported,
     find_sentencepiece_model,
-    load_weights,
     option_reasons,
     rename,
     side_reasons,
@@ -234,9 +233,8 @@ def model_from_opennmt(
     fields: Mapping[str, Any], weights: Weights, names: Mapping[str, str]
 ) -> VanillaTransformerForConditionalGeneration:
     """Build the model of our configuration fields, and of weights with the names of a toolkit."""
-    model = build_model(VanillaTransformerConfig(**fields), weights)
-    # Positional encodings and other buffers are no parameters.
-    load_weights(model, weights, partial(_find_weight, names), unused=r".*(?<!\.weight)(?<!\.bias)")
+    unused = r".*(?<!\.weight)(?<!\.bias)"  # positional encodings and other buffers
+    model = build_model(VanillaTransformerConfig(**fields), weights, partial(_find_weight, names), unused)
     # The default of both toolkits: hypotheses are ranked by the mean of their log-probabilities.
     ids = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
     model.generation_config = GenerationConfig(

@@ -5,7 +5,7 @@ so `config.json` says Marian: the library reads only sizes and special tokens fr
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ _MAX_BYTES_OF_GRAPH = 2**24  # without weights
 
 def write_transformers_js(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
-) -> dict[str, Translator]:
+) -> Iterator[tuple[str, Translator]]:
     """Write a folder for transformers.js: fp32, fp16 and q8.
 
     transformers.js has no beam search, so the folder asks for greedy search.
@@ -74,7 +74,7 @@ def write_transformers_js(
             onnx.save(convert(encoder), folder / "onnx" / f"{ENCODER}{suffix}.onnx")
             decoder = merge_decoders(convert(first), convert(further))
             onnx.save(decoder, folder / "onnx" / f"{MERGED_DECODER}{suffix}.onnx")
-    return {dtype: merged_greedy_translator(folder, tokenizer, dtype) for dtype in DTYPES}
+    return ((dtype, merged_greedy_translator(folder, tokenizer, dtype)) for dtype in DTYPES)
 
 
 def write_settings(

@@ -68,7 +68,22 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
 
     The scores are written to `RESULTS_FILE` and `TABLE_FILE` in the folder of the run.
     """
-    _check(recipe, options)
+    # Refuse what would fail after hours.
+    processes = process_state().num_processes
+    if processes > 1:
+        hint = "Distill in one process; `train` uses several"
+        raise UserError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
+    for name in filter(None, [*options.teacher, options.reverse_model]):
+        refuse_model_inside(name, Path(recipe.output.output_dir))
+    if options.teacher_precision is not None:
+        check_precision(options.teacher_precision)
+    directions = {spec.direction for spec in corpus_specs(recipe.data)}
+    if len(directions) > 1 or find_languages(load_teacher(options)[1]) is not None:
+        hint = "Translate each direction with `translate --target_language`, and train on `corpora`"
+        raise UserError(f"distill needs one direction and a teacher of one, got several. {hint}.")
+    for name in filter(None, [options.reverse_model, recipe.fine_tuning.init_from]):
+        load_config(name)
+        load_tokenizer(name)
     texts = load_texts(recipe.data)
     if not texts.test:
         raise UserError("Teacher and student are compared on test text, but the dataset has no split `test`.")
@@ -138,22 +153,3 @@ def compare(run: Path, options: DistillationArguments, pairs: Any) -> dict[str, 
     texts, scores["student"] = translate_and_score(load_pipeline(run), pairs)
     write_text_atomically(run / FOLDER / "test.student.txt", (f"{text}\n" for text in texts))
     return scores
-
-
-def _check(recipe: Recipe, options: DistillationArguments) -> None:
-    """Refuse what would fail after hours."""
-    processes = process_state().num_processes
-    if processes > 1:
-        hint = "Distill in one process; `train` uses several"
-        raise UserError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
-    for name in filter(None, [*options.teacher, options.reverse_model]):
-        refuse_model_inside(name, Path(recipe.output.output_dir))
-    if options.teacher_precision is not None:
-        check_precision(options.teacher_precision)
-    directions = {spec.direction for spec in corpus_specs(recipe.data)}
-    if len(directions) > 1 or find_languages(load_teacher(options)[1]) is not None:
-        hint = "Translate each direction with `translate --target_language`, and train on `corpora`"
-        raise UserError(f"distill needs one direction and a teacher of one, got several. {hint}.")
-    for name in filter(None, [options.reverse_model, recipe.fine_tuning.init_from]):
-        load_config(name)
-        load_tokenizer(name)

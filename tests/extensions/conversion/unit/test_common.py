@@ -111,7 +111,7 @@ def test_build_model_refuses_a_huge_table_of_positions():
     sizes |= {f"{side}_attention_heads": 2 for side in SIDES} | {"position_embedding_type": "learned"}
     config = VanillaTransformerConfig(vocab_size=4, d_model=8, max_position_embeddings=10**9, **sizes)
     with pytest.raises(ValueError, match="must declare at most 65,536 positions, got 1,000,000,000"):
-        build_model(config, MANY)
+        build_model(config, MANY, None)
 
 
 def test_model_from_opennmt_names_missing_weights():

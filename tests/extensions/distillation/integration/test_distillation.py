@@ -86,9 +86,7 @@ def test_distill_refuses_before_it_trains(files, tmp_path, monkeypatch, changes,
     (files / "empty").touch()
     given = {name: value if value is None else value.format(files=files) for name, value in changes.items()}
     with pytest.raises((ValueError, OSError), match=message):
-        distill_tiny(
-            files, **{"folder": tmp_path / "run"} | ({} if "output_dir" not in given else {"folder": None}), **given
-        )
+        distill_tiny(files, None if "output_dir" in given else tmp_path / "run", **given)
     assert not list((tmp_path / "run").rglob("*.tsv"))
 
 

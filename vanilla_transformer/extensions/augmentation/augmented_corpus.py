@@ -45,10 +45,7 @@ class AugmentedCorpus(DerivedCorpus):
     Aligning the changed text instead would miss what the aligner has never seen, such as typos.
 
     Args:
-        plain (`Corpus`): The corpus without augmentation.
         augment: Functions with the share of the pairs for which each is drawn. A pair may get several, in this order.
-        encode: Returns the token ids of texts.
-        seed (`int`): Seed of all draws.
         max_tokens (`int`): A pair with a side that would become longer stays as it is.
     """
 

@@ -81,10 +81,9 @@ def convert_from(
     sentences: Sequence[str],
     **languages: Sequence[str],
 ) -> Comparison | None:
-    """Convert a model of another toolkit to a model folder of this package.
+    """Convert a model of a toolkit to a model folder of this package.
 
     Args:
-        toolkit: Its name in messages.
         read: Takes `source`, and perhaps `languages`.
         sentences: Sentences to translate with both models.
 

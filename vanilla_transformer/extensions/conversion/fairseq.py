@@ -79,8 +79,10 @@ def read_fsmt(name: str | Path) -> ConvertedModel:
 
 
 def load_fsmt_tokenizer(name: str | Path) -> FSMTTokenizer:
-    """Load the tokenizer of an FSMT model, with the EOS token that the pipeline needs."""
-    return _set_eos_token(FSMTTokenizer.from_pretrained(name))
+    """Load the tokenizer of an FSMT model, with its `sep_token` as the EOS token that the pipeline needs."""
+    tokenizer = FSMTTokenizer.from_pretrained(name)
+    tokenizer.eos_token = tokenizer.sep_token
+    return tokenizer
 
 
 def model_from_fsmt(original: FSMTForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:
@@ -244,11 +246,7 @@ def _build_tokenizer(checkpoint: FairseqCheckpoint) -> FSMTTokenizer:
             files[name] = str(Path(folder, f"{name}.json"))
             entries = {mark(token): index for index, token in enumerate(tokens)}
             Path(files[name]).write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
-        return _set_eos_token(FSMTTokenizer(list(checkpoint.languages), **files))
-
-
-def _set_eos_token(tokenizer: FSMTTokenizer) -> FSMTTokenizer:
-    """Set `eos_token`, which the pipeline needs, to the token that FSMT calls `sep_token`."""
+        tokenizer = FSMTTokenizer(list(checkpoint.languages), **files)
     tokenizer.eos_token = tokenizer.sep_token
     return tokenizer
 

@@ -11,20 +11,17 @@ from typing import Any
 
 import numpy as np
 import onnx
-import torch
 from onnxruntime import InferenceSession
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .common import HEAD_WIDTHS, NO_TOKENIZER_JSON, SOURCES_WITHOUT_EOS, check_supported, has_head_widths
-from .comparison import Translator, tokenized_batches
+from .comparison import MAX_NEW_TOKENS, Translator, tokenized_batches
 from .marian import SHARED_FIELDS, library_generation_config, library_tokenizer
 from .onnx import DECODER, DECODER_WITH_PAST, ENCODER, export_graphs, silence_exporters
 from .optimum_graphs import (
     USE_CACHE_BRANCH,
-    Step,
-    greedy_search,
     merge_decoders,
     repeat_eos,
     to_float16,
@@ -107,33 +104,37 @@ def merged_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerB
     encoder, decoder = (
         InferenceSession(Path(folder) / "onnx" / f"{name}{suffix}.onnx") for name in (ENCODER, MERGED_DECODER)
     )
-    generation_config = GenerationConfig.from_pretrained(folder)
+    caches = [tensor for tensor in decoder.get_inputs() if tensor.name.startswith("past_key_values")]
+    names = [output.name.replace("present", "past_key_values") for output in decoder.get_outputs()]
+    config = GenerationConfig.from_pretrained(folder)
+
+    def decode(hidden: np.ndarray, mask: np.ndarray) -> list[list[int]]:
+        """Decode one batch until every sentence has its EOS."""
+        inputs = {"encoder_hidden_states": hidden, "encoder_attention_mask": mask}
+        for tensor in caches:  # as in transformers.js, the first cache has no positions
+            shape = (len(mask), tensor.shape[1], 0, tensor.shape[3])
+            inputs[tensor.name] = np.zeros(shape, dtype=np.float32)
+        tokens, generated = np.full((len(mask), 1), config.decoder_start_token_id), list[np.ndarray]()
+        finished = np.zeros(len(mask), dtype=bool)
+        while len(generated) < MAX_NEW_TOKENS and not finished.all():
+            inputs |= {"input_ids": tokens, USE_CACHE_BRANCH: np.array([bool(generated)])}
+            outputs = dict(zip(names, decoder.run(None, inputs), strict=True))
+            scores = outputs.pop("logits")[:, -1]  # (batch_size, vocab_size)
+            scores[:, config.pad_token_id] = -np.inf  # no translation contains padding
+            tokens = scores.argmax(axis=-1, keepdims=True)
+            if not generated and config.forced_bos_token_id is not None:  # the language of the translation
+                tokens[:] = config.forced_bos_token_id
+            generated.append(tokens)
+            finished |= tokens[:, 0] == config.eos_token_id
+            inputs |= outputs
+        eos, rows = config.eos_token_id, np.concatenate(generated, axis=1).tolist()
+        return [row[: row.index(eos)] if eos in row else row for row in rows]
 
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         rows: list[list[int]] = []
         for batch in tokenized_batches(tokenizer, sentences):
             source = {name: tensor.numpy() for name, tensor in batch.items()}
-            step = _step(decoder, encoder.run(None, source)[0], source["attention_mask"])
-            rows += greedy_search(step, len(batch["input_ids"]), generation_config)
+            rows += decode(encoder.run(None, source)[0], source["attention_mask"])
         return rows
 
     return translate
-
-
-def _step(decoder: InferenceSession, encoder_hidden_states: np.ndarray, attention_mask: np.ndarray) -> Step:
-    """Return the merged decoder as one step of `greedy_search`."""
-    source = {"encoder_hidden_states": encoder_hidden_states, "encoder_attention_mask": attention_mask}
-    # As in transformers.js, the first cache has no positions.
-    empty = {
-        tensor.name: np.zeros((len(attention_mask), tensor.shape[1], 0, tensor.shape[3]), dtype=np.float32)
-        for tensor in decoder.get_inputs()
-        if tensor.name.startswith("past_key_values")
-    }
-    names = [output.name.replace("present", "past_key_values") for output in decoder.get_outputs()]
-
-    def step(tokens: torch.Tensor, cache: dict[str, np.ndarray] | None) -> tuple[torch.Tensor, Any]:
-        inputs = source | {"input_ids": tokens.numpy(), USE_CACHE_BRANCH: np.array([cache is not None])}
-        outputs = dict(zip(names, decoder.run(None, inputs | (cache or empty)), strict=True))
-        return torch.from_numpy(outputs.pop("logits")), outputs
-
-    return step

@@ -20,14 +20,7 @@ BLANK = "blank"  # the reason for which lines without text or without translatio
 
 
 class BackTranslations(NamedTuple):
-    """
-    The numbers of a corpus of back-translations.
-
-    Attributes:
-        lines: Number of lines of the text.
-        pairs: Number of pairs that were written.
-        dropped: Lines that were dropped, by reason: blank, or a warning.
-    """
+    """Numbers of lines of the text, of written pairs, and of dropped lines by reason: blank, or a warning."""
 
     lines: int
     pairs: int

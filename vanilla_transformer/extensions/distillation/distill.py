@@ -14,7 +14,6 @@ from typing import Any
 
 from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.data.prepare_data import CachedTexts, Texts, load_texts
-from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.engine.precision import check_precision
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.pretrained import load_config, load_tokenizer
@@ -30,8 +29,8 @@ from vanilla_transformer.utils.device_utils import process_state
 from vanilla_transformer.utils.file_utils import write_text_atomically
 
 from .distillation_arguments import DistillationArguments
-from .student import FilterReport, Row, corpus_name, one_line, write_student_corpora
-from .teacher import load_teacher, open_shards, open_teacher, read_candidates, search_options, translate_pairs
+from .student import CORPUS_FILE, FilterReport, Row, one_line, write_student_corpora
+from .teacher import Candidate, load_teacher, open_shards, open_teacher, search_options, translate_pairs
 
 logger = logging.getLogger(__name__)
 
@@ -94,18 +93,15 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
     student = student_recipe(recipe, texts, folder)
     RunFolder(student)  # fails now if the folder holds another run
 
-    def pairs() -> Iterator[SentencePair]:
-        return (pair for _, pair in training.pairs())
-
     def rows() -> Iterator[Row]:
-        for (corpus, pair), candidates in zip(training.pairs(), read_candidates(shards, total), strict=True):
-            yield Row(corpus, pair.source, candidates)
+        for (corpus, pair), result in zip(training.pairs(), shards.result_lines(total), strict=True):
+            yield Row(corpus, pair.source, [Candidate(*candidate) for candidate in json.loads(result)])
 
     with lock_output_dir(folder):
         shards = open_shards(folder / "translations", options, training.key, overwrite)
         if shards.finished_lines != total:
             logger.info("The teacher translates %s sentences.", f"{total:,}")
-            translate_pairs(shards, pairs, total, options)
+            translate_pairs(shards, lambda: (pair for _, pair in training.pairs()), total, options)
         rules = options.drop_warnings, options.drop_lowest_scores
         report = write_student_corpora(folder / "corpora", rows, len(texts.specs), *rules)
         kept, made = f"{report.kept:,}", f"{report.translations:,}"
@@ -123,7 +119,7 @@ def student_recipe(recipe: Recipe, texts: Texts, folder: Path) -> Recipe:
     """Return the recipe with the translations of the teacher as its training text."""
     corpora = [
         {
-            "file": str(folder / "corpora" / corpus_name(number)),
+            "file": str(folder / "corpora" / CORPUS_FILE.format(number)),
             "name": spec.name,
             "weight": spec.weight,
             "source_language": spec.direction.source,

@@ -162,9 +162,3 @@ def load_scorer(options: DistillationArguments) -> Scorer | None:
         return [result.log_probability / len(result.tokens) for result in score_pairs(model, tokenizer, sides)]
 
     return score_all
-
-
-def read_candidates(shards: CorpusShards, total: int) -> Iterator[list[Candidate]]:
-    """Yield the candidates of each pair."""
-    for line in shards.result_lines(total):
-        yield [Candidate(*candidate) for candidate in json.loads(line)]

@@ -48,13 +48,7 @@ class CalibratedModel(NamedTuple):
 
 
 def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
-    """
-    Translate validation text, and fit the confidence to the chrF of the translations.
-
-    Args:
-        translate: The [`TranslationPipeline`] of the model.
-        pairs: Sentences that were not used in training, at least 100.
-    """
+    """Translate text that was not used in training by a pipeline, and fit the confidence to the translations' chrF."""
     check_enough(pairs)
     with requires_extra("evaluation", "Calibration"):
         import scipy.stats  # noqa: F401, better missing now than after translation
@@ -87,9 +81,7 @@ def fit_calibration(features: Sequence[Mapping[str, float]], scores: Sequence[fl
     """
     Fit weights of the features by least squares, and a curve from weighted sums to scores by isotonic regression.
 
-    Args:
-        features: The features of each translation, see [`measure_features`]. One that never differs gets no weight.
-        scores: The chrF of each translation, from 0 to 1.
+    The curve goes from 0 to 1 and never falls. A feature that never differs gets no weight.
     """
     with requires_extra("evaluation", "Calibration"):
         from scipy.optimize import isotonic_regression

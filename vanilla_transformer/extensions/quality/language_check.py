@@ -4,12 +4,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from random import Random
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
@@ -48,7 +48,8 @@ _OPENING = re.compile(r"(?<!\w)[\"“„«»「](?=\w)")
 SIDES = ("source", "target")
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """
     Something in the text that training or scores suffer from.
 
@@ -96,10 +97,6 @@ class LanguageReport:
     sampled: int
     sides: Sequence[Side]
     findings: Sequence[Finding]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self) | {"findings": [each._asdict() for each in self.findings]}
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the page."""
@@ -280,7 +277,7 @@ def _check_normalization(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
             if text.data.tokenizer is not None:
                 remedy = "a tokenizer trained by `train-tokenizer`, or `translate --normalize` for text to translate"
             (finding,) = text.finding("normalization", other, words, remedy)
-            yield finding._replace(example=ascii(other[0].pair[side])[:_EXAMPLE])
+            yield replace(finding, example=ascii(other[0].pair[side])[:_EXAMPLE])
 
 
 def _check_scores(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -312,7 +309,7 @@ def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
         found = [each for each in text.sample if change and not change.suits(each.pair.source)]
         if change and 2 * len(found) > len(text.sample):
             (finding,) = text.finding("augmentation", found, "have a source without them", f"`augment` without {name}")
-            yield finding._replace(text=f"{name} needs {change.needs}, and {finding.text}")
+            yield replace(finding, text=f"{name} needs {change.needs}, and {finding.text}")
 
 
 def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:

@@ -117,15 +117,12 @@ def test_insert_placeholders_masks_what_both_sides_have():
     assert insert_placeholders(other, Random(0)) == other
 
 
-def test_perturb_pair_keeps_pairs_of_which_nothing_would_be_left():
+def test_perturb_pair_draws_from_its_generator_and_keeps_pairs_of_which_nothing_would_be_left():
+    found = {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
+    assert len(found) > 5 and found == {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
     assert perturb_pair(PAIR, Random(0), "no_final_period") == ("The small dog sleeps", "Der kleine Hund schläft")
     for pair in (SentencePair("...", "Hund."), SentencePair("Dog.", " .")):
         assert perturb_pair(pair, Random(0), "no_final_period") == pair
-
-
-def test_perturb_pair_draws_from_its_generator():
-    found = {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
-    assert len(found) > 5 and found == {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
 
 
 def test_replace_by_noise_shuffles_the_letters_of_the_source_on_both_sides():

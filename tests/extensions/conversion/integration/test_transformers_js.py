@@ -1,8 +1,11 @@
 """Folders for transformers.js: refusals and settings. `tests/extensions/conversion/slow` converts and runs them."""
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
@@ -48,3 +51,34 @@ def test_write_settings_describes_the_model_as_marian_with_greedy_search(tmp_pat
 
     write_settings(tiny_model(), tiny_tokenizer(), tmp_path)
     assert "max_position_embeddings" not in json.loads((tmp_path / "config.json").read_text())
+
+
+class Session:
+    """Stands for ONNX Runtime: an encoder that returns no state, and a decoder that runs a model on all tokens."""
+
+    model, source = tiny_model(), torch.tensor([[11, 12, 2]])
+
+    def __init__(self, path):
+        self.tokens = torch.empty(1, 0, dtype=torch.long)
+
+    def get_inputs(self):
+        return []
+
+    def get_outputs(self):
+        return [SimpleNamespace(name="logits")]
+
+    def run(self, _, inputs):
+        if "encoder_hidden_states" not in inputs:
+            return [np.zeros((1, 3, 16), dtype=np.float32)]
+        self.tokens = torch.cat([self.tokens, torch.from_numpy(inputs["input_ids"])], dim=1)
+        return [self.model(self.source, decoder_input_ids=self.tokens).logits.detach().numpy()]
+
+
+def test_merged_greedy_translator_begins_with_the_forced_language(tmp_path, monkeypatch):
+    monkeypatch.setattr(transformers_js, "InferenceSession", Session)
+    options = Session.model.generation_config
+    options.update(num_beams=1, max_new_tokens=6, min_new_tokens=6, forced_bos_token_id=50, suppress_tokens=[0])
+    options.save_pretrained(tmp_path)
+    (expected,) = Session.model.generate(Session.source)[:, 1:].tolist()
+    (found,) = transformers_js.merged_greedy_translator(tmp_path, tiny_tokenizer(), "fp32")(["A man."])
+    assert found[:6] == expected and found[0] == 50

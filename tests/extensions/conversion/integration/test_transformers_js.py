@@ -56,7 +56,7 @@ def test_write_settings_describes_the_model_as_marian_with_greedy_search(tmp_pat
 class Session:
     """Stands for ONNX Runtime: an encoder that returns no state, and a decoder that runs a model on all tokens."""
 
-    model, source = tiny_model(), torch.tensor([[11, 12, 2]])
+    model, source = None, torch.tensor([[11, 12, 2]])
 
     def __init__(self, path):
         self.tokens = torch.empty(1, 0, dtype=torch.long)
@@ -76,9 +76,10 @@ class Session:
 
 def test_merged_greedy_translator_begins_with_the_forced_language(tmp_path, monkeypatch):
     monkeypatch.setattr(transformers_js, "InferenceSession", Session)
+    monkeypatch.setattr(Session, "model", tiny_model())
     options = Session.model.generation_config
-    options.update(num_beams=1, max_new_tokens=6, min_new_tokens=6, forced_bos_token_id=50, suppress_tokens=[0])
+    options.update(num_beams=1, early_stopping=False, length_penalty=1.0, forced_bos_token_id=50, suppress_tokens=[0])
     options.save_pretrained(tmp_path)
-    (expected,) = Session.model.generate(Session.source)[:, 1:].tolist()
+    (expected,) = Session.model.generate(Session.source, max_new_tokens=6, min_new_tokens=6)[:, 1:].tolist()
     (found,) = transformers_js.merged_greedy_translator(tmp_path, tiny_tokenizer(), "fp32")(["A man."])
     assert found[:6] == expected and found[0] == 50

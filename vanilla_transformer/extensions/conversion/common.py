@@ -196,7 +196,7 @@ def build_sentencepiece_tokenizer(
 
     Args:
         vocabularies: The tokens of source and target in the order of their ids.
-        special_tokens: By their names in transformers, such as `pad_token`.
+        special_tokens: Special tokens by their names in transformers, such as `pad_token`.
     """
     with tempfile.TemporaryDirectory() as folder:
         files = {}

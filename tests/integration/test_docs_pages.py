@@ -111,7 +111,7 @@ def prepare_architecture(monkeypatch):
 
 def prepare_convert(monkeypatch):
     prepare_marian(monkeypatch)
-    for module in ("ctranslate2", "common"):  # whose value the other imports
+    for module in ("ctranslate2", "comparison"):  # whose value the other imports
         monkeypatch.setattr(f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 12)
     monkeypatch.setitem(WRITERS, "transformers.js", lambda *given: Path(given[1]).mkdir())
 

@@ -17,7 +17,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransfor
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.user_input import check_local_model, reporting_panics
 
-from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, tagged_sides
+from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, augmentations, tagged_sides
 from .prepare_data import Texts
 from .tokenized_corpus import hash_json, hash_tokenizer
 
@@ -51,9 +51,9 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another rule.
     """
     if texts.data.augment:
-        from vanilla_transformer.extensions.augmentation import add_tokens
+        from vanilla_transformer.extensions.augmentation import add_augmentation_tokens
 
-        add_tokens(tokenizer, texts.data)
+        add_augmentation_tokens(tokenizer, augmentations(texts.data))
     tags = [tag for tag in texts.data.source_tags or () if tag not in tokenizer.get_added_vocab()]
     if tags:
         tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)

@@ -21,8 +21,8 @@ from tests.tiny_runs import (
     without_times,
 )
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
+from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.extensions.conversion.from_transformers import load_converted
-from vanilla_transformer.extensions.conversion.marian import to_marian
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
@@ -145,7 +145,7 @@ def test_train_fine_tunes_a_marian_model_that_marian_translates_with(opus, tmp_p
     tuned = fine_tune(tmp_path, opus, tmp_path / "tuned", dropout=0.1, max_steps=12)
     losses = [entry["validation_loss"] for entry in entries(tuned) if "validation_loss" in entry]
     assert losses[-1] < losses[0]
-    comparison = to_marian(tuned, tmp_path / "back", MARIAN_SENTENCES)
+    comparison = WRITERS["marian"](tuned, tmp_path / "back", MARIAN_SENTENCES)
     assert comparison.num_identical == len(MARIAN_SENTENCES) and comparison.max_logit_difference < 1e-3
     assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back")) is MarianMTModel
 

@@ -181,12 +181,7 @@ class BpeDropoutCorpus(DerivedCorpus):
     """
     The pairs of another corpus, tokenized with BPE-dropout: a function of seed, epoch and the pair's index in it.
 
-    Args:
-        plain (`Corpus`): The corpus tokenized without dropout.
-        tokenizer (`VanillaTransformerTokenizer`): A BPE tokenizer.
-        dropout (`float`): The probability of dropping each merge.
-        seed (`int`): Seed of the draws.
-        max_tokens (`int`): A side that dropout would make longer than this is tokenized without dropout.
+    A side that dropout would make longer than `max_tokens` is tokenized without it.
     """
 
     def __init__(self, plain: Corpus, tokenizer: PreTrainedTokenizerBase, dropout: float, seed: int, max_tokens: int):

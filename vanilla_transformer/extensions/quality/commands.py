@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -92,5 +93,5 @@ def check_language_command(arguments: Sequence[str]) -> None:
         reports.append(check_language(pairs, *direction, data))
         print("\n".join(reports[-1].lines()))
     if options.json_file is not None:
-        values = [report.as_dict() for report in reports]
+        values = [asdict(report) for report in reports]
         write_text_atomically(options.json_file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

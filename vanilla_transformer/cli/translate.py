@@ -76,7 +76,7 @@ def _translate_document(
         translator = translator_by(pipeline, splitter, options.protect, **search)
         translated = document.render(translator(document.blocks))
     print_texts([translated], options.output)
-    if options.format == "xliff" and not options.quiet:
+    if document.summary and not options.quiet:
         _report(document, direction)
 
 
@@ -89,6 +89,7 @@ def _report(document: Any, direction: "Direction") -> None:
     print(document.summary, file=sys.stderr)
 
 
+_FORMATS = [*dict.fromkeys(DOCUMENT_ENDINGS.values())]
 # Flags that are not for documents.
 _NOT_OF_DOCUMENTS = (
     "target_prefix",
@@ -129,8 +130,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     quiet: bool = Field(False, description="Show no prompt, progress bar or warning.")
     format: str = Field(
         "",
-        description="text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept. By default "
-        "the ending of --input decides.",
+        description=f"text (a sentence a line), {', '.join(_FORMATS[1:-1])} or {_FORMATS[-1]}, whose markup is kept. "
+        "By default the ending of --input decides.",
     )
     join_lines: Literal["yes", "no", "auto"] = Field(
         "no",

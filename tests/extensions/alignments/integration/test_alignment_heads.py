@@ -98,7 +98,6 @@ def test_write_alignments_puts_the_heads_of_two_directions_together(tiny_tokeniz
     together = links_printed(capsys)
     swapped = [SentencePair(pair.target, pair.source) for pair in PAIRS]
     reverse = align_by_heads(backward.eval(), other, swapped)
-    reverse = [{(source, target) for target, source in links} for links in reverse]
     assert alone == align_by_heads(forward.eval(), tiny_tokenizer, PAIRS)
     assert together == grow_diagonally(alone, reverse) != alone
 

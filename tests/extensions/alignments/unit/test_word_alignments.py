@@ -62,8 +62,8 @@ def test_read_alignments_refuses_possible_pairs(tmp_path):
 
 
 def test_grow_diagonally_adds_neighbors_of_words_without_links():
-    forward, backward = [{(0, 0), (1, 1), (2, 1), (5, 5)}], [{(0, 0), (1, 1), (1, 0)}]
-    # (2, 1) links word 2; (1, 0) links no new word, and (5, 5) is no neighbor
+    forward, backward = [{(0, 0), (1, 1), (2, 1), (5, 5)}], [{(0, 0), (1, 1), (0, 1)}]
+    # (2, 1) links word 2; (0, 1) backward links no new word, and (5, 5) is no neighbor
     assert grow_diagonally(forward, backward) == [{(0, 0), (1, 1), (2, 1)}]
     assert grow_diagonally([{(0, 0), (1, 0), (2, 0)}], [{(0, 0)}]) == [
         {(0, 0), (1, 0), (2, 0)}
@@ -114,7 +114,6 @@ def test_align_lexically_does_what_em_does_by_definition(monkeypatch):
     texts = [[[word.strip('.,?!"').lower() for word in text.split()] for text in pair] for pair in pairs]
     forward = align_by_definition(texts)
     backward = align_by_definition([[target, source] for source, target in texts])
-    backward = [{(source, target) for target, source in links} for links in backward]
     assert align_lexically(pairs) == grow_diagonally(forward, backward)
 
 

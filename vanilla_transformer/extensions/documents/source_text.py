@@ -153,6 +153,7 @@ class SourceDocument(Document):
         self.places = list[Place]()
         self.replaced = list[Edit]()
         self._edits = list[Edit]()  # in tags
+        self._attributes = dict[int, dict[str, Attribute]]()
 
     @abstractmethod
     def add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:
@@ -205,7 +206,9 @@ class SourceDocument(Document):
 
     def attributes(self, token: Token) -> dict[str, Attribute]:
         """Return the attributes of an opening tag by their names; names of HTML are in lower case."""
-        found = dict[str, Attribute]()
+        if token.start in self._attributes:
+            return self._attributes[token.start]
+        found = self._attributes[token.start] = {}
         for match in _ATTRIBUTE.finditer(self.text, token.start + 1 + len(token.name), token.end):
             name = match[1].lower() if self.read is unescape else match[1]
             raw = match[2] or ""
@@ -301,7 +304,7 @@ class PageLanguages:
     """
 
     def __init__(self, document: SourceDocument, pages: Sequence[Token], names: Sequence[str], direction: Direction):
-        self._document, self._pages, self._names = document, pages, names
+        self._document, self._pages, self._names = document, {page.start for page in pages}, names
         target = direction.target or ""
         locale = find_locale(target) if _THREE_LETTERS.fullmatch(target) else None
         # Documents spell `deu_Latn` as `de`, and `pt_BR` as `pt-BR`.
@@ -310,13 +313,13 @@ class PageLanguages:
 
     def is_other(self, token: Token) -> bool:
         """Return whether an element, but no whole page, is in another language than the source language."""
-        return token not in self._pages and self._differs(self._language(token))
+        return token.start not in self._pages and self._differs(self._language(token))
 
     def name_target(self, token: Token) -> None:
         """Replace the language that an element names, if it is translated, by the target language."""
         attributes = self._document.attributes(token)
         for attribute in (attributes[name] for name in self._names if name in attributes):
-            is_source = token in self._pages or (self._source and not self._differs(attribute.value))
+            is_source = token.start in self._pages or (self._source and not self._differs(attribute.value))
             if attribute.value.strip() and self._target and is_source:
                 self._document.replaced.append(attribute.edit(self._target))
 

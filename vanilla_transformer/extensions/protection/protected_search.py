@@ -7,7 +7,7 @@ Where that fails, too, only the text around them is translated. Sentences withou
 The branches of an ICU message are sentences by themselves.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -44,26 +44,32 @@ class _Protected:
         is_kept: There are no letters besides the text that must survive.
         shown: The sentence as the model sees it, with masks if there are enough.
         shown_texts: The texts that must survive, as the model sees them.
-        around: The sentences between the text that must survive.
     """
 
     def __init__(self, sentence: Sentence, kept: Sequence[Range], masks: Sequence[str], protect: bool):
-        self._source, self._kept, self._protect = sentence.text, kept, protect
+        self._sentence, self._source, self._kept, self._protect = sentence, sentence.text, kept, protect
         self._kept_texts = _texts_at(self._source, kept)
         self.shown, self._places = sentence, kept
         if 0 < len(kept) <= len(masks) and not sentence.phrases:
             text, self._places = mask(sentence.text, kept, masks[: len(kept)])
             self.shown = sentence._replace(text=text, tokens=())
         self.shown_texts = _texts_at(self.shown.text, self._places)
-        self._pieces = list[tuple[int, str, bool]]()  # the start of each, its text, and whether it is kept
-        edges = [0, *(edge for place in kept for edge in place), len(self._source)]
+        starts, ends = [start for start, _ in kept], [end for _, end in kept]
+        gaps = zip([0, *ends], [*starts, len(self._source)], strict=True)
+        self.is_kept = not any(_LETTER.search(self._source, low, high) for low, high in gaps)
+
+    def around(self) -> list[Sentence]:
+        """Return the sentences between the text that must survive."""
+        pieces = [text for _, text, is_kept in self._pieces() if not is_kept and _LETTER.search(text)]
+        return [self._sentence._replace(text=text, separator="", tokens=()) for text in pieces]
+
+    def _pieces(self) -> Iterator[tuple[int, str, bool]]:
+        """Yield the text that is kept and the text between, each with its start, and whether it is kept."""
+        edges = [0, *(edge for place in self._kept for edge in place), len(self._source)]
         for index, (start, end) in enumerate(pairwise(edges)):
             text = self._source[start:end] if index % 2 else self._source[start:end].strip()
             if text:
-                self._pieces.append((self._source.index(text, start), text, bool(index % 2)))
-        between = [text for _, text, is_kept in self._pieces if not is_kept and _LETTER.search(text)]
-        self.is_kept = not between
-        self.around = [sentence._replace(text=text, separator="", tokens=()) for text in between]
+                yield self._source.index(text, start), text, bool(index % 2)
 
     def read(self, row: Sequence[Translation]) -> Sequence[Translation] | None:
         """Return translations of the model with all text that must survive, or None if one of them lacks some."""
@@ -124,9 +130,9 @@ class _Protected:
         return not has_others(text, found, [*targets.values()])
 
     def join(self, found: Sequence[Translation] = ()) -> Translation:
-        """Return the translation of the sentence, given the ones of the sentences `around`; without, a copy."""
+        """Return the translation of the sentence, given the ones of the sentences [`around`]; without, a copy."""
         answers, pieces = iter(found), list[tuple[int, str, Translation]]()
-        for start, text, is_kept in self._pieces:
+        for start, text, is_kept in self._pieces():
             answer = copy_sentence(text)
             if is_kept:
                 answer = Translation(text, alignment=[Link(0, len(text), 0, len(text), 1.0)])
@@ -254,12 +260,13 @@ class ProtectedSearch:
     def translate_around(self, sentences: Sequence[Sentence]) -> list[list[Translation]]:
         """Return translations of sentences of which only the text around what must survive is translated."""
         parts = [self._protect(each) for each in sentences]
-        pieces = [piece for part in parts for piece in part.around]
-        rows = iter(self.decode(pieces, self.options, _ignore) if pieces else [])
+        pieces = [part.around() for part in parts]
+        flat = [piece for some in pieces for piece in some]
+        rows = iter(self.decode(flat, self.options, _ignore) if flat else [])
         return [
-            [part.join(found) for found in zip(*(next(rows) for _ in part.around), strict=True)]
+            [part.join(found) for found in zip(*(next(rows) for _ in some), strict=True)]
             or [part.join()] * self.options.count
-            for part in parts
+            for part, some in zip(parts, pieces, strict=True)
         ]
 
     def _protect(self, sentence: Sentence) -> _Protected:

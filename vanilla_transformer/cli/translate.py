@@ -47,7 +47,6 @@ from .lines import (
 if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
     from vanilla_transformer.decoding.corpus_shards import Shard
-    from vanilla_transformer.text.languages import Direction
 
 logger = logging.getLogger(__name__)
 
@@ -77,16 +76,11 @@ def _translate_document(
         translated = document.render(translator(document.blocks))
     print_texts([translated], options.output)
     if document.summary and not options.quiet:
-        _report(document, direction)
-
-
-def _report(document: Any, direction: "Direction") -> None:
-    """Print the summary of a document, and a warning if the language of its translation is unknown."""
-    targets = sorted({named.target for named in document.directions if named.target})
-    if targets and direction.target is None:
-        rule = "and the model does not say what it writes. Name its language by --target_language"
-        print(f"warning: The file asks for {', '.join(targets)}, {rule}.", file=sys.stderr)
-    print(document.summary, file=sys.stderr)
+        targets = sorted({named.target for named in document.directions if named.target})
+        if targets and direction.target is None:  # the language of the translation is unknown
+            rule = "and the model does not say what it writes. Name its language by --target_language"
+            print(f"warning: The file asks for {', '.join(targets)}, {rule}.", file=sys.stderr)
+        print(document.summary, file=sys.stderr)
 
 
 _FORMATS = [*dict.fromkeys(DOCUMENT_ENDINGS.values())]

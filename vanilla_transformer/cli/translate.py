@@ -47,7 +47,6 @@ from .lines import (
 if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
     from vanilla_transformer.decoding.corpus_shards import Shard
-    from vanilla_transformer.text.languages import Direction
 
 logger = logging.getLogger(__name__)
 
@@ -76,19 +75,15 @@ def _translate_document(
         translator = translator_by(pipeline, splitter, options.protect, **search)
         translated = document.render(translator(document.blocks))
     print_texts([translated], options.output)
-    if options.format == "xliff" and not options.quiet:
-        _report(document, direction)
+    if document.summary and not options.quiet:
+        targets = sorted({named.target for named in document.directions if named.target})
+        if targets and direction.target is None:  # the language of the translation is unknown
+            rule = "and the model does not say what it writes. Name its language by --target_language"
+            print(f"warning: The file asks for {', '.join(targets)}, {rule}.", file=sys.stderr)
+        print(document.summary, file=sys.stderr)
 
 
-def _report(document: Any, direction: "Direction") -> None:
-    """Print the summary of a document, and a warning if the language of its translation is unknown."""
-    targets = sorted({named.target for named in document.directions if named.target})
-    if targets and direction.target is None:
-        rule = "and the model does not say what it writes. Name its language by --target_language"
-        print(f"warning: The file asks for {', '.join(targets)}, {rule}.", file=sys.stderr)
-    print(document.summary, file=sys.stderr)
-
-
+_FORMATS = [*dict.fromkeys(DOCUMENT_ENDINGS.values())]
 # Flags that are not for documents.
 _NOT_OF_DOCUMENTS = (
     "target_prefix",
@@ -129,8 +124,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     quiet: bool = Field(False, description="Show no prompt, progress bar or warning.")
     format: str = Field(
         "",
-        description="text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept. By default "
-        "the ending of --input decides.",
+        description=f"text (a sentence a line), {', '.join(_FORMATS[1:-1])} or {_FORMATS[-1]}, whose markup is kept. "
+        "By default the ending of --input decides.",
     )
     join_lines: Literal["yes", "no", "auto"] = Field(
         "no",

@@ -170,9 +170,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if options.alternatives is not None:
             yield partial(complete_alternatives, model=self.model, tokenizer=self.tokenizer)
         if options.glossary is not None:
-            from vanilla_transformer.extensions.terms.terms import steps as steps_of_terms
+            from vanilla_transformer.extensions.terms.terms import use_terms
 
-            yield from steps_of_terms(self, options)
+            yield partial(use_terms, encode=self.encode, tokenizer=self.tokenizer)
         if self.reranks or any(getattr(options, name) is not None for name in ("mbr", *RERANKING)):
             from vanilla_transformer.extensions.reranking.reranking import steps as steps_of_reranking
 

@@ -23,14 +23,15 @@ class Schema(BaseModel):
     noun: ClassVar[str] = "flag"
 
     def __init__(self, /, **values: Any):
-        for name, value in values.items():
-            parts = parts_of(type(self).model_fields[name]) if name in type(self).model_fields else ()
-            if isinstance(value, bool) and {int, float} & {*parts} and bool not in {*parts}:
-                raise UserError(f"`{name}` must be {describe(type(self).model_fields[name])}, got {value}.")
+        fields = type(self).model_fields
+        for name in (name for name, value in values.items() if isinstance(value, bool) and name in fields):
+            parts = [*parts_of(fields[name])]
+            if (int in parts or float in parts) and bool not in parts:  # pydantic would take true for 1
+                raise UserError(f"`{name}` must be {describe(fields[name])}, got {values[name]}.")
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise UserError(explain(error.errors()[0], type(self).model_fields, self.noun)) from None
+            raise UserError(explain(error.errors()[0], fields, self.noun)) from None
 
 
 def explain(error: Mapping[str, Any], fields: Mapping[str, FieldInfo], noun: str = "option") -> str:

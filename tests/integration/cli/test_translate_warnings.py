@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_translate_in_a_terminal_shows_the_warnings_of_each_line(folder, capsys,
 
 def test_translate_shows_the_warnings_of_a_typed_line(folder, capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr("vanilla_transformer.cli.translate.is_interactive", lambda: True)
-    monkeypatch.setattr("vanilla_transformer.cli.translate.typed_lines", lambda prompt: iter(LINES[:1] * 2))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("vanilla_transformer.cli.lines.typed_lines", lambda prompt: iter(LINES[:1] * 2))
     _, said = run(capsys, folder)
     assert len(said) == 2 and "a number differs from the source (numbers)" in said[0] == said[1]

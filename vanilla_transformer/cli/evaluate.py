@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -280,18 +280,27 @@ def score_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.data.readers import stream_text_files
 
     total = sum(1 for _ in stream_text_files(options.source, options.target))  # before an hour of work
-    if options.engine == "ray" and options.output is not None:
-        _write_by_ray(options, Path(options.output), total)
+    if options.engine is None or options.output is None:
+        texts, pairs = (stream_text_files(options.source, options.target) for _ in range(2))
+        scored = _open_scorer(options).describe(texts, pairs, total)
+        print_texts((f"{line}\n" for line in scored), options.output)
         return
-    lines = _score_lines(options, total)
-    print_texts(lines, options.output)
+    from vanilla_transformer.decoding.corpus_shards import write_shards
+    from vanilla_transformer.decoding.pretrained import hash_model
+    from vanilla_transformer.evaluation.pair_scores import WINDOW
+    from vanilla_transformer.extensions.scale_out import work_by_ray
+    from vanilla_transformer.utils.file_utils import hash_file
 
-
-def _score_lines(options: ScoreArguments, total: int) -> Iterator[str]:
-    from vanilla_transformer.data.readers import stream_text_files
-
-    texts, pairs = (stream_text_files(options.source, options.target) for _ in range(2))
-    yield from (f"{line}\n" for line in _open_scorer(options).describe(texts, pairs, total))
+    chosen = ("as_json", "max_tokens", "ensemble_weights", "source_language", "target_language")
+    origin = {
+        "input": [hash_file(Path(each)) for each in (options.source, options.target)],
+        "model": [hash_model(each) for each in (options.model, *(options.ensemble or []))],
+        "options": {name: getattr(options, name) for name in chosen},
+    }
+    lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
+    build, workers = partial(_open_scorer, options), options.ray_workers
+    work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
+    write_shards(Path(options.output), lines, total, origin, WINDOW, options.resume, work)
 
 
 def _open_scorer(options: ScoreArguments) -> "PairScorer":
@@ -299,24 +308,3 @@ def _open_scorer(options: ScoreArguments) -> "PairScorer":
 
     models, languages = (options.ensemble, options.ensemble_weights), partial(language_settings, options=options)
     return PairScorer(options.model, *models, languages, options.max_tokens, options.as_json)
-
-
-def _write_by_ray(options: ScoreArguments, output: Path, total: int) -> None:
-    """Write the scores by the workers of a cluster."""
-    from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.decoding.corpus_shards import write_shards
-    from vanilla_transformer.decoding.pretrained import hash_model
-    from vanilla_transformer.evaluation.pair_scores import WINDOW
-    from vanilla_transformer.extensions.scale_out import work_by_ray
-    from vanilla_transformer.utils.file_utils import hash_file
-
-    chosen = {
-        name: getattr(options, name) for name in ("as_json", "max_tokens", "ensemble_weights", "source_language")
-    }
-    models = [hash_model(each) for each in (options.model, *(options.ensemble or []))]
-    origin = {"input": [hash_file(Path(each)) for each in (options.source, options.target)], "model": models}
-    origin["options"] = chosen | {"target_language": options.target_language}
-    lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
-    build, workers = partial(_open_scorer, options), options.ray_workers
-    work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
-    write_shards(output, lines, total, origin, WINDOW, options.resume, work)

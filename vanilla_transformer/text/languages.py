@@ -167,22 +167,15 @@ def find_direction(tokenizer: Any, source: str | None = None, target: str | None
     languages = find_languages(tokenizer)
     if languages is not None:
         return languages.resolve(source, target)
-    own = _only_direction(tokenizer)
+    stored = trained_directions(tokenizer)
+    if len(stored) != 1:
+        of_library = (("source_lang", "target_lang"), ("src_lang", "tgt_lang"))  # of Marian and FSMT
+        pairs = (Direction(*(getattr(tokenizer, name, None) for name in names)) for names in of_library)
+        stored = [next(filter(all, pairs), NO_DIRECTION)]
+    (own,) = stored
     for side, code, expected in find_differences(Direction(source, target), own):
         raise UserError(f"The {side} language must be {expected}, as of the model, got {code}.")
     return Direction(source or own.source, target or own.target)
-
-
-def _only_direction(tokenizer: Any) -> Direction:
-    """Return the direction of a tokenizer without tokens for languages, as far as it is known."""
-    stored = trained_directions(tokenizer)
-    if len(stored) == 1:
-        return stored[0]
-    for names in (("source_lang", "target_lang"), ("src_lang", "tgt_lang")):  # of Marian and FSMT
-        codes = [getattr(tokenizer, name, None) for name in names]
-        if all(codes):
-            return Direction(*codes)
-    return NO_DIRECTION
 
 
 def find_differences(direction: Direction, expected: Direction) -> Iterator[tuple[str, str, str]]:

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache
 from typing import Any
 
 from vanilla_transformer.errors import UserError
@@ -144,14 +143,9 @@ def has_other_scripts(text: str, scripts: Sequence[str], most: float = _FOREIGN_
 def letter_ratio(text: str) -> float:
     """Return the share of letters, with their marks, of the characters of a text that are no spaces."""
     counts = Counter(text)
-    letters = sum(count for character, count in counts.items() if _kind(character) in "LM")
+    letters = sum(count for character, count in counts.items() if unicodedata.category(character)[0] in "LM")
     others = sum(count for character, count in counts.items() if not character.isspace()) - letters
     return letters / (letters + others) if letters else 0.0
-
-
-@cache
-def _kind(character: str) -> str:
-    return unicodedata.category(character)[0]
 
 
 def length_ratio(source: str, translation: str) -> float:

@@ -1,6 +1,10 @@
 """Terms of a glossary are counted in translations, as they are and with other endings."""
 
-from vanilla_transformer.extensions.terms.glossary import Glossary, TermUse
+import unicodedata
+
+import pytest
+
+from vanilla_transformer.extensions.terms.glossary import Glossary, TermUse, count_forms
 
 GLOSSARY = Glossary([("dog", "Köter"), ("big house", "große Villa")])
 
@@ -26,3 +30,21 @@ def test_measure_use_adds_sentences():
     assert found == TermUse(sentences=2, terms=3, exact=1, inflected=2)
     assert str(found) == "33.3% as given, 66.7% with any ending"
     assert str(GLOSSARY.measure_use([""], [""])) == "0.0% as given, 0.0% with any ending"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "exact", "inflected"),
+    [
+        ("große Villa", "In der großen Villa, Große Villa.", 1, 2),
+        ("Villa", "Villain, Dorfvilla", 0, 1),
+        ("a b c", "a b", 0, 0),
+        ("schön", unicodedata.normalize("NFD", "Schönes Haus"), 0, 1),
+        ("hund", "Hundes", 0, 1),
+        ("hund", "Hunger", 0, 0),
+        ("große", "groß großes", 0, 2),
+        ("hunde", "hunden", 0, 1),
+        ("haus", "häuser Hausaufgabe", 0, 0),
+    ],
+)
+def test_count_forms_counts_phrases_by_words_and_their_endings(wanted, text, exact, inflected):
+    assert (count_forms(wanted, text, exactly=True), count_forms(wanted, text)) == (exact, inflected)

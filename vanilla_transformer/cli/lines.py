@@ -9,13 +9,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from itertools import count, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import write_text_atomically
 from vanilla_transformer.utils.input_files import open_stdin
-from vanilla_transformer.utils.text_files import LONGEST_LINE, decode_line, long_line_error, read_lines
+from vanilla_transformer.utils.text_files import LONGEST_LINE, decode_text, long_line_error, read_lines
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.corpus_shards import Shard
@@ -79,9 +79,11 @@ def stdin_source(batch_size: int) -> Source:
         total += end != b"\n"
 
     def decoded() -> Iterator[list[str]]:
-        numbers = count(1)
+        first = 1
         for block in read_blocks(descriptor, batch_size, batch_size * BATCHES):
-            yield [decode_line(line, next(numbers), "Standard input") for line in block]
+            text = decode_text(b"\n".join(block), "Standard input", first)
+            yield [line.removesuffix("\r") for line in text.split("\n")]
+            first += len(block)
 
     return Source(decoded(), total)
 

@@ -38,7 +38,11 @@ if TYPE_CHECKING:
 
 
 def _translate_document(
-    opening: AbstractContextManager["TranslationPipeline"], options: "TranslateArguments", text: str, note: str
+    opening: AbstractContextManager["TranslationPipeline"],
+    options: "TranslateArguments",
+    text: str,
+    splitter: Any,
+    note: str,
 ) -> None:
     """
     Translate a document and write it.
@@ -46,11 +50,9 @@ def _translate_document(
     Args:
         note: A line to print once the document is read, if there is one.
     """
-    from vanilla_transformer.decoding.sentence_splitter import find_splitter
     from vanilla_transformer.extensions.documents import parse_document, translator_by
     from vanilla_transformer.text.languages import find_direction
 
-    splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
     parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:
         print(note, file=sys.stderr)
@@ -172,17 +174,18 @@ def translate_command(arguments: Sequence[str]) -> None:
         options.format, is_silent = "wrapped", options.quiet or options.join_lines == "yes"
     if options.quiet:
         silence_libraries()
+    splitter = None
+    if options.format != "text" or options.split_sentences:
+        from vanilla_transformer.decoding.sentence_splitter import find_splitter
+
+        splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
     text, note = (None, "") if options.format == "text" else _read_document(options)
     if options.format != "text":
         options.split_sentences = False  # a document is split by its translator
     opening = open_model(options)
     if text is not None and options.format != "text":
-        _translate_document(opening, options, text, "" if is_silent else note)
+        _translate_document(opening, options, text, splitter, "" if is_silent else note)
         return
-    if options.split_sentences:
-        from vanilla_transformer.decoding.sentence_splitter import find_splitter
-
-        find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
     output, size = None if options.output is None else Path(options.output), options.batch_size
     if options.sentences:
         source = split_lines(options.sentences, len(options.sentences), size)

@@ -88,32 +88,6 @@ def test_translate_reads_and_writes_files_of_text(tiny_model, tiny_tokenizer, tm
         assert bool(printed.strip()) == bool(text.strip())
 
 
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        (["--format", "pdf", "--input", "{page}"], "`format` must be one of html, xml"),
-        (["--format", "html", "--input", "{missing}"], "No such file"),
-        (["--format", "html", "--input", "{latin}"], "must be UTF-8, but line 1 has the byte"),
-        (["--input", "{latin}"], "must be UTF-8"),
-        (["--input", "a.vtt"], "must end with .txt, .html, .htm, "),
-        (["--input", "a.JSON.gz"], "got a.JSON.gz. Convert it, or say by --format how to read it"),
-        (["--format", "xml", "--input", "{page}", "--json"], "there is one translation"),
-        (["--format", "xml", "--input", "{page}", "--do_sample"], "there is one translation"),
-        (["A sentence.", "--input", "{page}"], "Give sentences or a file"),
-        (["--format", "html", "--sentence_splitter", "no"], "`sentence_splitter` must be"),
-    ],
-)
-def test_translate_names_mistakes(flags, message, tmp_path, page, capsys):
-    (tmp_path / "latin.html").write_bytes(b"\xe9")
-    paths = {"missing": tmp_path / "missing", "latin": tmp_path / "latin.html", "page": page}
-    output = tmp_path / "out"
-    flags = [flag.format(**paths) if flag.startswith("{") else flag for flag in flags]
-    assert main(["translate", "no/model", *flags, "--output", str(output)]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: ") and message in error and error.count("\n") == 1
-    assert not output.exists()
-
-
 def test_translate_names_a_malformed_document_and_keeps_the_old_output(tmp_path, capsys):
     (tmp_path / "in.xlf").write_text("<xliff><file></xliff>")
     (tmp_path / "out.xlf").write_text("old")
@@ -224,21 +198,3 @@ def test_translate_join_lines_leaves_other_text(name, translate_text):
     text = "A man.\r\nTwo dogs are sleeping.\r\nGrass.\r\n\r\nTwo.  A man.\r\n"
     flags = "--split_sentences", "--num_beams", "1"
     assert translate_text(text, *flags, "--join_lines", "auto", name=name) == translate_text(text, *flags, name=name)
-
-
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        (["A man."], "Give sentences or a file to translate, not both"),
-        (["--format", "html"], "--join_lines is for plain text, but `--format` is html. Leave one out."),
-        (["--input", "page.md"], "--join_lines is for plain text, but `--format` is markdown."),
-        (["--json"], "With `--format wrapped (by --join_lines)` there is one translation"),
-        (["--constraint", "x"], "--constraint is for sentences, but `--format` is wrapped (by --join_lines)."),
-        (["--engine", "ray", "--input", "a", "--output", "b"], "without samples and --format"),
-    ],
-)
-@pytest.mark.parametrize("join_lines", ["yes", "auto"])
-def test_translate_join_lines_names_the_mistake(join_lines, flags, message, capsys):
-    assert main(["translate", "model", *flags, "--join_lines", join_lines]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1

@@ -167,11 +167,3 @@ def test_translate_bar_counts_the_sentences_of_the_whole_input(run, interruption
     run("--output", "out", "--resume")
     assert [(bar.total, bar.initial) for bar in bars] == [(132, 0), (132, 64)]
     assert bars[0].n >= 64 and bars[1].n == 132
-
-
-@pytest.mark.parametrize(
-    "flags", [("--n_best", "2"), ("--num_return_sequences", "2"), ("--resume", "--output", "out")]
-)
-def test_translate_documents_refuse_flags_of_lines(run, flags):
-    status, error = run("--format", "html", *flags)
-    assert status == 2 and "With `--format html` there is one translation, without" in error

@@ -108,18 +108,27 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
 
 def evaluate_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateArguments, arguments)
+    from vanilla_transformer.decoding.loading import find_backend
     from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, SACRE_METRICS, load_metric
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
-    from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
+    from vanilla_transformer.publishing.run_records import EVALUATIONS, check_record_name, save_record
     from vanilla_transformer.utils.device_utils import process_state
 
-    _check_evaluate(options)
+    # What does not fit the model or the processes is found before an hour of decoding.
+    if "loss" in options.metric and (backend := options.backend or find_backend(options.model)) is not None:
+        raise UserError(f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}.")
+    if options.name is not None:
+        if not Path(options.model).is_dir():
+            raise UserError("--name saves the scores in the model's folder, so a local model must translate.")
+        check_record_name(options.name)
+    if check_workers(options.workers) != 1 and process_state().num_processes > 1:
+        raise UserError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
     metrics = dict.fromkeys(options.metric)
     further = [name for name in metrics if name in SACRE_METRICS]
     scoring = partial(corpus_metrics, paper_language=options.paper_bleu, tokenize=options.tokenize, further=further)
     setup = None if options.report is None else _describe_setup(options, arguments)
-    scoring()  # an unknown tokenizer or language is found before an hour of decoding
+    scoring()  # names an unknown tokenizer or language
     functions = {name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)}
     found = evaluate_test_set(
         read_test_set(options.source, options.target, options.hypotheses, options.compare_with),
@@ -185,22 +194,6 @@ _READ = {
 
 def _write_json(path: str, values: Any) -> None:
     write_text_atomically(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
-
-
-def _check_evaluate(options: EvaluateArguments) -> None:
-    """Refuse what does not fit the model or the processes before an hour of decoding."""
-    from vanilla_transformer.decoding.loading import find_backend
-    from vanilla_transformer.publishing.run_records import check_record_name
-    from vanilla_transformer.utils.device_utils import process_state
-
-    if "loss" in options.metric and (backend := options.backend or find_backend(options.model)) is not None:
-        raise UserError(f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}.")
-    if options.name is not None:
-        if not Path(options.model).is_dir():
-            raise UserError("--name saves the scores in the model's folder, so a local model must translate.")
-        check_record_name(options.name)
-    if check_workers(options.workers) != 1 and process_state().num_processes > 1:
-        raise UserError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
 
 
 class EvaluateDirectionsArguments(TranslationArguments, OverwriteArguments):

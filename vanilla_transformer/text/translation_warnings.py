@@ -125,7 +125,12 @@ def most_repeats(words: Sequence[str], size: int) -> int:
 
 def has_other_numbers(source: str, translation: str) -> bool:
     """Return whether one side has a number that the other side neither has nor may have written as a word."""
-    here, there = (Counter(_numbers(text)) for text in (source, translation))
+    numbers = (_NUMBER.findall(text) for text in (source, translation))
+    # The digits of each number, without separators, which differ among languages.
+    digits = (
+        ("".join(str(int(each)) for each in number if each.isdecimal()) for number in found) for found in numbers
+    )
+    here, there = map(Counter, digits)
     missing, added = here - there, there - here
     if missing and added:
         return True
@@ -166,8 +171,3 @@ def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> Warni
 
 def _words(text: str) -> list[str]:
     return split_words(unicodedata.normalize("NFC", text.casefold()))
-
-
-def _numbers(text: str) -> list[str]:
-    """Return the digits of each number, without separators, which differ among languages."""
-    return ["".join(str(int(each)) for each in number[0] if each.isdecimal()) for number in _NUMBER.finditer(text)]

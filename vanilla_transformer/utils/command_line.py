@@ -111,11 +111,7 @@ class CommandLine:
             for title in dict.fromkeys(self._titles[name] for name in names):
                 rows = {}
                 for name in (each for each in names if self._titles[each] == title):
-                    field = self._flags[name]
-                    about, default = str(field.description), field.default
-                    is_known = field.is_required() or default in (None, "", []) or default is False
-                    shows_default = not is_known and "default" not in about.lower()
-                    rows[f"--{name} {_metavar(field)}"] = f"{about} (default: {default})" if shows_default else about
+                    rows[f"--{name} {_metavar(self._flags[name])}"] = _explanation(self._flags[name])
                     rows |= {f"--no_{name}": f"Turn off --{name}."} if f"no_{name}" in self._off else {}
                 text.append(f"{title}{mark}:\n{format_table(rows)}")
         text.append(f"help:\n{format_table({f'--{name}': about for name, about in _HELP.items()})}")
@@ -179,3 +175,9 @@ def _metavar(field: FieldInfo) -> str:
     if _value_alone(field) is not None:
         return f"[{kind}]"
     return f"{kind} [{kind} ...]" if _is_list(field) else kind
+
+
+def _explanation(field: FieldInfo) -> str:
+    text, default = str(field.description), field.default
+    is_shown = not (field.is_required() or default is None or default is False or default in ("", []))
+    return f"{text} (default: {default})" if is_shown and "default" not in text.lower() else text

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from vanilla_transformer.errors import UserError
 
-from .user_input import as_list, did_you_mean, load_yaml
+from .user_input import did_you_mean, load_yaml
 
 
 class Schema(BaseModel):
@@ -123,8 +123,8 @@ Output = Annotated[str, OUTPUT]  # a file that a command writes
 
 
 def split_words(value: Any) -> Any:
-    """Return the words of a list in one word."""
-    return as_list(value) if isinstance(value, str) else value
+    """Return the words of a list in one word, with or without brackets and quotation marks."""
+    return [word.strip("\"' ") for word in value.strip("[] ").split(",")] if isinstance(value, str) else value
 
 
 def parse_yaml(value: Any, info: ValidationInfo) -> Any:

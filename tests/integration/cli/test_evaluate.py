@@ -1,6 +1,5 @@
 """`evaluate` scores a model or a file of translations, alone or against a baseline."""
 
-import errno
 import json
 import os
 from pathlib import Path
@@ -103,18 +102,3 @@ def test_evaluate_on_two_processes_prints_and_writes_once(folder, texts, capsys)
     assert printed == alone
     for kind in ("de", "json"):
         assert (texts / f"two.{kind}").read_text() == (texts / f"one.{kind}").read_text()
-
-
-def test_evaluate_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys):
-    """Temporary files are removed as well."""
-    (texts / "scores.json").write_text("old")
-
-    def fail(*args):
-        raise OSError(errno.EIO, "disk full")
-
-    monkeypatch.setattr("vanilla_transformer.utils.file_utils.os.replace", fail)
-    before = sorted(texts.iterdir())
-    words = flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")
-    assert main(["evaluate", *words, "--overwrite"]) == 2
-    assert "disk full" in capsys.readouterr().err
-    assert (texts / "scores.json").read_text() == "old" and sorted(texts.iterdir()) == before

@@ -105,60 +105,45 @@ UNIT = (
 )
 
 
-@pytest.fixture
-def translate_xliff(tiny_model, tiny_tokenizer, tmp_path, capsys):
-    """Return a function that translates XLIFF by the command, and returns what it writes and what it prints."""
-    tokenizer = copy.deepcopy(tiny_tokenizer)
-
-    def translate(text, directions=(), *flags, status=0):
-        store_direction(tokenizer, directions)
-        folder = save_model_folder(tiny_model, tokenizer, tmp_path / "model")
-        source, output = tmp_path / "in.xlf", tmp_path / "out.xlf"
-        source.write_bytes(text.encode())
-        words = ["--format", "xliff", "--input", str(source), "--output", str(output), "--overwrite"]
-        assert main(["translate", str(folder), *words, "--max_new_tokens", "5", *flags]) == status
-        lines = [line for line in capsys.readouterr().err.splitlines() if line and "%|" not in line]  # no bars
-        return output.read_bytes().decode() if output.exists() else None, lines
-
-    return translate
-
-
 EN_DE = [Direction("en", "de")]
 
 
-def test_translate_says_how_many_segments_of_xliff_it_translated(translate_xliff):
-    text = UNIT.format("de-DE", "")
-    written, printed = translate_xliff(text, EN_DE)
-    start, end = text.split("</trans-unit>")
-    assert written.startswith(start + "<target state=") and written.endswith("</target></trans-unit>" + end)
-    assert printed == ["Translated 1 of 1 segments. Skipped: none."]
-    assert translate_xliff(text, EN_DE, "--quiet") == (written, [])
+TRANSLATED = "Translated 1 of 1 segments. Skipped: none."
+WHOLE = "No segment is open, so the file stays as it is. Skipped: 1 with a translation."
+REFUSED = "error: The target language of the file must be de, as of the model, but it is fr. Choose a model for it, or"
+ASKED = "warning: The file asks for fr, and the model does not say what it writes. Name its language by --target_"
 
 
-def test_translate_leaves_xliff_without_open_segments_as_it_is(translate_xliff):
-    text = UNIT.format("de", "<target>Ein Mann.</target>")
-    printed = "No segment is open, so the file stays as it is. Skipped: 1 with a translation."
-    assert translate_xliff(text, EN_DE) == (text, [printed])
-
-
-def test_translate_refuses_xliff_of_another_language(translate_xliff):
-    written, printed = translate_xliff(UNIT.format("fr", ""), EN_DE, status=2)
-    rule = "The target language of the file must be de, as of the model, but it is fr."
-    assert written is None and printed == [f"error: {rule} Choose a model for it, or correct the file."]
-
-
-def test_translate_takes_the_language_of_xliff_from_a_flag(translate_xliff):
-    (summary,) = translate_xliff(UNIT.format("de", ""), (), "--target_language", "de")[1]
-    assert summary.startswith("Translated 1 of 1 ")
-    (error,) = translate_xliff(UNIT.format("fr", ""), (), "--target_language", "de", status=2)[1]
-    assert "The target language of the file must be de, as of the model, but it is fr." in error
-
-
-def test_translate_warns_if_the_language_of_the_model_is_unknown(translate_xliff):
-    warning, summary = translate_xliff(UNIT.format("fr", ""))[1]
-    assert warning.startswith("warning: The file asks for fr, ") and summary.startswith("Translated 1 of 1 ")
-    (summary,) = translate_xliff(UNIT.format("", ""))[1]  # the file names no language
-    assert summary.startswith("Translated 1 of 1 ")
+@pytest.mark.parametrize(
+    ("language", "target", "directions", "flags", "status", "said"),
+    [
+        ("de-DE", "", EN_DE, [], 0, [TRANSLATED]),
+        ("de-DE", "", EN_DE, ["--quiet"], 0, []),
+        ("de", "<target>Ein Mann.</target>", EN_DE, [], 0, [WHOLE]),
+        ("fr", "", EN_DE, [], 2, [f"{REFUSED} correct the file."]),
+        ("fr", "", [], ["--target_language", "de"], 2, [f"{REFUSED} correct the file."]),
+        ("de", "", [], ["--target_language", "de"], 0, [TRANSLATED]),
+        ("fr", "", [], [], 0, [f"{ASKED}language.", TRANSLATED]),
+        ("", "", [], [], 0, [TRANSLATED]),  # the file names no language
+    ],
+)
+def test_translate_says_what_it_did_with_the_segments_of_xliff(
+    language, target, directions, flags, status, said, tiny_model, tiny_tokenizer, tmp_path, capsys
+):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    store_direction(tokenizer, directions)
+    folder = save_model_folder(tiny_model, tokenizer, tmp_path / "model")
+    text, source, output = UNIT.format(language, target), tmp_path / "in.xlf", tmp_path / "out.xlf"
+    source.write_bytes(text.encode())
+    words = ["--format", "xliff", "--input", str(source), "--output", str(output), "--max_new_tokens", "5"]
+    assert main(["translate", str(folder), *words, *flags]) == status
+    lines = [line for line in capsys.readouterr().err.splitlines() if line and "%|" not in line]  # no bars
+    assert lines == said and output.exists() is (status == 0)
+    if target:
+        assert output.read_bytes() == source.read_bytes()
+    elif status == 0:
+        written, (start, end) = output.read_bytes().decode(), text.split("</trans-unit>")
+        assert written.startswith(start + "<target") and written.endswith("</target></trans-unit>" + end)
 
 
 WRAPPED = "A man and two dogs are sleeping on the grass near a small house while children are playing with a ball."

@@ -27,8 +27,8 @@ from vanilla_transformer.text.translation_warnings import (
     letter_ratio,
 )
 from vanilla_transformer.utils.import_utils import requires_extra
-from vanilla_transformer.utils.schemas import Schema
-from vanilla_transformer.utils.user_input import as_list, did_you_mean
+from vanilla_transformer.utils.schemas import Schema, split_words
+from vanilla_transformer.utils.user_input import did_you_mean
 
 from .readers import CorpusSpec, SentencePair
 
@@ -63,7 +63,7 @@ def read_drop(value: Any) -> tuple[str, ...]:
     """Return the names of the key `drop` in the order of `DROPPED`: a list of them, or text as in a flag."""
     names = value or ()
     if isinstance(value, str):
-        names = as_list(value) if value.strip("[] ") else ()
+        names = split_words(value) if value.strip("[] ") else ()
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise UserError(f"`drop` must be a list of names, such as [empty, duplicates], got {value!r}.")
     for name in names:

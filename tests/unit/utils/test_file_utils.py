@@ -335,15 +335,6 @@ def test_find_damage_follows_what_update_json_and_people_change(tmp_path):
 
 
 @pytest.mark.parametrize("name, damage", DAMAGE.values(), ids=DAMAGE)
-def test_find_damage_notices(tmp_path, name, damage):
-    write_entry(tmp_path)
-    write_hashes(tmp_path)
-    assert find_damage(tmp_path) is None
-    damage(tmp_path / name)
-    assert find_damage(tmp_path) is not None
-
-
-@pytest.mark.parametrize("name, damage", DAMAGE.values(), ids=DAMAGE)
 def test_cached_folder_rebuilds_damaged_entry(tmp_path, name, damage, caplog):
     damage(cached_folder(tmp_path, "entry", write_entry) / name)
     folder = cached_folder(tmp_path, "entry", write_entry)

@@ -16,7 +16,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.column_names import find_named_columns
 from vanilla_transformer.text.inline_terms import Match
 from vanilla_transformer.text.languages import is_of_language
-from vanilla_transformer.text.units import count_forms, split_units
+from vanilla_transformer.text.units import split_units
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
 from vanilla_transformer.utils.input_files import read_input
 from vanilla_transformer.utils.text_files import decode_text
@@ -123,6 +123,24 @@ class Glossary:
                 exact += min(count, count_forms(target, translation, exactly=True))
                 inflected += min(count, count_forms(target, translation))
         return TermUse(sentences, terms, exact, inflected)
+
+
+_LONGEST_ENDING = 3  # letters by which a form of a word is longer than the wanted one
+_SHORT = 4  # letters of a word, none of which a form lacks; of a longer word, it may lack the last one
+
+
+def count_forms(wanted: str, text: str, exactly: bool = False) -> int:
+    """Return how often a text has a phrase, in any case; unless `exactly`, its words may have other endings."""
+    normalized = [unicodedata.normalize("NFC", each) for each in (wanted, text)]
+    phrase, words = ([each[start:end].casefold() for start, end in split_units(each)] for each in normalized)
+    windows = (words[first : first + len(phrase)] for first in range(len(words) - len(phrase) + 1))
+    if exactly:
+        return sum(window == phrase for window in windows)
+    forms = [(word[:-1] if len(word) > _SHORT else word, len(word) + _LONGEST_ENDING) for word in phrase]
+    return sum(
+        all(word.startswith(start) and len(word) <= most for word, (start, most) in zip(window, forms, strict=True))
+        for window in windows
+    )
 
 
 def read_glossary(

@@ -1,13 +1,14 @@
 """Glossaries are read from TSV and TBX, mistakes are named in one line, and terms are found in texts."""
 
 import tempfile
+import unicodedata
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.extensions.terms.glossary import Glossary, TermUse, as_glossary, read_glossary
+from vanilla_transformer.extensions.terms.glossary import Glossary, TermUse, as_glossary, count_forms, read_glossary
 
 TBX_2 = """<?xml version="1.0" encoding="UTF-8"?>
 <martif type="TBX" xml:lang="en"><text><body>
@@ -164,3 +165,21 @@ def test_read_glossary_raises_mistakes_of_one_line_only(content, name):
             assert len(read_glossary(path, "en", "de"))
         except ValueError as error:
             assert str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "exact", "inflected"),
+    [
+        ("große Villa", "In der großen Villa, Große Villa.", 1, 2),
+        ("Villa", "Villain, Dorfvilla", 0, 1),
+        ("a b c", "a b", 0, 0),
+        ("schön", unicodedata.normalize("NFD", "Schönes Haus"), 0, 1),
+        ("hund", "Hundes", 0, 1),
+        ("hund", "Hunger", 0, 0),
+        ("große", "groß großes", 0, 2),
+        ("hunde", "hunden", 0, 1),
+        ("haus", "häuser Hausaufgabe", 0, 0),
+    ],
+)
+def test_count_forms_counts_phrases_by_words_and_their_endings(wanted, text, exact, inflected):
+    assert (count_forms(wanted, text, exactly=True), count_forms(wanted, text)) == (exact, inflected)

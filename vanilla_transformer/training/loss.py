@@ -108,16 +108,13 @@ class ModelWithLoss(nn.Module):
 
     def forward(self, batch: Batch) -> SummedLoss:
         """Return the summed loss of a batch from [`batch_to_device`]."""
-        if not self.r_drop_weight:
-            return self._loss(batch)
-        loss = self._loss(repeat_batch(batch))
-        return SummedLoss(loss.smoothed / 2, loss.plain / 2)
-
-    def _loss(self, batch: Batch) -> SummedLoss:
         compute: Callable[[Batch], SummedLoss] = self._label_loss
         for term in self.terms:
             compute = partial(term.add, self.model, label_loss=compute)
-        return compute(batch)
+        if not self.r_drop_weight:
+            return compute(batch)
+        loss = compute(repeat_batch(batch))
+        return SummedLoss(loss.smoothed / 2, loss.plain / 2)
 
     def _label_loss(self, batch: Batch) -> SummedLoss:
         labels = batch["labels"]
@@ -205,7 +202,9 @@ def cross_entropy(
     uniform = (logsumexp - logits.mean(dim=-1)).where(counts, 0.0).sum()
     smoothed = (1.0 - smoothing) * plain + smoothing * uniform
     if r_drop_weight:
-        divergence = symmetric_divergence(logits.unflatten(0, (2, -1)), logsumexp.unflatten(0, (2, -1)))
+        log_probabilities = (logits - logsumexp.unsqueeze(-1)).unflatten(0, (2, -1))  # (2, N / 2, V)
+        first, second = log_probabilities.exp()
+        divergence = ((first - second) * (log_probabilities[0] - log_probabilities[1])).sum(dim=-1) / 2  # (N / 2,)
         smoothed = smoothed + r_drop_weight * divergence.where(counts[: len(divergence)], 0.0).sum()
     return SummedLoss(smoothed, plain.detach())
 
@@ -219,17 +218,6 @@ def _normalizer_and_label(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tenso
     normalizer = (logits - highest).exp().sum(dim=-1, keepdim=True).log() + highest
     is_label = torch.arange(logits.shape[-1], device=logits.device) == labels.unsqueeze(-1)
     return normalizer.squeeze(-1), logits.where(is_label, 0.0).sum(dim=-1)
-
-
-def symmetric_divergence(logits: Tensor, logsumexp: Tensor) -> Tensor:
-    """Return the mean of both divergences of each token, `(N,)`. Autograd gives its gradient.
-
-    Args:
-        logits (`torch.Tensor` of shape `(2, N, V)`), logsumexp (`torch.Tensor` of shape `(2, N)`): Of both passes.
-    """
-    log_probabilities = logits - logsumexp.unsqueeze(-1)
-    first, second = log_probabilities.exp()
-    return ((first - second) * (log_probabilities[0] - log_probabilities[1])).sum(dim=-1) / 2
 
 
 @torch.compiler.disable
@@ -297,7 +285,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             weight_cast = weight.to(dtype)
             per_chunk = max(weight.numel(), _LOGITS_PER_CHUNK if device == "cpu" else _LOGITS_PER_CHUNK_GPU)
             if device == "cpu" and dtype == torch.bfloat16:
-                rows_per_chunk = _equal_rows(len(states), max(1, per_chunk // len(weight)))
+                # The fewest equal chunks.
+                chunks = max(1, math.ceil(len(states) / max(1, per_chunk // len(weight))))
+                rows_per_chunk = round_up(max(1, math.ceil(len(states) / chunks)), _ROWS_UNIT)
                 states = nn.functional.pad(states, (0, 0, 0, -len(states) % rows_per_chunk))
                 per_chunk = rows_per_chunk * len(weight)
             for chunk in _row_chunks((len(states), len(weight)), per_chunk):
@@ -307,7 +297,14 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 losses = _logits_to_gradient_(logits[:labeled], labels[chunk], smoothing, r_drop_weight)
                 logits[labeled:] = 0.0
                 smoothed, plain = smoothed + losses.smoothed, plain + losses.plain
-                _accumulate_gradients(gradients, chunk, logits, rows, weight_cast)
+                grad_states, grad_weight, grad_bias = gradients
+                if grad_states is not None:
+                    of_chunk = grad_states[chunk]
+                    of_chunk.copy_((logits @ weight_cast)[: len(of_chunk)])
+                if grad_weight is not None:
+                    grad_weight += logits.t() @ rows
+                if grad_bias is not None:
+                    grad_bias += logits.sum(dim=0, dtype=torch.float32)
         ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(plain)
         return smoothed, plain
@@ -322,33 +319,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         return *scaled, None, None, None
 
 
-def _equal_rows(rows: int, most: int) -> int:
-    """Return the rows of each of the fewest equal chunks of about `most` rows, a multiple of `_ROWS_UNIT`."""
-    chunks = max(1, math.ceil(rows / most))
-    return round_up(max(1, math.ceil(rows / chunks)), _ROWS_UNIT)
-
-
 def _row_chunks(shape: Sequence[int], numbers_per_chunk: int) -> list[slice]:
     """Cut the rows of a matrix into chunks of about `numbers_per_chunk` numbers, which keep pairs of rows together."""
     rows = round_up(max(1, numbers_per_chunk // shape[1]), 2)
     return [slice(first, first + rows) for first in range(0, shape[0], rows)]
-
-
-def _accumulate_gradients(
-    gradients: list[torch.Tensor | None],
-    chunk: slice,
-    grad_logits: torch.Tensor,
-    rows: torch.Tensor,
-    weight: torch.Tensor,
-) -> None:
-    grad_states, grad_weight, grad_bias = gradients
-    if grad_states is not None:
-        of_chunk = grad_states[chunk]
-        of_chunk.copy_((grad_logits @ weight)[: len(of_chunk)])
-    if grad_weight is not None:
-        grad_weight += grad_logits.t() @ rows
-    if grad_bias is not None:
-        grad_bias += grad_logits.sum(dim=0, dtype=torch.float32)
 
 
 def _logits_to_gradient_(
@@ -390,7 +364,7 @@ def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: floa
 
 
 def divergence_with_gradient(logits: Tensor, logsumexp: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """Return [`symmetric_divergence`] of each token, `(N,)`, and its gradient with respect to the logits.
+    """Return the mean of both divergences of each token, `(N,)`, and its gradient with respect to the logits.
 
     Args:
         logits, probabilities (`torch.Tensor` of shape `(N, 2, V)`), logsumexp (`torch.Tensor` of shape `(N, 2)`):

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
-from vanilla_transformer.data.batches import MicroBatch
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_arguments import stages
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
@@ -93,16 +92,20 @@ def _train(prepared: "PreparedRun") -> Path:
     lost_workers = report_lost_workers("The same command resumes from the last checkpoint.")
     with StopSignal(state.accelerator) as stop, metrics, lost_workers, closing(iter(batches)) as steps:
         if state.recipe.fine_tuning.init_from is not None and not state.step:
-            _validate(prepared, metrics, state.gather_model(), num_beams=1)
-        staged = _log_stages(steps, state, batches)
+            _validate(prepared, state.gather_model(), metrics, num_beams=1)
+        stage = None
         while not stop.check(state.step, state.is_finished(run.is_saved(state)), at_once=_is_milestone(state)):
-            norm = train_step(state, next(staged))  # forward, backward, clip, Adam, LR schedule, EMA
+            micro_batches = next(steps)
+            if batches.position.stage != stage and len(batches.stages) > 1 and state.accelerator.is_main_process:
+                stage = batches.position.stage
+                logger.info("Step %d: %s.", state.step + 1, batches.stages.describe(stage))
+            norm = train_step(state, micro_batches)  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
             if state.step % state.steps_between("logging_steps") == 0:
                 metrics.log_steps(state.measure_steps(norm, **batches.place()))
             if state.step % state.steps_between("eval_steps") == 0:
                 state.read_steps()  # a model is validated and kept only if no loss was bad
-                run.keep_best(state, _validate(prepared, metrics, state.gather_model(), num_beams=1))
+                run.keep_best(state, _validate(prepared, state.gather_model(), metrics, num_beams=1))
             if run.checkpoint_due(state, together=stop.due(state.step)):
                 run.save_checkpoint(state, batches)
     if state.step and not run.is_saved(state):
@@ -117,18 +120,6 @@ def _train(prepared: "PreparedRun") -> Path:
         f"Interrupted after step {state.step}. The same command resumes from "
         f"{checkpoint_folder(run.path, state.step)}, which is also a usable model."
     )
-
-
-def _log_stages(
-    steps: Iterator[list[MicroBatch]], state: TrainState, batches: MicroBatchLoader
-) -> Iterator[list[MicroBatch]]:
-    """Yield the steps, and log each stage before its first step."""
-    stage = None
-    for micro_batches in steps:
-        if batches.position.stage != stage and len(batches.stages) > 1 and state.accelerator.is_main_process:
-            stage = batches.position.stage
-            logger.info("Step %d: %s.", state.step + 1, batches.stages.describe(stage))
-        yield micro_batches
 
 
 def _is_milestone(state: TrainState) -> bool:
@@ -228,27 +219,20 @@ def _create_batches(state: TrainState, corpus: Corpus, planned: Stages) -> Micro
 
 def _validate(
     prepared: PreparedRun,
-    metrics: MetricsLogger,
     model: VanillaTransformerForConditionalGeneration,
+    metrics: MetricsLogger | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
-    """Measure and log loss and scores of a model. Without validation pairs return an empty entry."""
-    entry = _measure(prepared, model, **generate_kwargs)
-    if entry:
-        metrics.log_validation(entry)
-    return entry
-
-
-def _measure(
-    prepared: PreparedRun, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any
-) -> dict[str, Any]:
-    """Return loss and scores of a model."""
+    """Return loss and scores of a model, and log them. Without validation pairs the entry is empty."""
     state, validation = prepared.state, prepared.validation
     if not validation.pairs:
         return {}
     entry = {"step": state.step, "minutes": state.minutes()}
     with explain_out_of_memory(state, "Validation", state.step), uncompiled(model):
-        return entry | validation.measure(model, **generate_kwargs)
+        entry |= validation.measure(model, **generate_kwargs)
+    if metrics is not None:
+        metrics.log_validation(entry)
+    return entry
 
 
 def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> Path:
@@ -295,7 +279,7 @@ def _load_final_weights(
         load()
         if name == _MOVING_AVERAGE:
             run.save_model(state, model, EMA)
-        entry = _measure(prepared, model)
+        entry = _validate(prepared, model)
         entries[name] = entry | {"model": name, "minutes": minutes} if entry else {}
     final = max(candidates, key=lambda name: run.rank(entries[name]))
     candidates[final]()

@@ -31,8 +31,8 @@ def loss_only(*_: Any, **__: Any) -> dict[str, Any]:
 class Validation:
     """Measure models on the validation pairs, of which there may be none.
 
-    Each process computes the loss of its own batches, of at most `max_tokens` on either side, without the others. One
-    process may have a batch more than another.
+    Each process computes the loss of its own batches, of at most `max_tokens` on either side or of the longest pair,
+    without the others. One process may have a batch more than another.
 
     `forgetting` measures the same models on pairs of another domain, under names that begin with `forgetting_`.
 
@@ -58,8 +58,15 @@ class Validation:
         self.direction = direction
         has_languages = find_languages(tokenizer) is not None
         self._languages = {"src_lang": direction.source, "tgt_lang": direction.target} if has_languages else {}
-        encoded = EncodedPairs(TokenTable(to_dataset(encode_pairs(tokenizer, pairs, direction)))) if pairs else None
-        self.batches = [] if encoded is None else _plan_batches(encoded, max_tokens, tokenizer.pad_token_id)
+        # Pairs of similar length share a batch, with its number of target tokens.
+        self.batches: list[tuple[Batch, int]] = []
+        if pairs:
+            encoded = EncodedPairs(TokenTable(to_dataset(encode_pairs(tokenizer, pairs, direction))))
+            source, target = encoded.source_lengths, encoded.target_lengths
+            plan = plan_batches(source, target, max(max_tokens, int(source.max()), int(target.max())))
+            for rows in (rows for step in range(len(plan)) for rows in plan[step]):
+                batch = encoded.table.pad(encoded.rows[rows], tokenizer.pad_token_id)
+                self.batches.append((batch, int(target[rows].sum())))
 
     def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
         """Return loss and scores. `generate_kwargs` override the model's decoding, which is the paper's."""
@@ -130,14 +137,3 @@ def create_validation(texts: Texts, measure: Callable[..., Validation]) -> AnyVa
         return measure(texts.validation, forgetting=forgetting, direction=first)
     trained = {spec.direction for spec in texts.specs}
     return DirectionsValidation([measure(part.pairs, direction=part.direction) for part in sets], trained)
-
-
-def _plan_batches(pairs: EncodedPairs, max_tokens: int, pad_token_id: int) -> list[tuple[Batch, int]]:
-    """Return batches of pairs of similar length, each pair once, with their numbers of target tokens.
-
-    A pair longer than `max_tokens` raises the limit.
-    """
-    source, target = pairs.source_lengths, pairs.target_lengths
-    plan = plan_batches(source, target, max(max_tokens, int(source.max()), int(target.max())))
-    batches = [batch for step in range(len(plan)) for batch in plan[step]]
-    return [(pairs.table.pad(pairs.rows[batch], pad_token_id), int(target[batch].sum())) for batch in batches]

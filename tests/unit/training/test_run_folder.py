@@ -1,13 +1,11 @@
 """The folder of a run finds, prunes and truncates what earlier processes wrote."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tests.train_states import tiny_train_state
-from vanilla_transformer.training import run_folder
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.run_folder import prune_after
 from vanilla_transformer.training.train_state import TrainProgress
@@ -60,9 +58,6 @@ def test_record_score_ranks_steps_and_counts_validations_without_improvement():
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 CPU core ("), (2, "2 CPU cores (")])
-def test_describe_machine_counts_cores(count, said, monkeypatch):
+def test_describe_hardware_counts_cores(count, said, monkeypatch):
     monkeypatch.setattr(device_utils, "usable_cores", lambda: count)
-    process = SimpleNamespace(device=torch.device("cpu"), num_processes=1, mixed_precision="bf16")
-    machine = run_folder.describe_machine(process)
-    assert machine["hardware"].startswith(said) and machine["versions"]["torch"]
-    assert (machine["processes"], machine["mixed_precision"]) == (1, "bf16")
+    assert device_utils.describe_hardware(torch.device("cpu")).startswith(said)

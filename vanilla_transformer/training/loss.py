@@ -40,8 +40,8 @@ _ROWS_UNIT = 64
 class SummedLoss(NamedTuple):
     """Loss in nats, summed over the labeled tokens of a batch: as it is trained, with label smoothing, and plain."""
 
-    smoothed: torch.Tensor
-    plain: torch.Tensor
+    smoothed: Tensor
+    plain: Tensor
 
 
 class LossTerm(Protocol):
@@ -172,12 +172,7 @@ def repeat_batch(batch: Batch) -> Batch:
 
 
 def cross_entropy_in_graph(
-    states: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    labels: torch.Tensor,
-    smoothing: float,
-    r_drop_weight: float = 0.0,
+    states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, r_drop_weight: float = 0.0
 ) -> SummedLoss:
     """Compute the loss of [`projected_cross_entropy`] in few operations, with the logits of all tokens in memory.
 
@@ -187,9 +182,7 @@ def cross_entropy_in_graph(
     return cross_entropy(nn.functional.linear(states, weight, bias), labels, smoothing, r_drop_weight)
 
 
-def cross_entropy(
-    logits: torch.Tensor, labels: torch.Tensor, smoothing: float, r_drop_weight: float = 0.0
-) -> SummedLoss:
+def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float = 0.0) -> SummedLoss:
     """Sum the loss of [`projected_cross_entropy`], given all logits. Autograd gives its gradient.
 
     Args:
@@ -222,13 +215,13 @@ def _normalizer_and_label(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tenso
 
 @torch.compiler.disable
 def projected_cross_entropy(
-    states: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    labels: torch.Tensor,
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
     smoothing: float,
     r_drop_weight: float = 0.0,
-    places: torch.Tensor | None = None,
+    places: Tensor | None = None,
 ) -> SummedLoss:
     """Sum the cross-entropy of `states Wᵀ + b` against `(1 - ε) · onehot(label) + ε / V` (Szegedy et al., 2016).
 
@@ -266,17 +259,17 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        states: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        labels: torch.Tensor,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
         smoothing: float,
         r_drop_weight: float,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         device, dtype = states.device.type, weight.dtype
         if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) != torch.float16:
             dtype = torch.get_autocast_dtype(device)  # not float16, in which small gradients would vanish
-        gradients: list[torch.Tensor | None] = [
+        gradients: list[Tensor | None] = [
             torch.zeros_like(tensor, dtype=torch.float32) if needed and tensor is not None else None
             for tensor, needed in zip((states, weight, bias), ctx.needs_input_grad, strict=False)
         ]
@@ -311,7 +304,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_smoothed: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, grad_smoothed: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         # On a CPU a scaling tensor of another dtype is slow; on a GPU reading its value would wait for the GPU.
         scale = grad_smoothed.item() if grad_smoothed.device.type == "cpu" else grad_smoothed
         # In place, since the weight's gradient is large. Autograd raises an error at a second backward pass.
@@ -325,9 +318,7 @@ def _row_chunks(shape: Sequence[int], numbers_per_chunk: int) -> list[slice]:
     return [slice(first, first + rows) for first in range(0, shape[0], rows)]
 
 
-def _logits_to_gradient_(
-    logits: torch.Tensor, labels: torch.Tensor, smoothing: float, r_drop_weight: float
-) -> SummedLoss:
+def _logits_to_gradient_(logits: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float) -> SummedLoss:
     """Return the losses of logits `(N, V)` and overwrite them with their gradient, chunk by chunk."""
     smoothed, plain = logits.new_zeros(2, dtype=torch.float32)
     in_cache = _LOGITS_IN_CACHE if logits.device.type == "cpu" else logits.numel()
@@ -337,7 +328,7 @@ def _logits_to_gradient_(
     return SummedLoss(smoothed, plain)
 
 
-def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: float, r_drop_weight: float) -> SummedLoss:
+def _rows_to_gradient_(rows: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float) -> SummedLoss:
     """Return the losses of rows `(N, V)` and overwrite them with their gradient.
 
     It is softmax minus the smoothed labels `(N, 1)`, plus the gradient of R-Drop's divergence between pairs of rows.
@@ -348,7 +339,7 @@ def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: floa
     probabilities = logits.softmax(dim=-1)
     # log Σ exp(logit) from the highest probability, which is at least 1 / V
     logsumexp = highest - probabilities.amax(dim=-1).log()  # (N,)
-    divergence: torch.Tensor | float = 0.0
+    divergence: Tensor | float = 0.0
     if r_drop_weight:
         passes = (each.unflatten(0, (-1, 2)) for each in (logits, logsumexp, probabilities))
         divergences, gradient = divergence_with_gradient(*passes)

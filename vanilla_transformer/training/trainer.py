@@ -34,7 +34,7 @@ from .schedule import plan_schedule
 from .signals import StopSignal, TrainingInterrupted
 from .train_state import TrainState
 from .train_step import compile_train_step, explain_out_of_memory, train_step
-from .validation import AnyValidation, Evaluator, Validation, create_validation, loss_only
+from .validation import Evaluator, Validation, Validations, loss_only
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class PreparedRun:
     run: RunFolder
     state: TrainState
     batches: MicroBatchLoader
-    validation: AnyValidation
+    validation: Validations
 
 
 def prepare_run(
@@ -170,10 +170,12 @@ def prepare_run(
     limits = getattr(model.config, "warning_limits", None) or {}
     scripts = {*limits.get("source_scripts", ()), *texts.source_scripts()}
     model.config.warning_limits = limits | {"source_scripts": sorted(scripts)}
-    measure = partial(
-        Validation, tokenizer=tokenizer, evaluate=evaluate, accelerator=accelerator, max_tokens=recipe.data.max_tokens
+    validation = Validations(
+        texts,
+        lambda pairs, direction: Validation(
+            pairs, tokenizer, evaluate, accelerator, recipe.data.max_tokens, direction
+        ),
     )
-    validation = create_validation(texts, measure)
     if recipe.optimization.early_stopping_patience is not None and not validation.pairs and is_main_process():
         logger.warning("`early_stopping_patience` has no effect without validation text. Add some, or leave it out.")
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))

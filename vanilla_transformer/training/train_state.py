@@ -71,13 +71,9 @@ class TrainState:
 
     Attributes:
         unwrapped_model: The model that is trained; with FSDP2 its parameters are sharded.
-        model_with_loss: Computes its loss.
         wrapped_model: `model_with_loss` or, with several processes, DDP around it: the module that is called.
-        batch_preparation: Prepares batches on the CPU.
         step_metrics: Sums over the steps since the last line of the log.
         schedule: The length of the run and its learning rate, the paper's until they are derived.
-        compiled: Whether layers and loss are compiled.
-        packing: Whether batches are packed.
         graphs: The `GraphedTrainStep` of a run whose steps are captured, or None.
         unread: Steps whose losses are still on the device and not in `step_metrics`.
         unfinished_checkpoint: The checkpoint that a thread may still be writing.
@@ -184,7 +180,7 @@ class TrainState:
         return self.progress.step
 
     def minutes(self) -> float:
-        """Return the minutes of training so far, over all restarts."""
+        """Return the minutes of training, over all restarts."""
         return (time.monotonic() - self._started) / 60.0
 
     def read_steps(self) -> None:

@@ -1,36 +1,12 @@
 """The folder of a run finds, prunes and truncates what earlier processes wrote."""
 
-import json
-
 import pytest
 import torch
 
 from tests.train_states import tiny_train_state
-from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.run_folder import prune_after
 from vanilla_transformer.training.train_state import TrainProgress
 from vanilla_transformer.utils import device_utils
-from vanilla_transformer.utils.file_utils import write_hashes
-
-
-def write_checkpoint(output_dir, step):
-    folder = output_dir / f"checkpoint-{step}"
-    (folder / "shards").mkdir(parents=True)
-    (folder / "model.safetensors").write_text("weights")
-    (folder / "shards" / "__0_0.distcp").write_text("tensors")
-    (folder / "training_state.json").write_text(json.dumps({"progress": {}, "param_groups": []}))
-    write_hashes(folder)
-    return folder
-
-
-def test_find_latest_checkpoint_warns_and_falls_back(tmp_path, caplog):
-    assert find_latest_checkpoint(tmp_path) is None
-    for step in (5, 10):
-        write_checkpoint(tmp_path, step)
-    assert find_latest_checkpoint(tmp_path).name == "checkpoint-10"
-    (tmp_path / "checkpoint-10" / "model.safetensors").unlink()
-    assert find_latest_checkpoint(tmp_path).name == "checkpoint-5"
-    assert "checkpoint-10 is damaged (model.safetensors is missing)" in caplog.text
 
 
 def test_is_finished_goes_by_the_minutes_of_the_checkpoint_of_its_step(tmp_path, monkeypatch):

@@ -63,14 +63,12 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
         if options.init_vocabulary == EXTEND:
             changed = extend_tokenizer(tokenizer, texts.sentences(), size)
         add_recipe_tokens(changed, texts)
-    before, after = (
-        {*tags.targets, *tags.sources} if tags else set() for tags in (languages, find_languages(changed))
-    )
-    frozen = "embeddings" in (options.freeze or ())
-    if after - before and (frozen or options.lora_rank is not None):
+    before, after = ([*tags.targets, *tags.sources] if tags else [] for tags in (languages, find_languages(changed)))
+    frozen, new = "embeddings" in (options.freeze or ()), [code for code in after if code not in before]
+    if new and (frozen or options.lora_rank is not None):
+        option = "freeze: embeddings" if frozen else "lora_rank"
         raise UserError(
-            f"`{'freeze: embeddings' if frozen else 'lora_rank'}` leaves the tag of the new language "
-            f"{min(after - before)} untrained. Take it out of the recipe."
+            f"`{option}` leaves the tag of the new language {new[0]} untrained. Take it out of the recipe."
         )
     if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
         model = replace_vocabulary(model, tokenizer, changed)

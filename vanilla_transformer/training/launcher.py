@@ -45,14 +45,32 @@ def add_launcher(recipe: Recipe) -> Recipe:
             "Several processes on CPUs must be started by torchrun or mpirun, but accelerate launch has started one. "
             "Use `torchrun --nproc_per_node N scripts/train.py …`, or one process."
         )
-    sharded = recipe.optimization.fsdp or _shards_by_launcher()
-    recipe = recipe.replace("optimization", fsdp=sharded, compile=_merge_compile(recipe))
-    recipe = recipe.replace("optimization", mixed_precision=_merge_precision(recipe))
+    options = recipe.optimization
+    sharded = options.fsdp or _shards_by_launcher()
+    backend, compiled = TorchDynamoPlugin().backend, options.compile
+    found = f"{_LAUNCHER} has dynamo_backend={backend.value.lower()}"
+    if backend not in (DynamoBackend.NO, DynamoBackend.INDUCTOR):
+        raise UserError(f"Training compiles with inductor, but {found}. Set `dynamo_backend` to inductor or no.")
+    if backend == DynamoBackend.INDUCTOR:
+        if compiled is False:
+            raise UserError(f"`compile` is false in the recipe, but {found}. Give it once, or the same.")
+        compiled = True
+    precision = parse_choice_from_env("ACCELERATE_MIXED_PRECISION", "no")
+    if precision not in ("no", "bf16", "fp16"):
+        raise UserError(f"`mixed_precision` must be no, bf16 or fp16, but {_LAUNCHER} has {precision}.")
+    if precision == "no":
+        precision = options.mixed_precision
+    elif "mixed_precision" in recipe.given and options.mixed_precision not in (AUTO, precision):
+        raise UserError(
+            f"`mixed_precision` is {options.mixed_precision} in the recipe, but {precision} in {_LAUNCHER}. Give it "
+            "once, or the same."
+        )
+    recipe = recipe.replace("optimization", fsdp=sharded, compile=compiled, mixed_precision=precision)
     if (tokens := recipe.data.tokens_per_step) is None:
         return recipe
     # Variables that are the same with GPUs: torchrun, `accelerate launch` and mpirun set them.
     processes = int(get_cpu_distributed_information().world_size)
-    batches = processes * recipe.optimization.gradient_accumulation_steps
+    batches = processes * options.gradient_accumulation_steps
     if tokens < batches:
         raise UserError(
             "`tokens_per_step` must be at least the number of batches of a step, processes × "
@@ -90,30 +108,3 @@ def _shards_by_launcher() -> bool:
     for found, advice in others.items():
         raise UserError(f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has {found}. {advice}")
     return True
-
-
-def _merge_compile(recipe: Recipe) -> bool | None:
-    """Return whether to compile, as the recipe or the launcher says; None is auto."""
-    backend = TorchDynamoPlugin().backend
-    found = f"{_LAUNCHER} has dynamo_backend={backend.value.lower()}"
-    if backend not in (DynamoBackend.NO, DynamoBackend.INDUCTOR):
-        raise UserError(f"Training compiles with inductor, but {found}. Set `dynamo_backend` to inductor or no.")
-    if backend == DynamoBackend.NO:
-        return recipe.optimization.compile
-    if recipe.optimization.compile is False:
-        raise UserError(f"`compile` is false in the recipe, but {found}. Give it once, or the same.")
-    return True
-
-
-def _merge_precision(recipe: Recipe) -> str:
-    """Return the precision that the recipe or the launcher gives."""
-    ours, theirs = recipe.optimization.mixed_precision, parse_choice_from_env("ACCELERATE_MIXED_PRECISION", "no")
-    if theirs not in ("no", "bf16", "fp16"):
-        raise UserError(f"`mixed_precision` must be no, bf16 or fp16, but {_LAUNCHER} has {theirs}.")
-    if theirs == "no":
-        return ours
-    if "mixed_precision" in recipe.given and ours not in (AUTO, theirs):
-        raise UserError(
-            f"`mixed_precision` is {ours} in the recipe, but {theirs} in {_LAUNCHER}. Give it once, or the same."
-        )
-    return theirs

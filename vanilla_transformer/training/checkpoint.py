@@ -180,7 +180,6 @@ def copy_model(checkpoint: Path, folder: Path) -> None:
 
 
 def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
-    """Return the folder of the checkpoint of `step`."""
     return Path(output_dir) / f"checkpoint-{step}"
 
 
@@ -191,7 +190,6 @@ def list_checkpoints(output_dir: str | Path, prefix: str = "checkpoint-") -> lis
 
 
 def step_of(folder: Path) -> int:
-    """Return the step in the name of a checkpoint."""
     return int(folder.name.split("-")[-1])
 
 
@@ -291,7 +289,6 @@ class CheckpointWriter:
         return self._unfinished
 
     def wait(self) -> None:
-        """Wait until the last checkpoint is complete."""
         if self._unfinished is None:
             return
         error, self._unfinished = self._unfinished.exception(), None

@@ -32,7 +32,6 @@ class LoraAdapters:
         return {name: each.detach() for name, each in self.named_parameters()}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Copy the tensors of [`state_dict`] into the adapters."""
         for name, parameter in self.named_parameters():
             parameter.data.copy_(state[name])
 

@@ -84,7 +84,6 @@ class StepMetrics:
         self._sums, self._since = state["sums"], time.monotonic() - state["seconds"]
 
     def add(self, step: StepSums) -> None:
-        """Add the sums of one step."""
         self._sums = [total + value for total, value in zip(self._sums, step, strict=True)]
 
     def pop(self) -> dict[str, float]:
@@ -185,7 +184,6 @@ def peak_memory_gib(device: torch.device) -> float:
 
 
 def append_entry(folder: Path, entry: dict[str, Any]) -> None:
-    """Append a line to the metrics of a run."""
     with (folder / METRICS_FILE).open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
     sync(folder / METRICS_FILE)

@@ -173,7 +173,6 @@ class CPUDropout(nn.Dropout):
 
 
 def replace_dropout(model: nn.Module) -> None:
-    """Replace every `nn.Dropout` of a model by a `CPUDropout`."""
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:

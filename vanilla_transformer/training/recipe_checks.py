@@ -92,11 +92,11 @@ def check_alignment_layer(layer: int, layers: int) -> None:
 def _check_partners(recipe: Recipe) -> None:
     """Refuse keys without another one that they need, and keys that exclude each other."""
     options, tuning, alignments = recipe.optimization, recipe.fine_tuning, recipe.data.train_alignments
-    of_models: dict[str, Any] = {
-        **{
-            name: getattr(tuning, name)
-            for name in ("freeze", "lora_rank", "init_encoder_layers", "init_decoder_layers")
-        },
+    of_models = {
+        "freeze": tuning.freeze,
+        "lora_rank": tuning.lora_rank,
+        "init_encoder_layers": tuning.init_encoder_layers,
+        "init_decoder_layers": tuning.init_decoder_layers,
         "init_vocabulary": tuning.init_vocabulary if "init_vocabulary" in recipe.given else None,
         "forgetting` of `validation": validation_specs(recipe.data, forgetting=True) or None,
     }

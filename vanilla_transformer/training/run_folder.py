@@ -320,7 +320,6 @@ class RunFolder:
         self._saved_step, self._last_saved = state.step, time.monotonic()
 
     def finish_saving(self) -> None:
-        """Wait until the last checkpoint is complete."""
         if self._writer is not None:
             self._writer.wait()
 

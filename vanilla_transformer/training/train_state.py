@@ -176,7 +176,6 @@ class TrainState:
 
     @property
     def step(self) -> int:
-        """Optimizer steps so far."""
         return self.progress.step
 
     def minutes(self) -> float:
@@ -303,9 +302,9 @@ class TrainState:
         if self.ema is not None and state.ema:
             average = self.ema.state_dict()
             self.ema.load_state_dict({name: shard_like(t, average[name]) for name, t in state.ema.items()})
-        recipe, data, self.progress = self.progress.recipe, self.progress.data, TrainProgress(**state.progress)
-        self.progress.recipe, self.progress.data, self.progress.temporary = recipe, data, False
-        self.progress.num_processes = self.accelerator.num_processes
+        kept: dict[str, Any] = {"recipe": self.progress.recipe, "data": self.progress.data, "temporary": False}
+        kept["num_processes"] = self.accelerator.num_processes
+        self.progress = TrainProgress(**state.progress | kept)
         self.lr_scheduler.load_state_dict(self.progress.lr_scheduler)
         self.step_metrics.load_state_dict(self.progress.step_metrics)
         if self.accelerator.scaler is not None and self.progress.grad_scaler:

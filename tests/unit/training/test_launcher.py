@@ -128,6 +128,9 @@ def test_create_accelerator_refuses_a_recipe_of_another_number_of_processes(monk
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("wmt14*.yaml")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("processes", [1, 8])
-def test_recipes_of_the_paper_have_its_step_on_one_device_and_on_eight(monkeypatch, path, processes):
+def test_recipes_of_the_paper_have_its_schedule_and_its_step_on_one_device_and_on_eight(monkeypatch, path, processes):
     monkeypatch.setenv("WORLD_SIZE", str(processes))
-    assert parse_recipe([str(path)]).data.max_tokens * processes == 25_000
+    recipe = parse_recipe([str(path)])
+    assert recipe.data.max_tokens * processes == 25_000
+    paper_steps = {"base": 100_000, "big": 300_000}[path.stem.rpartition("_")[2]]
+    assert (recipe.optimization.warmup_steps, recipe.optimization.max_steps) == (4000, paper_steps)

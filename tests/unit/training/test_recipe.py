@@ -382,9 +382,6 @@ def test_choices_of_the_device_are_auto_by_default(recipe_file, name, words, exp
     assert getattr(parse_recipe([path, *FILES]).optimization, name) is expected
 
 
-PAPER_STEPS = {"base": 100_000, "big": 300_000}
-
-
 @pytest.mark.parametrize("name", ["small", "base", "student", "finetune_opus_mt", "multilingual"])
 def test_recipes_to_start_from_say_what_to_expect_and_leave_their_length_to_the_corpus(name):
     text = (RECIPE_FOLDER / f"{name}.yaml").read_text()
@@ -394,9 +391,3 @@ def test_recipes_to_start_from_say_what_to_expect_and_leave_their_length_to_the_
         RECIPE_FOLDER / f"{name}.yaml"
     ).keys()
     assert not given or name in ("student", "multilingual")
-
-
-@pytest.mark.parametrize("path", sorted(RECIPE_FOLDER.glob("wmt14*.yaml")), ids=lambda path: path.stem)
-def test_recipes_of_the_paper_give_its_schedule(path):
-    recipe = read_recipe(path)
-    assert (recipe["warmup_steps"], recipe["max_steps"]) == (4000, PAPER_STEPS[path.stem.rpartition("_")[2]])

@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -53,11 +53,11 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        close, limits = {"Connection": "close"}, self._limits
+        limits = self._limits
         names = {name for name, _ in scope["headers"]}
         if {b"content-length", b"transfer-encoding"} <= names:  # RFC 9112, section 6.1
             reason = "A request may have one of `Content-Length` and `Transfer-Encoding`, but it has both."
-            return await JSONResponse({"detail": reason}, 400, close)(scope, receive, send)
+            return await JSONResponse({"detail": reason}, 400, {"Connection": "close"})(scope, receive, send)
         read, more, deadline = 0, True, asyncio.get_running_loop().time() + limits.client_seconds
 
         async def receive_within_limits() -> Message:
@@ -69,11 +69,11 @@ class BodyLimit:
                     message = await receive()
             except TimeoutError as error:
                 reason = f"The body must arrive within {limits.client_seconds} seconds."
-                raise HTTPException(408, reason, close) from error
+                raise Refusal(408, reason) from error
             more = message.get("more_body", False)
             read += len(message.get("body", b""))
             if read > limits.max_body_bytes:
-                raise HTTPException(413, f"The body may have at most {limits.max_body_bytes} bytes.", close)
+                raise Refusal(413, f"The body may have at most {limits.max_body_bytes} bytes.")
             return message
 
         await self._app(scope, receive_within_limits, send)

@@ -14,7 +14,6 @@ from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 
 from .language_detection import Detected, DetectLanguages, choose_language, closest_languages, language_name
 from .limits import Limits, Refusal
@@ -75,14 +74,6 @@ class TranslatedFiles:
             self._files.popitem(last=False)
 
 
-def find_format(name: str) -> str:
-    """Return the format of a file."""
-    ending = PurePosixPath(name).suffix.lower()
-    if ending not in DOCUMENT_ENDINGS:
-        raise Refusal(422, f"The name of the file must end with one of {', '.join(DOCUMENT_ENDINGS)}.")
-    return DOCUMENT_ENDINGS[ending]
-
-
 def name_translation(name: str, language: str) -> str:
     """Return the name of the translation of a file, which has only harmless characters."""
     path = PurePosixPath(name.replace("\\", "/"))
@@ -93,7 +84,6 @@ def name_translation(name: str, language: str) -> str:
 _STRING: dict[str, Any] = {"type": "string"}
 _DETECTED = "auto"
 _TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
-_LEAST_CONFIDENCE = 1.0  # percent, of a language that `/detect` lists besides the most probable one
 
 
 class Question(BaseModel):
@@ -130,13 +120,6 @@ class Question(BaseModel):
             raise Refusal(422, "`alternatives` must be a number of 0 or more, of at most 9 digits.")
         return int(self.alternatives or 0) + 1
 
-    def list_languages(self, detect: DetectLanguages) -> list[Detected]:
-        """Return the languages that the text may be in, the most probable first."""
-        if not isinstance(self.q, str):
-            raise Refusal(422, "`q` must be a text.")
-        best, *others = detect(self.q)
-        return [best, *(other for other in others if other["confidence"] >= _LEAST_CONFIDENCE)]
-
     def detect_sources(self, detect: DetectLanguages, directions: Sequence[Direction]) -> list[Detected] | None:
         """Return the most probable one of the languages from which there is a translation, for each text.
 
@@ -145,15 +128,6 @@ class Question(BaseModel):
         target = next(iter(closest_languages(str(self.target), _targets(directions))), None)
         sources = [str(direction.source) for direction in directions if direction.target == target]
         return [choose_language(detect(text), sources) for text in self.texts] if sources else None
-
-    def to_content(self) -> dict[str, Any]:
-        """Return the content of the request in the form of this service, without its languages."""
-        content: dict[str, Any] = {"text": self.q}
-        if self.num_hypotheses > 1:
-            content["num_return_sequences"] = self.num_hypotheses
-        if self.format not in (None, "text"):
-            content["format"] = self.format
-        return content
 
     def find_direction(self, directions: Sequence[Direction]) -> Direction | None:
         """Return the one of `directions` that the request asks for, or None if there are none."""

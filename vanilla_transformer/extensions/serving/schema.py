@@ -9,7 +9,7 @@ from fastapi.encoders import jsonable_encoder
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, field_validator, model_validator
 
 from vanilla_transformer.decoding.options import JSON as BODY
-from vanilla_transformer.decoding.options import SOFT, TERMS, OptionError, TranslationOptions, options_of
+from vanilla_transformer.decoding.options import MBR_SAMPLES, SOFT, TERMS, OptionError, TranslationOptions, options_of
 from vanilla_transformer.utils.user_input import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
@@ -34,7 +34,6 @@ class ResolvedRequest(NamedTuple):
         options: Keyword arguments of the service's `translate`, by name.
         constraints: The phrases of each text, or None.
         prefixes: The target prefix of each text, or None.
-        is_stream: Whether each text is answered as soon as it is translated.
     """
 
     texts: Any
@@ -42,7 +41,6 @@ class ResolvedRequest(NamedTuple):
     options: Options
     constraints: Sequence[tuple[str, ...]] | None = None
     prefixes: Sequence[str] | None = None
-    is_stream: bool = False
 
 
 _MODEL_HELP = (
@@ -111,13 +109,14 @@ class TranslationRequest(_Entries):
             raise OptionError("`constraints` need beam search. Leave `do_sample` out.")
         return self
 
-    def resolve(self, known: Sequence[str] = ()) -> ResolvedRequest:
+    def resolve(self, known: Sequence[str], max_samples: int) -> ResolvedRequest:
         """Return the texts and the options for a model.
 
         Args:
             known: Names of options that the model knows; `do_sample` stands for all options of sampling. `"format"`
                 is among them if the service translates documents, and `SOFT_TERMS` if the model was trained with
                 inline terms.
+            max_samples: Maximum number of samples from which `mbr` chooses.
         """
         fields = options_of(BODY)
         options = {
@@ -136,6 +135,8 @@ class TranslationRequest(_Entries):
             if mode != SOFT and "do_sample" in options:
                 raise OptionError(f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out.")
             options |= {"glossary": tuple(options["glossary"].items()), "term_mode": mode}
+        if "mbr" in options and options.setdefault("mbr_samples", min(MBR_SAMPLES, max_samples)) > max_samples:
+            raise OptionError(f"`mbr_samples` may be at most {max_samples}, got {options['mbr_samples']}.")
         TranslationOptions.resolve(options)  # which checks the options together
         count = options.pop("num_return_sequences", options.get("alternatives", 1))
         constraints, prefixes = (_column(options, name, texts) for name in ("constraints", "target_prefix"))
@@ -146,7 +147,7 @@ class TranslationRequest(_Entries):
             if not is_alone or options.keys() - {*TERMS, *LANGUAGES, "protect"}:
                 raise OptionError("With `format` there is one translation. Leave the other options but terms out.")
             options["format"] = self.format
-        return ResolvedRequest(texts, count, tuple(sorted(options.items())), constraints, prefixes, self.stream)
+        return ResolvedRequest(texts, count, tuple(sorted(options.items())), constraints, prefixes)
 
 
 ENTRIES = tuple(TranslationRequest.model_fields)

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding import TranslationPipeline
-from vanilla_transformer.extensions.serving.features import tokenizer_options
+from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction, add_language_tags
 
@@ -22,7 +22,7 @@ def pipeline(tiny_tokenizer):
 
 
 def client(pipeline, **languages):
-    known = tokenizer_options(pipeline.tokenizer)
+    known = known_options(pipeline)
     return TestClient(create_service(translate_with(pipeline, languages=languages), known=known))
 
 

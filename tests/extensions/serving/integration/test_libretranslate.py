@@ -9,7 +9,6 @@ from fastapi.testclient import TestClient
 from tests.service_answers import TEXTS
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.serving import language_detection
-from vanilla_transformer.extensions.serving.commands import find_directions
 from vanilla_transformer.extensions.serving.language_detection import (
     closest_languages,
     detect_languages,
@@ -366,10 +365,3 @@ def test_libretranslate_describes_itself_for_pages():
     with echoing("", check_document=lambda text, name: None) as client:
         settings = client.get("/frontend/settings").json()
     assert ".html" in settings["supportedFilesFormat"] and settings["language"]["source"]["code"] == "auto"
-
-
-def test_find_directions_reads_the_flag(tiny_tokenizer):
-    assert find_directions(tiny_tokenizer, "en-de") == directions("en-de")
-    assert find_directions(tiny_tokenizer, None) == []
-    with pytest.raises(ValueError, match="`direction` must be the codes of two languages"):
-        find_directions(tiny_tokenizer, "english")

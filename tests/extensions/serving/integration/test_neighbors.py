@@ -36,7 +36,7 @@ def test_requests_of_other_clients_change_nothing(client, texts):
 
 
 def test_requests_of_other_clients_share_batches(client):
-    batcher = client.app.state.batcher
+    batcher = next(iter(client.app.state.models)).batcher
     texts, batches = batcher.texts, batcher.batches
     [*client.clients.map(lambda text: translation(client, text), ["a man"] * 60)]
     assert batcher.texts - texts == 60 and batcher.batches - batches < 60

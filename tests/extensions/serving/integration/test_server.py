@@ -45,7 +45,7 @@ def running(translate=shout, **limits):
     limits = Limits(**LIMITS | limits)
     service = create_service(translate, limits)
     with running_service(service, limits) as running_server:
-        running_server.batcher = service.state.batcher
+        running_server.batcher = next(iter(service.state.models)).batcher
         yield running_server, lambda: closing(socket.create_connection(running_server.address, timeout=10))
 
 
@@ -277,7 +277,7 @@ def test_run_server_ends_at_once_if_the_model_is_at_work(monkeypatch):
     with closing(connect_when_ready(address)) as connection:
         connection.sendall(REQUEST)
         assert model.started.wait(10)
-        service.state.batcher.on_broken()  # stops the server
+        next(iter(service.state.models)).batcher.on_broken()  # stops the server
         thread.join()
     model.proceed.set()
     assert statuses == [0]

@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -21,7 +22,7 @@ from vanilla_transformer.extensions.documents import (
     translator_by,
 )
 from vanilla_transformer.extensions.serving.commands import serve_command
-from vanilla_transformer.extensions.serving.features import SEARCHES, SOFT_TERMS, known_options, supported_options
+from vanilla_transformer.extensions.serving.features import SOFT_TERMS, known_options
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
@@ -299,9 +300,11 @@ def test_service_names_an_option_that_its_model_lacks(body, known, words, transl
     assert answer.status_code == 422 and words in answer.json()["detail"]
 
 
-def test_engine_options_need_an_engine_and_alignment_heads(translate):
-    plain = ["return_scores", "return_tokens", "return_warnings", "do_sample", "glossary", "constraints"]
-    plain += ["target_prefix", *SEARCHES]
-    assert supported_options(translate.model) == plain
-    assert "return_alignments" in supported_options(tiny_model(alignment_heads=[[0, 0]]))
-    assert supported_options(object()) == []
+def test_known_options_need_an_engine_and_alignment_heads(translate, tiny_tokenizer):
+    of_any_model, heads = ["split_sentences", "protect", "format"], {"return_alignments", "return_confidence"}
+    known = known_options(translate)
+    assert known[-3:] == of_any_model and {"return_scores", "do_sample", "glossary", "mbr"} < {*known}
+    assert not heads & {*known}
+    aligned = known_options(TranslationPipeline(tiny_model(alignment_heads=[[0, 0]]), tiny_tokenizer))
+    assert heads & {*aligned} == {"return_alignments"}
+    assert known_options(SimpleNamespace(model=object(), tokenizer=tiny_tokenizer)) == of_any_model

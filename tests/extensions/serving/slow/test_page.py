@@ -21,7 +21,8 @@ from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.models import LoadedModel, ModelLoader, Models, ServedModel
 from vanilla_transformer.extensions.serving.page import add_page
-from vanilla_transformer.extensions.serving.server import create_server
+from vanilla_transformer.extensions.serving.queue import count_bytes
+from vanilla_transformer.extensions.serving.server import Server
 from vanilla_transformer.extensions.serving.service import (
     count_tokens_with,
     create_service,
@@ -50,7 +51,7 @@ def nothing_logged_before(browser):
 
 
 @contextmanager
-def serving(translate, count_tokens=None, limits=None, directions=(), default=None, **options):
+def serving(translate, count_tokens=count_bytes, limits=None, directions=(), default=None, **options):
     """Serve a page for one model; yield its address."""
     limits = limits or Limits()
     service = create_service(translate, limits, count_tokens, directions=directions, **options)
@@ -73,7 +74,7 @@ def serving_several(loads, **options):
 def running(service, limits):
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = create_server(service, limits)
+    server = Server(service, limits)
     thread = threading.Thread(target=server.run, args=[[listener]], daemon=True)
     thread.start()
     while not server.started:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
-from vanilla_transformer.extensions.serving.queue import Batcher, ModelFailure
+from vanilla_transformer.extensions.serving.queue import Batcher, ModelFailure, call_on_thread
 
 
 def shout(texts, hypotheses):
@@ -177,7 +177,7 @@ def test_batcher_does_not_count_the_calls_of_others_on_its_thread_as_hanging(mon
     model = SlowModel()
 
     async def scenario(batcher):
-        others = batcher.run_on_model_thread(model, ["long"], 1)
+        others = call_on_thread(batcher._model_thread, model, ["long"], 1)
         calls = asyncio.gather(others, batcher.translate(["a"], 1))
         await model.is_at_work()
         await asyncio.sleep(0.3)  # six times as long as a call may take

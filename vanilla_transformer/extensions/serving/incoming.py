@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
@@ -110,23 +110,20 @@ async def read_form(request: Request) -> dict[str, list[Any]]:
     Both are read as UTF-8; lone surrogates stand for other bytes.
     """
     request.state.is_form = True
-    kind, sent = _content_type(request), list[tuple[str, Any]]()
+    kind, form = _content_type(request), dict[str, list[Any]]()
     if kind == FORM:
-        sent = _parse_pairs(await request.body())
+        form = _parse_pairs(await request.body())
     elif kind == MULTIPART:
         request.state.is_libretranslate = True
         # Starlette takes text for Latin-1 if it is not of the charset, so each byte is a letter at first.
         headers = Headers({"content-type": request.headers["content-type"] + "; charset=latin-1"})
         try:
-            form = await MultiPartParser(headers, request.stream()).parse()
+            parts = await MultiPartParser(headers, request.stream()).parse()
         except MultiPartException as error:
             raise Refusal(422, error.message) from error
-        sent = [(_decode_part(name), _decode_part(value)) for name, value in form.multi_items()]
-    query, body = dict[str, list[Any]](), dict[str, list[Any]]()
-    for entries, pairs in ((query, _parse_pairs(request.scope["query_string"])), (body, sent)):
-        for name, value in pairs:
-            entries.setdefault(name, []).append(value)
-    return body | query
+        for name, value in parts.multi_items():
+            form.setdefault(_decode_part(name), []).append(_decode_part(value))
+    return form | _parse_pairs(request.scope["query_string"])
 
 
 def read_texts(form: dict[str, list[Any]], name: str) -> list[str]:
@@ -140,9 +137,9 @@ def _content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _parse_pairs(encoded: bytes) -> list[tuple[str, Any]]:
+def _parse_pairs(encoded: bytes) -> dict[str, list[Any]]:
     text = encoded.decode(errors="surrogateescape")
-    return parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
+    return parse_qs(text, keep_blank_values=True, errors="surrogateescape")
 
 
 def _decode_part(part: Any) -> Any:

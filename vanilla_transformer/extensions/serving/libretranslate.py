@@ -3,9 +3,8 @@
 import asyncio
 import re
 import secrets
-import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, NamedTuple
 
@@ -28,7 +27,6 @@ class TranslatedFile(NamedTuple):
     name: str
     content: bytes
     client: str
-    deadline: float
 
 
 class TranslatedFiles:
@@ -38,18 +36,14 @@ class TranslatedFiles:
     files takes room from itself.
     """
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic):
-        self._limits, self._clock = limits, clock
-        self._files: OrderedDict[str, TranslatedFile] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._files)
+    def __init__(self, limits: Limits):
+        self._limits = limits
+        self._files: dict[str, TranslatedFile] = {}
 
     def add(self, name: str, content: bytes, client: str) -> str:
         """Add a file, and return the name by which it is downloaded: a token that cannot be guessed, and its own."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        deadline = self._clock() + self._limits.file_seconds
-        self._files[token] = TranslatedFile(name, content, client, deadline)
+        self._files[token] = TranslatedFile(name, content, client)
         sizes: Counter[str] = Counter()
         for file in self._files.values():
             sizes[file.client] += len(file.content)
@@ -57,21 +51,16 @@ class TranslatedFiles:
             ((largest, _),) = sizes.most_common(1)
             oldest = next(token for token, file in self._files.items() if file.client == largest)
             sizes[largest] -= len(self._files.pop(oldest).content)
-        asyncio.get_running_loop().call_later(self._limits.file_seconds, self._delete_old)
+        asyncio.get_running_loop().call_later(self._limits.file_seconds, self._files.pop, token, None)
         return f"{token}.{name}"
 
     def find(self, name: str) -> TranslatedFile:
         """Return the file of a name that [`add`] returned."""
-        self._delete_old()
         token = name.partition(".")[0]
         if token not in self._files:
             reason = f"Files are deleted after {self._limits.file_seconds} seconds, or earlier if there are many"
             raise Refusal(404, f"There is no such file. {reason}. Send it again.")
         return self._files[token]
-
-    def _delete_old(self) -> None:
-        while self._files and next(iter(self._files.values())).deadline <= self._clock():
-            self._files.popitem(last=False)
 
 
 def name_translation(name: str, language: str) -> str:
@@ -82,8 +71,7 @@ def name_translation(name: str, language: str) -> str:
 
 
 _STRING: dict[str, Any] = {"type": "string"}
-_DETECTED = "auto"
-_TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
+DETECTED = "auto"
 
 
 class Question(BaseModel):
@@ -106,7 +94,7 @@ class Question(BaseModel):
     @property
     def asks_for_detection(self) -> bool:
         """Whether the source language is to be detected."""
-        return isinstance(self.source, str) and self.source.lower() == _DETECTED
+        return isinstance(self.source, str) and self.source.lower() == DETECTED
 
     @property
     def texts(self) -> Any:
@@ -165,34 +153,6 @@ def _targets(directions: Sequence[Direction]) -> list[str]:
     return list(dict.fromkeys(str(direction.target) for direction in directions))
 
 
-def list_languages(directions: Sequence[Direction]) -> list[dict[str, Any]]:
-    """Return the source languages with their names in English and their target languages."""
-    targets: dict[str, list[str]] = {}
-    for direction in directions:
-        targets.setdefault(str(direction.source), []).append(str(direction.target))
-    return [{**_name(code), "targets": known} for code, known in targets.items()]
-
-
-def frontend_settings(
-    limits: Limits, needs_key: bool, directions: Sequence[Direction], endings: Sequence[str]
-) -> dict[str, Any]:
-    """Return the settings that a page for visitors needs.
-
-    Args:
-        endings: Endings of the names of files that are translated.
-    """
-    source, target = next(iter(directions), Direction())
-    return {
-        "charLimit": limits.max_characters,
-        "frontendTimeout": _TYPING_MILLISECONDS,
-        "apiKeys": needs_key,
-        "keyRequired": needs_key,
-        "suggestions": False,
-        "filesTranslation": bool(endings),
-        "supportedFilesFormat": list(endings),
-        "language": {"source": _name(source or _DETECTED), "target": _name(target or "")},
-    }
-
-
-def _name(code: str) -> dict[str, str]:
+def name_language(code: str) -> dict[str, str]:
+    """Return the code of a language with its name, as LibreTranslate lists them."""
     return {"code": code, "name": language_name(code)}

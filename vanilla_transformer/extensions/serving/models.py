@@ -15,7 +15,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .features import LANGUAGES, SOFT_TERMS
 from .limits import Limits, Refusal
-from .queue import Batcher, CountTokens, ModelFailure, Options, Translate, call_on_thread, count_bytes
+from .queue import Batcher, CountTokens, ModelFailure, TextRequest, Translate, call_on_thread, count_bytes
 
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
@@ -154,12 +154,12 @@ class ServedModel:
         if refusal is not None:
             raise refusal
 
-    async def translate(self, *arguments: Any, **options: Any) -> list[list[Any]]:
+    async def translate(self, request: TextRequest) -> list[list[Any]]:
         """Translate as [`Batcher.translate`] does; the model stays in memory meanwhile."""
         self.requests += 1
         try:
             await self.load()
-            return await self.batcher.translate(*arguments, **options)
+            return await self.batcher.translate(request)
         finally:
             self.requests -= 1
             self.last_used = time.monotonic()
@@ -235,26 +235,19 @@ class PivotModels:
         await self._first.load()
         await self._second.load()
 
-    async def translate(
-        self,
-        texts: Sequence[str],
-        num_hypotheses: int,
-        client: str = "",
-        options: Options = (),
-        *columns: Any,
-    ) -> list[list[Any]]:
+    async def translate(self, request: TextRequest) -> list[list[Any]]:
         """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does."""
-        if dict(options).get("format") == "xliff":
+        options, (into, out), limits = dict(request.options), self._languages, self._second.limits
+        if options.get("format") == "xliff":
             raise Refusal(422, f"XLIFF needs one model from {' to '.join(map(str, self.default))}, got two.")
-        limits = self._second.limits
-        limits.check_request(texts, num_hypotheses)
-        languages, further = self._languages
-        shared = {name: value for name, value in options if name in _OF_BOTH}
-        into, out = (tuple(sorted(entries.items())) for entries in (shared | languages, dict(options) | further))
+        limits.check_request(request.texts, request.num_hypotheses)
+        into = into | {name: value for name, value in options.items() if name in _OF_BOTH}
+        first = TextRequest(request.texts, client=request.client, options=tuple(sorted(into.items())))
         try:
             async with asyncio.timeout(limits.request_seconds):
-                between = await self._first.translate(texts, 1, client, into)
-                return await self._second.translate([row[0] for row in between], num_hypotheses, client, out, *columns)
+                between = [row[0] for row in await self._first.translate(first)]
+                second = request._replace(texts=between, options=tuple(sorted((options | out).items())))
+                return await self._second.translate(second)
         except TimeoutError as error:
             raise Refusal(503, f"The request took longer than {limits.request_seconds} seconds.") from error
 
@@ -298,11 +291,6 @@ class Models:
         return [direction for choice in self.choices for direction in choice.directions]
 
     @property
-    def broken(self) -> Batcher | None:
-        """The batcher of a broken model, if there is one."""
-        return next((model.batcher for model in self if model.batcher.broken), None)
-
-    @property
     def is_busy(self) -> bool:
         """Whether a thread loads a model or translates."""
         return any(model.loader.is_busy or model.batcher.busy_seconds > 0 for model in self)
@@ -316,10 +304,6 @@ class Models:
                 return choice
         known = ", ".join([choice.name for choice in self.choices][:_MOST_SHOWN])
         raise Refusal(status, f"`model` must be one of the models of this service: {known}.")
-
-    def find_direction(self, direction: Direction | None) -> Choice:
-        """Return the choice of one of the `directions`, or the only model if none is known."""
-        return next(choice for choice in self.choices if direction is None or direction in choice.directions)
 
     def stop(self) -> None:
         """Refuse all requests from here on, the accepted ones included."""

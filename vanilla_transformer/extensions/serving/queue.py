@@ -24,12 +24,30 @@ _SECONDS_WITH_SMALL_BATCHES = 30.0
 _FEW_TOKENS = 32
 
 
+class TextRequest(NamedTuple):
+    """
+    A request to translate texts, which are still unchecked, and so is `num_hypotheses`, the translations of each one.
+
+    Attributes:
+        client: Name by which requests take turns.
+        options: Keyword arguments of the translation, such as `("return_scores", True)`.
+        constraints: The phrases of each text, or None.
+        prefixes: The target prefix of each text, or None.
+    """
+
+    texts: Any
+    num_hypotheses: int = 1
+    client: str = ""
+    options: Options = ()
+    constraints: Sequence[tuple[str, ...]] | None = None
+    prefixes: Sequence[str | None] | None = None
+
+
 class QueuedText(NamedTuple):
     """
     A text that waits for its translations, which must contain the `constraints` and begin with the `target_prefix`.
 
-    `options` are keyword arguments of the translation, such as `("return_scores", True)`, and `arrived` is the time of
-    `time.monotonic`.
+    `arrived` is the time of `time.monotonic`.
     """
 
     text: str
@@ -137,7 +155,6 @@ def _padded_tokens(texts: list[QueuedText]) -> int:
 # Maps a batch of texts and a number of hypotheses to that many translations of each text, best first. Options of
 # requests are keyword arguments: with `return_scores=True` each translation is an object instead of a string.
 Translate = Callable[..., list[list[Any]]]
-Constraints = Sequence[tuple[str, ...]]  # the phrases of each text
 CountTokens = Callable[[Sequence[str]], list[int]]
 
 # A model that cannot translate this after a failure is broken.
@@ -227,27 +244,16 @@ class Batcher:
         """Time since the model began the current call, 0 if it is idle."""
         return 0.0 if self._busy_since is None else time.monotonic() - self._busy_since
 
-    async def translate(
-        self,
-        texts: Sequence[str],
-        num_hypotheses: int,
-        client: str = "",
-        options: Options = (),
-        constraints: Constraints | None = None,
-        prefixes: Sequence[str | None] | None = None,
-    ) -> list[list[Any]]:
-        """Return the `num_hypotheses` best translations of each text, best first.
-
-        `options` are passed to `translate` of the constructor, and so are the `constraints` and the target prefix of
-        each text, if there are any. If the caller is canceled, its texts leave the queue.
-        """
+    async def translate(self, request: TextRequest) -> list[list[Any]]:
+        """Return the best translations of each text, best first. Texts of a canceled call leave the queue."""
+        texts, num_hypotheses, client, options, constraints, prefixes = request
         self.limits.check_request(texts, num_hypotheses)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 counts: list[int] = []
                 for start in range(0, len(texts), _TEXTS_TO_COUNT):
-                    some = list(texts[start : start + _TEXTS_TO_COUNT])
+                    some = texts[start : start + _TEXTS_TO_COUNT]
                     counts += await loop.run_in_executor(self._counting_thread, self._count_tokens, some)
                     self.limits.check_tokens(counts)
                 phrases, arrived = constraints or [()] * len(texts), time.monotonic()

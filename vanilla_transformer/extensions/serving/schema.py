@@ -3,7 +3,7 @@
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi.encoders import jsonable_encoder
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, field_validator, model_validator
@@ -15,7 +15,7 @@ from vanilla_transformer.utils.user_input import find_nearest
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
 from .language_detection import Detected
 from .libretranslate import Question
-from .queue import Options
+from .queue import TextRequest
 
 JSON, EVENTS = "application/json", "text/event-stream"
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -24,23 +24,6 @@ _LONGEST_NAME = 40  # of an entry, to compare with known ones
 _STRING: dict[str, Any] = {"type": "string"}
 
 # --- Requests -------------------------------------------------------------------------------------------------------
-
-
-class ResolvedRequest(NamedTuple):
-    """
-    A request, whose texts and number of hypotheses are still unchecked.
-
-    Attributes:
-        options: Keyword arguments of the service's `translate`, by name.
-        constraints: The phrases of each text, or None.
-        prefixes: The target prefix of each text, or None.
-    """
-
-    texts: Any
-    num_hypotheses: int
-    options: Options
-    constraints: Sequence[tuple[str, ...]] | None = None
-    prefixes: Sequence[str] | None = None
 
 
 _MODEL_HELP = (
@@ -109,8 +92,8 @@ class TranslationRequest(_Entries):
             raise OptionError("`constraints` need beam search. Leave `do_sample` out.")
         return self
 
-    def resolve(self, known: Sequence[str], max_samples: int) -> ResolvedRequest:
-        """Return the texts and the options for a model.
+    def resolve(self, client: str, known: Sequence[str], max_samples: int) -> TextRequest:
+        """Return the request to a model.
 
         Args:
             known: Names of options that the model knows; `do_sample` stands for all options of sampling. `"format"`
@@ -147,7 +130,7 @@ class TranslationRequest(_Entries):
             if not is_alone or options.keys() - {*TERMS, *LANGUAGES, "protect"}:
                 raise OptionError("With `format` there is one translation. Leave the other options but terms out.")
             options["format"] = self.format
-        return ResolvedRequest(texts, count, tuple(sorted(options.items())), constraints, prefixes)
+        return TextRequest(texts, count, client, tuple(sorted(options.items())), constraints, prefixes)
 
 
 ENTRIES = tuple(TranslationRequest.model_fields)

@@ -80,12 +80,11 @@ def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> Non
     except KeyboardInterrupt:
         status = 130
     else:
-        if (broken := models.broken) is not None:
+        failures = [model.batcher.last_failure for model in models if model.batcher.broken]
+        if failures:
             status = 1
-            sys.stderr.write(f"error: The model is broken ({broken.last_failure}); the service has ended.\n")
-    # Python would wait for the thread of a model at work, also after SIGTERM, which does not end the first process of a
-    # container by itself.
-    if models.is_busy:
+            sys.stderr.write(f"error: The model is broken ({failures[0]}); the service has ended.\n")
+    if models.is_busy:  # Python would wait for the thread, also after SIGTERM in the first process of a container
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()

@@ -31,22 +31,23 @@ from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import explain
 from vanilla_transformer.utils.text_files import decode_text
 
-from . import libretranslate, schema
+from . import schema
 from .features import RETURNED
 from .incoming import BodyLimit, read_content, read_form, read_texts, unless_disconnected
 from .language_detection import Detected, DetectLanguages
-from .libretranslate import Question, TranslatedFiles, name_translation
+from .libretranslate import DETECTED, Question, TranslatedFiles, name_language, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
 from .models import Choice, LoadedModel, Models, ServedModel, language_entries
 from .prometheus import CountRequests
-from .queue import CountTokens, ModelFailure, Translate, count_bytes
-from .schema import ResolvedRequest, TranslationRequest
+from .queue import CountTokens, ModelFailure, TextRequest, Translate, count_bytes
+from .schema import TranslationRequest
 
 CheckDocument = Callable[[str, str, Direction], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")  # paths
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
 _FAILED = "The model failed to translate the text."
+_TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
 _LEAST_CONFIDENCE = 1.0  # percent, of a language that `/detect` lists besides the most probable one
 
 
@@ -189,12 +190,25 @@ def create_service_of(
 
     @service.get("/languages", summary="List the languages", response_model=list[schema.Language])
     async def languages() -> Response:
-        return JSONResponse(libretranslate.list_languages(models.directions))
+        targets: dict[str, list[str]] = {}
+        for source, target in models.directions:
+            targets.setdefault(str(source), []).append(str(target))
+        return JSONResponse([name_language(code) | {"targets": known} for code, known in targets.items()])
 
     @service.get("/frontend/settings", summary="Describe the service for pages", response_model=dict[str, Any])
     async def describe_settings() -> Response:
-        endings = list(DOCUMENT_ENDINGS) if check_document is not None else []
-        return JSONResponse(libretranslate.frontend_settings(limits, bool(api_keys), models.directions, endings))
+        source, target = next(iter(models.directions), Direction())
+        settings = {
+            "charLimit": limits.max_characters,
+            "frontendTimeout": _TYPING_MILLISECONDS,
+            "apiKeys": bool(api_keys),
+            "keyRequired": bool(api_keys),
+            "suggestions": False,
+            "filesTranslation": check_document is not None,
+            "supportedFilesFormat": list(DOCUMENT_ENDINGS) if check_document is not None else [],
+            "language": {"source": name_language(source or DETECTED), "target": name_language(target or "")},
+        }
+        return JSONResponse(settings)
 
     @service.head("/health", include_in_schema=False)  # of monitors
     @service.get(
@@ -341,11 +355,11 @@ class _Translator:
     async def answer(self, request: Request, content: TranslationRequest, client: str) -> Response:
         """Return the translations of texts, as soon as each one is there if the request asks for that."""
         model = self.models.find(content.model)
-        body = await self._resolve(request, model, content)
+        resolved = await self._resolve(request, model, content, client)
         if content.stream:
-            self.limits.check_request(body.texts, body.num_hypotheses)
-            return StreamingResponse(stream_events(model, body, client), media_type=schema.EVENTS)
-        return JSONResponse({"translations": await _translate(request, model, body, client)})
+            self.limits.check_request(resolved.texts, resolved.num_hypotheses)
+            return StreamingResponse(stream_events(model, resolved), media_type=schema.EVENTS)
+        return JSONResponse({"translations": await unless_disconnected(request, model.translate(resolved))})
 
     async def answer_question(self, request: Request, question: Question, client: str) -> dict[str, Any]:
         """Return the answer to a request in the form of LibreTranslate.
@@ -379,53 +393,49 @@ class _Translator:
 
     async def _translate_question(self, request: Request, question: Question, client: str) -> list[list[Any]]:
         direction = question.find_direction(self.models.directions)
-        model = self.models.find_direction(direction)
+        choices = self.models.choices
+        model = next(choice for choice in choices if direction is None or direction in choice.directions)
         content = {"text": question.q, "num_return_sequences": question.num_hypotheses, "format": question.format}
         content |= language_entries(model.directions, direction)
-        body = await self._resolve(request, model, TranslationRequest.model_validate(content))
-        return await _translate(request, model, body, client)
+        resolved = await self._resolve(request, model, TranslationRequest.model_validate(content), client)
+        return await unless_disconnected(request, model.translate(resolved))
 
-    async def _resolve(self, request: Request, model: Choice, content: TranslationRequest) -> ResolvedRequest:
+    async def _resolve(self, request: Request, model: Choice, content: TranslationRequest, client: str) -> TextRequest:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
         if not model.is_loaded:
             await unless_disconnected(request, model.load())
-        body = content.resolve(model.known, self.limits.max_mbr_samples)
-        options = dict(body.options)
+        resolved = content.resolve(client, model.known, self.limits.max_mbr_samples)
+        options = dict(resolved.options)
         if self.check_document is not None and "format" in options:
-            self.limits.check_request(body.texts, body.num_hypotheses)
+            self.limits.check_request(resolved.texts, resolved.num_hypotheses)
             source, target = model.default
             direction = Direction(options.get("src_lang", source), options.get("tgt_lang", target))
-            for position, text in enumerate(body.texts):
+            for position, text in enumerate(resolved.texts):
                 try:
                     await asyncio.to_thread(self.check_document, text, options["format"], direction)
                 except (UserError, RecursionError) as error:
                     reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
                     raise Refusal(422, f"{reason[:LONGEST_REASON]} (at position {position})") from error
-        return body
+        return resolved
 
 
-async def _translate(request: Request, model: Choice, body: ResolvedRequest, client: str) -> list[list[Any]]:
-    work = model.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes)
-    return await unless_disconnected(request, work)
-
-
-async def stream_events(model: Choice, body: ResolvedRequest, client: str) -> AsyncIterator[str]:
+async def stream_events(model: Choice, request: TextRequest) -> AsyncIterator[str]:
     """Yield a server-sent event for each text, as soon as it is translated or refused."""
 
     async def translate(position: int) -> dict[str, Any]:
-        constraints = None if body.constraints is None else [body.constraints[position]]
-        prefixes = None if body.prefixes is None else [body.prefixes[position]]
-        texts = [body.texts[position]]
+        phrases = request.constraints and [request.constraints[position]]
+        prefixes = request.prefixes and [request.prefixes[position]]
+        one = request._replace(texts=[request.texts[position]], constraints=phrases, prefixes=prefixes)
         try:
-            (row,) = await model.translate(texts, body.num_hypotheses, client, body.options, constraints, prefixes)
+            (row,) = await model.translate(one)
         except Refusal as refusal:
             return {"position": position, "status": refusal.status, "detail": str(refusal)}
         except ModelFailure:
             return {"position": position, "status": 500, "detail": _FAILED}
         return {"position": position, "translations": row}
 
-    tasks = [asyncio.ensure_future(translate(position)) for position in range(len(body.texts))]
+    tasks = [asyncio.ensure_future(translate(position)) for position in range(len(request.texts))]
     try:
         for finished in asyncio.as_completed(tasks):
             yield f"data: {json.dumps(await finished, ensure_ascii=False)}\n\n"

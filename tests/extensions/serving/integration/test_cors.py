@@ -3,16 +3,13 @@
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.service_models import shout
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.service import create_service
 
 ORIGIN, OTHER = "https://reader.example", "https://other.example"
 ALLOWED = "access-control-allow-origin"
 ASKED = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
-
-
-def shout(texts, hypotheses):
-    return [[text.upper()] * hypotheses for text in texts]
 
 
 def serving(*cors, **options):

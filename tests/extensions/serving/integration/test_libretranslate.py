@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.service_answers import TEXTS
+from tests.service_models import echo
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.serving import language_detection
 from vanilla_transformer.extensions.serving.language_detection import (
@@ -41,11 +42,6 @@ def client(translate):
 
 def ask(client, **entries):
     return client.post("/translate", json={"q": TEXTS, "source": "en", "target": "de"} | entries)
-
-
-def echo(texts, hypotheses, **options):
-    """Return the languages and the text."""
-    return [["{src_lang}-{tgt_lang}".format(**options) + f" {text}"] * hypotheses for text in texts]
 
 
 def echoing(names, limits=None, **options):

@@ -7,17 +7,13 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.running_services import running_service
+from tests.service_models import echo
 from vanilla_transformer.extensions.serving.language_detection import detect_languages
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.service import create_service
 from vanilla_transformer.text.languages import Direction
 
 GERMAN, ENGLISH = "Der Hund läuft durch das hohe Gras.", "A young woman is reading a book in the park."
-
-
-def echo(texts, hypotheses, **options):
-    """Return the languages and the text."""
-    return [["{src_lang}-{tgt_lang}".format(**options) + f" {text}"] * hypotheses for text in texts]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 import signal
 import socket
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -13,7 +12,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.forked import Forked
-from tests.service_answers import TEXTS, assert_service_answers_like
+from tests.service_answers import TEXTS
+from tests.service_models import SlowModel, shout
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
@@ -21,22 +21,22 @@ from vanilla_transformer.extensions.serving.service import count_tokens_with, cr
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 
-def shout(texts, hypotheses):
+def shout_or_break(texts, hypotheses):
     if "break" in texts:
         raise RuntimeError("broken")
-    return [[text.upper()] * hypotheses for text in texts]
+    return shout(texts, hypotheses)
 
 
 LIMITS = Limits(max_body_bytes=2000, max_texts=3, max_characters=20, max_tokens=40, max_hypotheses=2)
 
 
-def serving(translate=shout, limits=None, **options):
+def serving(translate=shout_or_break, limits=None, **options):
     return TestClient(create_service(translate, limits, **options), raise_server_exceptions=False)
 
 
 @pytest.fixture
 def client():
-    with serving(shout, LIMITS, metrics=True) as client:
+    with serving(limits=LIMITS, metrics=True) as client:
         yield client
 
 
@@ -45,10 +45,6 @@ def test_translate_answers_a_text_and_a_list(client):
     asked = {"text": ["one", "two"], "num_return_sequences": 2}
     assert client.post("/translate", json=asked).json() == {"translations": [["ONE", "ONE"], ["TWO", "TWO"]]}
     assert client.post("/translate", json={"text": []}).json() == {"translations": []}
-
-
-def test_translate_answers_like_the_pipeline(tiny_model, tiny_tokenizer):
-    assert_service_answers_like(TranslationPipeline(tiny_model, tiny_tokenizer, task="translation"))
 
 
 # Body → (status, words of the answer).
@@ -158,7 +154,7 @@ def test_stream_has_an_event_for_each_text(tiny_model, tiny_tokenizer):
 
 
 def test_stream_reports_the_refusal_and_the_failure_of_one_text():
-    first, second, third = events(shout, Limits(max_tokens=6), text=["one", "two three", "break"])
+    first, second, third = events(shout_or_break, Limits(max_tokens=6), text=["one", "two three", "break"])
     assert first["translations"] == ["ONE"]
     assert second["status"] == 422 and "at most 6" in second["detail"]
     assert third == {"position": 2, "status": 500, "detail": "The model failed to translate the text."}
@@ -188,17 +184,12 @@ def test_health_reports_a_broken_model():
 
 
 def test_health_reports_a_slow_batch():
-    proceed = threading.Event()
-
-    def translate(texts, hypotheses):
-        proceed.wait(10)
-        return shout(texts, hypotheses)
-
-    with serving(translate, Limits(request_seconds=1)) as client:
+    model = SlowModel()
+    with serving(model, Limits(request_seconds=1)) as client:
         assert client.post("/translate", json={"text": "one"}).status_code == 503
         time.sleep(0.1)  # the batch began after the request
         assert client.get("/health").json()["status"] == "slow"
-        proceed.set()
+        model.proceed.set()
         assert client.post("/translate", json={"text": "one"}).status_code == 200
         assert client.get("/health").json()["status"] == "ok"
 
@@ -209,13 +200,8 @@ def test_metrics_count_requests_texts_tokens_and_batches(client):
     lines = (line for line in client.get("/metrics").text.splitlines() if line[0] != "#")
     samples = {name.replace('model="default"', ""): value for name, value in (line.rsplit(" ", 1) for line in lines)}
     expected = {'requests_total{,status="200"}': 1, 'requests_total{,status="422"}': 1, "texts{}": 2, "waiting{}": 0}
-    expected |= {
-        "loaded{}": 1,
-        "tokens_total{}": 8,
-        "batch_size_count{}": 1,
-        "batch_size_sum{}": 2,
-    }  # bytes are tokens
-    expected |= {"queue_seconds_count{}": 2}  # a byte is a token
+    expected |= {"loaded{}": 1, "batch_size_count{}": 1, "batch_size_sum{}": 2, "queue_seconds_count{}": 2}
+    expected |= {"tokens_total{}": 8}  # a byte is a token
     assert {name: float(samples[name]) for name in expected} == expected
     assert 0 < float(samples["queue_seconds_sum{}"]) < 10
 
@@ -256,34 +242,6 @@ def test_create_service_requires_one_of_its_api_keys():
         assert client.get("/metrics", headers={"Authorization": "Bearer first"}).status_code == 200
 
 
-def test_translate_answers_503_if_the_queue_is_full():
-    started, proceed = threading.Event(), threading.Event()
-
-    def translate(texts, hypotheses):
-        started.set()
-        proceed.wait(10)
-        return shout(texts, hypotheses)
-
-    with serving(translate, Limits(max_waiting=1, max_batch_size=1), metrics=True) as client:
-        answers = []
-
-        def ask():
-            answers.append(client.post("/translate", json={"text": "a"}).status_code)
-
-        at_work, waiting = threading.Thread(target=ask), threading.Thread(target=ask)
-        at_work.start()
-        assert started.wait(10)
-        waiting.start()
-        while 'waiting{model="default"} 1.0' not in client.get("/metrics").text:
-            time.sleep(0.01)
-        refused = client.post("/translate", json={"text": "a"})
-        assert refused.status_code == 503 and refused.headers["Retry-After"] == "1"
-        proceed.set()
-        for thread in (at_work, waiting):
-            thread.join()
-    assert answers == [200, 200]
-
-
 def test_count_tokens_with_counts_as_the_tokenizer(tiny_tokenizer):
     texts = ["A man is sleeping.", "\U0001f642" * 5, ""]
     assert count_tokens_with(tiny_tokenizer)(texts) == [len(ids) for ids in tiny_tokenizer(texts)["input_ids"]]
@@ -299,13 +257,15 @@ def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path
         port = free.getsockname()[1]
     process = Forked(["-m", "vanilla_transformer", "serve", folder, "--port", port])
     try:
-        wait_for(f"http://127.0.0.1:{port}/health", process)
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/translate",
-            json.dumps({"text": "A man is sleeping."}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        answer = json.load(urllib.request.urlopen(request, timeout=30))
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
+                break
+            except (urllib.error.URLError, ConnectionError):
+                assert process.poll() is None, process.communicate()[1]
+                time.sleep(0.2)
+        body = json.dumps({"text": "A man is sleeping."}).encode()
+        answer = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/translate", body, timeout=30))
         expected = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")("A man is sleeping.")
         assert answer["translations"] == [[expected[0]["translation_text"]]]
         process.send_signal(signal.SIGTERM)
@@ -313,13 +273,3 @@ def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path
         assert "Traceback" not in process.communicate()[1]
     finally:
         process.kill()
-
-
-def wait_for(url, process):
-    for _ in range(300):
-        try:
-            return urllib.request.urlopen(url, timeout=5)
-        except (urllib.error.URLError, ConnectionError):
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.2)
-    raise AssertionError("the service did not come up")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi.encoders import jsonable_encoder
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 
 from vanilla_transformer.decoding.options import JSON as BODY
 from vanilla_transformer.decoding.options import MBR_SAMPLES, SOFT, TERMS, OptionError, TranslationOptions, options_of
@@ -68,23 +68,13 @@ class TranslationRequest(_Entries):
             raise OptionError(f"The body has an unknown entry. {hint}")
         return {name: value for name, value in content.items() if value is not None or name == "text"}
 
-    @field_validator("seed")
-    @classmethod
-    def _check_seed(cls, seed: Any) -> Any:
-        if abs(seed) > _LARGEST_SEED:
-            raise OptionError("`seed` must be an integer of at most 63 bits.")
-        return seed
-
-    @field_validator("glossary")
-    @classmethod
-    def _check_glossary(cls, glossary: Any) -> Any:
-        if not isinstance(glossary, dict):  # a string would be the path of a file
-            raise OptionError("`glossary` must be an object of terms with their translations.")
-        return glossary
-
     @model_validator(mode="after")
-    def _check_search(self) -> "TranslationRequest":
+    def _check_options(self) -> "TranslationRequest":
         given: Any = self
+        if given.seed is not None and abs(given.seed) > _LARGEST_SEED:
+            raise OptionError("`seed` must be an integer of at most 63 bits.")
+        if given.glossary is not None and not isinstance(given.glossary, dict):  # a string would be the path of a file
+            raise OptionError("`glossary` must be an object of terms with their translations.")
         alone = next((name for name in SAMPLING if getattr(given, name) is not None), None)
         if alone is not None and not given.do_sample and given.mbr is None:
             raise OptionError(f"`{alone}` is an option of sampling. Add `do_sample` or leave it out.")

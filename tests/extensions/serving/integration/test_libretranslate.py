@@ -1,11 +1,15 @@
 """The service answers requests in the form of LibreTranslate."""
 
 import json
+import logging
 from functools import partial
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.running_services import running_service
 from tests.service_models import echo
 from vanilla_transformer.extensions.serving import language_detection
 from vanilla_transformer.extensions.serving.language_detection import (
@@ -348,3 +352,37 @@ def test_libretranslate_describes_itself_for_pages():
     with echoing("", check_document=lambda text, name: None) as client:
         settings = client.get("/frontend/settings").json()
     assert ".html" in settings["supportedFilesFormat"] and settings["language"]["source"]["code"] == "auto"
+
+
+# --- A public client runs unchanged against a service with its real server ------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def address():
+    service = echoing("en-fr de-fr", detect=detect_languages, api_keys=["key"]).app
+    with running_service(service, Limits()) as server:
+        host, port = server.address
+        yield f"http://{host}:{port}"
+
+
+def test_libretranslatepy_translates(address):
+    client = pytest.importorskip("libretranslatepy").LibreTranslateAPI(address, "key")
+    assert client.translate(GERMAN, "de", "fr") == f"de-fr {GERMAN}"
+    assert client.translate(ENGLISH, "auto", "FR") == f"en-fr {ENGLISH}"
+    assert client.detect(GERMAN)[0]["language"] == "de"
+    assert [each["code"] for each in client.languages()] == ["en", "de"]
+    client.api_key = "other"
+    with pytest.raises(HTTPError, match="403"):
+        client.translate(GERMAN, "de", "fr")
+
+
+def test_the_log_has_no_queries(address):
+    found, handler = [], logging.Handler()
+    handler.emit = lambda record: found.append(record.getMessage())
+    logging.getLogger("uvicorn.access").addHandler(handler)
+    try:
+        urlopen(f"{address}/languages?api_key=key&q=secret").close()
+    finally:
+        logging.getLogger("uvicorn.access").removeHandler(handler)
+    (line,) = found
+    assert line.endswith('"GET /languages HTTP/1.1" 200')

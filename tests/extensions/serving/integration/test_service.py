@@ -10,6 +10,8 @@ from itertools import product
 
 import pytest
 from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.forked import Forked
 from tests.service_answers import TEXTS
@@ -37,6 +39,12 @@ def serving(translate=shout_or_break, limits=None, **options):
 @pytest.fixture
 def client():
     with serving(limits=LIMITS, metrics=True) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client_of_shout():
+    with serving(shout, Limits(max_texts=3, max_characters=40)) as client:
         yield client
 
 
@@ -132,6 +140,29 @@ def test_body_limit_counts_a_chunked_body(client):
 def test_limits_refuse_a_value_below_1():
     with pytest.raises(ValueError, match="`max_texts` must be an integer from 1 to .*, got 0"):
         Limits(max_texts=0)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner))
+REQUESTS = st.fixed_dictionaries(
+    {"text": VALUES | st.text(st.characters(), max_size=30) | st.lists(st.text(st.characters()), max_size=4)},
+    optional={"num_return_sequences": st.integers(-1, 9) | VALUES, "other": VALUES},
+)
+
+
+@given(body=st.binary(max_size=60) | (VALUES | REQUESTS).map(json.dumps))
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_translate_answers_any_body(client_of_shout, body):
+    """Each body gets translations, or one short reason, and the service keeps running."""
+    answer = client_of_shout.post("/translate", content=body)
+    assert answer.status_code in (200, 422)
+    if answer.status_code == 422:
+        assert list(answer.json()) == ["detail"] and 0 < len(answer.json()["detail"]) < 300
+    else:
+        content = json.loads(body)
+        texts = [content["text"]] if isinstance(content["text"], str) else content["text"]
+        assert [translations[0] for translations in answer.json()["translations"]] == [text.upper() for text in texts]
+    assert client_of_shout.get("/health").json()["status"] == "ok"
 
 
 # --- Server-sent events ---------------------------------------------------------------------------------------------
@@ -240,6 +271,45 @@ def test_create_service_requires_one_of_its_api_keys():
             assert answer.status_code == status, header
         assert client.get("/metrics").status_code == 401 and client.get("/health").status_code == 200
         assert client.get("/metrics", headers={"Authorization": "Bearer first"}).status_code == 200
+
+
+# --- Pages of other origins, which use the service in a browser if its owner says so -------------------------------
+
+ORIGIN, OTHER = "https://reader.example", "https://other.example"
+ALLOWED = "access-control-allow-origin"
+ASKED = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
+
+
+def translate_from(client, origin, text="a", **headers):
+    entries = {"q": text, "source": "en", "target": "de"}
+    return client.post("/translate", json=entries, headers={"origin": origin} | headers)
+
+
+def test_cors_allows_no_other_page_by_default():
+    with serving() as client:
+        assert ALLOWED not in translate_from(client, ORIGIN).headers
+        assert client.options("/translate", headers={"origin": ORIGIN, **ASKED}).status_code == 405
+    with serving(cors=["*"]) as client:
+        assert translate_from(client, OTHER).headers[ALLOWED] == "*"
+
+
+def test_cors_answers_a_browser_without_a_key_and_keeps_keys_and_limits():
+    with serving(limits=Limits(max_body_bytes=100), cors=[ORIGIN], api_keys=["key"]) as client:
+        for path in ("/translate", "/translate_file", "/languages", "/frontend/settings"):
+            answer = client.options(path, headers={"origin": ORIGIN, **ASKED})
+            assert answer.status_code == 200 and answer.headers[ALLOWED] == ORIGIN
+            assert {"Authorization", "Content-Type"} <= {*answer.headers["access-control-allow-headers"].split(", ")}
+            assert "access-control-allow-credentials" not in answer.headers
+            answer = client.options(path, headers={"origin": OTHER, **ASKED})
+            assert answer.status_code == 400 and ALLOWED not in answer.headers
+        for answer, status in (
+            (translate_from(client, ORIGIN), 403),
+            (translate_from(client, ORIGIN, authorization="Bearer key"), 200),
+            (translate_from(client, ORIGIN, "a" * 200, authorization="Bearer key"), 413),
+            (client.get("/nothing", headers={"origin": ORIGIN}), 404),
+        ):
+            assert (answer.status_code, answer.headers[ALLOWED]) == (status, ORIGIN)
+        assert ALLOWED not in translate_from(client, OTHER, authorization="Bearer key").headers
 
 
 def test_count_tokens_with_counts_as_the_tokenizer(tiny_tokenizer):

@@ -39,7 +39,7 @@ def compile_aside(engine):
 def have_compiled_steps(name, precision=None):
     """Tell, in a worker process, whether its pipeline decoded by engines with compiled steps."""
     engines = engine_workers._load(name, precision, ())._engines._engines.values()
-    return len(engines) > 0 and all(engine is not None and engine.steps.are_cached() for engine in engines)
+    return len(engines) > 0 and all(engine is not None and engine.steps.is_compiled for engine in engines)
 
 
 class Recorder:

@@ -103,14 +103,6 @@ class SlotMemory(NamedTuple):
             layers=layers,
         )
 
-    def rows(self) -> Iterator[Tensor]:
-        """Yield the tensors that have a row for each slot."""
-        yield from self.prefilled()
-        yield self.source_lengths
-        for layer in self.layers:
-            yield from layer.own
-            yield from layer.queries
-
     def prefilled(self) -> Iterator[Tensor]:
         """Yield the tensors that a source or a prompt fills when it enters, in the order of [`prefill`]."""
         yield from self.first_states
@@ -158,10 +150,11 @@ class StaticDecoder(nn.Module):
         masks = (additive(seen).to(memory.positions.dtype)[:, None, None] for seen in (past, source))
         moment = Moment(slots, time, done, ancestors, *masks)
         states = self.embed_tokens(tokens) + memory.positions[positions][:, None]  # (B, N, D)
+        layers: list[Any] = [*self.layers]
         sublayers = [
             (layer.layer, norm, sublayer)
-            for layer, own in zip(self.layers, memory.layers, strict=True)
-            for norm, sublayer in layer.sublayers(moment, own)  # type: ignore[operator]
+            for layer, own in zip(layers, memory.layers, strict=True)
+            for norm, sublayer in layer.sublayers(moment, own)
         ]
         if self.is_reversible:
             branches = [layer.branch(norm, sublayer) for layer, norm, sublayer in sublayers]

@@ -9,8 +9,9 @@ from tests.rounding import close_to
 from tests.sweeps import rare, sample
 from tests.textbook_search import Textbook, assert_same_hypotheses, forbid_repeats, force
 from tests.tiny import tiny_causal_lm, tiny_model
-from tests.tiny_engines import SOURCES, assert_captured_steps_agree
+from tests.tiny_engines import SOURCES, Recorder
 from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.graphed_steps import GraphedSteps
 from vanilla_transformer.decoding.engine.requests import DecodeRequest
 
 
@@ -75,8 +76,14 @@ def test_engine_forces_prefixes_of_samples_and_of_continuations():
 
 
 def test_engine_forces_prefixes_in_captured_steps():
-    engines = [Engine(tiny_model(vocab_size=40), slots=2, max_new_tokens=8, target_prefix="") for _ in range(2)]
-    assert_captured_steps_agree(engines, map(DecodeRequest, SOURCES, [[7, 9], [11], [], [5, 5, 5]]), 2)
+    options = {"slots": 2, "max_new_tokens": 8, "target_prefix": "", "compile": False}
+    eager, captured = (Engine(tiny_model(vocab_size=40), **options) for _ in range(2))
+    captured.steps = GraphedSteps(captured.steps.step, "auto", Recorder())
+    requests = [*map(DecodeRequest, SOURCES, [[7, 9], [11], [], [5, 5, 5]])]
+    expected, found = (
+        [[each.tokens for each in row] for row in engine.decode(requests, 2)] for engine in (eager, captured)
+    )
+    assert found == expected
 
 
 def test_engine_without_prefixes_has_no_tensors_for_them():

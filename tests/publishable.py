@@ -30,7 +30,7 @@ def change_json(path, **values):
 
 
 def failed(folder, **options):
-    """Return what is wrong with a folder, by the names of the checks that fail."""
+    """Return the problems of a folder, by the names of the checks that fail."""
     return {result.name: result.detail for result in checks.failed_checks(checks.check_folder(folder, **options))}
 
 

@@ -1,4 +1,4 @@
-"""Functions that services call in the place of models."""
+"""Functions that services call instead of models."""
 
 import asyncio
 import threading

@@ -21,6 +21,6 @@ def test_recipes_have_their_values(recipe):
     assert resolve(recipe) == STORED["recipes"]["defaults"] | STORED["recipes"][recipe]
 
 
-def test_nothing_is_stored_of_what_is_gone():
+def test_no_other_command_or_recipe_is_stored():
     assert STORED["flags"].keys() == COMMANDS.keys()
     assert STORED["recipes"].keys() == {"defaults", *RECIPES}

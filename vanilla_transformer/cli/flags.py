@@ -398,7 +398,7 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
     return opened()
 
 
-# Flags that change no translation. Flags of files and models are none of them: their content counts.
+# Flags that change no translation. Flags of files and models are not among them: their content counts.
 _NOT_OF_TRANSLATIONS = {*ThreadArguments.model_fields, *RayArguments.model_fields, *OverwriteArguments.model_fields}
 _NOT_OF_TRANSLATIONS |= {"sentences", "resume", "quiet", "batch_size", "device", "workers", "tag", "keep_warnings"}
 

@@ -198,7 +198,7 @@ class CorpusShards:
         return self.folder / f"{number:06}.txt"
 
     def _read(self, number: int) -> _Finished | None:
-        """Return what is written of a shard, or None if it is missing or damaged."""
+        """Return the results of a shard, or None if they are missing or damaged."""
         path = self._place(number)
         found = _FILE.fullmatch(path.read_bytes().decode(errors="replace")) if path.exists() else None
         if found is None or _hash(found[4]) != found[3]:

@@ -24,7 +24,7 @@ def read_validations(run: Path) -> list[dict[str, Any]]:
 
 
 def learning_curve(validations: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return some of many validations without those of other models, and the last one."""
+    """Return some of many validations, without validations of other models, and the last one."""
     validations = [entry for entry in validations if "model" not in entry or entry is validations[-1]]
     shown, last = min(len(validations), _MOST_POINTS), len(validations) - 1
     return [validations[place] for place in sorted({round(n * last / max(1, shown - 1)) for n in range(shown)})]

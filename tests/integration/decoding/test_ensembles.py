@@ -111,7 +111,7 @@ def others(folders, tmp_path_factory):
         ("--ensemble b --backend ctranslate2", "`ensemble` is for models that PyTorch decodes, but `backend` is 'ctr"),
     ],
 )
-def test_translate_refuses_what_is_no_ensemble(flags, words, others, capsys):
+def test_translate_refuses_models_that_are_no_ensemble(flags, words, others, capsys):
     command = ["translate", others["a"], "A man.", "--quiet", *(others.get(word, word) for word in flags.split())]
     capsys.readouterr()  # what saving the models printed
     assert main(command) == 2

@@ -47,7 +47,7 @@ def test_space_of_a_hub_model_names_it(tmp_path, capsys):
         ("user/name", "file", "must be a new or an empty folder, but file is a file"),
     ],
 )
-def test_space_refuses_what_is_wrong_in_one_line(model, output, message, tmp_path, monkeypatch, capsys):
+def test_space_refuses_mistakes_in_one_line(model, output, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()

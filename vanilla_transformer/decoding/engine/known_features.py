@@ -1,4 +1,4 @@
-"""The options and features of the engine's search, by those of a request; and no n-gram twice in a hypothesis."""
+"""The options and features of an engine's search, from a request; and hypotheses without repeated n-grams."""
 
 from dataclasses import dataclass
 from typing import Any

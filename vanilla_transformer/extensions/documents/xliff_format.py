@@ -47,7 +47,7 @@ class XliffDocument(MarkupDocument):
 
     Attributes:
         directions: The languages of each `<file>`, as far as they are named.
-        summary: How many segments were translated, why the others were not, and how many are longer than `maxwidth`.
+        summary: Numbers of segments: translated ones, others with the reason, and ones longer than `maxwidth`.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):

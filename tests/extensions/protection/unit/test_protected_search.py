@@ -165,7 +165,7 @@ def test_join_cut_joins_segments_that_cut_text_to_keep():
 
 
 def search(text, answer, kept=None):
-    """Return the translation that a search makes of what a model answers to each text that it sees."""
+    """Return the translation that a search makes, given the answer of a model to each text that it sees."""
     search = ProtectedSearch(lambda some, options, report: [[answer(each.text)] for each in some], options_of())
     ((found,),) = search([sentence(text, kept=kept)], lambda done: None)
     return found

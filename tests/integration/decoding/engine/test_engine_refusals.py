@@ -1,4 +1,4 @@
-"""What an engine refuses, in one line each: options, models, and requests."""
+"""An engine refuses options, models and requests in one line each."""
 
 from functools import partial
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import os
+import platform
 import secrets
 import shutil
 import time
@@ -24,9 +25,9 @@ from safetensors import SafetensorError
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 
 from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
-from .locks import MOMENT, UNSUPPORTED, acquire_lock, find_holder, marker_of
 
 if TYPE_CHECKING:
+    from filelock import AcquireReturnProxy, BaseFileLock
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,9 @@ _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transform
 _MODEL_FILES = (*_WEIGHTS, "config.json", "generation_config.json", "tokenizer_config.json")
 _EDITED = "generation_config.json"
 _LOCK = ".lock"
+_UNSUPPORTED = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOLCK)  # by a file system
+_MOMENT = 10.0  # seconds in which a process that lives has locked what it has created
+_PATIENCE = 1.0  # seconds before a message about a lock that another process holds
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # such errors name no file
 # Folders in a temporary folder: incomplete files, complete ones, a part of the replaced ones, and all of these.
 _NEW, _WHOLE, _OLD, _REPLACED = "new", "whole", "old", "replaced"
@@ -67,7 +71,7 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
     aside = (folder if merge else folder.parent) / _new_name(folder)
     aside.mkdir(mode)
     try:
-        with _naming(folder), acquire_lock(aside / _LOCK, wait=False):
+        with _naming(folder), _acquire_lock(aside / _LOCK, wait=False):
             temporary = aside / _NEW / ("" if merge else folder.absolute().name)
             temporary.mkdir(mode, parents=True)
             yield temporary
@@ -136,10 +140,10 @@ def recover_folders(parent: Path, name: str | None = None) -> None:
     """
     for aside in filter(Path.is_dir, parent.glob(_TEMPORARY.format("*" if name is None else glob.escape(name)))):
         try:
-            is_new = not (aside / _LOCK).exists() and time.time() - aside.stat().st_mtime < MOMENT
+            is_new = not (aside / _LOCK).exists() and time.time() - aside.stat().st_mtime < _MOMENT
             if is_new or any(map(Path.is_symlink, (aside, *aside.iterdir()))):  # which only another program makes
                 continue
-            with acquire_lock(aside / _LOCK, wait=False):
+            with _acquire_lock(aside / _LOCK, wait=False):
                 logger.info("Removing the unfinished %s.", aside)
                 if (aside / _WHOLE).exists():
                     _move_in(aside)
@@ -162,7 +166,7 @@ def sync(path: Path) -> None:
         try:
             os.fsync(descriptor)
         except OSError as error:
-            if error.errno not in UNSUPPORTED:
+            if error.errno not in _UNSUPPORTED:
                 raise OSError(error.errno, error.strerror, str(path)) from error
         finally:
             os.close(descriptor)
@@ -294,9 +298,9 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
     was_empty = folder.is_dir() and not any(folder.iterdir())
     _create_folder(folder)
     try:
-        lock = acquire_lock(folder / _LOCK, wait=False).lock
+        lock = _acquire_lock(folder / _LOCK, wait=False).lock
     except TimeoutError:
-        found = f"Only one run may use {folder} at a time, but {find_holder(folder / _LOCK)} is"
+        found = f"Only one run may use {folder} at a time, but {_find_holder(folder / _LOCK)} is"
         raise UserError(f"{found}. Wait for it, stop it, or choose another output.") from None
     try:
         for parent in (folder, *filter(Path.is_dir, folder.iterdir())):
@@ -305,7 +309,7 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
             leftover.unlink()
         yield
     finally:
-        is_unused = not was_empty and {path.name for path in folder.glob("*")} <= {_LOCK, marker_of(Path(_LOCK)).name}
+        is_unused = not was_empty and {path.name for path in folder.glob("*")} <= {_LOCK, _marker_of(Path(_LOCK)).name}
         if is_unused:
             with suppress(PermissionError):  # Windows, where releasing deletes it
                 (folder / _LOCK).unlink(missing_ok=True)
@@ -313,6 +317,63 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
         if is_unused:
             with suppress(OSError):  # another process has come
                 folder.rmdir()
+
+
+def _marker_of(path: Path) -> Path:
+    """Return the file that stands for a lock where the file system has none.
+
+    It is another one than the lock, which a copied folder may have from elsewhere.
+    """
+    return path.with_name(f"{path.name}.pid")
+
+
+def _acquire_lock(path: Path, wait: bool = True) -> "AcquireReturnProxy[BaseFileLock]":
+    """Acquire a lock, which a `with` block releases.
+
+    Raises:
+        TimeoutError: If another process holds it, unless `wait`.
+    """
+    from filelock import FileLock, SoftFileLock  # which imports asyncio
+
+    def sign(descriptor: int) -> None:
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n{platform.node()}\n".encode())
+
+    lock: BaseFileLock = FileLock(path, on_acquired=sign)
+    marker, is_silent = _marker_of(path), True
+    while True:
+        try:
+            return lock.acquire(timeout=_PATIENCE if wait else 0)
+        except TimeoutError:
+            if isinstance(lock, SoftFileLock) and _is_abandoned(marker):
+                marker.unlink(missing_ok=True)
+            elif not wait:
+                raise
+            elif is_silent:
+                logger.warning("Waiting for %s, which %s holds.", lock.lock_file, _find_holder(path))
+                is_silent = False
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED or isinstance(lock, SoftFileLock):
+                raise
+            lock = SoftFileLock(marker)  # filelock knows if its process is dead
+
+
+def _is_abandoned(marker: Path) -> bool:
+    """Return whether the process that created a marker was killed before it wrote its number."""
+    with suppress(OSError):
+        status = marker.stat()
+        return status.st_size == 0 and time.time() - status.st_mtime > _MOMENT
+    return False
+
+
+def _find_holder(path: Path) -> str:
+    """Return who holds a lock, as far as its file says it."""
+    for place in (_marker_of(path), path):
+        with suppress(OSError, ValueError):
+            process, host, *_ = place.read_text(encoding="utf-8").splitlines()
+            return f"process {process} on {host}"
+    return "another process"
 
 
 def has_weights(folder: Path) -> bool:
@@ -485,7 +546,7 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
         raise UserFileError(
             f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. Choose another."
         ) from error
-    with acquire_lock(Path(f"{folder}{_LOCK}")):
+    with _acquire_lock(Path(f"{folder}{_LOCK}")):
         if folder.exists():
             damage = find_damage(folder) if folder.is_dir() else "it is a file"
             if damage is None:  # written while this process waited

@@ -141,10 +141,10 @@ class CTranslate2(Peer):
 
     def start(self, folder: Path, threads: int) -> "subprocess.Popen[str]":
         """Convert the model to `{folder}.{kind}` and start a process with it."""
-        from vanilla_transformer.extensions.conversion.ctranslate2 import to_ctranslate2
+        from vanilla_transformer.extensions.conversion import WRITERS
 
         converted = folder.with_name(f"{folder.name}.{self.kind}")
-        to_ctranslate2(folder, converted, ["a"], self.kind)
+        WRITERS["ctranslate2"](folder, converted, ["a"], quantization=self.kind)
         return super().start(converted, threads)
 
     def load(self, folder: Path) -> Translate:

@@ -13,6 +13,7 @@ from tests.marian_files import marian_folder
 from tests.marian_models import build_marian_tokenizer
 from tests.opennmt_files import eole_folder, opennmt_checkpoint
 from vanilla_transformer.extensions.conversion import joeynmt as joeynmt_format
+from vanilla_transformer.extensions.conversion.common import rename
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
@@ -46,15 +47,15 @@ def joeynmt(folder, _):
     """Write a model of JoeyNMT whose weights are the ones that its configuration needs."""
     joey, built = joey_folder(folder), []
 
-    def build(config, _):
+    def build(config, *_, **__):
         built.append(VanillaTransformerForConditionalGeneration(config))
         raise LookupError
 
     torch.save({"model_state": {}}, joey / "best.ckpt")
     with pytest.MonkeyPatch.context() as patch, suppress(LookupError):
         patch.setattr(joeynmt_format, "build_model", build)
-        joeynmt_format.model_from_joeynmt(joeynmt_format.read_joeynmt(joey))
-    weights = {joeynmt_format.NAMES.translate(name): tensor for name, tensor in built[0].state_dict().items()}
+        joeynmt_format.model_from_joeynmt(joeynmt_format.read_joeynmt_folder(joey))
+    weights = {rename(name, joeynmt_format.NAMES): tensor for name, tensor in built[0].state_dict().items()}
     torch.save({"model_state": weights}, joey / "best.ckpt")
     return folder / "best.ckpt"
 

@@ -6,6 +6,7 @@ from html import unescape
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fake_translation import contain, copy, copy_kept, reverse, shout, without_alignment
@@ -222,3 +223,22 @@ def _html_counts(text):
         Counter(re.findall(r"<code>.*?</code>", text, re.DOTALL)),
         Counter(re.findall(r' (?:href|src)="[^"]*"', text)),
     )
+
+
+CHECKS = {
+    "html": (html_texts, check_html),
+    "xml": (xml_texts, check_xml),
+    "markdown": (markdown_texts, check_markdown),
+}
+
+
+def check_random_texts(format, count):
+    """Translate random texts of a format and compare their markup."""
+    texts, check = CHECKS[format]
+
+    @settings(max_examples=count, suppress_health_check=list(HealthCheck))
+    @given(texts, translations)
+    def keeps_markup(text, translate):
+        check(text, translate)
+
+    keeps_markup()

@@ -6,7 +6,8 @@ from transformers import GenerationMixin
 from transformers.exporters import ExportedModel
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.extensions.conversion.onnx import DECODER, DECODER_WITH_PAST, ENCODER, to_onnx
+from vanilla_transformer.extensions.conversion import WRITERS
+from vanilla_transformer.extensions.conversion.onnx import DECODER, DECODER_WITH_PAST, ENCODER
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei Hunde", "1", ""]
@@ -39,7 +40,7 @@ def assert_onnx_parity(config, tokenizer, folder):
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(config).eval()
     ours = save_model_folder(model, tokenizer, folder / "ours")
-    comparison = to_onnx(ours, folder / "onnx", SENTENCES)
+    comparison = WRITERS["onnx"](ours, folder / "onnx", SENTENCES)
     assert (comparison.num_sentences, comparison.num_identical) == (5, 5)
     assert_graphs_translate_alike(model, tokenizer, folder / "onnx")
 

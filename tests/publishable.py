@@ -1,11 +1,13 @@
-"""Model folders that can be published."""
+"""Model folders that can be published, and changes to them."""
 
+import json
 from pathlib import Path
 
 import torch
 
 from tests import tiny
 from vanilla_transformer import VanillaTransformerForSequenceClassification
+from vanilla_transformer.publishing import checks
 from vanilla_transformer.publishing.card import render_card
 from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.utils.file_utils import save_model_folder
@@ -20,6 +22,16 @@ def add_card(folder, location=None):
     )
     card.save(folder / "README.md")
     return folder
+
+
+def change_json(path, **values):
+    """Set entries of a JSON file, which need not exist."""
+    path.write_text(json.dumps((json.loads(path.read_text()) if path.exists() else {}) | values))
+
+
+def failed(folder, **options):
+    """Return the problems of a folder, by the names of the checks that fail."""
+    return {result.name: result.detail for result in checks.failed_checks(checks.check_folder(folder, **options))}
 
 
 def tiny_classifier():

@@ -12,7 +12,7 @@ def running_service(service, limits):
     """Yield the server, with its `thread` and its `address`."""
     listener = server.bind("127.0.0.1", 0)
     address = listener.getsockname()
-    running = server.create_server(service, limits)
+    running = server.Server(service, limits)
     running.address, running.thread = address, threading.Thread(target=running.run, kwargs={"sockets": [listener]})
     running.thread.start()
     try:

@@ -22,24 +22,9 @@ def post(translate: Any, known: Sequence[str] = ENTRIES, documents: Any = None, 
     return answer
 
 
-def assert_service_answers_like(translate: Any) -> None:
-    """Check the best translation and the two best translations of some texts."""
-    texts = ["A man is sleeping.", "Two dogs.\n\nGrass."]
-    with TestClient(create_service(translate_with(translate))) as client:
-        one = client.post("/translate", json={"text": texts}).json()["translations"]
-        two = client.post("/translate", json={"text": texts, "num_return_sequences": 2}).json()["translations"]
-    assert [row[0] for row in one] == [answer["translation_text"] for answer in translate(texts)]
-    assert two == [[one["translation_text"] for one in row] for row in translate(texts, num_return_sequences=2)]
-
-
 def assert_service_returns_scores_like(translate: Any) -> None:
-    """Check the scores and tokens of some texts."""
-    assert_service_returns(translate, return_scores=True, return_tokens=True)
-
-
-def assert_service_returns(translate: Any, **options: bool) -> None:
-    """Check the entries of some texts, requested together with texts alone."""
-    texts = ["A man is sleeping.", "Two dogs.\n\nGrass."]
+    """Check the scores and tokens of some texts, requested together with texts alone."""
+    texts, options = ["A man is sleeping.", "Two dogs.\n\nGrass."], {"return_scores": True, "return_tokens": True}
     with TestClient(create_service(translate_with(translate), known=RETURNED)) as client:
         found = client.post("/translate", json={"text": texts} | options).json()["translations"]
         plain = client.post("/translate", json={"text": texts, "return_scores": False}).json()["translations"]

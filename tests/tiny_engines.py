@@ -5,7 +5,6 @@ import io
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.graphed_steps import GraphedSteps
-from vanilla_transformer.extensions.scale_out import engine_workers
 
 SOURCES = [[7, 8, 2], [9, 2], [5] * 8 + [2], [2]]
 
@@ -36,12 +35,6 @@ def compile_aside(engine):
         engine.steps._compiled(kind)
 
 
-def have_compiled_steps(name, precision=None):
-    """Tell, in a worker process, whether its pipeline decoded by engines with compiled steps."""
-    engines = engine_workers._load(name, precision, ())._engines._engines.values()
-    return len(engines) > 0 and all(engine is not None and engine.steps.are_cached() for engine in engines)
-
-
 class Recorder:
     """Keep the function that is captured, with its tensors, as a graph keeps kernels: it runs at each replay."""
 
@@ -60,13 +53,3 @@ def graphed(beams=1, compile="auto", **options):
     engine, recorder = engine_of(beams, compile=False, **options), Recorder()
     engine.steps = GraphedSteps(engine.steps.step, compile, recorder)
     return engine, recorder
-
-
-def assert_captured_steps_agree(engines, requests, count):
-    """Check that the second of two equal engines gives the first one's tokens when its steps are captured."""
-    engines[1].steps = GraphedSteps(engines[1].steps.step, "auto", Recorder())
-    requests = [*requests]
-    eager, captured = (
-        [[each.tokens for each in found] for found in engine.decode(requests, count)] for engine in engines
-    )
-    assert captured == eager

@@ -191,19 +191,22 @@ def launch(launcher, arguments, script=ROOT / "scripts" / "train.py"):
     )
 
 
+def finish(process, timeout=240):
+    """Wait until the training of `start`, `start_two` or `launch` has succeeded, and return its messages."""
+    _, errors = process.communicate(timeout=timeout)
+    assert process.returncode == 0, errors
+    return errors
+
+
 def assert_similar_weights(one, other):
-    expected = load_file(one / "model.safetensors")
-    for name, value in load_file(other / "model.safetensors").items():
-        torch.testing.assert_close(value, expected[name], msg=name, atol=2e-5, rtol=1e-4)
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (one, other))
+    torch.testing.assert_close(theirs, ours, atol=2e-5, rtol=1e-4)
 
 
 def assert_two_processes_match_one(corpus, tmp_path, **model):
     """Compare two processes with one that accumulates the two batches of a step."""
     common = {"max_steps": 5, "save_steps": 5, "eval_steps": 5, **model}
-    process = start_two(flags(corpus, tmp_path / "two", **common))
-    _, errors = process.communicate(timeout=180)
-    assert process.returncode == 0, errors
-
+    finish(start_two(flags(corpus, tmp_path / "two", **common)))
     one = parse_recipe(flags(corpus, tmp_path / "one", gradient_accumulation_steps=2, **common))
     run = train(one, evaluate=no_scores)
     assert_similar_weights(tmp_path / "two", run)

@@ -50,6 +50,11 @@ ROWS = {
 }
 
 
+RESULTS_OF_A_GPU = json.dumps(
+    {"parts": {"decoding": {"machine": {"device": "NVIDIA H200"}, "on_gpu": True, "rows": []}}}
+)
+
+
 @pytest.fixture
 def parts(monkeypatch):
     """Replace the parts by ready results; return how each one ends, and the names of those that were run."""
@@ -137,26 +142,21 @@ def test_main_writes_to_docs_on_a_gpu(parts, gpu, tmp_path, monkeypatch):
     assert len(parts_in(tmp_path / "docs")) == 6
 
 
-def test_run_parts_without_a_gpu_does_not_replace_results_of_one(parts, no_gpu, tmp_path):
-    record = {"machine": {"device": "NVIDIA H200"}, "on_gpu": True, "rows": []}
-    (tmp_path / "gpu.json").write_text(json.dumps({"parts": {"decoding": record}}))
-    before = (tmp_path / "gpu.json").read_text()
-    with pytest.raises(ValueError, match="must keep the results of NVIDIA H200, but this machine has no GPU"):
-        run_parts(["correctness"], tmp_path)
-    assert (tmp_path / "gpu.json").read_text() == before and parts[1] == []
-
-
-def test_run_parts_refuses_a_damaged_file(parts, gpu, tmp_path):
-    (tmp_path / "gpu.json").write_text("{")
-    with pytest.raises(ValueError, match="gpu.json must be a file that `make gpu` wrote"):
-        run_parts(["correctness"], tmp_path)
-
-
-def test_main_refuses_an_unknown_part():
-    with pytest.raises(
-        ValueError, match="no part 'decode'. The parts are correctness, decoding, pipeline, training, recipe"
-    ):
-        main(["decode"])
+@pytest.mark.parametrize(
+    ("stored", "words", "message"),
+    [
+        (RESULTS_OF_A_GPU, ["correctness"], "must keep the results of NVIDIA H200, but this machine has no GPU"),
+        ("{", ["correctness"], "gpu.json must be a file that `make gpu` wrote"),
+        (None, ["decode"], "no part 'decode'. The parts are correctness, decoding, pipeline, training, recipe"),
+        (None, ["recipe", "--multi30k", "none"], "`multi30k` must be a folder with train.en, .*, got none.$"),
+    ],
+)
+def test_main_refuses_wrong_words_and_results_that_it_would_lose(stored, words, message, parts, no_gpu, tmp_path):
+    if stored is not None:
+        (tmp_path / "gpu.json").write_text(stored)
+    with pytest.raises(ValueError, match=message):
+        main([*words, "--output_dir", str(tmp_path)])
+    assert parts[1] == [] and [path.read_text() for path in tmp_path.iterdir()] == [stored] * (stored is not None)
 
 
 def test_parts_take_at_most_30_minutes():
@@ -186,11 +186,6 @@ def test_recipe_gets_the_folder_of_the_text(parts, gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(bench_gpu, "run_part", lambda name, *rest: ran.update({name: rest}) or record | {"rows": []})
     main(["recipe", "corpus", "--output_dir", str(tmp_path), "--multi30k", str(tmp_path)])
     assert ran == {"recipe": (480, [str(tmp_path)]), "corpus": (899.0, [])}
-
-
-def test_main_refuses_a_folder_of_text_that_does_not_exist():
-    with pytest.raises(ValueError, match="`multi30k` must be a folder with train.en, .*, got none.$"):
-        main(["recipe", "--multi30k", "none"])
 
 
 @pytest.mark.parametrize(

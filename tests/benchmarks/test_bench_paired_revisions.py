@@ -23,15 +23,17 @@ def test_paired_revisions_row_has_ratios_and_compares_outputs():
     assert bench_paired_revisions.row({"old": rounds(1.0), "new": rounds(1.0)})["same outputs"] is None
 
 
+ROOT = str(bench_paired_revisions.ROOT)
+
+
 @pytest.mark.parametrize(
-    "roots, message", [(["."], "takes 2 words before its flags, got 1"), ([".", "missing"], "but missing is not one")]
+    ("words", "message"),
+    [
+        (["."], "takes 2 words before its flags, got 1"),
+        ([".", "missing"], "but missing is not one"),
+        ([ROOT, ROOT, "--jobs", "sing"], "There must be a job and a round"),
+    ],
 )
-def test_paired_revisions_refuses_folders_that_are_no_checkouts(roots, message):
+def test_paired_revisions_refuses_folders_and_jobs_that_do_not_exist(words, message):
     with pytest.raises(ValueError, match=message):
-        bench_paired_revisions.main(roots)
-
-
-def test_paired_revisions_refuses_jobs_that_do_not_exist():
-    root = str(bench_paired_revisions.ROOT)
-    with pytest.raises(ValueError, match="There must be a job and a round"):
-        bench_paired_revisions.main([root, root, "--jobs", "sing"])
+        bench_paired_revisions.main(words)

@@ -64,19 +64,24 @@ def test_run_part_stops_the_process_at_ctrl_c(run_script, tmp_path, monkeypatch)
     assert processes[0].returncode not in (None, 0)
 
 
-def test_bench_gpu_names_missing_packages(tmp_path):
-    hidden = "import importlib.util as util; find = util.find_spec"
-    hidden += "; util.find_spec = lambda name: None if name == 'pytest' else find(name)"
-    command = f"{hidden}; import runpy; runpy.run_module('benchmarks.bench_gpu', run_name='__main__')"
-    ended = bench_gpu.subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 1
-    assert ended.stderr.endswith("but pytest is missing.\n") and ended.stderr.count("\n") == 1
+WITHOUT_PYTEST = """
+import importlib.util as util; find = util.find_spec
+util.find_spec = lambda name: None if name == "pytest" else find(name)
+"""
+OLDER_TRANSFORMERS = """
+import importlib.metadata as data; true = data.version
+data.version = lambda name: "4.57.1" if name == "transformers" else true(name)
+"""
 
 
-def test_bench_gpu_names_a_release_that_is_too_old():
-    older = "import importlib.metadata as data; true = data.version"
-    older += "; data.version = lambda name: '4.57.1' if name == 'transformers' else true(name)"
-    command = f"{older}; import runpy; runpy.run_module('benchmarks.bench_gpu', run_name='__main__')"
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (WITHOUT_PYTEST, "but pytest is missing.\n"),
+        (OLDER_TRANSFORMERS, "must have transformers>=5.24,<5.25, but has transformers 4.57.1. Install it"),
+    ],
+)
+def test_bench_gpu_names_missing_packages_and_old_releases_in_one_line(change, message):
+    command = f"{change}import runpy; runpy.run_module('benchmarks.bench_gpu', run_name='__main__')"
     ended = bench_gpu.subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 1 and ended.stderr.count("\n") == 1
-    assert "must have transformers>=5.24,<5.25, but has transformers 4.57.1. Install it" in ended.stderr
+    assert ended.returncode == 1 and message in ended.stderr and ended.stderr.count("\n") == 1

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
 
 from tests import tiny
-from tests.tiny_runs import ROOT, entries, flags, kill_at_step, no_scores, read_without_corpus, start_two
+from tests.tiny_runs import ROOT, entries, finish, flags, kill_at_step, no_scores, read_without_corpus, start_two
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
 from vanilla_transformer.training.trainer import train
@@ -51,9 +51,7 @@ def run_killed(corpus: Path, output: Path) -> Path:
 
 def run_two_processes(corpus: Path, output: Path, **changes: Any) -> Path:
     """Train in two processes."""
-    process = start_two(flags(corpus, output, **COMMON | changes))
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
+    finish(start_two(flags(corpus, output, **COMMON | changes)), timeout=300)
     return output
 
 

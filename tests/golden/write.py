@@ -15,12 +15,15 @@ from transformers.utils import logging
 from .cases import SUBJECTS
 from .comparison import answer, find_difference, write_answers
 from .doors import Doors
+from .interface import write_interface
 
 _NOISE, _NOISY_MODELS = 3e-6, 3
 
 
 def main(subjects: list[str]) -> int:
     """Write the answers of some subjects, and return the number of refused cases."""
+    if "interface" in subjects:
+        write_interface()
     torch.set_num_threads(1)
     logging.disable_progress_bar()
     refused = 0
@@ -29,7 +32,7 @@ def main(subjects: list[str]) -> int:
         os.environ["HF_HUB_OFFLINE"] = "1"
         noises = [0.0] + [_NOISE] * _NOISY_MODELS
         several = [Doors(Path(folder) / f"{seed}", noise, seed) for seed, noise in enumerate(noises)]
-        for subject in subjects:
+        for subject in [name for name in subjects if name in SUBJECTS]:
             answers = {}
             for name in SUBJECTS[subject]:
                 try:
@@ -58,4 +61,4 @@ def _answer(several: list[Doors], subject: str, name: str) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(min(main(sys.argv[1:] or [*SUBJECTS]), 1))
+    sys.exit(min(main(sys.argv[1:] or [*SUBJECTS, "interface"]), 1))

@@ -111,7 +111,7 @@ def prepare_architecture(monkeypatch):
 
 def prepare_convert(monkeypatch):
     prepare_marian(monkeypatch)
-    for module in ("ctranslate2", "common"):  # whose value the other imports
+    for module in ("ctranslate2", "comparison"):  # whose value the other imports
         monkeypatch.setattr(f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 12)
     monkeypatch.setitem(WRITERS, "transformers.js", lambda *given: Path(given[1]).mkdir())
 
@@ -274,7 +274,7 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "evaluate": (5, prepare_evaluate, check_evaluate),
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),
     "long_sequences": (0, None, lambda names, _: names["memory"].layers[0].keys[:, 10]),
-    "many_languages": (4, prepare_languages, lambda _, printed: printed.index("fr-de")),
+    "many_languages": (3, prepare_languages, lambda _, printed: printed.index("fr-de")),
     "quickstart": (4, prepare_training, None),
     "reranking": (5, prepare_reranking, None),
     "scores": (6, prepare_scores, check_scores),

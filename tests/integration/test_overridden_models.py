@@ -147,20 +147,13 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_pipeline_follows_changes_of_a_model(change, tiny_tokenizer):
     model = tiny_model()
-    plain = by_generate(model, tiny_tokenizer)
+    called = pipeline_of(model, tiny_tokenizer)
+    plain = called(TEXTS, **OPTIONS)
     CHANGES[change](model)
     expected = by_generate(model, tiny_tokenizer)
     assert pipeline_of(model, tiny_tokenizer)(TEXTS, **OPTIONS) == expected != plain
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_pipeline_follows_changes_after_a_call_once_it_is_refreshed(change, tiny_tokenizer):
-    model = tiny_model()
-    translate = pipeline_of(model, tiny_tokenizer)
-    translate(TEXTS, **OPTIONS)
-    CHANGES[change](model)
-    translate.refresh()
-    assert translate(TEXTS, **OPTIONS) == by_generate(model, tiny_tokenizer)
+    called.refresh()
+    assert called(TEXTS, **OPTIONS) == expected
 
 
 class OnlyMore(VanillaTransformerForConditionalGeneration):
@@ -265,14 +258,23 @@ def test_pipeline_notices_changes_of_weights(change, tiny_tokenizer):
     assert before not in translate._engines._engines.values()
 
 
-def test_pipeline_decodes_by_an_engine_again_once_an_adapter_is_unloaded(tiny_tokenizer):
+def add_hook(model):
+    return model.model.encoder.register_forward_hook(lambda *_: None).remove
+
+
+def add_adapter(model):
+    adapter = LoraConfig(r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj"])
+    return get_peft_model(model, adapter).eval().unload
+
+
+@pytest.mark.parametrize("change", [add_hook, add_adapter])
+def test_pipeline_decodes_by_an_engine_again_once_a_change_is_undone(change, tiny_tokenizer):
     model = tiny_model()
     translate, plain = pipeline_of(model, tiny_tokenizer), by_generate(model, tiny_tokenizer)
-    adapter = LoraConfig(r=2, init_lora_weights=False, task_type="SEQ_2_SEQ_LM", target_modules=["q_proj"])
-    adapted = get_peft_model(model, adapter).eval()
+    undo = change(model)
     translate(TEXTS, **OPTIONS)
     assert not has_engine(translate)
-    adapted.unload()
+    undo()
     assert translate(TEXTS, **OPTIONS) == plain and has_engine(translate)
 
 
@@ -293,14 +295,3 @@ def test_copies_of_a_pipeline_have_separate_engines(tiny_tokenizer, duplicate):
     same.model.lm_head.weight.detach().neg_()
     assert same(TEXTS, **OPTIONS) == by_generate(same.model, tiny_tokenizer) != expected
     assert translate(TEXTS, **OPTIONS) == expected
-
-
-def test_pipeline_decodes_by_an_engine_again_once_a_hook_is_removed(tiny_tokenizer):
-    model = tiny_model()
-    translate = pipeline_of(model, tiny_tokenizer)
-    hook = model.model.encoder.register_forward_hook(lambda *_: None)
-    translate(TEXTS, **OPTIONS)
-    assert not has_engine(translate)
-    hook.remove()
-    translate(TEXTS, **OPTIONS)
-    assert has_engine(translate)

@@ -11,25 +11,15 @@ from types import SimpleNamespace
 
 import pytest
 import sentencepiece
-import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import ByteLevelBPETokenizer, processors
-from transformers import (
-    AutoTokenizer,
-    PreTrainedTokenizerFast,
-    pipeline,
-)
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tests.forked import run_python
 from tests.normal_form import normal_form
-from tests.tiny import tiny_model, tiny_tokenizer
-from vanilla_transformer import (
-    VanillaTransformerConfig,
-    VanillaTransformerForConditionalGeneration,
-    VanillaTransformerTokenizer,
-    paper_generation_config,
-)
+from tests.tiny import tiny_tokenizer
+from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerTokenizer
 from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
@@ -107,12 +97,6 @@ def test_tokenizer_gives_a_word_the_same_ids_everywhere(any_tokenizer):
     assert within[-len(first) :] == first
 
 
-def test_train_tokenizer_reaches_the_requested_size(any_tokenizer):
-    assert len(any_tokenizer) == 300
-    for word in ("man", "Mann"):
-        assert len(any_tokenizer(word)["input_ids"]) - 1 < len(word)
-
-
 # --- There and back -------------------------------------------------------------------------------------------------
 
 
@@ -158,15 +142,15 @@ for folder in sys.argv[2:]:
 
 
 def test_tokenizer_loads_without_this_package(any_tokenizer, tiny_config, tmp_path):
-    """Loading needs no trust in the code of a checkpoint: everything is in `tokenizer.json`."""
+    """Loading trusts no code of a checkpoint and asks no question: everything is in `tokenizer.json`."""
     texts = ["Ein Mann  schläft. ", "", "x</s>y\n<pad>", " 日本🙂", "don't , do ."]
     alone, beside_a_model = tmp_path / "alone", tmp_path / "beside_a_model"
     for folder in (alone, beside_a_model):
         any_tokenizer.save_pretrained(folder)
     tiny_config.save_pretrained(beside_a_model)
-    ran = run_python("-c", WITHOUT_PACKAGE, json.dumps(texts), alone, beside_a_model, cwd=tmp_path)
-    assert ran.returncode == 0, ran.stderr
-    output = ran.stdout
+    command = [sys.executable, "-c", WITHOUT_PACKAGE, json.dumps(texts), alone, beside_a_model]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        output = process.stdout.read()  # an open standard input: a question would wait
     for line in output.splitlines():
         ids, decoded, special, inputs = json.loads(line)
         assert ids == any_tokenizer(texts)["input_ids"]
@@ -174,13 +158,6 @@ def test_tokenizer_loads_without_this_package(any_tokenizer, tiny_config, tmp_pa
         assert special == [0, 1, 2, None]
         assert inputs == ["input_ids", "attention_mask"]
     assert len(output.splitlines()) == 2
-
-
-def test_wordpiece_tokenizer_splits_long_words():
-    tokenizer = train_tokenizer(TEXTS, vocab_size=300, model="wordpiece")
-    ids = tokenizer("schläft" * 2000)["input_ids"]
-    assert tokenizer.decode(ids, skip_special_tokens=True) == "schläft" * 2000
-    assert len(ids) < 7 * 2000, "pieces, and not bytes alone"
 
 
 # --- Training -------------------------------------------------------------------------------------------------------
@@ -363,58 +340,12 @@ def test_encode_sentences_appends_one_eos_for_any_tokenizer(template):
     sentences = encode_sentences(tokenizer, ["Ein Mann", "", "Ein<|endoftext|> Mann"])
     eos = tokenizer.eos_token_id
     assert sentences == [[*words[0], eos], [*words[1], eos], [*words[0], eos]]
-
-
-def test_encode_sentences_equals_our_tokenizer(tiny_tokenizer):
-    texts = ["Ein Mann", "", "a</s>b"]
-    assert encode_sentences(tiny_tokenizer, texts) == tiny_tokenizer(texts)["input_ids"]
-    assert encode_sentences(tiny_tokenizer, []) == []
+    assert encode_sentences(tokenizer, []) == []
 
 
 def test_encode_sentences_refuses_a_tokenizer_without_eos():
     with pytest.raises(ValueError, match="must have an `eos_token`, got none from"):
         encode_sentences(byte_level_tokenizer(eos_token=None), ["Ein"])
-
-
-def test_gpt2_like_tokenizer_with_pad_token_learns_to_translate(tmp_path):
-    pairs = dict(zip(TEXTS[:2], TEXTS[2:4], strict=True)) | {"Dogs run.": "Hunde laufen.", "A man.": "Ein Mann."}
-    tokenizer = byte_level_tokenizer()
-    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
-    eos = tokenizer.eos_token_id
-    torch.manual_seed(0)
-    sizes = {"d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64}
-    config = VanillaTransformerConfig(
-        vocab_size=len(tokenizer) - 1, **sizes, encoder_attention_heads=2, decoder_attention_heads=2, dropout=0.0
-    )
-    model = VanillaTransformerForConditionalGeneration(config)
-    model.resize_token_embeddings(len(tokenizer))
-    model.config.pad_token_id, model.config.eos_token_id = tokenizer.pad_token_id, eos
-    model.config.bos_token_id = model.config.decoder_start_token_id = eos
-    model.generation_config = paper_generation_config(tokenizer.pad_token_id, eos, eos)
-
-    source, target = (
-        tokenizer.pad({"input_ids": encode_sentences(tokenizer, list(texts))}, return_tensors="pt")
-        for texts in (pairs, pairs.values())
-    )
-    labels = target["input_ids"].masked_fill(target["attention_mask"] == 0, -100)
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    losses = []
-    for _ in range(80):
-        loss = model(**source, labels=labels).loss
-        loss.backward()
-        losses.append(loss.item())
-        optimizer.step()
-        optimizer.zero_grad()
-    assert losses[-1] < 0.1 * losses[0]
-
-    model.eval().save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    expected = tokenizer.batch_decode(model.generate(**source), skip_special_tokens=True)
-    for translate in (
-        pipeline("translation", model=model, tokenizer=tokenizer),
-        pipeline("translation", model=str(tmp_path)),
-    ):
-        assert [answer["translation_text"] for answer in translate(list(pairs))] == expected
 
 
 # --- The same in one call of the backend ----------------------------------------------------------------------------
@@ -426,6 +357,7 @@ def test_backend_encodes_and_decodes_a_batch_as_the_tokenizer_does(any_tokenizer
         expected = tokenizer(text=texts, add_special_tokens=True)["input_ids"]
         assert _encode_by_backend(tokenizer, texts) == expected
         rows = encode_sentences(tokenizer, texts)
+        assert rows == expected
         padded = [[*row, tokenizer.pad_token_id] for row in rows]
         for skips in (True, False):
             each = [tokenizer.decode(row, skip_special_tokens=skips) for row in padded]
@@ -450,16 +382,6 @@ def test_encode_sentences_names_the_text_at_which_the_backend_panics(monkeypatch
     assert encode_sentences(tokenizer, ["A man", "Two dogs"]) == expected
     with pytest.raises(ValueError, match="The tokenizer failed to encode 'bad': index out of bounds"):
         encode_sentences(tokenizer, ["A man", "bad"])
-
-
-def test_batch_decode_skips_tokens_that_a_user_added(tmp_path):
-    tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300)
-    tokenizer.add_special_tokens({"mask_token": "<mask>"})
-    (row,) = encode_sentences(tokenizer, ["A <mask> man"])
-    assert tokenizer.mask_token_id in row
-    assert tokenizer.batch_decode([row, row], skip_special_tokens=True) == [tokenizer.decode(row, True)] * 2
-    assert "<mask>" not in tokenizer.decode(row, True)
-    assert "<mask>" in tokenizer.batch_decode([row])[0]
 
 
 WORDS = {
@@ -489,17 +411,6 @@ def test_words_of_each_script_become_one_token(script, model):
     for word in words:
         (token,) = tokenizer(word, add_special_tokens=False)["input_ids"]
         assert tokenizer.decode([token]) == normal_form(word)
-
-
-def test_tokenizer_loads_without_code_and_without_a_question(tmp_path):
-    tiny_model().save_pretrained(tmp_path)
-    tiny_tokenizer().save_pretrained(tmp_path)
-    program = "import sys; sys.modules['vanilla_transformer'] = None; from transformers import AutoTokenizer; "
-    program += f"print(AutoTokenizer.from_pretrained({str(tmp_path)!r}, trust_remote_code=False)('man')['input_ids'])"
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        printed = process.stdout.read()  # an open standard input: a question would wait
-    assert printed == f"{tiny_tokenizer()('man')['input_ids']}\n"
 
 
 def test_backend_is_not_used_for_tokenizers_with_another_state_or_call():

@@ -97,6 +97,15 @@ for load in (AutoModelForSeq2SeqLM.from_pretrained, VanillaTransformerForConditi
 """
 
 
+def check_translates_with_its_module_only(folder, path, message):
+    words = ("-m", "vanilla_transformer", "translate", folder, "A man.", "--num_beams", "1")
+    ended = run_python(*words, env={"PATH": ""})
+    assert ended.returncode == 2 and ended.stderr.startswith("error: ")
+    assert message in ended.stderr and "--user_module" in ended.stderr
+    found = run_python(*words, "--user_module", folder / path.name, env={"PATH": ""})
+    assert found.returncode == 0, found.stderr
+
+
 def test_model_of_an_unknown_class_is_refused_at_every_door_and_its_file_travels(module, tiny_tokenizer, tmp_path):
     path, user = module(ROLLED)
     folder = save_model_folder(user.Rolled(tiny_config()), tiny_tokenizer, tmp_path / "model")
@@ -106,11 +115,7 @@ def test_model_of_an_unknown_class_is_refused_at_every_door_and_its_file_travels
     assert all((folder / f"{value.split('.')[0]}.py").exists() for value in config["auto_map"].values())
     refused = run_python("-c", LOADING, folder, env={"PATH": ""})
     assert refused.stdout.split() == ["True"] * 4, refused
-    ended = run_python("-m", "vanilla_transformer", "translate", folder, "A man.", env={"PATH": ""})
-    assert ended.returncode == 2 and ended.stderr.startswith("error: ") and "--user_module" in ended.stderr
-    words = ("translate", folder, "A man.", "--user_module", folder / path.name, "--num_beams", "1")
-    found = run_python("-m", "vanilla_transformer", *words, env={"PATH": ""})
-    assert found.returncode == 0, found.stderr
+    check_translates_with_its_module_only(folder, path, "Rolled")
 
 
 def test_model_with_a_configuration_of_its_own_loads_with_its_module(module, tiny_tokenizer, tmp_path):
@@ -120,11 +125,7 @@ def test_model_with_a_configuration_of_its_own_loads_with_its_module(module, tin
     saved = json.loads((folder / "config.json").read_text())
     own = {"AutoConfig": f"{path.stem}.ScaledConfig", "AutoModelForSeq2SeqLM": f"{path.stem}.Scaled"}
     assert saved["auto_map"] == own
-    ended = run_python("-m", "vanilla_transformer", "translate", folder, "A man.", env={"PATH": ""})
-    assert ended.returncode == 2 and "`model_type`" in ended.stderr and "--user_module" in ended.stderr
-    words = ("translate", folder, "A man.", "--user_module", folder / path.name, "--num_beams", "1")
-    found = run_python("-m", "vanilla_transformer", *words, env={"PATH": ""})
-    assert found.returncode == 0, found.stderr
+    check_translates_with_its_module_only(folder, path, "`model_type`")
 
 
 def test_training_computes_the_loss_by_the_forward_of_the_class(module):

@@ -32,6 +32,8 @@ PAPER_BASE = {
     "sinusoid_layout": "interleaved",
 }
 
+THREE_HEADS = {"encoder_attention_heads": 3, "decoder_attention_heads": 3}
+SEPARATE = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 200}
 # Field, an invalid value, a pattern of the error message, and other fields that the case sets.
 INVALID_VALUES = [
     *[
@@ -56,12 +58,7 @@ INVALID_VALUES = [
     ("encoder_attention_heads", 7, "`d_model` must be a multiple of", {}),
     ("decoder_attention_heads", 7, "`d_model` must be a multiple of", {}),
     ("decoder_attention_heads", 7, "`d_model` must be a multiple of", {"attention_key_dim": 64}),
-    (
-        "d_model",
-        9,
-        "must be even for sinusoidal positions",
-        {"encoder_attention_heads": 3, "decoder_attention_heads": 3},
-    ),
+    ("d_model", 9, "must be even for sinusoidal positions", THREE_HEADS),
     *[
         (field, value, r"probability in \[0, 1\)", {})
         for field in ("dropout", "attention_dropout", "activation_dropout")
@@ -84,14 +81,9 @@ INVALID_VALUES = [
         "decoder_start_token_id",
         37000,
         "must be in the vocabulary of 100 entries",
-        {"decoder_vocab_size": 100, "share_encoder_decoder_embeddings": False},
+        SEPARATE | {"decoder_vocab_size": 100},
     ),
-    (
-        "pad_token_id",
-        150,
-        "must be in the vocabulary of 100 entries",
-        {"vocab_size": 100, "decoder_vocab_size": 200, "share_encoder_decoder_embeddings": False},
-    ),
+    ("pad_token_id", 150, "must be in the vocabulary of 100 entries", SEPARATE | {"vocab_size": 100}),
 ]
 
 WRONG_TYPES = [("d_model", "512"), ("encoder_layers", None), ("dropout", "a little"), ("sinusoid_layout", "shuffled")]
@@ -167,7 +159,8 @@ def test_config_round_trips_every_field(tmp_path):
     own_fields = {name for each in classes for name in each.__annotations__} - {"is_encoder_decoder"}
     assert set(changes) == own_fields, "every field of the configuration is part of this round trip"
     VanillaTransformerConfig(**changes).save_pretrained(tmp_path)
-    loaded = VanillaTransformerConfig.from_pretrained(tmp_path)
+    loaded = AutoConfig.from_pretrained(tmp_path)
+    assert type(loaded) is VanillaTransformerConfig
     assert {field: getattr(loaded, field) for field in changes} == changes
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "vanilla_transformer"
 
@@ -175,11 +168,3 @@ def test_config_round_trips_every_field(tmp_path):
 def test_config_maps_common_field_names():
     config = VanillaTransformerConfig(hidden_size=64, num_attention_heads=4, num_hidden_layers=3)
     assert (config.d_model, config.encoder_attention_heads, config.encoder_layers) == (64, 4, 3)
-
-
-def test_auto_config_creates_and_loads_config(tmp_path):
-    made = AutoConfig.for_model("vanilla_transformer", d_model=64)
-    assert type(made) is VanillaTransformerConfig and made.d_model == 64
-    made.save_pretrained(tmp_path)
-    loaded = AutoConfig.from_pretrained(tmp_path)
-    assert type(loaded) is VanillaTransformerConfig and loaded.d_model == 64

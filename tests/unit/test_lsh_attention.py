@@ -74,6 +74,11 @@ def random_states(length, seed=0, heads=2):
     return [torch.randn((2, heads, length, 4), generator=generator, dtype=torch.float64) for _ in range(2)]
 
 
+def everywhere(length):
+    """Return the mask of two sequences without padding."""
+    return torch.ones(2, 1, length, 1).bool()
+
+
 def key_mask(padding):
     return padding[:, None, :, None]
 
@@ -106,9 +111,7 @@ def test_lsh_attention_matches_quadratic_reference(length, seed, rounds, buckets
 @pytest.mark.parametrize(("before", "after"), [(0, 1), (0, 13), (5, 0)])
 def test_lsh_attention_does_not_depend_on_padding(is_causal, before, after):
     states = random_states(20)
-    alone = chunked_lsh_attention(
-        *states, hash_buckets(states[0], 0, 2, 4), torch.ones(2, 1, 20, 1).bool(), is_causal, chunk_size=3
-    )
+    alone = chunked_lsh_attention(*states, hash_buckets(states[0], 0, 2, 4), everywhere(20), is_causal, chunk_size=3)
     others = random_states(before + after, seed=1)
     padded = [
         torch.cat([other[:, :, :before], own, other[:, :, before:]], dim=2)
@@ -127,35 +130,29 @@ def test_lsh_attention_with_one_bucket_equals_full_attention(is_causal):
     if is_causal:
         scores = scores.masked_fill(torch.ones(12, 12).triu(1).bool(), float("-inf"))
     buckets = hash_buckets(query_keys, 0, rounds=8, buckets=1)
-    found = chunked_lsh_attention(query_keys, value, buckets, torch.ones(2, 1, 12, 1).bool(), is_causal, chunk_size=64)
+    found = chunked_lsh_attention(query_keys, value, buckets, everywhere(12), is_causal, chunk_size=64)
     torch.testing.assert_close(found, scores.softmax(dim=-1) @ value, atol=1e-10, rtol=1e-10)
 
 
 def test_lsh_attention_approaches_full_attention_with_more_hashes():
     query_keys, value = random_states(64)
-    full = chunked_lsh_attention(
-        query_keys, value, hash_buckets(query_keys, 0, 1, 1), torch.ones(2, 1, 64, 1).bool(), False, 64
-    )
+    full = chunked_lsh_attention(query_keys, value, hash_buckets(query_keys, 0, 1, 1), everywhere(64), False, 64)
     distances = []
     for rounds in (1, 4, 16):
         buckets = hash_buckets(query_keys, 0, rounds, 8)
-        found = chunked_lsh_attention(query_keys, value, buckets, torch.ones(2, 1, 64, 1).bool(), False, 16)
+        found = chunked_lsh_attention(query_keys, value, buckets, everywhere(64), False, 16)
         distances.append((found - full).norm().item())
     assert distances[0] > 1.5 * distances[1] > 2 * distances[2]
 
 
-def test_hash_buckets_depend_only_on_seed():
+def test_hash_buckets_depend_only_on_seed_and_direction():
     query_keys, _ = random_states(50)
     first = hash_buckets(query_keys, 3, 2, 8)
     torch.manual_seed(17)
     assert torch.equal(first, hash_buckets(query_keys, 3, 2, 8))
     assert not torch.equal(first, hash_buckets(query_keys, 4, 2, 8))
+    assert torch.equal(first, hash_buckets(2.5 * query_keys, 3, 2, 8))
     assert first.min() >= 0 and first.max() < 8 and len(first.unique()) == 8
-
-
-def test_hash_buckets_ignore_vector_length():
-    query_keys, _ = random_states(50)
-    assert torch.equal(hash_buckets(query_keys, 0, 4, 8), hash_buckets(2.5 * query_keys, 0, 4, 8))
 
 
 def test_lsh_attention_with_cache_matches_full_sequence_in_one_chunk():
@@ -187,7 +184,7 @@ def test_lsh_cache_selects_and_crops_buckets_with_keys():
 
 def test_lsh_attention_dropout_keeps_expected_output():
     query_keys, value = random_states(30)
-    buckets, padding = hash_buckets(query_keys, 0, 2, 2), torch.ones(2, 1, 30, 1).bool()
+    buckets, padding = hash_buckets(query_keys, 0, 2, 2), everywhere(30)
     kept = chunked_lsh_attention(query_keys, value, buckets, padding, False, 32)
     torch.manual_seed(0)
     draws = [chunked_lsh_attention(query_keys, value, buckets, padding, False, 32, dropout=0.2) for _ in range(400)]
@@ -235,9 +232,7 @@ def test_lsh_attention_matches_reformer_with_one_bucket(is_decoder, length, monk
     monkeypatch.setattr(LSHSelfAttention, "_hash_vectors", lambda *_, **__: torch.zeros(2, HEADS, length).long())
     expected = reformer(states, num_hashes=1, num_buckets=6).hidden_states.unflatten(-1, (HEADS, WIDTH))
     buckets = hash_buckets(query_keys, 0, 1, 1)
-    found = chunked_lsh_attention(
-        query_keys, value, buckets, torch.ones(2, 1, length, 1).bool(), is_decoder, chunk_size=8
-    )
+    found = chunked_lsh_attention(query_keys, value, buckets, everywhere(length), is_decoder, chunk_size=8)
     torch.testing.assert_close(found.transpose(1, 2), expected, atol=1e-4, rtol=1e-3)
 
 
@@ -254,9 +249,7 @@ def test_hash_buckets_ignore_default_dtype(dtype):
     torch.set_default_dtype(dtype)
     try:
         found = hash_buckets(query_keys.to(dtype), 5, 2, 8)
-        output = chunked_lsh_attention(
-            query_keys.to(dtype), value.to(dtype), found, torch.ones(2, 1, 20, 1).bool(), True, 8
-        )
+        output = chunked_lsh_attention(query_keys.to(dtype), value.to(dtype), found, everywhere(20), True, 8)
     finally:
         torch.set_default_dtype(torch.float32)
         rotations.cache_clear()

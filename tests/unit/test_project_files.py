@@ -92,6 +92,28 @@ def test_workflows_run_make_targets_that_exist(path):
     assert targets and targets <= known
 
 
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/quickstart.md"])
+def test_pages_begin_with_the_command_that_makes_their_model(page):
+    text = (ROOT / page).read_text()
+    assert text.index("vanilla-transformer demo") < text.index("pipeline(")
+
+
+def test_readme_names_existing_commands_and_targets():
+    assert set(re.findall(r"vanilla-transformer ([a-z][\w-]+)", README)) <= COMMANDS.keys()
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test", *re.findall(r"make ([a-z-]+)", README)} <= {*targets}
+
+
+def test_readme_is_short_and_shows_where_each_part_is():
+    assert README.count("\n") <= 150
+    table = README[README.index("## Where things are") :]
+    for word in ("modeling, configuration, tokenization", "scripts", "tests", "recipes, model_card"):
+        assert f"| {word} " in table
+
+
 @pytest.mark.parametrize("name", PROJECT_FILES)
 def test_project_files_link_to_files_that_exist(name):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / name).read_text())

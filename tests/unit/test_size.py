@@ -7,17 +7,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "vanilla_transformer/*.py": 4209,
-    "vanilla_transformer/cli": 2172,
-    "vanilla_transformer/data": 4461,
-    "vanilla_transformer/decoding": 7421,
-    "vanilla_transformer/evaluation": 1471,
-    "vanilla_transformer/extensions": 14774,
-    "vanilla_transformer/publishing": 1218,
-    "vanilla_transformer/text": 1251,
-    "vanilla_transformer/training": 5268,
-    "vanilla_transformer/utils": 2134,
-    "tests": 53746,
-    "docs/*.md": 3807,
+    "vanilla_transformer/cli": 2021,
+    "vanilla_transformer/data": 4204,
+    "vanilla_transformer/decoding": 6908,
+    "vanilla_transformer/evaluation": 1435,
+    "vanilla_transformer/extensions": 13646,
+    "vanilla_transformer/publishing": 1152,
+    "vanilla_transformer/text": 1173,
+    "vanilla_transformer/training": 4917,
+    "vanilla_transformer/utils": 2065,
+    "tests": 51386,
+    "docs/*.md": 3765,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it
 

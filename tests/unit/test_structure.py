@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import vanilla_transformer
 from tests.tiny import (
     tiny_config,
     tiny_decoder_config,
@@ -170,10 +169,6 @@ def test_each_progress_bar_says_when_it_is_hidden():
     assert len(bars) > 5
     for bar in bars:  # by default tqdm fills log files
         assert "disable" in [keyword.arg for keyword in bar.keywords], ast.unparse(bar)
-
-
-def test_public_names_exist():
-    assert all(hasattr(vanilla_transformer, name) for name in vanilla_transformer.__all__)
 
 
 def test_ci_runs_make_test_and_nothing_else():

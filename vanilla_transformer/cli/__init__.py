@@ -71,7 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         return run(_print_usage, [])
     if arguments[0] == "--version":
-        return run(_print_version, [])
+        from vanilla_transformer import __version__
+
+        return run(lambda _: print(f"vanilla-transformer {__version__}"), [])
     name, *rest = arguments
     if name not in COMMANDS:
         from vanilla_transformer.utils.user_input import did_you_mean  # which imports PyYAML
@@ -209,12 +211,6 @@ def _print_usage(arguments: Sequence[str]) -> None:
     for title, commands in GROUPS.items():
         lines += ["", f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in commands.items())]
     sys.stdout.write("\n".join([*lines, ""]))
-
-
-def _print_version(arguments: Sequence[str]) -> None:
-    from vanilla_transformer import __version__
-
-    sys.stdout.write(f"vanilla-transformer {__version__}\n")
 
 
 def _on_one_line(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -108,18 +108,28 @@ class EvaluateArguments(TranslationArguments, OverwriteArguments):
 
 def evaluate_command(arguments: Sequence[str]) -> None:
     options = parse(EvaluateArguments, arguments)
+    from vanilla_transformer.decoding.loading import find_backend
     from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, SACRE_METRICS, load_metric
     from vanilla_transformer.evaluation.scores import corpus_metrics
+    from vanilla_transformer.evaluation.significance import worst_translations
     from vanilla_transformer.evaluation.test_sets import evaluate_test_set, read_test_set
-    from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
+    from vanilla_transformer.publishing.run_records import EVALUATIONS, check_record_name, save_record
     from vanilla_transformer.utils.device_utils import process_state
 
-    _check_evaluate(options)
+    # What does not fit the model or the processes is found before an hour of decoding.
+    if "loss" in options.metric and (backend := options.backend or find_backend(options.model)) is not None:
+        raise UserError(f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}.")
+    if options.name is not None:
+        if not Path(options.model).is_dir():
+            raise UserError("--name saves the scores in the model's folder, so a local model must translate.")
+        check_record_name(options.name)
+    if check_workers(options.workers) != 1 and process_state().num_processes > 1:
+        raise UserError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
     metrics = dict.fromkeys(options.metric)
     further = [name for name in metrics if name in SACRE_METRICS]
     scoring = partial(corpus_metrics, paper_language=options.paper_bleu, tokenize=options.tokenize, further=further)
     setup = None if options.report is None else _describe_setup(options, arguments)
-    scoring()  # an unknown tokenizer or language is found before an hour of decoding
+    scoring()  # names an unknown tokenizer or language
     functions = {name: load_metric(name) for name in metrics if name not in (*OWN_METRICS, *further)}
     found = evaluate_test_set(
         read_test_set(options.source, options.target, options.hypotheses, options.compare_with),
@@ -136,7 +146,8 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         if options.json_file is not None:
             _write_json(options.json_file, found.report.as_dict())
         if options.name is not None:
-            save_record(options.model, EVALUATIONS, options.name, found.as_record())
+            worst = worst_translations(found.sources, found.hypotheses, found.references)
+            save_record(options.model, EVALUATIONS, options.name, {**found.report.as_dict(), "worst": worst})
         print("\n".join(found.report.lines()))
         if setup is not None and options.report is not None:
             from vanilla_transformer.evaluation.quality_report import render_report
@@ -185,22 +196,6 @@ _READ = {
 
 def _write_json(path: str, values: Any) -> None:
     write_text_atomically(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
-
-
-def _check_evaluate(options: EvaluateArguments) -> None:
-    """Refuse what does not fit the model or the processes before an hour of decoding."""
-    from vanilla_transformer.decoding.loading import find_backend
-    from vanilla_transformer.publishing.run_records import check_record_name
-    from vanilla_transformer.utils.device_utils import process_state
-
-    if "loss" in options.metric and (backend := options.backend or find_backend(options.model)) is not None:
-        raise UserError(f"The metric loss is of a model that PyTorch decodes, but `backend` is {backend!r}.")
-    if options.name is not None:
-        if not Path(options.model).is_dir():
-            raise UserError("--name saves the scores in the model's folder, so a local model must translate.")
-        check_record_name(options.name)
-    if check_workers(options.workers) != 1 and process_state().num_processes > 1:
-        raise UserError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
 
 
 class EvaluateDirectionsArguments(TranslationArguments, OverwriteArguments):
@@ -280,18 +275,27 @@ def score_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.data.readers import stream_text_files
 
     total = sum(1 for _ in stream_text_files(options.source, options.target))  # before an hour of work
-    if options.engine == "ray" and options.output is not None:
-        _write_by_ray(options, Path(options.output), total)
+    if options.engine is None or options.output is None:
+        texts, pairs = (stream_text_files(options.source, options.target) for _ in range(2))
+        scored = _open_scorer(options).describe(texts, pairs, total)
+        print_texts((f"{line}\n" for line in scored), options.output)
         return
-    lines = _score_lines(options, total)
-    print_texts(lines, options.output)
+    from vanilla_transformer.decoding.corpus_shards import write_shards
+    from vanilla_transformer.decoding.pretrained import hash_model
+    from vanilla_transformer.evaluation.pair_scores import WINDOW
+    from vanilla_transformer.extensions.scale_out import work_by_ray
+    from vanilla_transformer.utils.file_utils import hash_file
 
-
-def _score_lines(options: ScoreArguments, total: int) -> Iterator[str]:
-    from vanilla_transformer.data.readers import stream_text_files
-
-    texts, pairs = (stream_text_files(options.source, options.target) for _ in range(2))
-    yield from (f"{line}\n" for line in _open_scorer(options).describe(texts, pairs, total))
+    chosen = ("as_json", "max_tokens", "ensemble_weights", "source_language", "target_language")
+    origin = {
+        "input": [hash_file(Path(each)) for each in (options.source, options.target)],
+        "model": [hash_model(each) for each in (options.model, *(options.ensemble or []))],
+        "options": {name: getattr(options, name) for name in chosen},
+    }
+    lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
+    build, workers = partial(_open_scorer, options), options.ray_workers
+    work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
+    write_shards(Path(options.output), lines, total, origin, WINDOW, options.resume, work)
 
 
 def _open_scorer(options: ScoreArguments) -> "PairScorer":
@@ -299,24 +303,3 @@ def _open_scorer(options: ScoreArguments) -> "PairScorer":
 
     models, languages = (options.ensemble, options.ensemble_weights), partial(language_settings, options=options)
     return PairScorer(options.model, *models, languages, options.max_tokens, options.as_json)
-
-
-def _write_by_ray(options: ScoreArguments, output: Path, total: int) -> None:
-    """Write the scores by the workers of a cluster."""
-    from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.decoding.corpus_shards import write_shards
-    from vanilla_transformer.decoding.pretrained import hash_model
-    from vanilla_transformer.evaluation.pair_scores import WINDOW
-    from vanilla_transformer.extensions.scale_out import work_by_ray
-    from vanilla_transformer.utils.file_utils import hash_file
-
-    chosen = {
-        name: getattr(options, name) for name in ("as_json", "max_tokens", "ensemble_weights", "source_language")
-    }
-    models = [hash_model(each) for each in (options.model, *(options.ensemble or []))]
-    origin = {"input": [hash_file(Path(each)) for each in (options.source, options.target)], "model": models}
-    origin["options"] = chosen | {"target_language": options.target_language}
-    lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
-    build, workers = partial(_open_scorer, options), options.ray_workers
-    work = partial(work_by_ray, build=build, total=total, workers=workers, threads=options.ray_threads)
-    write_shards(output, lines, total, origin, WINDOW, options.resume, work)

@@ -16,9 +16,9 @@ from pydantic import Field, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from vanilla_transformer.decoding.options import FLAG, TranslationOptions, options_of
-from vanilla_transformer.errors import UserError
+from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.command_line import CommandLine
-from vanilla_transformer.utils.file_utils import check_outputs, refuse_existing_files
+from vanilla_transformer.utils.file_utils import check_outputs
 from vanilla_transformer.utils.import_utils import collection_paused, freeze_modules, use_user_module
 from vanilla_transformer.utils.input_files import check_pipes, read_input
 from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, OUTPUT, Input, Schema, is_argument, parts_of
@@ -81,7 +81,21 @@ def parse(schema: type[Arguments], words: Sequence[str]) -> Arguments:
     fields = schema.model_fields
     main = [fields[each].alias or each for each in inspect.get_annotations(schema) if each in fields]
     options = schema(**CommandLine(group_fields(schema), f"vanilla-transformer {name}", [*main, *_MAIN]).read(words))
-    _check_files(options)
+    files: dict[Any, list[Any]] = {INPUT: [], OUTPUT: []}
+    for field_name, field in fields.items():
+        value, parts = getattr(options, field_name), [*parts_of(field)]
+        for mark in (mark for mark in files if mark in parts and value is not None):
+            files[mark] += value if isinstance(value, list) else [value]
+    inputs, outputs = [*files[INPUT], *options.further_inputs()], files[OUTPUT]
+    check_pipes(inputs)
+    check_outputs(outputs, inputs)
+    if isinstance(options, OverwriteArguments):
+        if options.overwrite and not outputs:
+            raise UserError("--overwrite replaces the file that a command writes, got no such file. Leave it out.")
+        for path in map(Path, [] if options.overwrite else outputs):
+            if path.is_file() and path.stat().st_size:  # devices, pipes and empty files are written to
+                found = f"{path} exists. Choose another, or replace it by --overwrite."
+                raise UserFileError(f"The output must be a new file, but {found}")
     if options.user_module is not None:
         use_user_module(options.user_module)
     register_models()
@@ -98,24 +112,6 @@ def group_fields(schema: type[Schema]) -> dict[str, dict[str, FieldInfo]]:
         title = " ".join((declaring.__doc__ or "").split()).partition(". ")[0].removesuffix(".")
         groups.setdefault(title, {}).update({name: left.pop(name) for name in names})
     return groups
-
-
-def _check_files(options: CommandArguments) -> None:
-    """Check that no output is an input or exists, and that no pipe is read twice."""
-    files: dict[Any, list[Any]] = {INPUT: [], OUTPUT: []}
-    for name, field in type(options).model_fields.items():
-        value, parts = getattr(options, name), [*parts_of(field)]
-        for mark in (mark for mark in files if mark in parts and value is not None):
-            files[mark] += value if isinstance(value, list) else [value]
-    inputs, outputs = [*files[INPUT], *options.further_inputs()], files[OUTPUT]
-    check_pipes(inputs)
-    check_outputs(outputs, inputs)
-    if not isinstance(options, OverwriteArguments):
-        return
-    if not options.overwrite:
-        refuse_existing_files(outputs)
-    elif not outputs:
-        raise UserError("--overwrite replaces the file that a command writes, got no such file. Leave it out.")
 
 
 def register_models() -> None:
@@ -372,7 +368,10 @@ def request_settings(options: Any) -> dict[str, Any]:
         settings["sentence_splitter"] = options.sentence_splitter
         settings["source_language"] = options.source_language or DEFAULT_LANGUAGE
     if "glossary" in settings:
-        settings["glossary"] = _read_glossary(options)
+        from vanilla_transformer.extensions.terms.glossary import as_glossary
+
+        languages = options.source_language or DEFAULT_LANGUAGE, options.target_language
+        settings["glossary"] = as_glossary(options.glossary, *languages, options.glossary_casefold)
     elif getattr(options, "glossary_casefold", False):
         raise UserError("`glossary_casefold` must be given with `--glossary FILE`, got it without.")
     TranslationOptions.resolve(settings)  # checks them before the model is loaded
@@ -399,24 +398,9 @@ def open_model(options: TranslationArguments) -> AbstractContextManager["Transla
     return opened()
 
 
-# Flags that change no translation, and flags of models and files, which count by their content.
-_NOT_OF_TRANSLATIONS = {
-    "model",
-    "sentences",
-    "user_module",
-    "overwrite",
-    "input",
-    "output",
-    "resume",
-    "quiet",
-    "batch_size",
-    "device",
-    "threads",
-    "workers",
-    "engine",
-}
-_NOT_OF_TRANSLATIONS |= {"ray_workers", "ray_threads", "tag", "keep_warnings", "ensemble", "rerank_reverse"}
-_NOT_OF_TRANSLATIONS |= {"rerank_quality", "glossary", "target_prefixes"}
+# Flags that change no translation. Flags of files and models are not among them: their content counts.
+_NOT_OF_TRANSLATIONS = {*ThreadArguments.model_fields, *RayArguments.model_fields, *OverwriteArguments.model_fields}
+_NOT_OF_TRANSLATIONS |= {"sentences", "resume", "quiet", "batch_size", "device", "workers", "tag", "keep_warnings"}
 
 
 def translation_origin(options: TranslationArguments) -> dict[str, Any]:
@@ -424,16 +408,10 @@ def translation_origin(options: TranslationArguments) -> dict[str, Any]:
     from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.utils.file_utils import hash_file
 
-    names = {*type(options).model_fields} - _NOT_OF_TRANSLATIONS
-    chosen = {name: getattr(options, name) for name in sorted(names)}
+    fields = type(options).model_fields.items()
+    files = {name for name, field in fields if any(part in (INPUT, OUTPUT) for part in parts_of(field))}
+    chosen = {name: getattr(options, name) for name, _ in sorted(fields) if name not in files | _NOT_OF_TRANSLATIONS}
     for each in ("glossary", "target_prefixes"):
         if getattr(options, each, None) is not None:
             chosen[each] = hash_file(Path(getattr(options, each)))
     return {"model": [*map(hash_model, model_names(options.model, options))], "options": chosen}
-
-
-def _read_glossary(options: TranslationArguments) -> Any:
-    from vanilla_transformer.extensions.terms.glossary import as_glossary
-
-    languages = options.source_language or DEFAULT_LANGUAGE, options.target_language
-    return as_glossary(options.glossary, *languages, options.glossary_casefold)

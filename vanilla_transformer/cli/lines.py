@@ -1,20 +1,26 @@
-"""Read lines as they are typed, piped or stored, and write the translations of each line, with progress."""
+"""Lines as they are typed, piped or stored, and the text that `translate` writes for each one, with progress."""
 
 import json
+import logging
 import os
 import select
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import write_text_atomically
 from vanilla_transformer.utils.input_files import open_stdin
-from vanilla_transformer.utils.text_files import LONGEST_LINE, decode_line, long_line_error, stream_lines
+from vanilla_transformer.utils.text_files import LONGEST_LINE, decode_text, long_line_error, read_lines
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.corpus_shards import Shard
+
+logger = logging.getLogger(__name__)
 
 
 def print_texts(texts: Iterable[str], output: str | None = None) -> None:
@@ -24,28 +30,6 @@ def print_texts(texts: Iterable[str], output: str | None = None) -> None:
         return
     for text in texts:
         print(text, end="", flush=True)
-
-
-class BlockProgress:
-    """
-    Move a bar that counts the lines of a text while a block of them is translated.
-
-    Args:
-        lines: Lines of the block. Each has no sentence, one or several.
-    """
-
-    def __init__(self, bar: Any, lines: int):
-        self._bar, self._lines, self._place = bar, lines, 0
-
-    def __call__(self, done: int, total: int) -> None:
-        """Show that so many of all sentences of the block are done."""
-        place = self._lines * done // total
-        self._bar.update(place - self._place)
-        self._place = place
-
-    def finish(self) -> None:
-        """Show that the whole block is done, also one without a sentence."""
-        self(1, 1)
 
 
 def silence_libraries() -> None:
@@ -58,7 +42,7 @@ def silence_libraries() -> None:
 
 
 PAUSE = 0.2  # seconds without a new line after which the lines of a pipe are translated
-_BATCHES = 64  # that are translated at once if the lines are there, sorted by length
+BATCHES = 64  # that are translated at once if the lines are there, sorted by length
 _PIECE = 1 << 16  # bytes, the size of a pipe's buffer on Linux
 
 
@@ -75,35 +59,33 @@ class Source(NamedTuple):
     total: int | None
 
 
-def given_source(sentences: Sequence[str], batch_size: int) -> Source:
-    """Return the sentences of a command line."""
-    return Source(_split_blocks(sentences, batch_size), len(sentences))
-
-
-def file_source(path: str | Path, batch_size: int) -> Source:
-    """Return the lines of a UTF-8 file, decompressed as its name requires."""
-    total = sum(1 for _ in stream_lines(path, may_be_blank=True))  # finds damage before an hour of work
-    return Source(_split_blocks(stream_lines(path, may_be_blank=True), batch_size), total)
-
-
-def shard_lines(batch_size: int) -> int:
-    """Return how many lines of a file are translated at once."""
-    return batch_size * _BATCHES
-
-
-def is_interactive() -> bool:
-    """Tell whether standard input is a terminal."""
-    return hasattr(sys.stdin, "isatty") and sys.stdin.isatty()
+def split_lines(lines: Iterable[str], total: int | None, batch_size: int) -> Source:
+    """Return lines in blocks."""
+    rest, size = iter(lines), batch_size * BATCHES
+    return Source(iter(lambda: list(islice(rest, size)), []), total)
 
 
 def stdin_source(batch_size: int) -> Source:
-    """Return the lines of standard input."""
-    stdin = open_stdin()
+    """Return the lines of standard input, and the number of those that are left of a file."""
+    stdin, total = open_stdin(), None
     try:
         descriptor = stdin.fileno()
     except (AttributeError, OSError):  # replaced by an object of Python
-        return Source(_split_blocks((line.rstrip("\n") for line in stdin), batch_size), None)
-    return Source(_decode(read_blocks(descriptor, batch_size, shard_lines(batch_size))), _count_lines(descriptor))
+        return split_lines((line.rstrip("\n") for line in stdin), None, batch_size)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        place, end, total = os.lseek(descriptor, 0, os.SEEK_CUR), b"\n", 0
+        while piece := os.pread(descriptor, _PIECE, place):
+            total, end, place = total + piece.count(b"\n"), piece[-1:], place + len(piece)
+        total += end != b"\n"
+
+    def decoded() -> Iterator[list[str]]:
+        first = 1
+        for block in read_blocks(descriptor, batch_size, batch_size * BATCHES):
+            text = decode_text(b"\n".join(block), "Standard input", first)
+            yield [line.removesuffix("\r") for line in text.split("\n")]
+            first += len(block)
+
+    return Source(decoded(), total)
 
 
 def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]:
@@ -117,7 +99,7 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
     while True:
         wait = None if not lines else 0 if len(lines) >= least else PAUSE
         if len(lines) >= most or not select.select([descriptor], [], [], wait)[0]:
-            yield _take(lines, most)
+            yield [lines.popleft() for _ in range(min(most, len(lines)))]
             continue
         piece = os.read(descriptor, _PIECE)
         if not piece:
@@ -134,7 +116,7 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
     if any(begun):  # the last line has no line feed
         lines.append(b"".join(begun))
     while lines:
-        yield _take(lines, most)
+        yield [lines.popleft() for _ in range(min(most, len(lines)))]
 
 
 def typed_lines(prompt: str) -> Iterator[str]:
@@ -152,77 +134,145 @@ def typed_lines(prompt: str) -> Iterator[str]:
             print(f"error: A line must be UTF-8: {error}.", file=sys.stderr)
 
 
-def _take(lines: deque[bytes], most: int) -> list[bytes]:
-    return [lines.popleft() for _ in range(min(most, len(lines)))]
-
-
-def _split_blocks(lines: Iterable[str], batch_size: int) -> Iterator[list[str]]:
-    rest = iter(lines)
-    return iter(lambda: list(islice(rest, shard_lines(batch_size))), [])
-
-
-def _decode(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:
-    first = 1
-    for block in blocks:
-        yield [decode_line(line, number, "Standard input") for number, line in enumerate(block, start=first)]
-        first += len(block)
-
-
-def _count_lines(descriptor: int) -> int | None:
-    """Return the number of lines that are left in a file, or None for a pipe."""
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return None
-    position = os.lseek(descriptor, 0, os.SEEK_CUR)
-    total, last = 0, b"\n"
-    while piece := os.pread(descriptor, _PIECE, position):
-        total, last, position = total + piece.count(b"\n"), piece[-1:], position + len(piece)
-    return total + (last != b"\n")
-
-
-def answer_lines(
-    translate: Any,
-    lines: Sequence[str],
-    options: Any,
-    settings: Mapping[str, Any],
-    warned: dict[int, list[str]] | None = None,
-) -> list[str]:
-    """Return the text to write for each of some lines.
+class LineTranslator:
+    """
+    Translate lines as the flags of `translate` say, into the text to write for each one.
 
     Args:
-        warned: Gets the warnings about the best translation of each line that has some, by its index.
+        total: The number of all lines, if it is known.
     """
-    sources, constraints = list(lines), dict[str, Any]()
-    if options.tab_constraints:  # each line has its own after the sentence
-        cells, shared = [line.split("\t") for line in lines], options.constraint or []
-        sources = [sentence for sentence, *_ in cells]
-        constraints["constraints"] = [[*words, *(shared if sentence.strip() else [])] for sentence, *words in cells]
-    answers = translate(sources, options.batch_size, False, **{**settings, **constraints})
-    rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
-    if warned is not None:
+
+    resources: ExitStack
+
+    def __init__(self, translate: Any, options: Any, total: int | None):
+        from vanilla_transformer.decoding.engine.engine import Engine
+        from vanilla_transformer.decoding.engine.requests import share_seed
+
+        self.pipeline, self.options, self.total, model = translate, options, total, translate.model
+        self.is_scored = Engine.supports(model)  # a converted model, or one of another architecture, gives texts only
+        if options.n_best is not None and not self.is_scored:
+            rule = "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
+            raise UserError(f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead.")
+        if options.as_json and not (self.is_scored or options.quiet):
+            found = type(model).__name__
+            logger.warning("%s has no scores, tokens or warnings, so the objects have texts only.", found)
+        has_heads, is_calibrated = (bool(getattr(model.config, name, 0)) for name in ("alignment_heads", "confidence"))
+        as_objects = options.as_json and self.is_scored
+        settings = {
+            "num_return_sequences": options.n_best,
+            "seed": share_seed(translate.default_options).get("seed"),
+            "return_scores": as_objects or options.n_best is not None,
+            "return_tokens": as_objects,
+            "return_alignments": options.alignments or (as_objects and has_heads),
+            "return_confidence": as_objects and is_calibrated,
+            "return_warnings": as_objects,
+        }
+        self.settings = {name: value for name, value in settings.items() if value}
+        self.prefixes = None if options.target_prefixes is None else read_lines(options.target_prefixes)
+        if self.prefixes is not None and total is not None and len(self.prefixes) != total:
+            found = f"{len(self.prefixes)} in {options.target_prefixes}"
+            raise UserError(f"There must be a target prefix for each of {total} sentences, got {found}.")
+        # Whether somebody reads the translations in a terminal; `--json` has the warnings in its objects.
+        shows_warnings = sys.stdout.isatty() and not (options.quiet or options.as_json or options.output)
+        self.warned: dict[int, list[str]] | None = {} if shows_warnings else None  # by the index in a block
+
+    def answer(self, shard: "Shard", **settings: Any) -> list[str]:
+        """Return the text to write for each line of a shard."""
+        from vanilla_transformer.decoding.answers import rename_text
         from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
-        limits = WarningLimits.from_config(getattr(translate.model, "config", None))
-        for index, (source, row) in enumerate(zip(sources, rows, strict=True)):
-            if names := find_warnings(source, row[0]["translation_text"], limits):
-                warned[index] = names
-    if not options.as_json:
-        return [_as_text(source, row) for source, row in zip(sources, rows, strict=True)]
-    from vanilla_transformer.decoding.answers import rename_text
+        options, sources = self.options, shard.lines
+        if self.prefixes is not None:
+            settings["target_prefix"] = self.prefixes[shard.start : shard.start + len(sources)]
+        if options.tab_constraints:  # each line has its own after the sentence
+            cells, shared = [line.split("\t") for line in sources], options.constraint or []
+            sources = [sentence for sentence, *_ in cells]
+            settings["constraints"] = [[*words, *(shared if sentence.strip() else [])] for sentence, *words in cells]
+        answers = self.pipeline(list(sources), options.batch_size, False, **{**self.settings, **settings})
+        rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
+        if self.warned is not None:
+            limits = WarningLimits.from_config(getattr(self.pipeline.model, "config", None))
+            for index, (source, row) in enumerate(zip(sources, rows, strict=True)):
+                if names := find_warnings(source, row[0]["translation_text"], limits):
+                    self.warned[index] = names
+        if options.as_json:
+            objects = ([rename_text(answer) for answer in row] for row in rows)
+            pairs = ({"source": source, "translations": row} for source, row in zip(sources, objects, strict=True))
+            return [json.dumps(pair, ensure_ascii=False) for pair in pairs]
+        return [
+            "\n".join(_as_text(source, answer) for answer in row) for source, row in zip(sources, rows, strict=True)
+        ]
 
-    answers_of = zip(sources, ([rename_text(answer) for answer in row] for row in rows), strict=True)
-    return [json.dumps({"source": source, "translations": row}, ensure_ascii=False) for source, row in answers_of]
+    def work(self, shards: Iterable["Shard"], done: int = 0) -> Iterator[tuple["Shard", list[str]]]:
+        """Yield each shard with its texts, and show how many of all lines are done.
+
+        Args:
+            done: The number of lines that are in no shard.
+        """
+        from vanilla_transformer.decoding.corpus_shards import progress_bar
+
+        with progress_bar(self.total, done, hidden=self.options.quiet) as bar:
+            for shard in shards:
+                show = _line_counter(bar, len(shard.lines))
+                texts = self.answer(shard, progress=show)
+                bar.clear()  # from the terminal to which the text may go
+                yield shard, texts
+                show(1, 1)  # also a block without a sentence
+
+    def texts(self, blocks: Iterable[list[str]]) -> Iterator[str]:
+        """Yield the text to write for each block of lines, and print the warnings about it."""
+        from vanilla_transformer.decoding.corpus_shards import number_shards
+
+        for shard, texts in self.work(number_shards(blocks)):
+            yield "".join(f"{text}\n" for text in texts)
+            self._print_warnings(shard.start, is_alone=self.total == 1)
+
+    def converse(self) -> None:
+        """Translate the lines that are typed in a terminal, one by one."""
+        from vanilla_transformer.decoding.corpus_shards import Shard
+
+        shows_scores = (self.options.num_return_sequences or 1) > 1 and self.is_scored
+        settings = {"return_scores": True} if shows_scores else {}
+        prompted = sys.stdout.isatty() and not self.options.quiet
+        if prompted:
+            print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
+        for number, line in enumerate(typed_lines("> " if prompted else "")):
+            print(*self.answer(Shard(number, number, [line]), **settings), flush=True)
+            self._print_warnings(0, is_alone=True)
+
+    def _print_warnings(self, start: int, is_alone: bool) -> None:
+        """Print the warnings about some lines, of which the first has the index `start`, and forget them."""
+        from vanilla_transformer.text.translation_warnings import WARNINGS
+
+        for index, names in (self.warned or {}).items():
+            place = "" if is_alone else f"line {start + index + 1}: "
+            reasons = "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
+            print(f"warning: {place}{reasons}.", file=sys.stderr, flush=True)
+        if self.warned is not None:
+            self.warned.clear()
 
 
-def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the translations, one a line, after their scores and before their alignments if these were requested."""
-    lines = []
-    for answer in answers:
-        text = answer["translation_text"]
-        score = f"{answer['score']:.4f}\t" if "score" in answer else ""
-        pairs = ""
-        if "alignment" in answer:
-            from vanilla_transformer.extensions.alignments.unit_links import moses_pairs
+def _line_counter(bar: Any, lines: int) -> Callable[[int, int], None]:
+    """Return a function that moves a bar by the lines of a block, which have no sentence, one or several.
 
-            pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}"
-        lines.append(f"{score}{text}{pairs}")
-    return "\n".join(lines)
+    It is called with the number of sentences that are done, and of all.
+    """
+    shown = 0
+
+    def show(done: int, total: int) -> None:
+        nonlocal shown
+        bar.update(lines * done // total - shown)
+        shown = lines * done // total
+
+    return show
+
+
+def _as_text(source: str, answer: Mapping[str, Any]) -> str:
+    """Return a translation, after its score and before its alignment if these were requested."""
+    text = answer["translation_text"]
+    score = f"{answer['score']:.4f}\t" if "score" in answer else ""
+    if "alignment" not in answer:
+        return f"{score}{text}"
+    from vanilla_transformer.extensions.alignments.unit_links import moses_pairs
+
+    return f"{score}{text} ||| {moses_pairs(source, text, answer['alignment'])}"

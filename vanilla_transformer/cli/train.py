@@ -34,7 +34,12 @@ def train_command(arguments: Sequence[str]) -> None:
     if recipe.output.dry_run:
         from vanilla_transformer.training.dry_run import plan_run
 
-        _print_plan(plan_run(recipe))
+        plan = plan_run(recipe)
+        advice = plan.pop("advice")
+        for name, value in plan.items():
+            shown = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+            print(f"{name.replace('_', ' '):<26} {shown}")
+        print(*advice, "Nothing has been written.", sep="\n")
         return
     folder = train(recipe, evaluate=evaluator_for(recipe.output.best_metric))
     if PartialState().is_main_process:
@@ -91,14 +96,6 @@ def _draw_learning_curve(folder: Path) -> None:
     from vanilla_transformer.training.metrics import METRICS_FILE
 
     print(f"The learning curve is in {plot_learning_curve(folder / METRICS_FILE, folder / CURVE)}.")
-
-
-def _print_plan(plan: dict[str, Any]) -> None:
-    advice = plan.pop("advice")
-    for name, value in plan.items():
-        shown = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
-        print(f"{name.replace('_', ' '):<26} {shown}")
-    print(*advice, "Nothing has been written.", sep="\n")
 
 
 class AverageCheckpointsArguments(CommandArguments):
@@ -158,9 +155,26 @@ def demo_command(arguments: Sequence[str]) -> None:
     except TrainingInterrupted as error:
         raise TrainingInterrupted(f"{error} A model of fewer than {steps:,} steps is undertrained.") from None
     bleu = _print_demo_scores(folder, corpus)
-    _print_if_undertrained(max(entry["step"] for entry in read_entries(folder)), steps, bleu)
+    made, reasons = max(entry["step"] for entry in read_entries(folder)), []
+    if made < steps:
+        reasons.append(f"the time limit ended training after {made:,} of {steps:,} steps")
+    if bleu < _DEMO_LEAST_BLEU:
+        reasons.append(f"BLEU must be at least {_DEMO_LEAST_BLEU:g}, got {bleu:.1f}")
+    if reasons:
+        print(f"\nThe model is undertrained: {', and '.join(reasons)}.", end=" ")
+        print("Its translations are not what this recipe yields.")
+    if made < steps:
+        print("Run `demo` again with a higher --max_minutes, or without it, to continue.")
     draw_pictures(_draw_demo, folder)
-    _print_next_steps(folder)
+    on_path = shutil.which("vanilla-transformer") is not None
+    program = "vanilla-transformer" if on_path else f"{sys.executable} -m vanilla_transformer"
+    print("\nAn hour of training on two cores brings 45.9 BLEU on sentences of any length: the recipe tatoeba_en_de")
+    print("with the 164,409 pairs of https://www.manythings.org/anki/ (CC BY 2.0 FR).")
+    print("Next:")
+    print(f"  {program} translate {folder} '{_DEMO_SENTENCE}'")
+    print(f"  {program} train small --output_dir runs/mine \\")
+    print("      --train_source train.en --train_target train.de \\")
+    print("      --validation_source validation.en --validation_target validation.de")
 
 
 def _demo_flags(options: DemoArguments, corpus: Path) -> list[str]:
@@ -199,20 +213,6 @@ def choose_ranks(scores: Sequence[float], count: int) -> list[tuple[int, int]]:
     return [(rank + 1, order[rank]) for rank in ranks]
 
 
-def _print_if_undertrained(made: int, steps: int, bleu: float) -> None:
-    reasons = []
-    if made < steps:
-        reasons.append(f"the time limit ended training after {made:,} of {steps:,} steps")
-    if bleu < _DEMO_LEAST_BLEU:
-        reasons.append(f"BLEU must be at least {_DEMO_LEAST_BLEU:g}, got {bleu:.1f}")
-    if reasons:
-        print(
-            f"\nThe model is undertrained: {', and '.join(reasons)}. Its translations are not what this recipe yields."
-        )
-    if made < steps:
-        print("Run `demo` again with a higher --max_minutes, or without it, to continue.")
-
-
 def _draw_demo(folder: Path) -> None:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -224,15 +224,3 @@ def _draw_demo(folder: Path) -> None:
     curve = plot_learning_curve(folder / METRICS_FILE, folder / CURVE)
     attention = plot_attention(model, tokenizer, _DEMO_SENTENCE, folder / "attention.png")
     print(f"\nPictures: {curve} and {attention}")
-
-
-def _print_next_steps(folder: Path) -> None:
-    on_path = shutil.which("vanilla-transformer") is not None
-    program = "vanilla-transformer" if on_path else f"{sys.executable} -m vanilla_transformer"
-    print("\nAn hour of training on two cores brings 45.9 BLEU on sentences of any length: the recipe tatoeba_en_de")
-    print("with the 164,409 pairs of https://www.manythings.org/anki/ (CC BY 2.0 FR).")
-    print("Next:")
-    print(f"  {program} translate {folder} '{_DEMO_SENTENCE}'")
-    print(f"  {program} train small --output_dir runs/mine \\")
-    print("      --train_source train.en --train_target train.de \\")
-    print("      --validation_source validation.en --validation_target validation.de")

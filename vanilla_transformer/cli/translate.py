@@ -1,8 +1,7 @@
 """Translate sentences, files, documents or piped lines; compile the steps of a model."""
 
-import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import Field, model_validator
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
+from vanilla_transformer.utils.text_files import stream_lines
 
 from .flags import (
     DEFAULT_LANGUAGE,
@@ -30,30 +30,19 @@ from .flags import (
     refuse_file_names,
     translation_origin,
 )
-from .lines import (
-    BlockProgress,
-    Source,
-    answer_lines,
-    file_source,
-    given_source,
-    is_interactive,
-    print_texts,
-    shard_lines,
-    silence_libraries,
-    stdin_source,
-    typed_lines,
-)
+from .lines import BATCHES, LineTranslator, print_texts, silence_libraries, split_lines, stdin_source
 
 if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
     from vanilla_transformer.decoding.corpus_shards import Shard
-    from vanilla_transformer.text.languages import Direction
-
-logger = logging.getLogger(__name__)
 
 
 def _translate_document(
-    opening: AbstractContextManager["TranslationPipeline"], options: "TranslateArguments", text: str, note: str
+    opening: AbstractContextManager["TranslationPipeline"],
+    options: "TranslateArguments",
+    text: str,
+    splitter: Any,
+    note: str,
 ) -> None:
     """
     Translate a document and write it.
@@ -61,42 +50,30 @@ def _translate_document(
     Args:
         note: A line to print once the document is read, if there is one.
     """
-    from vanilla_transformer.decoding.sentence_splitter import find_splitter
     from vanilla_transformer.extensions.documents import parse_document, translator_by
     from vanilla_transformer.text.languages import find_direction
 
-    splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
     parse_document(text, options.format)  # names mistakes before a model is loaded
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:
         direction = find_direction(pipeline.tokenizer, options.source_language, options.target_language)
-        document = parse_document(text, options.format, direction)
+        document: Any = parse_document(text, options.format, direction)
         search = {"num_beams": options.num_beams, "batch_size": options.batch_size}
         translator = translator_by(pipeline, splitter, options.protect, **search)
         translated = document.render(translator(document.blocks))
     print_texts([translated], options.output)
-    if options.format == "xliff" and not options.quiet:
-        _report(document, direction)
+    if document.summary and not options.quiet:
+        targets = sorted({named.target for named in document.directions if named.target})
+        if targets and direction.target is None:  # the language of the translation is unknown
+            rule = "and the model does not say what it writes. Name its language by --target_language"
+            print(f"warning: The file asks for {', '.join(targets)}, {rule}.", file=sys.stderr)
+        print(document.summary, file=sys.stderr)
 
 
-def _report(document: Any, direction: "Direction") -> None:
-    """Print the summary of a document, and a warning if the language of its translation is unknown."""
-    targets = sorted({named.target for named in document.directions if named.target})
-    if targets and direction.target is None:
-        rule = "and the model does not say what it writes. Name its language by --target_language"
-        print(f"warning: The file asks for {', '.join(targets)}, {rule}.", file=sys.stderr)
-    print(document.summary, file=sys.stderr)
-
-
+_FORMATS = [*dict.fromkeys(DOCUMENT_ENDINGS.values())]
 # Flags that are not for documents.
-_NOT_OF_DOCUMENTS = (
-    "target_prefix",
-    "target_prefixes",
-    "alternatives",
-    "constraint",
-    "tab_constraints",
-)
+_NOT_OF_DOCUMENTS = ("target_prefix", "target_prefixes", "alternatives", "constraint", "tab_constraints")
 
 
 class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, OverwriteArguments):
@@ -129,8 +106,8 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
     quiet: bool = Field(False, description="Show no prompt, progress bar or warning.")
     format: str = Field(
         "",
-        description="text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept. By default "
-        "the ending of --input decides.",
+        description=f"text (a sentence a line), {', '.join(_FORMATS[1:-1])} or {_FORMATS[-1]}, whose markup is kept. "
+        "By default the ending of --input decides.",
     )
     join_lines: Literal["yes", "no", "auto"] = Field(
         "no",
@@ -192,23 +169,39 @@ class TranslateArguments(TranslationArguments, SentenceArguments, RayArguments, 
 
 def translate_command(arguments: Sequence[str]) -> None:
     options = parse(TranslateArguments, arguments)
-    sentences, is_silent = options.sentences, bool(options.format) or options.quiet
+    is_silent = bool(options.format) or options.quiet
     options.format = options.format or _find_format(options.input or "")
     if options.join_lines != "no":
         options.format, is_silent = "wrapped", options.quiet or options.join_lines == "yes"
     if options.quiet:
         silence_libraries()
+    splitter = None
+    if options.format != "text" or options.split_sentences:
+        from vanilla_transformer.decoding.sentence_splitter import find_splitter
+
+        splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
     text, note = (None, "") if options.format == "text" else _read_document(options)
     if options.format != "text":
         options.split_sentences = False  # a document is split by its translator
     opening = open_model(options)
     if text is not None and options.format != "text":
-        _translate_document(opening, options, text, "" if is_silent else note)
+        _translate_document(opening, options, text, splitter, "" if is_silent else note)
         return
-    is_typed = not sentences and options.input is None and options.output is None and is_interactive()
-    source = Source(iter(()), None) if is_typed and text is None else _source(sentences, options, text)
-    if options.split_sentences:
-        _check_splitter(options)
+    output, size = None if options.output is None else Path(options.output), options.batch_size
+    if options.sentences:
+        source = split_lines(options.sentences, len(options.sentences), size)
+    elif options.input is not None:
+        total = sum(1 for _ in stream_lines(options.input, may_be_blank=True))  # finds damage before an hour of work
+        source = split_lines(stream_lines(options.input, may_be_blank=True), total, size)
+    elif text is not None:
+        lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []
+        source = split_lines([line.removesuffix("\r") for line in lines], len(lines), size)
+    elif output is None and hasattr(sys.stdin, "isatty") and sys.stdin.isatty():
+        with opening as translate:
+            LineTranslator(translate, options, None).converse()
+        return
+    else:
+        source = stdin_source(size)
     if options.engine == "ray":
         from vanilla_transformer.extensions.scale_out import work_by_ray
 
@@ -217,12 +210,9 @@ def translate_command(arguments: Sequence[str]) -> None:
         cluster |= {"total": source.total, "hidden": options.quiet}
         _write_shards(options, source.total, partial(work_by_ray, build=build, **cluster))
         return
-    output = None if options.output is None else Path(options.output)
     with opening as translate:
         translator = LineTranslator(translate, options, source.total)
-        if is_typed and text is None:
-            translator.converse()
-        elif output is None or options.input is None or (output.exists() and not output.is_file()):
+        if output is None or options.input is None or (output.exists() and not output.is_file()):
             print_texts(translator.texts(source.blocks), options.output)
         else:
             _write_shards(options, source.total, translator.work)
@@ -243,7 +233,6 @@ def _read_document(options: TranslateArguments) -> tuple[str, str]:
     """Return a document and a line that says its format. The format becomes text if `auto` finds no wrapped lines."""
     from vanilla_transformer.extensions.documents import WrappedText, read_document
 
-    _check_splitter(options)
     text = read_document(options.input)
     if options.join_lines != "auto":
         return text, f"{options.input} is translated as {options.format}; --format text translates its lines."
@@ -254,63 +243,14 @@ def _read_document(options: TranslateArguments) -> tuple[str, str]:
     return text, f"{found}; --join_lines no translates each line."
 
 
-def _check_splitter(options: TranslateArguments) -> None:
-    from vanilla_transformer.decoding.sentence_splitter import find_splitter
-
-    find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
-
-
-def _settings(translate: "TranslationPipeline", options: TranslateArguments) -> dict[str, Any]:
-    """Return the keyword arguments of calls: what they return besides text, and the seed that they share."""
-    from vanilla_transformer.decoding.engine.engine import Engine
-    from vanilla_transformer.decoding.engine.requests import share_seed
-
-    model = translate.model
-    is_scored = Engine.supports(model)  # a converted model, or one of another architecture, gives texts only
-    if options.n_best is not None and not is_scored:
-        rule = "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
-        raise UserError(f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead.")
-    has_heads, is_calibrated = (bool(getattr(model.config, name, None)) for name in ("alignment_heads", "confidence"))
-    as_objects = options.as_json and is_scored
-    if options.as_json and not (is_scored or options.quiet):
-        logger.warning("%s has no scores, tokens or warnings, so the objects have texts only.", type(model).__name__)
-    settings = {
-        "num_return_sequences": options.n_best,
-        "seed": share_seed(translate.default_options).get("seed"),
-        "return_scores": as_objects or options.n_best is not None,
-        "return_tokens": as_objects,
-        "return_alignments": options.alignments or (as_objects and has_heads),
-        "return_confidence": as_objects and is_calibrated,
-        "return_warnings": as_objects,
-    }
-    return {name: value for name, value in settings.items() if value}
-
-
-def _source(sentences: Sequence[str], options: TranslateArguments, text: str | None = None) -> Source:
-    """Return the lines to translate.
-
-    Args:
-        text: Standard input, if it has been read.
-    """
-    if sentences:
-        return given_source(sentences, options.batch_size)
-    if options.input is not None:
-        return file_source(options.input, options.batch_size)
-    if text is not None:
-        lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n") if text else []
-        return given_source([line.removesuffix("\r") for line in lines], options.batch_size)
-    return stdin_source(options.batch_size)
-
-
 def _write_shards(options: TranslateArguments, total: int | None, work: Callable) -> None:
     """Write the translations of a file, of which finished parts are kept."""
-    from vanilla_transformer.data.readers import stream_lines
     from vanilla_transformer.decoding.corpus_shards import write_shards
     from vanilla_transformer.utils.file_utils import hash_file
 
     assert options.input is not None and options.output is not None and total is not None
     origin = {"input": hash_file(Path(options.input)), **translation_origin(options)}
-    lines, size = stream_lines(options.input, may_be_blank=True), shard_lines(options.batch_size)
+    lines, size = stream_lines(options.input, may_be_blank=True), options.batch_size * BATCHES
     write_shards(Path(options.output), lines, total, origin, size, options.resume, work)
 
 
@@ -320,92 +260,6 @@ def _open_work(options: TranslateArguments, total: int | None) -> Callable[["Sha
     translator = LineTranslator(resources.enter_context(open_model(options)), options, total)
     translator.resources = resources  # which would be closed
     return translator.answer
-
-
-class LineTranslator:
-    """
-    Translate lines as flags say, into the text to write for each one.
-
-    Args:
-        total: The number of all lines, if it is known.
-    """
-
-    resources: ExitStack
-
-    def __init__(self, translate: Any, options: TranslateArguments, total: int | None):
-        self.pipeline, self.options, self.total = translate, options, total
-        self.settings, self.prefixes = _settings(translate, options), _read_prefixes(options, total)
-        # Whether somebody reads the translations in a terminal; `--json` has the warnings in its objects.
-        shows_warnings = sys.stdout.isatty() and not (options.quiet or options.as_json or options.output)
-        self.warned: dict[int, list[str]] | None = {} if shows_warnings else None
-
-    def answer(self, shard: "Shard", **settings: Any) -> list[str]:
-        """Return the text to write for each line of a shard."""
-        if self.prefixes is not None:
-            settings["target_prefix"] = self.prefixes[shard.start : shard.start + len(shard.lines)]
-        return answer_lines(self.pipeline, shard.lines, self.options, {**self.settings, **settings}, self.warned)
-
-    def work(self, shards: Iterable["Shard"], done: int = 0) -> Iterator[tuple["Shard", list[str]]]:
-        """Yield each shard with its texts, and show how many of all lines are done.
-
-        Args:
-            done: The number of lines that are in no shard.
-        """
-        from vanilla_transformer.decoding.corpus_shards import progress_bar
-
-        with progress_bar(self.total, done, hidden=self.options.quiet) as bar:
-            for shard in shards:
-                progress = BlockProgress(bar, len(shard.lines))
-                texts = self.answer(shard, progress=progress)
-                bar.clear()  # from the terminal to which the text may go
-                yield shard, texts
-                progress.finish()
-
-    def texts(self, blocks: Iterable[list[str]]) -> Iterator[str]:
-        """Yield the text to write for each block of lines, and print the warnings about it."""
-        from vanilla_transformer.decoding.corpus_shards import number_shards
-
-        for shard, texts in self.work(number_shards(blocks)):
-            yield "".join(f"{text}\n" for text in texts)
-            self._print_warnings(shard.start, is_alone=self.total == 1)
-
-    def converse(self) -> None:
-        """Translate the lines that are typed in a terminal, one by one."""
-        from vanilla_transformer.decoding.corpus_shards import Shard
-        from vanilla_transformer.decoding.engine.engine import Engine
-
-        shows_scores = (self.options.num_return_sequences or 1) > 1 and Engine.supports(self.pipeline.model)
-        settings = {"return_scores": True} if shows_scores else {}
-        prompted = sys.stdout.isatty() and not self.options.quiet
-        if prompted:
-            print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
-        for number, line in enumerate(typed_lines("> " if prompted else "")):
-            print(*self.answer(Shard(number, number, [line]), **settings), flush=True)
-            self._print_warnings(0, is_alone=True)
-
-    def _print_warnings(self, start: int, is_alone: bool) -> None:
-        """Print the warnings about some lines, of which the first has the index `start`, and forget them."""
-        from vanilla_transformer.text.translation_warnings import WARNINGS
-
-        for index, names in (self.warned or {}).items():
-            place = "" if is_alone else f"line {start + index + 1}: "
-            reasons = "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
-            print(f"warning: {place}{reasons}.", file=sys.stderr, flush=True)
-        if self.warned is not None:
-            self.warned.clear()
-
-
-def _read_prefixes(options: TranslateArguments, total: int | None) -> list[str] | None:
-    """Return the prefix of each sentence, or None if there is no file of them."""
-    if options.target_prefixes is None:
-        return None
-    from vanilla_transformer.data.readers import read_lines
-
-    lines = read_lines(options.target_prefixes)
-    if total is not None and len(lines) != total:
-        found = f"{len(lines)} in {options.target_prefixes}"
-        raise UserError(f"There must be a target prefix for each of {total} sentences, got {found}.")
-    return lines
 
 
 class CompileArguments(ModelNameArguments, ThreadArguments):

@@ -165,10 +165,10 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         self.stages = stages
         self.batches_per_step = accumulation * num_replicas
         self.num_replicas = num_replicas
-        self.rank = rank
         self.pad_to_multiple_of = pad_to_multiple_of
         self.packing = packing
-        self._plans: dict[tuple[int, ...], Future[BatchPlan]] = {}  # of all `pairs`
+        self._plans: dict[tuple[int, EpochPart], Future[BatchPlan]] = {}  # of all `pairs`, by epoch and part
+        self._own = slice(rank, None, num_replicas)  # the batches of a step that are this process's
         self.pairs: Any = None
         self._enter(0, 0, [self._part()])
 
@@ -198,12 +198,10 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         return self._first_step + sum(part.done for part in self._earlier_parts) + self._done
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        # A state of an older version names neither the tokens of a batch nor whether it is packed.
-        parts = [EpochPart(*part, *self._part()[len(part) :]) for part in state["parts"]]
+        parts = [EpochPart(*part) for part in state["parts"]]
         if parts[-1] != self._part(parts[-1].done):
             parts.append(self._part())
-        # A state of a version without stages has no first step, on which nothing depends without stages.
-        self._enter(state.get("first_step", 0), state["epoch"], parts)
+        self._enter(state["first_step"], state["epoch"], parts)
 
     def enter_next_epoch(self) -> None:
         """Plan the next epoch if the current one has no step left, or its stage has ended."""
@@ -212,31 +210,26 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
 
     def take_step(self) -> list[PlannedBatch]:
         """Return this process's batches of the next step, of which the current epoch must have one."""
+        source, target = self.pairs.source_lengths, self.pairs.target_lengths
         batches, places = self._batches(self._done), self._plan.rows_of(self._done)
-        target_tokens = int(self.pairs.target_lengths[np.concatenate(batches)].sum())
+        step_target_tokens = int(target[np.concatenate(batches)].sum())
+        planned = []
+        for batch, rows in zip(batches[self._own], places[self._own], strict=True):
+            longest = (round_up(int(side[batch].max()), self.pad_to_multiple_of) for side in (source, target))
+            shape = self.packed_shape or BatchShape(len(batch), *longest)
+            padded = shape.rows * (shape.source_length + shape.target_length)
+            counts = TokenCounts(int(source[batch].sum()), int(target[batch].sum()), padded)
+            planned.append(PlannedBatch(batch, self.pairs.rows[batch], shape, rows, counts, step_target_tokens))
         self._done += 1
-        if self._done == len(self._plan) // 2 and self.corpus.is_constant:
-            self._plan_ahead()
-        own = zip(batches[self._own], places[self._own], strict=True)
-        return [self._describe(*each, target_tokens) for each in own]
+        if self._done == len(self._plan) // 2 and self.corpus.is_constant:  # the next epoch has the same pairs
+            part, epoch = self._part(), self.epoch + 1
+            ahead = _planner.submit(self._plan_pairs, source, target, self.packed_shape, part, epoch)
+            self._plans[epoch, part._replace(done=0)] = ahead
+        return planned
 
     def _batches(self, step: int) -> list[np.ndarray]:
         """Return the pairs of each batch of a step of the plan, over all processes."""
         return [self._left[batch] for batch in self._plan[step]]
-
-    @property
-    def _own(self) -> slice:
-        """Return which batches of a step are this process's."""
-        return slice(self.rank, None, self.num_replicas)
-
-    def _describe(self, batch: np.ndarray, places: np.ndarray | None, step_target_tokens: int) -> PlannedBatch:
-        source, target = self.pairs.source_lengths[batch], self.pairs.target_lengths[batch]
-        shape = self.packed_shape or BatchShape(
-            len(batch), *(round_up(int(side.max()), self.pad_to_multiple_of) for side in (source, target))
-        )
-        padded = shape.rows * (shape.source_length + shape.target_length)
-        counts = TokenCounts(int(source.sum()), int(target.sum()), padded)
-        return PlannedBatch(batch, self.pairs.rows[batch], shape, places, counts, step_target_tokens)
 
     def _part(self, done: int = 0) -> EpochPart:
         return EpochPart(self.batches_per_step, done, self.max_tokens, self.packing)
@@ -252,19 +245,17 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         if pairs is not self.pairs:
             self._plans.clear()
         self.pairs = pairs
-        self.packed_shape = self._shape_of(current)
+        lengths = self.pairs.source_lengths, self.pairs.target_lengths
+        # The shape of packed batches, the same in a whole epoch.
+        shapes = [packed_shape(*lengths, part.max_tokens) if part.packing else None for part in parts]
+        self.packed_shape = shapes[-1]
         self._left = np.arange(len(self.pairs))
-        for part in self._earlier_parts:
-            plan = self._plan_part(part, self._shape_of(part))
+        for part, shape in zip(self._earlier_parts, shapes, strict=False):
+            plan = self._plan_part(part, shape)
             left = [batch for step in range(part.done, len(plan)) for batch in plan[step]]
             self._left = np.sort(self._left[np.concatenate(left)]) if left else self._left[:0]
         too_few = len(self._left) < self.batches_per_step and len(parts) > 1
         self._plan = EMPTY_PLAN if too_few else self._plan_part(current, self.packed_shape)
-
-    def _shape_of(self, part: EpochPart) -> BatchShape | None:
-        """Return the shape of the packed batches of a part, the same in a whole epoch."""
-        lengths = self.pairs.source_lengths, self.pairs.target_lengths
-        return packed_shape(*lengths, part.max_tokens) if part.packing else None
 
     def _plan_part(self, part: EpochPart, shape: BatchShape | None) -> BatchPlan:
         """Plan the remaining pairs, indexed from 0, or return the plan of all pairs that was made before.
@@ -272,32 +263,20 @@ class TokenBudgetBatchSampler(Sampler[list[int]]):
         Args:
             shape: The shape of packed batches.
         """
+        source, target = self.pairs.source_lengths, self.pairs.target_lengths
         if len(self._left) < len(self.pairs):
-            lengths = self.pairs.source_lengths[self._left], self.pairs.target_lengths[self._left]
-            return self._plan_lengths(*lengths, shape, part, self.epoch)
-        key = _key(part, self.epoch)
+            return self._plan_pairs(source[self._left], target[self._left], shape, part, self.epoch)
+        key = self.epoch, part._replace(done=0)
         if key not in self._plans:
             self._plans[key] = Future()
-            lengths = self.pairs.source_lengths, self.pairs.target_lengths
-            self._plans[key].set_result(self._plan_lengths(*lengths, shape, part, self.epoch))
+            self._plans[key].set_result(self._plan_pairs(source, target, shape, part, self.epoch))
         self._plans = {key: self._plans[key]}
         return self._plans[key].result()
 
-    def _plan_ahead(self) -> None:
-        """Let a thread plan the next epoch, whose pairs are the same."""
-        part, epoch = self._part(), self.epoch + 1
-        lengths = self.pairs.source_lengths, self.pairs.target_lengths
-        self._plans[_key(part, epoch)] = _planner.submit(self._plan_lengths, *lengths, self.packed_shape, part, epoch)
-
-    def _plan_lengths(
+    def _plan_pairs(
         self, source: np.ndarray, target: np.ndarray, shape: BatchShape | None, part: EpochPart, epoch: int
     ) -> BatchPlan:
         place = self.seed, epoch, part.batches_per_step
         if shape is not None:
             return plan_packed_batches(source, target, shape, *place)
         return plan_batches(source, target, part.max_tokens, *place, self.pad_to_multiple_of)
-
-
-def _key(part: EpochPart, epoch: int) -> tuple[int, ...]:
-    """Return the values that the plan of all pairs depends on."""
-    return (epoch, *part._replace(done=0))

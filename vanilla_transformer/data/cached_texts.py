@@ -15,14 +15,8 @@ from tqdm.auto import tqdm
 
 from vanilla_transformer.utils.file_utils import cached_folder
 
-from .cleaning import (
-    CleaningReport,
-    clean_text,
-    find_broken,
-    find_language_mistakes,
-    nothing_left_error,
-)
-from .cleaning_rules import CleaningRules, PairRules
+from .cleaning import CleaningReport, clean_text, find_broken, find_language_mistakes, pairs_of
+from .cleaning_rules import SAMPLED_PAIRS, CleaningRules, PairRules
 from .readers import ROWS_PER_BATCH, CorpusSpec, OpenCorpus, SentencePair, content_key, open_corpus, read_rows
 from .tokenized_corpus import hash_json, open_arrow_files
 
@@ -54,17 +48,11 @@ class CachedTexts:
 
 
 def load_cached_texts(specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path) -> CachedTexts:
-    """
-    Return the cleaned text of all corpora; read and clean it only if the cache does not hold it.
-
-    Args:
-        rules: The rules of each corpus.
-    """
+    """Return the text of all corpora, cleaned by the rules of each; clean it only if the cache does not hold it."""
     with ExitStack() as stack:
         corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
         key = hash_json(_FORMAT, [content_key(corpus) for corpus in corpora], [each.on_text for each in rules])
-        write = partial(_write_texts, corpora=corpora, rules=rules)
-        folder = cached_folder(cache_dir, f"texts-{key}", write)
+        folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_texts, corpora=corpora, rules=rules))
     return load_folder(folder, key)
 
 
@@ -98,28 +86,20 @@ def _write_texts(folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[Cl
             pairs = clean_text(corpus.spec, rows, each, report)
             while batch := list(islice(pairs, ROWS_PER_BATCH)):
                 sources, targets = zip(*batch, strict=True)
-                numbers = pa.array(np.full(len(batch), number, dtype=np.int32))
-                file.write_batch(pa.record_batch([pa.array(sources), pa.array(targets), numbers], schema=_SCHEMA))
+                columns = [sources, targets, np.full(len(batch), number, dtype=np.int32)]
+                file.write_batch(pa.record_batch([*map(pa.array, columns)], schema=_SCHEMA))
+    report.check_kept()
     texts = open_arrow_files(folder)
     report.warn(find_language_mistakes(texts, [corpus.spec for corpus in corpora]))
-    pair_rules = [
-        PairRules.for_corpus(corpus.spec, each, _pairs_of(texts, number))
-        for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True))
-    ]
+    numbers, pair_rules = texts.data.column("corpus").to_numpy(), list[PairRules]()
+    for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True)):
+        sample = pairs_of(texts, np.flatnonzero(numbers == number)[:SAMPLED_PAIRS])
+        pair_rules.append(PairRules.for_corpus(corpus.spec, each, sample))
     broken = find_broken(texts, pair_rules, report)
-    if not report.kept:
-        raise nothing_left_error(report)
+    report.check_kept()
     if broken.any():
         path = path.replace(folder / "all_rows")
         write_texts(folder, texts, ~broken, report)
         path.unlink()
     else:
         _write_report(folder, report)
-
-
-def _pairs_of(texts: datasets.Dataset, corpus: int) -> Iterator[SentencePair]:
-    """Yield the pairs of a corpus of the mix."""
-    rows = np.flatnonzero(texts.data.column("corpus").to_numpy() == corpus)
-    for start in range(0, len(rows), ROWS_PER_BATCH):
-        batch = texts[rows[start : start + ROWS_PER_BATCH].tolist()]
-        yield from map(SentencePair, batch["source"], batch["target"])

@@ -42,13 +42,7 @@ RATIO_EDGES = np.linspace(-3, 3, 49)  # log2 of the characters of the target div
 
 
 def count_lengths(texts: datasets.Dataset, kept: np.ndarray) -> Histograms:
-    """
-    Count the lengths of both sides in characters, and the logarithm of their ratio to base 2.
-
-    Args:
-        texts: Columns `source` and `target`, without empty texts.
-        kept: A mask of shape `(pairs,)` of the pairs that cleaning kept.
-    """
+    """Count the lengths of both sides in characters and the logarithm of their ratio to base 2, by a mask of pairs."""
     sources, targets = (pc.utf8_length(texts.data.column(side)).to_numpy() for side in ("source", "target"))
     ratios = np.log2(targets / sources)
     values = {"source": (sources, LENGTH_EDGES), "target": (targets, LENGTH_EDGES), "ratio": (ratios, RATIO_EDGES)}
@@ -61,18 +55,19 @@ def count_lengths(texts: datasets.Dataset, kept: np.ndarray) -> Histograms:
     }
 
 
+def pairs_of(texts: datasets.Dataset, rows: np.ndarray) -> list[SentencePair]:
+    """Return the pairs in some rows of texts."""
+    chosen = texts[rows.tolist()]
+    return list(map(SentencePair, chosen["source"], chosen["target"]))
+
+
 EXAMPLES = 3
 _EXAMPLE_CHARACTERS = 100
 
 
 @dataclass
 class CleaningReport:
-    """
-    Numbers of pairs read and dropped by each rule, with the first few examples.
-
-    `warnings` are the results of `find_language_mistakes`. `histograms` counts the lengths of the pairs with text on
-    both sides, see `count_lengths`.
-    """
+    """Numbers of pairs read and dropped by each rule, with the first few examples, lengths and warnings."""
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
@@ -86,6 +81,10 @@ class CleaningReport:
         examples = self.examples.setdefault(rule, [])
         examples += [[abbreviate(side) for side in pair] for pair in pairs[: EXAMPLES - len(examples)]]
 
+    def add_rows(self, rule: str, texts: datasets.Dataset, rows: np.ndarray) -> None:
+        """Count rows of texts that a rule dropped."""
+        self.add(rule, pairs_of(texts, rows[:EXAMPLES]), len(rows))
+
     def warn(self, warnings: Sequence[str]) -> None:
         """Log warnings, and keep them."""
         for warning in warnings:
@@ -96,6 +95,11 @@ class CleaningReport:
     def kept(self) -> int:
         """Return the number of pairs that no rule dropped."""
         return self.read - sum(self.dropped.values())
+
+    def check_kept(self) -> None:
+        """Refuse rules that drop every pair."""
+        if not self.kept:
+            raise UserError(f"Cleaning must leave some pairs of the training text, got none. {self}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -115,11 +119,6 @@ class CleaningReport:
                 lines.append(f"  {self.dropped[rule]:,} dropped ({percent} %): {RULES[rule]}, such as")
                 lines += [f"    {source} | {target}" for source, target in self.examples[rule]]
         return "\n".join(lines)
-
-
-def nothing_left_error(report: CleaningReport) -> UserError:
-    """Return the error for rules that drop every pair."""
-    return UserError(f"Cleaning must leave some pairs of the training text, got none. {report}")
 
 
 def abbreviate(text: str) -> str:
@@ -145,6 +144,7 @@ def clean_text(
         rules: None for held-out text, for which a recipe can enable none.
     """
     way_out, rules = ("", CleaningRules()) if rules is None else (_WAY_OUT, rules)
+    is_editable = spec.dataset is None and spec.format in ("", ".tsv", ".jsonl")
     for number, pair, score in rows:
         report.read += 1
         if rules.min_score is not None and score is None and any(pair):
@@ -156,7 +156,7 @@ def clean_text(
                 raise invalid_unicode_error(number, spec.location(side), pair[side], way_out.format(rule))
         elif not (pair.source and pair.target):
             rule, side = "empty", 1 if pair.source else 0
-            if any(pair) and spec.is_editable and rule not in rules.drop:
+            if any(pair) and is_editable and rule not in rules.drop:
                 raise blank_side_error(number, spec.location(side), way_out.format(rule))
         elif rules.min_score is not None and score is not None and score < rules.min_score:
             rule = "min_score"
@@ -186,7 +186,7 @@ def find_broken(
     repetitions = [name for name in REPETITIONS if any(name in each.rules.drop for each in pair_rules)]
     broken = np.full(len(texts), _KEPT, np.int8)
     misaligned = any("misaligned" in each.rules.drop for each in pair_rules)
-    if len(texts) and (repetitions or misaligned or any(each.enabled() for each in pair_rules)):  # no text, no columns
+    if repetitions or misaligned or any(each.checks for each in pair_rules):
         features = {"rule": datasets.Value("int8"), "rank": datasets.Value("int8")}
         results = texts.map(
             partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions),
@@ -214,10 +214,8 @@ def find_broken(
     for number, name in enumerate(_NAMES):
         rows = np.flatnonzero(broken == number)
         if len(rows):
-            examples = texts[rows[:EXAMPLES].tolist()]
-            report.add(name, list(map(SentencePair, examples["source"], examples["target"])), len(rows))
-    if len(texts):
-        report.histograms = count_lengths(texts, broken == _KEPT)
+            report.add_rows(name, texts, rows)
+    report.histograms = count_lengths(texts, broken == _KEPT)
     return broken != _KEPT
 
 
@@ -247,10 +245,10 @@ def _find_misaligned(
 def _check_batch(
     batch: dict[str, list[Any]], pair_rules: Sequence[PairRules], repetitions: Sequence[str]
 ) -> dict[str, list[Any]]:
-    rules = [each.enabled() for each in pair_rules]
     pairs = list(map(SentencePair, batch["source"], batch["target"]))
+    checks = [[(_NAMES.index(name), check) for name, check in each.checks.items()] for each in pair_rules]
     broken = [
-        next((_NAMES.index(name) for name, is_broken in rules[corpus].items() if is_broken(pair)), _KEPT)
+        next((number for number, is_broken in checks[corpus] if is_broken(pair)), _KEPT)
         for pair, corpus in zip(pairs, batch["corpus"], strict=True)
     ]
     directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
@@ -268,9 +266,6 @@ def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec])
 
     Corpora without `source_language` and `target_language`, or with names of languages that are no codes, are not
     checked.
-
-    Args:
-        texts: Columns `source`, `target` and `corpus`, the number of the pair's corpus.
     """
     if not any(spec.source_language and spec.target_language for spec in specs):
         return []
@@ -282,8 +277,7 @@ def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec])
     corpora, warnings = texts.data.column("corpus").to_numpy(), []
     for number, spec in enumerate(specs):
         rows = np.flatnonzero(corpora == number)
-        sample = texts[rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE].tolist()]
-        pairs = list(map(SentencePair, sample["source"], sample["target"]))
+        pairs = pairs_of(texts, rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE])
         for mistake, wrong in _suspect_languages(spec, pairs):
             if len(wrong) > _SUSPICIOUS * len(pairs):
                 text = mistake.format(f"{len(wrong)} of {len(pairs)} pairs")
@@ -306,29 +300,6 @@ def _suspect_languages(
         others = [pair for pair in pairs if is_clearly_another(getattr(pair, side), code)]
         hint = "Check it, or set `drop: [other_languages]`"
         yield f"a {side} in another language than {code} in {{}}. {hint}", others
-
-
-def find_dropped_by_length(
-    source_lengths: np.ndarray, target_lengths: np.ndarray, rules: Sequence[CleaningRules], corpora: np.ndarray
-) -> dict[str, np.ndarray]:
-    """
-    Return for each rule on tokens a mask of shape `(pairs,)` of the pairs that it is the first to drop.
-
-    `max_length` is about the longer side, with EOS, and `max_length_ratio` about the lengths of both.
-
-    Args:
-        rules: The rules of each corpus.
-        corpora: The number of each pair's corpus, shape `(pairs,)`.
-    """
-    masks: dict[str, np.ndarray] = {}
-    longest, shortest = np.maximum(source_lengths, target_lengths), np.minimum(source_lengths, target_lengths)
-    for name, unit in (("max_length", 1), ("max_length_ratio", shortest)):
-        limits = [getattr(each, name) for each in rules]
-        if any(limit is not None for limit in limits):
-            most = np.array([np.inf if limit is None else limit for limit in limits])[corpora]
-            broken = longest > most * unit
-            masks[name] = broken & ~masks["max_length"] if masks else broken
-    return masks
 
 
 def find_duplicates(hashes: bytes | bytearray, ranks: np.ndarray | None = None) -> np.ndarray:

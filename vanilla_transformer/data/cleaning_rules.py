@@ -4,13 +4,12 @@ The rules that drop pairs of a corpus: the ones that a recipe enables, and the c
 A pair that breaks several counts for the first one in `RULES`. `data.cleaning` applies the rules to a corpus.
 """
 
-import math
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
 from hashlib import blake2b
-from itertools import islice, starmap
+from itertools import starmap
 from statistics import median
 from typing import Annotated, Any
 
@@ -28,8 +27,8 @@ from vanilla_transformer.text.translation_warnings import (
     letter_ratio,
 )
 from vanilla_transformer.utils.import_utils import requires_extra
-from vanilla_transformer.utils.schemas import Schema
-from vanilla_transformer.utils.user_input import as_list, did_you_mean
+from vanilla_transformer.utils.schemas import Schema, split_words
+from vanilla_transformer.utils.user_input import did_you_mean
 
 from .readers import CorpusSpec, SentencePair
 
@@ -60,16 +59,11 @@ REPETITIONS = ("duplicates", "near_duplicates", "repeated_sources", "repeated_ta
 ON_TOKENS = ("max_length", "max_length_ratio")
 
 
-# The rules without a value, which the key `drop` enables by name.
-_WITH_VALUE = {"min_score", "max_characters", "max_character_ratio", "min_letter_ratio", "score", *ON_TOKENS}
-DROPPED = {name: text for name, text in RULES.items() if name not in _WITH_VALUE}
-
-
 def read_drop(value: Any) -> tuple[str, ...]:
     """Return the names of the key `drop` in the order of `DROPPED`: a list of them, or text as in a flag."""
     names = value or ()
     if isinstance(value, str):
-        names = as_list(value) if value.strip("[] ") else ()
+        names = split_words(value) if value.strip("[] ") else ()
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise UserError(f"`drop` must be a list of names, such as [empty, duplicates], got {value!r}.")
     for name in names:
@@ -111,14 +105,6 @@ class ScoreRule(Schema, frozen=True):
             raise UserError("`score` must have either `min_score` or `keep`, a number from 0 to 1.")
         return self
 
-    @classmethod
-    def from_section(cls, section: Any) -> "ScoreRule":
-        """Read the section `score` of a recipe or of a corpus."""
-        if not isinstance(section, Mapping):
-            example = "{forward: MODEL, backward: MODEL, keep: 0.7}"
-            raise UserError(f"`score` must be a mapping, such as {example}, got {section!r}.")
-        return cls(**{str(name): value for name, value in section.items()})
-
     @property
     def models(self) -> tuple[str, ...]:
         """The names of the models that score: one for each direction, or one of quality."""
@@ -131,6 +117,15 @@ class ScoreRule(Schema, frozen=True):
         return float(sorted(scores)[-max(1, round(self.keep * len(scores)))])
 
 
+def _read_score(section: Any) -> Any:
+    if section is None or isinstance(section, ScoreRule):
+        return section
+    if not isinstance(section, Mapping):
+        example = "{forward: MODEL, backward: MODEL, keep: 0.7}"
+        raise UserError(f"`score` must be a mapping, such as {example}, got {section!r}.")
+    return ScoreRule(**{str(name): value for name, value in section.items()})
+
+
 class CleaningRules(Schema, frozen=True):
     """The rules that a recipe enables for a corpus. See `DataArguments` for the fields."""
 
@@ -141,14 +136,7 @@ class CleaningRules(Schema, frozen=True):
     min_letter_ratio: Share = None
     max_length: Length = None
     max_length_ratio: Ratio = None
-    score: ScoreRule | None = None
-
-    @classmethod
-    def from_arguments(cls, arguments: Any, changes: Mapping[str, Any] | None = None) -> "CleaningRules":
-        """Take the rules from the fields of `DataArguments`, and `changes` from the entry of a corpus."""
-        values = {name: getattr(arguments, name) for name in cls.model_fields} | dict(changes or {})
-        section = values.pop("score")
-        return cls(**values, score=None if section is None else ScoreRule.from_section(section))
+    score: Annotated[ScoreRule | None, BeforeValidator(_read_score)] = None
 
     @property
     def on_text(self) -> dict[str, Any]:
@@ -158,78 +146,58 @@ class CleaningRules(Schema, frozen=True):
         return values | {f"drop_{name}": name in self.drop for name in DROPPED}
 
 
-_SAMPLED_PAIRS = 10_000  # at the beginning of a corpus, whose scripts and lengths are the ones of the corpus
-
-Rule = Callable[[SentencePair], bool]
+# The rules without a value, which the key `drop` enables by name.
+DROPPED = {name: text for name, text in RULES.items() if name not in CleaningRules.model_fields}
+SAMPLED_PAIRS = 10_000  # at the beginning of a corpus, whose scripts and lengths are the ones of the corpus
 
 
 @dataclass(frozen=True)
 class PairRules:
     """
-    The rules on single pairs that a recipe enables for a corpus.
+    The rules of a corpus, the direction in which it translates, and the checks of single pairs in their order.
 
-    Args:
-        direction: Languages from and to which the corpus translates.
-        codes: The languages of both sides, if they are checked.
-        scripts: The scripts of both sides, if they are checked.
-        usual_ratio: The median of the lengths of targets divided by the ones of their sources, if they are checked.
+    A check returns whether a pair breaks its rule.
     """
 
     rules: CleaningRules
     direction: str = ""
-    codes: Sequence[str] = ()
-    scripts: Sequence[Sequence[str]] = ()
-    usual_ratio: float = 1.0
+    checks: Mapping[str, Callable[[SentencePair], bool]] = field(default_factory=dict)
 
     @classmethod
-    def for_corpus(cls, spec: CorpusSpec, rules: CleaningRules, pairs: Iterable[SentencePair]) -> "PairRules":
-        """Return the rules of a corpus with these pairs; the first are read if scripts or lengths are checked."""
-        codes = _require_codes(spec) if "other_languages" in rules.drop else ()
-        scripts: Sequence[Sequence[str]] = ()
-        usual_ratio = 1.0
-        if "other_scripts" in rules.drop or rules.max_character_ratio is not None:
-            sample = list(islice(pairs, _SAMPLED_PAIRS))
+    def for_corpus(cls, spec: CorpusSpec, rules: CleaningRules, sample: Sequence[SentencePair]) -> "PairRules":
+        """Return the rules of a corpus that begins with a sample, by which scripts and lengths are usual or not."""
+        drop = rules.drop
+        plain = {"bad_encoding": is_in_bad_encoding, "markup": is_marked_up}
+        checks: dict[str, Callable[[SentencePair], bool]] = {name: plain[name] for name in plain if name in drop}
+        if (most := rules.max_characters) is not None:
+            checks["max_characters"] = lambda pair: max(map(len, pair)) > most
+        if (ratio := rules.max_character_ratio) is not None:
+            usual = median(starmap(length_ratio, sample)) if sample else 1.0
+            checks["max_character_ratio"] = lambda pair: not 1 / ratio <= length_ratio(*pair) / usual <= ratio
+        if (least := rules.min_letter_ratio) is not None:
+            checks["min_letter_ratio"] = lambda pair: min(map(letter_ratio, pair)) < least
+        if "other_numbers" in drop:
+            checks["other_numbers"] = has_unequal_numbers
+        if "other_scripts" in drop:
             scripts = [find_scripts(pair[side] for pair in sample) for side in (0, 1)]
-            usual_ratio = median(starmap(length_ratio, sample)) if sample else 1.0
-        return cls(rules, str(spec.direction), codes, scripts if "other_scripts" in rules.drop else (), usual_ratio)
-
-    def enabled(self) -> dict[str, Rule]:
-        """Return the enabled rules in the order of `RULES`."""
-        rules, drop = self.rules, self.rules.drop
-        most = rules.max_characters or math.inf
-        ratio, least = rules.max_character_ratio or math.inf, rules.min_letter_ratio or 0.0
-        checks: dict[str, tuple[bool, Rule]] = {
-            "bad_encoding": ("bad_encoding" in drop, is_in_bad_encoding),
-            "markup": ("markup" in drop, is_marked_up),
-            "max_characters": (most < math.inf, lambda pair: max(map(len, pair)) > most),
-            "max_character_ratio": (
-                ratio < math.inf,
-                lambda pair: not 1 / ratio <= length_ratio(*pair) / self.usual_ratio <= ratio,
-            ),
-            "min_letter_ratio": (least > 0, lambda pair: min(map(letter_ratio, pair)) < least),
-            "other_numbers": ("other_numbers" in drop, has_unequal_numbers),
-            "other_scripts": (bool(self.scripts), partial(is_in_other_scripts, scripts=self.scripts)),
-            "other_languages": (bool(self.codes), partial(is_in_other_languages, codes=self.codes)),
-        }
-        return {name: is_broken for name, (is_enabled, is_broken) in checks.items() if is_enabled}
-
-
-def _require_codes(spec: CorpusSpec) -> tuple[str, ...]:
-    for language in spec.require_languages():
-        if language_code(language) is None:
-            known = ", ".join(sorted(load_identifier().labels))
-            rule = f"The languages of {spec.name} must have codes that py3langid knows ({known})"
-            raise UserError(f"{rule}, got {language}. Rename it, or leave `other_languages` out of `drop`.")
-    return tuple(str(language_code(language)) for language in spec.direction)
+            checks["other_scripts"] = partial(is_in_other_scripts, scripts=scripts)
+        if "other_languages" in drop:
+            spec.require_languages()
+            codes = [language_code(language) for language in spec.direction]
+            if None in codes:
+                known = ", ".join(sorted(load_identifier().labels))
+                rule = f"The languages of {spec.name} must have codes that py3langid knows ({known})"
+                unknown = spec.direction[codes.index(None)]
+                raise UserError(f"{rule}, got {unknown}. Rename it, or leave `other_languages` out of `drop`.")
+            checks["other_languages"] = partial(is_in_other_languages, codes=[*map(str, codes)])
+        return cls(rules, str(spec.direction), checks)
 
 
 def is_in_bad_encoding(pair: SentencePair) -> bool:
-    """Return whether a side has characters of a wrong encoding."""
     return any(map(has_bad_encoding, pair))
 
 
 def is_marked_up(pair: SentencePair) -> bool:
-    """Return whether a side has a tag or an entity."""
     return any(map(has_markup, pair))
 
 
@@ -244,7 +212,6 @@ def is_in_other_scripts(pair: SentencePair, scripts: Sequence[Sequence[str]]) ->
 
 
 def is_in_other_languages(pair: SentencePair, codes: Sequence[str]) -> bool:
-    """Return whether a side is clearly in another language."""
     return any(is_clearly_another(text, code) for text, code in zip(pair, codes, strict=True))
 
 
@@ -317,11 +284,6 @@ def language_code(language: str | None) -> str | None:
     return code if code in load_identifier().labels else None
 
 
-def rank_languages(text: str) -> list[tuple[str, float]]:
-    """Return the codes of all languages and how probable they are for a text, the most probable first."""
-    return list(load_identifier().rank(text))
-
-
 def identify(text: str) -> str:
     """Return the code of the most probable language of a text."""
     return load_identifier().classify(text)[0]
@@ -331,5 +293,5 @@ def is_clearly_another(text: str, code: str) -> bool:
     """Return whether another language than `code` is at least five times as probable for a text."""
     if identify(text) == code:
         return False
-    ranking = rank_languages(text)
+    ranking = load_identifier().rank(text)  # the most probable first
     return ranking[0][1] > _CLEARLY * dict(ranking)[code]

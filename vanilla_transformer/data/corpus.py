@@ -16,7 +16,7 @@ import pyarrow.compute
 
 from vanilla_transformer.errors import UserError
 
-from .cleaning import EXAMPLES, CleaningReport, abbreviate, find_dropped_by_length, nothing_left_error
+from .cleaning import EXAMPLES, CleaningReport, abbreviate
 from .cleaning_rules import CleaningRules
 from .readers import ROWS_PER_BATCH, SentencePair
 from .tokenized_corpus import EncodedPairs, TokenLinks
@@ -232,14 +232,20 @@ def temperature_weights(
 def drop_by_length(
     pairs: EncodedPairs, texts: datasets.Dataset, rules: Sequence[CleaningRules], report: CleaningReport
 ) -> EncodedPairs:
-    """Drop the pairs that break the rules of their corpus on lengths in tokens, and count them in `report`."""
-    kept = np.ones(len(pairs), dtype=bool)
-    corpora = corpus_numbers(texts, pairs)
-    for rule, mask in find_dropped_by_length(pairs.source_lengths, pairs.target_lengths, rules, corpora).items():
-        rows = pairs.rows[mask]
-        first = texts.select(rows[:EXAMPLES])
-        report.add(rule, list(map(SentencePair, first["source"], first["target"])), count=len(rows))
-        kept &= ~mask
-    if not kept.any():
-        raise nothing_left_error(report)
+    """
+    Drop the pairs that break the rules of their corpus on lengths in tokens, and count them in `report`.
+
+    `max_length` is about the longer side, with EOS, and `max_length_ratio` about the lengths of both.
+    """
+    longest = np.maximum(pairs.source_lengths, pairs.target_lengths)
+    shortest = np.minimum(pairs.source_lengths, pairs.target_lengths)
+    kept, corpora = np.ones(len(pairs), dtype=bool), corpus_numbers(texts, pairs)
+    for name, unit in (("max_length", 1), ("max_length_ratio", shortest)):
+        limits = [getattr(each, name) for each in rules]
+        if any(limit is not None for limit in limits):
+            most = np.array([np.inf if limit is None else limit for limit in limits])[corpora]
+            broken = kept & (longest > most * unit)
+            report.add_rows(name, texts, pairs.rows[broken])
+            kept &= ~broken
+    report.check_kept()
     return pairs if kept.all() else pairs.select(kept)

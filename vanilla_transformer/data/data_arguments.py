@@ -1,8 +1,7 @@
 """Arguments of the training, validation and test data, and of the tokenizer."""
 
-from dataclasses import fields, replace
 from itertools import chain
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import BeforeValidator, Field, ValidationInfo
 
@@ -52,10 +51,6 @@ def _read_tags(value: Any, info: ValidationInfo) -> Any:
         if not isinstance(tag, str) or tag.split() != [tag]:
             raise UserError(f"`source_tags` must be words, such as <BT>, got {tag!r}.")
     return tags
-
-
-def _list_dropped(value: Any) -> list[str] | None:
-    return [*read_drop(value)] or None
 
 
 class DataArguments(Schema, frozen=True):
@@ -137,7 +132,7 @@ class DataArguments(Schema, frozen=True):
         "and accumulated batches; 25,000 in the paper (section 5.1).",
     )
     max_tokens: _Tokens = fixed(25000, "Padded tokens on either side of a batch, per process (section 5.1).")
-    drop: Annotated[list[str] | None, BeforeValidator(_list_dropped), ONE_WORD] = fixed(
+    drop: Annotated[list[str] | None, BeforeValidator(lambda value: [*read_drop(value)] or None), ONE_WORD] = fixed(
         None,
         "Kinds of pairs to drop, of: "
         + "; ".join(f"{name}: {text}" for name, text in DROPPED.items())
@@ -177,10 +172,6 @@ class DataArguments(Schema, frozen=True):
         return {"source_language": self.source_language, "target_language": self.target_language}
 
 
-_SPEC_KEYS = {item.name for item in fields(CorpusSpec)}
-_RULE_KEYS = {*CleaningRules.model_fields}
-
-
 def augmentations(data: DataArguments) -> dict[str, float]:
     """Return the shares of training pairs in the section `augment`, in the order of `AUGMENTATIONS`."""
     shares = {} if data.augment is None else data.augment
@@ -193,15 +184,62 @@ def augmentations(data: DataArguments) -> dict[str, float]:
     return {name: shares[name] for name in AUGMENTATIONS if shares.get(name)}
 
 
+class _Entry(NamedTuple):
+    """A corpus of `corpora` or `validation`, in one direction."""
+
+    spec: CorpusSpec
+    rules: CleaningRules
+    forgetting: bool = False
+
+
+def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
+    """Return the corpora in a section, or the one that other keys name; one of both directions is two."""
+    entries = getattr(data, section)
+    if entries is None and section == "corpora":
+        files = {"source": data.train_source, "target": data.train_target}
+        entries = [files if data.dataset is None else {"dataset": data.dataset}]
+    if not isinstance(entries, list) or not entries:
+        raise UserError(f"`{section}` must be a list with a corpus in it, got {entries!r}.")
+    rule_keys = CleaningRules.model_fields
+    known = {*CorpusSpec.model_fields, _BOTH_DIRECTIONS, *(rule_keys if section == "corpora" else [_FORGETTING])}
+    found = list[_Entry]()
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise UserError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
+        check_names(entry, known, "key of a corpus")
+        rules = {name: entry.get(name, getattr(data, name)) for name in rule_keys}
+        given = {name: value for name, value in entry.items() if name not in rule_keys and value is not None}
+        flags = {name: given.pop(name, False) for name in (_BOTH_DIRECTIONS, _FORGETTING)}
+        for name, value in flags.items():
+            if type(value) is not bool:
+                raise UserError(f"`{name}` of a corpus must be true or false, got {value!r}.")
+        if flags[_BOTH_DIRECTIONS] and "reverse" in given:
+            raise UserError(f"`{_BOTH_DIRECTIONS}` of a corpus must be without `reverse`, got {entry!r}.")
+        spec = CorpusSpec(**data.languages | given)
+        specs = [spec, spec.model_copy(update={"reverse": True})] if flags[_BOTH_DIRECTIONS] else [spec]
+        found += [_Entry(each, CleaningRules(**rules), flags[_FORGETTING]) for each in specs]
+    return found
+
+
 def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
+    """Return the corpora of the training text, from `corpora`, `dataset` or the pair of files."""
+    return [entry.spec for entry in _read_entries(data, "corpora")]
+
+
+def cleaning_rules(data: DataArguments) -> list[CleaningRules]:
+    """Return the cleaning rules of each corpus: the ones of the recipe, with the changes of its entry in `corpora`."""
+    return [entry.rules for entry in _read_entries(data, "corpora")]
+
+
+def validation_specs(data: DataArguments, forgetting: bool = False) -> list[CorpusSpec]:
     """
-    Return the corpora of the training text, from `corpora`, `dataset` or the pair of files.
+    Return the corpora of the section `validation`, or none.
+
+    Args:
+        forgetting: Whether to return the ones of the former domain of a model instead.
     """
-    if data.dataset is not None:
-        return [CorpusSpec(dataset=data.dataset, **data.languages)]
-    if data.corpora is None:
-        return [CorpusSpec(source=data.train_source, target=data.train_target, **data.languages)]
-    return _corpus_specs("corpora", data.corpora, data.languages)
+    entries = [] if data.validation is None else _read_entries(data, "validation")
+    return [entry.spec for entry in entries if entry.forgetting is forgetting]
 
 
 def named_files(data: DataArguments) -> list[str]:
@@ -212,64 +250,12 @@ def named_files(data: DataArguments) -> list[str]:
     return [name for name in (*names, *chain(*corpora)) if name is not None]
 
 
-def validation_specs(data: DataArguments, forgetting: bool = False) -> list[CorpusSpec]:
-    """
-    Return the corpora of the section `validation`, or none.
-
-    Args:
-        forgetting: Whether to return the ones of the former domain of a model instead.
-    """
-    entries: Any = data.validation
-    if entries is None:
-        return []
-    _corpus_specs("validation", entries, data.languages)  # checks all of them
-    entries = [entry for entry in entries if bool(entry.get(_FORGETTING)) is forgetting]
-    return _corpus_specs("validation", entries, data.languages) if entries else []
-
-
-def _corpus_specs(section: str, entries: Any, languages: dict[str, Any]) -> list[CorpusSpec]:
-    if not isinstance(entries, list) or not entries:
-        raise UserError(f"`{section}` must be a list with a corpus in it, got {entries!r}.")
-    return [spec for entry in entries for spec in _directions(section, entry, languages)]
-
-
-def _directions(section: str, entry: Any, languages: dict[str, Any]) -> list[CorpusSpec]:
-    """Return the corpus of an entry, once for each of its directions."""
-    if not isinstance(entry, dict):
-        raise UserError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
-    known = _SPEC_KEYS | {_BOTH_DIRECTIONS} | (_RULE_KEYS if section == "corpora" else {_FORGETTING})
-    check_names(entry, known, "key of a corpus")
-    given = {name: value for name, value in entry.items() if name not in _RULE_KEYS and value is not None}
-    values = languages | given
-    both = values.pop(_BOTH_DIRECTIONS, False)
-    if type(values.pop(_FORGETTING, False)) is not bool:
-        raise UserError(f"`{_FORGETTING}` of a corpus must be true or false, got {entry!r}.")
-    if type(both) is not bool or (both and "reverse" in values):
-        raise UserError(f"`{_BOTH_DIRECTIONS}` of a corpus must be true or false, without `reverse`, got {entry!r}.")
-    spec = CorpusSpec(**values)
-    return [spec, replace(spec, reverse=True)] if both else [spec]
-
-
 def tagged_sides(data: DataArguments) -> str:
     """Return `language_tags` of a recipe, or its default: target tags where corpora have several target languages."""
     if data.language_tags is not None:
         return data.language_tags
     targets = {spec.direction.target for spec in corpus_specs(data)}
     return TARGET_TAGS if len(targets) > 1 else NO_TAGS
-
-
-def cleaning_rules(data: DataArguments) -> list[CleaningRules]:
-    """
-    Return the cleaning rules of each corpus: the ones of the recipe, with the changes of its entry in `corpora`.
-    """
-    if not isinstance(data.corpora, list):
-        return [CleaningRules.from_arguments(data)]
-    rules = []
-    for entry in data.corpora:
-        changes = {name: value for name, value in entry.items() if name in _RULE_KEYS}
-        directions = _directions("corpora", entry, data.languages)
-        rules += [CleaningRules.from_arguments(data, changes)] * len(directions)
-    return rules
 
 
 def stages(data: DataArguments, max_steps: int) -> Stages:
@@ -279,10 +265,10 @@ def stages(data: DataArguments, max_steps: int) -> Stages:
     if data.corpora is None:
         raise UserError("`stages` must be given with `corpora`, whose shares they have, got it without. Add them.")
     specs = corpus_specs(data)
-    weighted = [spec for spec in specs if spec.weight != 1]
-    if weighted:
-        found = f"{weighted[0].weight} for {weighted[0].name}"
-        raise UserError(f"`weight` must be left out with `stages`, which have shares, got {found}.")
+    for spec in specs:
+        if spec.weight != 1:
+            found = f"{spec.weight:g} for {spec.name}"
+            raise UserError(f"`weight` must be left out with `stages`, which have shares, got {found}.")
     return read_stages(data.stages, [spec.name for spec in specs], max_steps)
 
 
@@ -313,27 +299,20 @@ def check_data_arguments(data: DataArguments) -> None:
     if data.stages is not None and data.sampling_temperature != 1.0:
         raise UserError("`sampling_temperature` must be left out with `stages`, which have shares, got both.")
     augmentations(data)
-    _check_alignments(data)
-    cleaning_rules(data)
+    if data.train_alignments is not None and data.bpe_dropout:
+        reason = "the links would have to be found again for each epoch's tokens of all pairs"
+        rule = f"must be given without `bpe_dropout`, got both: {reason}"
+        raise UserError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
+    if data.train_alignments not in (None, AGREEMENT):
+        rules = [name for name in CleaningRules.model_fields if name not in ON_TOKENS]
+        for name in ("corpora", "dataset", *rules):
+            if getattr(data, name) is not None:
+                raise UserError(
+                    f"`train_alignments` must be given with `train_source` and `train_target` and without `{name}`, "
+                    "got both: each line belongs to a line of these files. Take one of them out of the recipe."
+                )
     if data.bpe_dropout and data.tokenizer_model != "bpe":
         raise UserError(
             f"`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got {data.bpe_dropout} with "
             f"{data.tokenizer_model}: it leaves out merges, which only bpe has."
-        )
-
-
-def _check_alignments(data: DataArguments) -> None:
-    """Refuse `train_alignments` where its lines are not the lines that are trained on, or are not known before."""
-    if data.train_alignments is None:
-        return
-    if data.bpe_dropout:
-        reason = "the links would have to be found again for each epoch's tokens of all pairs"
-        rule = f"must be given without `bpe_dropout`, got both: {reason}"
-        raise UserError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
-    rules = [name for name in CleaningRules.model_fields if name not in ON_TOKENS]
-    given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name) not in (None, False)]
-    if given and data.train_alignments != AGREEMENT:
-        raise UserError(
-            f"`train_alignments` must be given with `train_source` and `train_target` and without `{given[0]}`, got "
-            "both: each line belongs to a line of these files. Take one of them out of the recipe."
         )

@@ -19,8 +19,6 @@ from vanilla_transformer.errors import LostProcessError
 
 from .batch_sampler import PlannedBatch, Position, TokenBudgetBatchSampler
 from .batches import Batch, MicroBatch, round_up
-from .corpus import Corpus
-from .stages import Stages
 from .tokenized_corpus import TokenTable
 
 # A worker of the data loader looks this often whether the training process still runs.
@@ -71,8 +69,8 @@ class MicroBatchLoader:
         self.num_workers = num_workers
         self.pin_memory = pin_memory
         self.prepare = prepare
-        self._sampler = sampler
-        self._position = sampler.position
+        self.sampler = sampler
+        self.position = sampler.position  # after the last step that was returned
         self._ahead: deque[tuple[list[PlannedBatch], Position]] = deque()  # planned, but not returned yet
 
     def __iter__(self) -> Generator[list[MicroBatch], None, None]:
@@ -80,32 +78,27 @@ class MicroBatchLoader:
         if self._ahead:  # prepared for an iterator that was dropped
             self.load_state_dict(self.state_dict())
         while True:
-            self._sampler.enter_next_epoch()
-            table = self._sampler.pairs.table
-            slots = self._create_slots(table)
-            steps = _Steps(table, self.pad_token_id, slots, self._sampler.pad_to_multiple_of, self.prepare)
-            for written in self._open(steps):
-                planned, self._position = self._ahead.popleft()
+            self.sampler.enter_next_epoch()
+            for written in self._open(self.sampler.pairs.table):
+                planned, self.position = self._ahead.popleft()
                 yield [
                     MicroBatch(tensors, each.pairs, each.counts, each.step_target_tokens)
                     for tensors, each in zip(written.tensors(), planned, strict=True)
                 ]
 
-    def _create_slots(self, table: TokenTable) -> torch.Tensor:
-        """Return memory for all steps that workers prepare, and for the one that is being returned."""
-        batches, max_tokens = self.batches_per_step // self._sampler.num_replicas, self._sampler.max_tokens
+    def _open(self, table: TokenTable) -> DataLoader:
+        """Return a loader of the steps until an epoch has another table."""
+        batches, max_tokens = self.sampler.batches_per_step // self.sampler.num_replicas, self.sampler.max_tokens
         size = max_tokens * _BYTES_PER_TOKEN + table.max_links(max_tokens) * _BYTES_PER_LINK
         size += _TENSORS_PER_BATCH * _ALIGNMENT
+        # A slot for each step that workers prepare, and for the one that is being returned.
         slots = torch.empty(self.num_workers * STEPS_AHEAD_PER_WORKER + 1, batches * size, dtype=torch.uint8)
-        return slots.share_memory_() if self.num_workers else slots
-
-    def _open(self, steps: "_Steps") -> DataLoader:
-        """Return a loader of the steps until an epoch has another table."""
+        slots = slots.share_memory_() if self.num_workers else slots
+        steps = _Steps(table, self.pad_token_id, slots, self.sampler.pad_to_multiple_of, self.prepare)
         return DataLoader(
             steps,
             sampler=self._plan_steps(steps),  # type: ignore[arg-type]  # an iterator without a length
             batch_size=None,
-            collate_fn=_identity,
             pin_memory=self.pin_memory,
             num_workers=self.num_workers,
             prefetch_factor=STEPS_AHEAD_PER_WORKER if self.num_workers else None,
@@ -117,35 +110,17 @@ class MicroBatchLoader:
     def _plan_steps(self, steps: "_Steps") -> Iterator[tuple[int, list[PlannedBatch]]]:
         """Yield a slot and the rows of each batch for each step, and note what the step will be made of."""
         for number in count():
-            if self._sampler.pairs.table is not steps.table:
+            if self.sampler.pairs.table is not steps.table:
                 return
-            batches = self._sampler.take_step()
-            self._ahead.append((batches, self._sampler.position))
+            batches = self.sampler.take_step()
+            self._ahead.append((batches, self.sampler.position))
             yield number % len(steps.slots), batches
-            self._sampler.enter_next_epoch()
-
-    @property
-    def corpus(self) -> Corpus:
-        return self._sampler.corpus
-
-    @property
-    def stages(self) -> Stages:
-        return self._sampler.stages
+            self.sampler.enter_next_epoch()
 
     def place(self) -> dict[str, float]:
         """Return the epochs done and, in a run with stages, the number of the stage from 1, for the log."""
-        stage = {"stage": self._position.stage + 1} if len(self.stages) > 1 else {}
-        return {"epoch": self._position.progress, **stage}
-
-    @property
-    def batches_per_step(self) -> int:
-        """Return the number of batches of a step over all processes."""
-        return self._sampler.batches_per_step
-
-    @property
-    def position(self) -> Position:
-        """Return the place after the last step that was returned."""
-        return self._position
+        stage = {"stage": self.position.stage + 1} if len(self.sampler.stages) > 1 else {}
+        return {"epoch": self.position.progress, **stage}
 
     @contextmanager
     def preview(self) -> Iterator[Iterator[list[MicroBatch]]]:
@@ -156,12 +131,12 @@ class MicroBatchLoader:
         self.load_state_dict(place)
 
     def state_dict(self) -> dict[str, Any]:
-        return self._position.state_dict()
+        return self.position.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._ahead.clear()
-        self._sampler.load_state_dict(state)
-        self._position = self._sampler.position
+        self.sampler.load_state_dict(state)
+        self.position = self.sampler.position
 
 
 class _Place(NamedTuple):
@@ -177,8 +152,8 @@ class _WrittenStep:
     """
     A step that a worker has written to a slot: where the tensors of its batches are.
 
-    Processes exchange these, not tensors, which would be handed over by a connection to the worker for each: that
-    takes longer and breaks with the worker.
+    Processes exchange these, which a pipe takes whole. Tensors would be handed over by a connection to the worker for
+    each, and a killed worker would leave half of a long message, for whose rest the reading thread waits for ever.
     """
 
     def __init__(self, slots: int, slot: int, places: Sequence[dict[str, _Place]]):
@@ -230,7 +205,10 @@ class _Steps(Dataset[_WrittenStep]):
         slot, batches = step
         end, places = 0, []
         for batch in batches:
-            tensors = self._read(batch)
+            if batch.places is None:
+                tensors = self.table.pad(batch.rows, self.pad_token_id, self.pad_to_multiple_of)
+            else:
+                tensors = self.table.pack(batch.rows, batch.places, batch.shape, self.pad_token_id)
             tensors = tensors if self.prepare is None else self.prepare(tensors)
             places.append(dict[str, _Place]())
             for name, tensor in tensors.items():
@@ -238,15 +216,6 @@ class _Steps(Dataset[_WrittenStep]):
                 self.slots[slot, end : end + place.size] = tensor.contiguous().view(-1).view(torch.uint8)
                 end = round_up(end + place.size, _ALIGNMENT)
         return _WrittenStep(self._number, slot, places)
-
-    def _read(self, batch: PlannedBatch) -> Batch:
-        if batch.places is not None:
-            return self.table.pack(batch.rows, batch.places, batch.shape, self.pad_token_id)
-        return self.table.pad(batch.rows, self.pad_token_id, self.pad_to_multiple_of)
-
-
-def _identity(item: Any) -> Any:
-    return item
 
 
 def _start_worker(number: int) -> None:

@@ -36,16 +36,9 @@ def write_demo_corpus(
     test: int = SPLIT_SIZES["test"],
 ) -> dict[str, Path]:
     """
-    Write the splits as UTF-8 text files `train.en`, `train.de`, `validation.en` and so on, one sentence a line.
+    Write pairs of the splits as text files `train.en`, `train.de` and so on, and return their paths by name.
 
-    Their license and attribution are in `README.md` beside them.
-
-    Args:
-        folder: Created if it does not exist. The files of an earlier call are replaced.
-        train, validation, test (`int`): Number of pairs; by default all.
-
-    Returns:
-        The paths of the six text files by file name.
+    Their license and attribution are in `README.md` beside them. Files of an earlier call are replaced.
     """
     texts: dict[str, Sequence[str]] = {}
     for split, count in {"train": train, "validation": validation, "test": test}.items():

@@ -5,9 +5,10 @@ Cleaned text and token ids are cached by content, so a second run starts at once
 
 import json
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 from pathlib import Path
 
 import datasets
@@ -41,7 +42,6 @@ from .readers import (
     load_splits,
     open_corpus,
     read_rows,
-    read_text_files,
 )
 from .stages import ONE_STAGE, Stages
 from .tokenized_corpus import (
@@ -53,6 +53,7 @@ from .tokenized_corpus import (
     hash_tokenizer,
 )
 
+REPORT_FILE = "corpus.json"
 _FORMAT = 1  # of the cached overlaps; another number invalidates all older entries
 _OVERLAP_FILE = "report.json"
 _SAMPLED_SOURCES = 20_000
@@ -118,17 +119,19 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
     """
-    specs, validating, forgetting = corpus_specs(data), validation_specs(data), validation_specs(data, forgetting=True)
-    rules = cleaning_rules(data)
+    specs, rules, forgetting = corpus_specs(data), cleaning_rules(data), validation_specs(data, forgetting=True)
     folder = Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
-    validation, test = _read_validation_sets(data, validating), _read_test_pairs(data)
+    validation: dict[Direction, list[SentencePair]] = {}
+    for spec in validation_specs(data) or _held_out_specs(data, "validation"):
+        validation.setdefault(spec.direction, []).extend(_read_corpus(spec))
+    test = [pair for spec in _held_out_specs(data, "test") for pair in _read_corpus(spec)]
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
         from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
 
         training = drop_low_scores(training, specs, [each.score for each in rules], folder)
     former = [pair for spec in forgetting for pair in _read_corpus(spec)]
-    return Texts(data, specs, rules, training, validation, test, former, folder)
+    return Texts(data, specs, rules, training, list(starmap(ValidationSet, validation.items())), test, former, folder)
 
 
 def tokenize(
@@ -172,7 +175,7 @@ def tokenize(
 def _build_corpus(
     texts: Texts, training: CachedTexts, pairs: EncodedPairs, seed: int, stages: Stages
 ) -> TokenizedCorpus:
-    report = CleaningReport.from_dict(training.report.to_dict())  # the rules on lengths add to it
+    report = deepcopy(training.report)  # the rules on lengths add to it
     pairs = drop_by_length(pairs, training.dataset, texts.rules, report)
     overlaps = {name: _count_overlap(training, held_out, texts.cache_dir) for name, held_out in texts.held_out.items()}
     specs, temperature = texts.specs, texts.data.sampling_temperature
@@ -186,29 +189,14 @@ def _build_corpus(
     return TokenizedCorpus(training.dataset, pairs, of_stages, seed, report, overlaps)
 
 
-def _read_validation_sets(data: DataArguments, specs: Sequence[CorpusSpec]) -> list[ValidationSet]:
-    """Read the section `validation`, the validation files, or the dataset's split `validation`, which must exist."""
-    if specs:
-        pairs: dict[Direction, list[SentencePair]] = {}
-        for spec in specs:
-            pairs.setdefault(spec.direction, []).extend(_read_corpus(spec))
-        return [ValidationSet(direction, found) for direction, found in pairs.items()]
-    direction = Direction(data.source_language, data.target_language)
-    if data.validation_source and data.validation_target:
-        return [ValidationSet(direction, read_text_files(data.validation_source, data.validation_target))]
-    if data.dataset is None:
-        return []
-    spec = CorpusSpec(dataset=data.dataset, split="validation", **data.languages)
-    return [ValidationSet(direction, _read_corpus(spec))]
-
-
-def _read_test_pairs(data: DataArguments) -> list[SentencePair]:
-    """Read the test files, or the dataset's split `test` if it exists."""
-    if data.test_source and data.test_target:
-        return read_text_files(data.test_source, data.test_target)
-    if data.dataset is None or "test" not in load_splits(data.dataset):
-        return []
-    return _read_corpus(CorpusSpec(dataset=data.dataset, split="test", **data.languages))
+def _held_out_specs(data: DataArguments, name: str) -> list[CorpusSpec]:
+    """Return the files of the validation or test text, or the dataset's split, which must exist for validation."""
+    source, target = (getattr(data, f"{name}_{side}") for side in ("source", "target"))
+    if source and target:
+        return [CorpusSpec(source=source, target=target, **data.languages)]
+    if data.dataset is not None and (name == "validation" or name in load_splits(data.dataset)):
+        return [CorpusSpec(dataset=data.dataset, split=name, **data.languages)]
+    return []
 
 
 def _read_corpus(spec: CorpusSpec) -> list[SentencePair]:
@@ -225,11 +213,3 @@ def _count_overlap(texts: CachedTexts, held_out: Sequence[SentencePair], cache_d
 
     folder = cached_folder(cache_dir, f"overlap-{hash_json(_FORMAT, texts.key, held_out)}", write)
     return Overlap(**json.loads((folder / _OVERLAP_FILE).read_text(encoding="utf-8")))
-
-
-REPORT_FILE = "corpus.json"
-
-
-def text_files(specs: Sequence[CorpusSpec]) -> list[str]:
-    """Return the names of the files of corpora."""
-    return [name for spec in specs for name in (spec.source, spec.target, spec.file) if name is not None]

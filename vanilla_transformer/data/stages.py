@@ -4,13 +4,34 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, Strict
 
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.schemas import Schema
 from vanilla_transformer.utils.user_input import check_names
 
 UNTIL_STEP, UNTIL_EPOCH, UNTIL_SHARE = ENDS = ("until_step", "until_epoch", "until_share")
-_CORPORA = "corpora"
+_Share = Annotated[float, Strict(), Field(gt=0, lt=1e6)]
+
+
+class StageEntry(Schema, frozen=True, coerce_numbers_to_str=True):  # of names such as 2024
+    """A stage as a recipe has it: the shares of corpora by name and, but for the last stage, one of three ends."""
+
+    corpora: dict[str, _Share] = Field(
+        min_length=1,
+        title="a mapping of names to shares above 0, such as {clean: 1}",
+        description="the shares of corpora by name, such as {clean: 1}.",
+    )
+    until_step: int | None = Field(None, ge=1)
+    until_epoch: int | None = Field(None, ge=1)
+    until_share: float | None = Field(None, gt=0, lt=1)
+
+    @property
+    def ends(self) -> dict[str, float]:
+        """Return where the stage ends, by the names of the keys with a value."""
+        return {name: end for name in ENDS if (end := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -47,71 +68,35 @@ ONE_STAGE = Stages()
 
 
 def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
-    """
-    Return the stages in the section `stages` of a recipe.
-
-    Args:
-        names: The names of the corpora.
-        max_steps (`int`): The steps of the run, of which `until_share` is a share.
-    """
+    """Return the stages in the section `stages` of a recipe, whose corpora have `names`."""
     if not isinstance(section, list) or not section:
         raise UserError(f"`stages` must be a list with a stage in it, got {section!r}.")
-    for number, stage in enumerate(section, start=1):
-        _check_stage(stage, f"stage {number}", names, is_last=number == len(section))
-    kinds = [kind for stage in section for kind in ENDS if kind in stage]
-    if len(set(kinds)) > 1:
-        raise UserError(
-            f"All stages must end by the same key, got `{kinds[0]}` and `{(set(kinds) - {kinds[0]}).pop()}`."
-        )
-    ends = [stage[kind] for stage, kind in zip(section, kinds, strict=False)]
-    if kinds and kinds[0] == UNTIL_SHARE:
-        ends = [round(end * max_steps) for end in ends]
-    _check_increasing(section, ends, kinds, max_steps)
-    unit = "epoch" if UNTIL_EPOCH in kinds else "step"
-    shares = ({str(name): share for name, share in stage[_CORPORA].items()} for stage in section)
-    return Stages(tuple(shares), tuple(ends), unit)
+    stages = [_read_stage(entry, number, len(section), names) for number, entry in enumerate(section, start=1)]
+    kinds = [kind for kind in ENDS if any(kind in stage.ends for stage in stages)]
+    if len(kinds) > 1:
+        raise UserError(f"All stages must end by the same key, got `{kinds[0]}` and `{kinds[1]}`.")
+    unit, scale = "epoch" if kinds == [UNTIL_EPOCH] else "step", max_steps if kinds == [UNTIL_SHARE] else 1
+    ends = [round(end * scale) for stage in stages for end in stage.ends.values()]
+    limits = [0, *ends, *([] if unit == "epoch" else [max_steps])]
+    for number, (begin, end) in enumerate(pairwise(limits), start=1):
+        if end <= begin:
+            last = " (`max_steps`)" if number == len(section) else ""
+            rule = f"Stage {number} must end after its beginning, {unit} {begin}, got {unit} {end}{last}"
+            raise UserError(f"{rule}. Let the ends of `stages` increase.")
+    return Stages(tuple(stage.corpora for stage in stages), tuple(ends), unit)
 
 
-def _check_stage(stage: Any, name: str, names: Sequence[str], is_last: bool) -> None:
-    if not isinstance(stage, dict):
-        raise UserError(f"{name.capitalize()} must be a mapping, such as {{corpora: {{a: 1}}}}, got {stage!r}.")
-    check_names(stage, {_CORPORA, *ENDS}, f"key of {name}")
-    corpora = stage.get(_CORPORA)
-    if not isinstance(corpora, dict) or not corpora:
-        example = f"`corpora` with the share of a corpus in it, such as {{{names[0]}: 1}}"
-        raise UserError(f"{name.capitalize()} must have {example}, got {corpora!r}.")
-    check_names(map(str, corpora), names, f"corpus of {name}")
-    for corpus, share in corpora.items():
-        if type(share) not in (int, float) or not 0 < share < 1e6:
-            raise UserError(f"The share of {corpus} in {name} must be a number above 0, got {share!r}.")
-    _check_end(stage, name, is_last)
-
-
-def _check_end(stage: dict[str, Any], name: str, is_last: bool) -> None:
-    kinds = [kind for kind in ENDS if kind in stage]
-    if is_last and kinds:
-        raise UserError(f"The last stage lasts until the run ends, so `{kinds[0]}` must be left out of {name}.")
-    if is_last:
-        return
-    if len(kinds) != 1:
-        raise UserError(
-            f"{name.capitalize()} must have one of {', '.join(ENDS)}, got {' and '.join(kinds) or 'none'}."
-        )
-    end = stage[kinds[0]]
-    if kinds[0] == UNTIL_SHARE:
-        if type(end) is not float or not 0 < end < 1:
-            raise UserError(f"`{kinds[0]}` of {name} must be between 0 and 1, the share of `max_steps`, got {end!r}.")
-    elif type(end) is not int or end < 1:
-        raise UserError(f"`{kinds[0]}` of {name} must be a number of 1 or more, got {end!r}.")
-
-
-def _check_increasing(section: list[dict[str, Any]], ends: list[int], kinds: list[str], max_steps: int) -> None:
-    """Refuse stages without a step."""
-    limits = [0, *ends, *([] if UNTIL_EPOCH in kinds else [max_steps])]
-    for number, (before, end) in enumerate(pairwise(limits), start=1):
-        if end > before:
-            continue
-        unit = "epoch" if UNTIL_EPOCH in kinds else "step"
-        rule = f"after its beginning, {unit} {before}, got {unit} {end}"
-        last = " (`max_steps`)" if number == len(section) else ""
-        raise UserError(f"Stage {number} must end {rule}{last}. Let the ends of `stages` increase.")
+def _read_stage(entry: Any, number: int, last: int, names: Sequence[str]) -> StageEntry:
+    try:
+        if not isinstance(entry, dict):
+            raise UserError(f"It must be a mapping, such as {{corpora: {{{names[0]}: 1}}}}, got {entry!r}.")
+        check_names(entry, StageEntry.model_fields, "key")
+        stage = StageEntry(**entry)
+        check_names(stage.corpora, names, "corpus")
+        if number == last and stage.ends:
+            raise UserError(f"The last one lasts until the run ends. Leave `{next(iter(stage.ends))}` out.")
+        if number < last and len(stage.ends) != 1:
+            raise UserError(f"It must have one of {', '.join(ENDS)}, got {' and '.join(stage.ends) or 'none'}.")
+    except UserError as error:
+        raise UserError(f"Stage {number} of `stages`: {error}") from None
+    return stage

@@ -22,12 +22,13 @@ from vanilla_transformer.utils.file_utils import cached_folder, hash_file, mappi
 
 from .batches import IGNORED_LABEL, Batch, BatchShape, round_up
 from .packing import pack_pairs
-from .readers import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH, SentencePair, WordPair
+from .readers import ROWS_PER_BATCH, SentencePair, WordPair
 
 # (texts, as_target=False) -> token ids of each text, every one ending with EOS.
 Encode = Callable[..., list[list[int]]]
 
 _FORMAT = 1  # of the cached files; another number invalidates all older entries
+_MIN_ROWS_PER_PROCESS = 50_000  # with fewer, a second process costs more time than it saves
 _LINK_SIZE = 3  # numbers of a link between tokens
 _FEATURES = {name: datasets.Sequence(datasets.Value("int32")) for name in ("input_ids", "labels")}
 
@@ -222,28 +223,26 @@ def to_dataset(pairs: Sequence[EncodedPair]) -> datasets.Dataset:
     )
 
 
+def encode_sides(batch: dict[str, list[str]], encode: Encode) -> dict[str, list[list[int]]]:
+    """Return the token ids of the columns `source` and `target`, for [`encode_texts`]."""
+    return {"input_ids": encode(batch["source"]), "labels": encode(batch["target"], as_target=True)}
+
+
 def encode_texts(
-    texts: datasets.Dataset, encode: Encode, num_proc: int | None = None, file: Path | None = None
-) -> datasets.Dataset:
-    """
-    Tokenize the columns `source` and `target`, row by row.
-
-    Args:
-        encode: A picklable function that returns the token ids of texts, with `as_target=True` of targets.
-        num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
-        file (`Path`): Write to this file, or to several files of similar names. By default nothing is written.
-    """
-    return map_texts(texts, partial(_encode_batch, encode=encode), num_proc, file)
-
-
-def map_texts(
     texts: datasets.Dataset,
     encode_batch: Callable[..., dict[str, list[list[int]]]],
     num_proc: int | None = None,
     file: Path | None = None,
     with_indices: bool = False,
 ) -> datasets.Dataset:
-    """Tokenize as `encode_texts` does, by a function of batches of columns and, optionally, of row indices."""
+    """
+    Tokenize texts, row by row.
+
+    Args:
+        encode_batch: A picklable function of a batch of columns and, optionally, of its row indices.
+        num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
+        file (`Path`): Write to this file, or to several files of similar names. By default nothing is written.
+    """
     return texts.map(
         encode_batch,
         with_indices=with_indices,
@@ -262,12 +261,8 @@ def map_texts(
 
 def choose_num_proc(rows: int, wanted: int | None = None) -> int | None:
     """Return a number of processes for `datasets`, by default all cores if there are many rows."""
-    processes = wanted or min(usable_cores(), rows // MIN_ROWS_PER_PROCESS)
+    processes = wanted or min(usable_cores(), rows // _MIN_ROWS_PER_PROCESS)
     return processes if processes > 1 else None
-
-
-def _encode_batch(batch: dict[str, list[str]], encode: Encode) -> dict[str, list[list[int]]]:
-    return {"input_ids": encode(batch["source"]), "labels": encode(batch["target"], as_target=True)}
 
 
 def encode_texts_cached(
@@ -281,7 +276,7 @@ def encode_texts_cached(
     """
 
     def write(folder: Path) -> None:
-        encode_texts(texts, encode, file=folder / "encoded.arrow")
+        encode_texts(texts, partial(encode_sides, encode=encode), file=folder / "encoded.arrow")
 
     return open_arrow_files(cached_folder(cache_dir, f"encoded-{hash_json(_FORMAT, texts_key, encode_key)}", write))
 

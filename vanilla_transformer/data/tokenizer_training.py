@@ -17,7 +17,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransfor
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.user_input import check_local_model, reporting_panics
 
-from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, tagged_sides
+from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, augmentations, tagged_sides
 from .prepare_data import Texts
 from .tokenized_corpus import hash_json, hash_tokenizer
 
@@ -51,9 +51,9 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another rule.
     """
     if texts.data.augment:
-        from vanilla_transformer.extensions.augmentation import add_tokens
+        from vanilla_transformer.extensions.augmentation import add_augmentation_tokens
 
-        add_tokens(tokenizer, texts.data)
+        add_augmentation_tokens(tokenizer, augmentations(texts.data))
     tags = [tag for tag in texts.data.source_tags or () if tag not in tokenizer.get_added_vocab()]
     if tags:
         tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)
@@ -156,10 +156,11 @@ def extend_tokenizer(
     tokenized as before. Added tokens, such as tags of languages, come after the new entries.
 
     Args:
-        texts: Sentences, read twice.
         vocab_size: Entries of the new vocabulary. There are fewer if the text has fewer pairs.
     """
-    if not isinstance(tokenizer, VanillaTransformerTokenizer) or not isinstance(_model(tokenizer), models.BPE):
+    if not isinstance(tokenizer, VanillaTransformerTokenizer) or not isinstance(
+        tokenizer.backend_tokenizer.model, models.BPE
+    ):
         raise UserError(
             "`init_vocabulary` extend needs a BPE tokenizer of this package, got another one. Use keep or replace."
         )
@@ -170,8 +171,7 @@ def extend_tokenizer(
         )
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     entries, merges = state["model"]["vocab"], state["model"]["merges"]
-    words = _Words(tokenizer)
-    for first, second in _learn_merges(words, list(texts), vocab_size - len(tokenizer)):
+    for first, second in _learn_merges(tokenizer.backend_tokenizer, list(texts), vocab_size - len(tokenizer)):
         merges.append([first, second])
         entries.setdefault(first + second, len(entries))
     return tokenizer_from_state(state, tokenizer)
@@ -184,48 +184,28 @@ def tokenizer_from_state(state: dict[str, Any], tokenizer: VanillaTransformerTok
     )
 
 
-def _model(tokenizer: Any) -> models.Model:
-    return tokenizer.backend_tokenizer.model
+def _learn_merges(backend: Tokenizer, texts: list[str], count: int) -> list[tuple[str, str]]:
+    """Return `count` further merges of entries, the most frequent first, learned from words of private characters."""
+    written = dict[str, str]()
 
-
-class _Words:
-    """Write words as strings with one private character for each piece, and read such strings."""
-
-    def __init__(self, tokenizer: VanillaTransformerTokenizer):
-        self._backend = tokenizer.backend_tokenizer
-        self._written: dict[str, str] = {}
-        self.alphabet: set[str] = set()
-
-    def write(self, texts: Iterable[str]) -> Iterator[str]:
-        """Yield each text as its words, separated by spaces."""
-        backend = self._backend
+    def write() -> Iterator[str]:
         for text in texts:
-            words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))
-            yield " ".join(self._write_word(word) for word, _ in words)
+            words = [
+                word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))
+            ]
+            for word in words:
+                if word not in written:
+                    written[word] = "".join(chr(_FIRST_SYMBOL + piece.id) for piece in backend.model.tokenize(word))
+            yield " ".join(written[word] for word in words)
 
-    def read(self, symbols: str) -> str:
-        """Return the entry that private characters spell."""
-        return "".join(self._backend.id_to_token(ord(symbol) - _FIRST_SYMBOL) for symbol in symbols)
+    def read(symbols: str) -> str:
+        return "".join(str(backend.id_to_token(ord(symbol) - _FIRST_SYMBOL)) for symbol in symbols)
 
-    def _write_word(self, word: str) -> str:
-        if word not in self._written:
-            self._written[word] = "".join(
-                chr(_FIRST_SYMBOL + piece.id) for piece in self._backend.model.tokenize(word)
-            )
-            self.alphabet |= set(self._written[word])
-        return self._written[word]
-
-
-def _learn_merges(words: _Words, texts: list[str], count: int) -> list[tuple[str, str]]:
-    """Return `count` further merges of entries, the most frequent first."""
-    for _ in words.write(texts):  # fills the alphabet
-        pass
+    alphabet = set().union(*write()) - {" "}
     learned = Tokenizer(models.BPE())
     learned.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    size = len(words.alphabet) + count
-    learned.train_from_iterator(
-        words.write(texts), trainers.BpeTrainer(vocab_size=size, min_frequency=_LEAST_FREQUENCY, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=len(alphabet) + count, min_frequency=_LEAST_FREQUENCY, show_progress=False
     )
-    return [
-        (words.read(first), words.read(second)) for first, second in json.loads(learned.to_str())["model"]["merges"]
-    ]
+    learned.train_from_iterator(write(), trainer)
+    return [(read(first), read(second)) for first, second in json.loads(learned.to_str())["model"]["merges"]]

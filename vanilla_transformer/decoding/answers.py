@@ -174,7 +174,6 @@ def join_pieces(source: str, pieces: Sequence[tuple[int, str, Translation]]) -> 
 
 
 def copy_sentence(text: str) -> Translation:
-    """Return a sentence as its own translation."""
     return Translation(text, alignment=[Link(*unit, *unit, 1.0) for unit in split_units(text)])
 
 

@@ -35,11 +35,16 @@ def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
         raise ConstraintError(f"A constraint must have a word, got {phrase!r}.")
     if text != phrase.strip():
         raise ConstraintError(f"A constraint must have single spaces between words, got {phrase!r}. Write {text!r}.")
+    return encode_words(tokenizer, text, "A constraint")
+
+
+def encode_words(tokenizer: Any, text: str, kind: str) -> list[int]:
+    """Return the tokens of a part of a translation, which must be in the vocabulary."""
     tokens = tokenizer(text_target=[text], add_special_tokens=False)["input_ids"][0]
     wrong = [token for token in tokens if token in tokenizer.all_special_ids]
     if wrong or not tokens:
         found = tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
-        raise ConstraintError(f"A constraint must be in the model's vocabulary, but {phrase!r} gives {found}.")
+        raise ConstraintError(f"{kind} must be in the model's vocabulary, but {text!r} gives {found}.")
     return list(tokens)
 
 
@@ -52,7 +57,6 @@ def room_for_phrases(phrases: Sequence[Phrases]) -> int:
 
 
 def check_token_ids(phrases: Any) -> Phrases:
-    """Check `force_words_ids`."""
     if phrases is None:
         return []
     lists = phrases if isinstance(phrases, list | tuple) else [phrases]
@@ -72,18 +76,14 @@ def word_continuations(tokenizer: Any) -> WordContinuations:
     """
     size = len(tokenizer)
     if tokenizer not in _known or _known[tokenizer][0] != size:
-        _known[tokenizer] = size, WordContinuations(_find(tokenizer, size))
+        before = tokenizer(text_target=[_WORD], add_special_tokens=False)["input_ids"][0]
+        tokens = sorted({*range(size)} - {*tokenizer.all_special_ids})
+        texts, start = tokenizer.batch_decode([[*before, token] for token in tokens]), len(tokenizer.decode(before))
+        found = [token for token, text in zip(tokens, texts, strict=True) if _IN_WORD.match(text, start)]
+        _known[tokenizer] = size, WordContinuations(found)
     return _known[tokenizer][1]
 
 
 def ends_in_word(text: str) -> bool:
     """Return whether further letters after a text would continue its last word."""
     return _IN_WORD.match(text[-1:]) is not None
-
-
-def _find(tokenizer: Any, size: int) -> Sequence[int]:
-    before = tokenizer(text_target=[_WORD], add_special_tokens=False)["input_ids"][0]
-    tokens = sorted({*range(size)} - {*tokenizer.all_special_ids})
-    texts = tokenizer.batch_decode([[*before, token] for token in tokens])
-    start = len(tokenizer.decode(before))
-    return [token for token, text in zip(tokens, texts, strict=True) if _IN_WORD.match(text, start)]

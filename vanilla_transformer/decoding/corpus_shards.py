@@ -21,15 +21,15 @@ from typing import Any, NamedTuple
 
 from transformers.utils import logging
 
-from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.utils.file_utils import hash_file, lock_folder, read_json, write_text_atomically
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.file_utils import lock_folder, read_json, write_text_atomically
 
 logger = logging.get_logger(__name__)
 
 SHARD_LINES = 2048  # enough for batches of similar lengths; a killed run loses at most the work on so many lines
 _MANIFEST = "manifest.json"
-# Of results and records, and of files of writers that were killed.
-_OWN_NAME = re.compile(r"\d{6,}\.(json|txt)|\.(\d{6,}\.(json|txt)|manifest\.json)\..*")
+_OWN_NAME = re.compile(r"\d{6,}\.txt|\.(\d{6,}\.txt|manifest\.json)\..*")  # of results, and of killed writers
+_FILE = re.compile(r"(\d+) (\w{64}) (\w{64})\n(.*)", re.DOTALL)  # lines of a shard, their hash and the results' hash
 _PATIENCE = 2  # seconds of work before a progress bar is shown
 
 
@@ -47,13 +47,19 @@ class Shard(NamedTuple):
     start: int
     lines: list[str]
 
+    def __str__(self) -> str:
+        return f"Lines {self.start + 1:,} to {self.start + len(self.lines):,}"
+
+
+class _Finished(NamedTuple):
+    lines: int
+    source: str  # hash of the lines
+    results: str
+
 
 class CorpusShards:
     """
-    The results of each shard of a corpus, in a folder with a manifest of their origin.
-
-    A result and its record are written aside and renamed. The record, written last, has the number and the hash of the
-    lines of the shard, and the hash of its result.
+    The results of each shard of a corpus, a file for each, in a folder with a manifest of their origin.
 
     Args:
         folder: It holds one run at a time; see [`held`].
@@ -66,6 +72,7 @@ class CorpusShards:
         self.folder, self.shard_lines = Path(folder), shard_lines
         self.origin: dict[str, Any] = json.loads(json.dumps(origin))  # as it will be read
         self.finished_lines = 0
+        self._again = f"Delete {folder} to start again."
 
     @classmethod
     def beside(cls, output: Path, origin: Mapping[str, Any], shard_lines: int = SHARD_LINES) -> "CorpusShards":
@@ -85,23 +92,22 @@ class CorpusShards:
 
     def open(self, resume: bool) -> None:
         """Create the folder, or read how many lines are finished in it."""
-        if self.folder.is_dir() and (self.folder / _MANIFEST).exists():
-            manifest = _read_object(self.folder / _MANIFEST, {"origin": dict, "shard_lines": int})
-            if manifest is None:
-                rule = f"{self.folder / _MANIFEST} must describe {self.folder}"
-                raise UserError(f"{rule}, but it is damaged. {self._again}")
-            records = [self._read_record(path) for path in self.folder.glob("[0-9]*.json") if path.stem.isdigit()]
-            self.finished_lines = sum(record["lines"] for record in records if record is not None)
+        path = self.folder / _MANIFEST
+        if path.exists():
+            try:
+                manifest = read_json(path)
+                origin, shard_lines = dict(manifest["origin"]), int(manifest["shard_lines"])
+            except (ValueError, TypeError, LookupError) as error:
+                raise UserError(f"{path} must describe {self.folder}, but it is damaged. {self._again}") from error
+            names = [path.stem for path in self.folder.glob("[0-9]*.txt") if _OWN_NAME.fullmatch(path.name)]
+            finished = filter(None, (self._read(int(name)) for name in names))
+            self.finished_lines = sum(each.lines for each in finished)
             if self.finished_lines:
                 if not resume:
                     found = f"{self.folder} has {self.finished_lines:,} sentences of an interrupted run"
                     raise UserError(f"{found}. Add --resume to continue it. {self._again}")
-                for name, value in self.origin.items():
-                    if manifest["origin"].get(name) != value:
-                        rule = f"An interrupted run must continue with the same {name} as {self.folder}"
-                        difference = _difference(name, manifest["origin"].get(name), value)
-                        raise UserError(f"{rule}, but {difference}. {self._again}")
-                self.shard_lines = manifest["shard_lines"]
+                self._check_origin(origin)
+                self.shard_lines = shard_lines
                 return
         elif self.folder.is_dir():
             foreign = next((path.name for path in self.folder.iterdir() if not path.name.startswith(".")), None)
@@ -110,45 +116,53 @@ class CorpusShards:
                 raise UserError(f"{rule}, but it has {foreign} and no {_MANIFEST}. Move it, or choose another output.")
         self.delete()
         manifest = {"origin": self.origin, "shard_lines": self.shard_lines}
-        write_text_atomically(self.folder / _MANIFEST, json.dumps(manifest, indent=2) + "\n")
+        write_text_atomically(path, json.dumps(manifest, indent=2) + "\n")
 
-    def complete(
-        self, lines: Iterable[str], work: Callable[[Shard], Sequence[str]], total: int | None = None, desc: str = ""
-    ) -> None:
+    def _check_origin(self, before: Mapping[str, Any]) -> None:
+        name = next((name for name, value in self.origin.items() if before.get(name) != value), None)
+        if name is None:
+            return
+        difference, old, new = f"the {name} is another one", before.get(name), self.origin[name]
+        if name == "options" and isinstance(old, dict):
+            option = next(each for each in {**old, **new} if old.get(each) != new.get(each))
+            difference = f"`{option}` was {old.get(option)!r} and is {new.get(option)!r}"
+        rule = f"An interrupted run must continue with the same {name} as {self.folder}"
+        raise UserError(f"{rule}, but {difference}. {self._again}")
+
+    def complete(self, lines: Iterable[str], work: Callable[[Shard], Sequence[str]], total: int | None = None) -> None:
         """
         Write the result of each shard of a corpus that has none yet, with a progress bar on a terminal.
 
         Args:
             work: Returns the result of each line of a shard.
             total: The number of lines, if it is known.
-            desc: The title of the progress bar.
         """
-        with logging.tqdm(total=total, initial=self.finished_lines, unit="line", desc=desc, disable=None) as bar:
+        with progress_bar(total, self.finished_lines, hidden=False) as bar:
             for shard in self.unfinished(lines):
                 self.write(shard, work(shard))
                 bar.update(len(shard.lines))
 
     def unfinished(self, lines: Iterable[str]) -> Iterator[Shard]:
         """Yield the shards of a corpus that have no result yet."""
-        for shard in split_shards(lines, self.shard_lines):
-            record = self._read_record(self._place(shard.number, "json"))
-            if record is None:
+        rest = iter(lines)
+        for shard in number_shards(iter(lambda: list(islice(rest, self.shard_lines)), [])):
+            found = self._read(shard.number)
+            if found is None:
+                if self._place(shard.number).exists():
+                    rule = "The result of shard %d in %s is damaged. It is made again."
+                    logger.warning(rule, shard.number, self.folder)
                 yield shard
-            elif (record["lines"], record["source"]) != (len(shard.lines), _hash_lines(shard.lines)):
-                rule = f"{_describe(shard)} must be the ones from which {self.folder} was made"
+            elif found[:2] != (len(shard.lines), _hash(_join(shard.lines))):
+                rule = f"{shard} must be the ones from which {self.folder} was made"
                 raise UserError(f"{rule}, but they differ. {self._again}")
-            elif not self._is_whole(shard.number, record):
-                self.finished_lines -= record["lines"]
-                logger.warning("The result of shard %d in %s is damaged. It is made again.", shard.number, self.folder)
-                yield shard
 
     def write(self, shard: Shard, results: Sequence[str]) -> None:
         """Store the result of each line of a shard, a text of one or several lines without the last line feed."""
         if len(results) != len(shard.lines):
-            raise UserError(f"{_describe(shard)} must have one result each, got {len(results):,}.")
-        path = write_text_atomically(self._place(shard.number, "txt"), (f"{result}\n" for result in results))
-        record = {"lines": len(shard.lines), "source": _hash_lines(shard.lines), "result": hash_file(path)}
-        write_text_atomically(self._place(shard.number, "json"), json.dumps(record) + "\n")
+            raise UserError(f"{shard} must have one result each, got {len(results):,}.")
+        text = _join(results)
+        record = f"{len(shard.lines)} {_hash(_join(shard.lines))} {_hash(text)}\n"
+        write_text_atomically(self._place(shard.number), [record, text])
         self.finished_lines += len(shard.lines)
 
     def results(self, total: int) -> Iterator[str]:
@@ -159,12 +173,11 @@ class CorpusShards:
             total: The number of lines of the corpus.
         """
         for number, start in enumerate(range(0, total, self.shard_lines)):
-            record = self._read_record(self._place(number, "json"))
-            expected = min(self.shard_lines, total - start)
-            if record is None or record["lines"] != expected or not self._is_whole(number, record):
+            found, expected = self._read(number), min(self.shard_lines, total - start)
+            if found is None or found.lines != expected:
                 rule = f"{self.folder} must have the results of {expected:,} lines as shard {number}"
                 raise UserError(f"{rule}, but they are missing or damaged. {self._again}")
-            yield self._place(number, "txt").read_bytes().decode()
+            yield found.results
 
     def result_lines(self, total: int) -> Iterator[str]:
         """Yield the lines of the results in order, see [`results`]."""
@@ -173,7 +186,7 @@ class CorpusShards:
 
     def delete(self) -> None:
         """Delete the files of shards, the manifest last, by which the folder is known, and the folder."""
-        for path in sorted(self.folder.glob("*"), key=lambda path: path.suffix != ".json"):
+        for path in self.folder.glob("*"):
             if _OWN_NAME.fullmatch(path.name):
                 path.unlink()
         (self.folder / _MANIFEST).unlink(missing_ok=True)
@@ -181,24 +194,16 @@ class CorpusShards:
         with suppress(OSError):  # it does not exist, is held, or has files of others
             self.folder.rmdir()
 
-    @property
-    def _again(self) -> str:
-        return f"Delete {self.folder} to start again."
+    def _place(self, number: int) -> Path:
+        return self.folder / f"{number:06}.txt"
 
-    def _place(self, number: int, suffix: str) -> Path:
-        return self.folder / f"{number:06}.{suffix}"
-
-    def _is_whole(self, number: int, record: Mapping[str, Any]) -> bool:
-        path = self._place(number, "txt")
-        return path.exists() and hash_file(path) == record["result"]
-
-    def _read_record(self, path: Path) -> dict[str, Any] | None:
-        if not path.exists():
+    def _read(self, number: int) -> _Finished | None:
+        """Return the results of a shard, or None if they are missing or damaged."""
+        path = self._place(number)
+        found = _FILE.fullmatch(path.read_bytes().decode(errors="replace")) if path.exists() else None
+        if found is None or _hash(found[4]) != found[3]:
             return None
-        record = _read_object(path, {"lines": int, "source": str, "result": str})
-        if record is None:
-            raise UserError(f"{path} must describe a shard, but it is damaged. {self._again}")
-        return record
+        return _Finished(int(found[1]), found[2], found[4])
 
 
 Work = Callable[[Iterator[Shard], int], Iterable[tuple[Shard, list[str]]]]
@@ -243,42 +248,16 @@ def progress_bar(total: int | None, done: int, hidden: bool) -> Any:
     return logging.tqdm(total=total, initial=done, disable=True if hidden else None, **options)
 
 
-def split_shards(lines: Iterable[str], shard_lines: int) -> Iterator[Shard]:
-    """Yield the shards of a corpus."""
-    rest = iter(lines)
-    return number_shards(iter(lambda: list(islice(rest, shard_lines)), []))
-
-
 def number_shards(blocks: Iterable[list[str]]) -> Iterator[Shard]:
-    """Yield blocks of lines as shards."""
     start = 0
     for number, lines in enumerate(blocks):
         yield Shard(number, start, lines)
         start += len(lines)
 
 
-def _difference(name: str, before: Any, now: Any) -> str:
-    """Describe a difference of origins; of a mapping of options, the first one with its values."""
-    if name != "options" or not isinstance(before, dict):
-        return f"the {name} is another one"
-    option = next(each for each in {**before, **now} if before.get(each) != now.get(each))
-    return f"`{option}` was {before.get(option)!r} and is {now.get(option)!r}"
+def _join(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _describe(shard: Shard) -> str:
-    return f"Lines {shard.start + 1:,} to {shard.start + len(shard.lines):,}"
-
-
-def _hash_lines(lines: Iterable[str]) -> str:
-    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
-
-
-def _read_object(path: Path, kinds: Mapping[str, type]) -> dict[str, Any] | None:
-    """Return a JSON object with entries of these types, or None if the file is damaged."""
-    try:
-        content = read_json(path)
-    except UserFileError:
-        return None
-    if not isinstance(content, dict) or not all(isinstance(content.get(name), kind) for name, kind in kinds.items()):
-        return None
-    return content
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -37,7 +37,11 @@ class Ensemble(nn.Module):
         for place, model in enumerate(models[1:], start=2):
             _check_like_first(models[0], model, place)
         self.models = nn.ModuleList(models)
-        self.config, self.generation_config = _shared_config(models), models[0].generation_config
+        self.config, self.generation_config = copy.copy(models[0].config), models[0].generation_config
+        learned = [each.config for each in models if getattr(each.config, "position_embedding_type", "") == "learned"]
+        if learned:  # as few positions as any model has learned
+            self.config.position_embedding_type = "learned"
+            self.config.max_position_embeddings = min(each.max_position_embeddings for each in learned)
 
     @property
     def first(self) -> Any:
@@ -46,12 +50,10 @@ class Ensemble(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """The device of all models."""
         return self.first.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the first model's weights."""
         return self.first.dtype
 
     def get_decoder(self) -> Any:
@@ -111,13 +113,3 @@ def _check_like_first(first: Any, model: Any, place: int) -> None:
                 f"The models of an ensemble must have one vocabulary, but model 1 has {name} {ours} and model {place} "
                 f"has {theirs}."
             )
-
-
-def _shared_config(models: Sequence[Any]) -> Any:
-    """Return the first configuration, with as few positions as any model has learned."""
-    config = copy.copy(models[0].config)
-    learned = [each.config for each in models if getattr(each.config, "position_embedding_type", "") == "learned"]
-    if learned:
-        config.position_embedding_type = "learned"
-        config.max_position_embeddings = min(each.max_position_embeddings for each in learned)
-    return config

@@ -30,7 +30,7 @@ def load_pipeline(
     Args:
         backend, precision: See [`TranslationPipeline`]. A folder that was converted for another runtime is run by it.
         device: See [`check_device`]; by default the accelerator if there is one.
-        dtype: See [`check_dtype`]; by default the checkpoint's.
+        dtype: One of `DTYPES`, in which weights are loaded; by default the checkpoint's.
         further_models: `ensemble`, `rerank_quality` and others, see [`TranslationPipeline`].
     """
     check_local_model(name)
@@ -39,8 +39,13 @@ def load_pipeline(
         check_precision(precision)
     if device is not None:
         check_device(device)
-    if dtype is not None:
-        check_dtype(dtype, backend, precision)
+    if dtype not in (None, *DTYPES):
+        raise UserError(f"`dtype` must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}.")
+    if dtype is not None and backend is not None:
+        hint = "Convert the model with `--target_format ctranslate2-float16` or another format."
+        raise UserError(f"`dtype` is for PyTorch's weights, but `backend` is {backend!r}. {hint}")
+    if dtype is not None and precision is not None:
+        raise UserError(f"Give `dtype` or `precision`, not both: got {dtype!r} and {precision!r}.")
     options: dict[str, Any] = {"precision": precision, "device": device, **further_models}
     if backend is not None:
         translate = TranslationPipeline(name, backend=backend, **options)
@@ -94,14 +99,3 @@ def check_device(device: str) -> None:
         known += [accelerator.type, *(f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count()))]
     if device not in known:
         raise UserError(f"`device` must be one that this machine has: {', '.join(map(repr, known))}; got {device!r}.")
-
-
-def check_dtype(dtype: str, backend: str | None = None, precision: str | None = None) -> None:
-    """Check the type in which weights are loaded."""
-    if dtype not in DTYPES:
-        raise UserError(f"`dtype` must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}.")
-    if backend is not None:
-        hint = "Convert the model with `--target_format ctranslate2-float16` or another format."
-        raise UserError(f"`dtype` is for PyTorch's weights, but `backend` is {backend!r}. {hint}")
-    if precision is not None:
-        raise UserError(f"Give `dtype` or `precision`, not both: got {dtype!r} and {precision!r}.")

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import Predicate
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -43,16 +42,6 @@ class OptionError(UserError):
     """Raised for options of a request that are out of range, or that do not fit each other or the model."""
 
 
-def _is_column(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
-
-
-def _check_splitter(value: Any) -> Any:
-    if not isinstance(value, str) and not callable(value):
-        raise OptionError(f"`sentence_splitter` must be a function or the name of one, got {type(value).__name__}.")
-    return value
-
-
 PHRASES = "a list of phrases, or a list of phrases for each text"
 PREFIXES = "a string, or one for each text"
 # A title has the words of messages where the type and its range do not say all.
@@ -63,7 +52,8 @@ Count = Annotated[int | None, Field(ge=1, le=500)]
 Number = Annotated[float | None, Field(allow_inf_nan=False, ge=-100, le=100)]
 Weight = Annotated[float | None, Field(allow_inf_nan=False, ge=0, le=100)]
 Code = Annotated[str | None, Field(max_length=40, title="the code of a language")]
-Column = Annotated[Any, Predicate(_is_column)]  # a value for each text; an iterator is not consumed
+# A value for each text; an iterator is not consumed.
+Column = Annotated[Any, Predicate(lambda value: isinstance(value, Iterable) and not isinstance(value, str | Mapping))]
 _STRINGS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
 
 
@@ -121,7 +111,7 @@ class TranslationOptions(BaseModel):
     forced_bos_token_id: Annotated[Any, CONFIG] = Field(
         None, description="The token with which each translation begins."
     )
-    # Sampling; the library checks the ranges of its filters, see `check_filters`
+    # Sampling; `resolve` checks the filters
     do_sample: Annotated[bool, FLAG, JSON, CONFIG] = Field(False, description="Sample, by default with one beam.")
     temperature: Annotated[float | None, FLAG, JSON, CONFIG] = Field(
         None, description="Divisor of the logits in sampling."
@@ -198,8 +188,10 @@ class TranslationOptions(BaseModel):
     split_sentences: Annotated[bool | None, FLAG, JSON] = Field(
         None, description="Translate each sentence of a line by itself, and keep the white space between them."
     )
-    sentence_splitter: Annotated[Any, AfterValidator(_check_splitter)] | None = Field(
-        None, description="How lines are split: a function, abbreviations, simple, or module:function."
+    sentence_splitter: str | Callable[[str], Any] | None = Field(
+        None,
+        title="a function or the name of one",
+        description="How lines are split: a function, abbreviations, simple, or module:function.",
     )
     source_language: Any = Field(
         None,
@@ -269,7 +261,12 @@ class TranslationOptions(BaseModel):
         levels = [call, *(vars(each) if each is not None else {} for each in (config, model_config))]
         options = cls.from_levels(levels)
         if options.do_sample or options.mbr is not None:
-            check_filters({name: getattr(options, name) for name in FILTERS})
+            from .engine.sampling import SamplingOptions  # which imports torch
+
+            try:  # the ranges are the library's
+                SamplingOptions.from_options({name: getattr(options, name) for name in FILTERS})
+            except (ValueError, TypeError, OverflowError) as error:
+                raise OptionError(str(error)) from error
         if config is None:
             return options
         kwargs = {**options.generate_kwargs, "generation_config": config}
@@ -291,13 +288,22 @@ class TranslationOptions(BaseModel):
             values["max_new_tokens"] = None
         if values["decoder_start_token_id"] is None:
             values["decoder_start_token_id"] = closest(levels, "bos_token_id")
-        given = {name: value for name, value in values.items() if value is not None}
+        call, *configs = levels
         kwargs = {
             name: value
-            for name, value in levels[0].items()
+            for name, value in call.items()
             if name not in known or (value is not None and name in in_config)
         }
-        return cls(**given, library=_undeclared(levels), generate_kwargs=kwargs)
+        ignored = {*known, *_WITHOUT_EFFECT, *(() if values["do_sample"] else _OTHER_FILTERS)}
+        of_configs, library = {name for level in configs for name in level}, dict[str, Any]()
+        names = dict.fromkeys(name for level in levels for name in level if not name.startswith("_"))
+        for name in (name for name in names if name not in ignored):
+            value = closest(levels, name)
+            is_neutral = value is None or value is False or value == _DEFAULTS.get(name)
+            if not is_neutral or name not in of_configs:  # in the call alone, it may be misspelled
+                library[name] = value
+        given = {name: value for name, value in values.items() if value is not None}
+        return cls(**given, library=library, generate_kwargs=kwargs)
 
     def override(self, **values: Any) -> "TranslationOptions":
         """Return these options with other values, as if the call had given them."""
@@ -397,31 +403,6 @@ _DEFAULTS = {
     **dict.fromkeys(("min_length", "encoder_no_repeat_ngram_size", "diversity_penalty", "eta_cutoff"), 0),
     **{"num_beam_groups": 1, "cache_implementation": "dynamic"},
 }
-
-
-def _undeclared(levels: Sequence[Level]) -> dict[str, Any]:
-    """Return the options that are given and not declared, by name: only the library's own loop follows them."""
-    from vanilla_transformer.generation_vanilla_transformer import closest  # which imports torch
-
-    ignored = {*options_of(), *_WITHOUT_EFFECT, *(() if closest(levels, "do_sample") else _OTHER_FILTERS)}
-    names = dict.fromkeys(name for level in levels for name in level if not name.startswith("_"))
-    values = {name: closest(levels, name) for name in names if name not in ignored}
-    known = {name for level in levels[1:] for name in level}
-    for name, value in [*values.items()]:
-        is_neutral = value is None or value is False or value == _DEFAULTS.get(name)
-        if is_neutral and name in known:  # or else it may be misspelled
-            del values[name]
-    return values
-
-
-def check_filters(values: Level) -> None:
-    """Check the filters of sampling, whose ranges are the library's."""
-    from .engine.sampling import SamplingOptions  # which imports torch
-
-    try:
-        SamplingOptions.from_options(values)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise OptionError(str(error)) from error
 
 
 def check_languages(tokenizer: Any, direction: Direction) -> None:

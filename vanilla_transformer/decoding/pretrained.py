@@ -116,7 +116,13 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
         kwargs: Passed to `from_pretrained`.
     """
     refuse_damage(Path(name))
-    _check_size(load_config(name), name)
+    declared = least_parameters(load_config(name))
+    files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    # Building a far larger model than the weights fill, if each weight were a bit, could fill the memory.
+    if declared > max(8 * size, _SMALL) and files:
+        rule = f"{CONFIG_NAME} declares at least {declared:,} parameters, but the weights have {size:,} bytes"
+        raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
     _check_generation_config(name)
     limit_threads()
     try:
@@ -126,19 +132,9 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
             )
     except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise UserFileError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
-    _check_tensors(found, name)
-    _check_numbers(model, name)
+    _check_tensors(model, found, name)
     _check_generation_config(name)  # now that the files of a name on the Hub are here
     return model.eval()
-
-
-def _check_size(config: PreTrainedConfig, name: str | Path) -> None:
-    """Refuse a configuration of a far larger model than the weights fill: building it could fill the memory."""
-    files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
-    declared, size = least_parameters(config), sum(path.stat().st_size for path in files if path.is_file())
-    if declared > max(8 * size, _SMALL) and files:  # weights of one bit would fill it
-        rule = f"{CONFIG_NAME} declares at least {declared:,} parameters, but the weights have {size:,} bytes"
-        raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
 
 
 def limit_threads() -> None:
@@ -189,8 +185,8 @@ def _count_tensors(names: Sequence[str]) -> str:
     return f"the tensor {names[0]}" if len(names) == 1 else f"{len(names)} tensors, such as {names[0]}"
 
 
-def _check_tensors(found: Mapping[str, Any], name: str | Path) -> None:
-    """Refuse tensors that are missing, that the model does not use, or that have another shape than in the model."""
+def _check_tensors(model: PreTrainedModel, found: Mapping[str, Any], name: str | Path) -> None:
+    """Refuse tensors that are missing, that the model does not use, of another shape, or without numbers."""
     missing = sorted(found["missing_keys"])
     if missing:
         raise UserFileError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
@@ -203,6 +199,9 @@ def _check_tensors(found: Mapping[str, Any], name: str | Path) -> None:
     for tensor, theirs, ours in sorted(found["mismatched_keys"]):
         rule = f"{tensor} must have the shape {tuple(ours)} of its {CONFIG_NAME}, got {tuple(theirs)}"
         raise UserFileError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
+    for weight, values in model.state_dict().items():
+        if values.is_floating_point() and not (values < torch.inf).all():  # a bias of -inf bans a token
+            raise UserFileError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
 
 
 @contextmanager
@@ -218,12 +217,6 @@ def _without_loading_report() -> Iterator[None]:
         yield
     finally:
         logger.removeFilter(is_other)
-
-
-def _check_numbers(model: PreTrainedModel, name: str | Path) -> None:
-    for weight, values in model.state_dict().items():
-        if values.is_floating_point() and not (values < torch.inf).all():  # a bias of -inf bans a token
-            raise UserFileError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
 
 
 def _check_generation_config(name: str | Path) -> None:

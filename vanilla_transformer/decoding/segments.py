@@ -15,7 +15,7 @@ from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.text.protection import Range, find_protected, merge
 
-from .constraints import check_token_ids, tokenize_constraint
+from .constraints import check_token_ids, encode_words, tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
 from .engine.requests import SentenceSeeds
 from .options import PHRASES, PREFIXES, OptionError, TranslationOptions, check_languages
@@ -62,51 +62,94 @@ class SentenceReader:
     """
 
     def __init__(self, options: TranslationOptions, tokenizer: Any, encode: Encode, config: Any, count: int | None):
+        self._options, self._tokenizer = options, tokenizer
         self._encode, self._limits = (lambda texts: encode(texts, options)), source_limits(config)
-        self._is_alone = options.alternatives is not None
-        self._splitter, self._protect = splitter_of(options), options.protect
-        seed = options.seed
-        self._seed = SentenceSeeds(seed) if isinstance(seed, int) else seed
-        self._phrases = self._prefixes = None
-        if options.constraints is not None or options.force_words_ids is not None:
-            self._phrases = TextConstraints(options.constraints, options.force_words_ids, tokenizer, count)
+        self._splitter = splitter_of(options)
+        self._seed = SentenceSeeds(options.seed) if isinstance(options.seed, int) else options.seed
+        self._phrases: TextValues | None = None
+        self._prefixes: TextValues | None = None
+        if options.is_constrained:
+            self._forced = check_token_ids(options.force_words_ids)
+            given = () if options.constraints is None else options.constraints
+            is_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
+            self._phrases = TextValues(given, is_shared, self._tokenize_phrases, _CONSTRAINTS_RULE, count)
         if options.is_prefixed:
             given = "" if options.target_prefix is None else options.target_prefix
-            self._prefixes = TextPrefixes(given, tokenizer, count)
+            is_shared = isinstance(given, str)
+            self._prefixes = TextValues(given, is_shared, self._tokenize_prefix, _PREFIX_RULE, count)
         check_languages(tokenizer, Direction(options.src_lang, options.tgt_lang))
 
     def read(self, texts: Sequence[str]) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text."""
-        segments = self._split(texts)
-        counts = [sum(bool(segment.tokens) for segment in each) for each in segments]
-        phrases = repeat(()) if self._phrases is None else iter(self._phrases.of_segments(counts))
-        prefixes = repeat(None) if self._prefixes is None else iter(self._prefixes.of_segments(counts))
-        if self._is_alone and max(counts, default=0) > 1:
-            raise OptionError(f"A text with alternatives must be one line or sentence, got one of {max(counts)}.")
-        if self._seed is None and self._phrases is None and self._prefixes is None:
-            return [[Sentence(*segment) for segment in each] for each in segments]
-        return [
-            [
-                Sentence(*segment, self._next_seed(segment.text), next(phrases), next(prefixes))
-                if segment.tokens
-                else Sentence(*segment)
-                for segment in each
-            ]
-            for each in segments
-        ]
-
-    def _split(self, texts: Sequence[str]) -> list[list[Segment]]:
         lines = [split_lines(text) for text in texts]
         longest, most = self._limits
         if self._splitter is not None:
-            lines, longest = (
-                [[part for line in each for part in split_line(line, self._splitter)] for each in lines],
-                most,
-            )
-        return encode_segments([join_cut(each, self._protect) for each in lines], self._encode, longest, most)
+            lines = [[part for line in each for part in split_line(line, self._splitter)] for each in lines]
+            longest = most
+        joined = [join_cut(each, self._options.protect) for each in lines]
+        segments = encode_segments(joined, self._encode, longest, most)
+        if self._seed is None and self._phrases is None and self._prefixes is None:
+            return [[Sentence(*segment) for segment in each] for each in segments]
+        phrases = repeat(()) if self._phrases is None else self._phrases.take(len(texts))
+        prefixes = repeat(None) if self._prefixes is None else self._prefixes.take(len(texts))
+        return [self._complete(*each) for each in zip(segments, phrases, prefixes, strict=False)]
 
-    def _next_seed(self, text: str) -> int | None:
-        return None if self._seed is None else self._seed(text)
+    def _complete(self, segments: Sequence[Segment], phrases: Phrases, prefix: Sequence[int] | None) -> list[Sentence]:
+        """Return the sentences of a text with its seeds, phrases and prefix, which the first one begins with."""
+        count = sum(bool(segment.tokens) for segment in segments)
+        is_of_all_texts = self._phrases is not None and self._phrases.is_shared
+        if phrases and count != 1 and not (count == 0 and is_of_all_texts):
+            found = "a blank one" if count == 0 else f"one of {count}"
+            raise ConstraintError(f"A text with constraints must be one line or sentence, got {found}.")
+        if prefix and not count and self._prefixes is not None and not self._prefixes.is_shared:
+            raise ConstraintError("A blank text must not have a target prefix, got one.")
+        if self._options.alternatives is not None and count > 1:
+            raise OptionError(f"A text with alternatives must be one line or sentence, got one of {count}.")
+        sentences = []
+        for segment in segments:
+            if not segment.tokens:
+                sentences.append(Sentence(*segment))
+                continue
+            seed = None if self._seed is None else self._seed(segment.text)
+            sentences.append(Sentence(*segment, seed, phrases, prefix))
+            prefix = None if prefix is None else []
+        return sentences
+
+    def _tokenize_phrases(self, phrases: Any) -> Phrases:
+        if isinstance(phrases, str) or not isinstance(phrases, Sequence):
+            raise ConstraintError(f"{_CONSTRAINTS_RULE}, got {phrases!r} for a text.")
+        return [*(tokenize_constraint(self._tokenizer, phrase) for phrase in phrases), *self._forced]
+
+    def _tokenize_prefix(self, prefix: Any) -> list[int]:
+        if not isinstance(prefix, str):
+            raise ConstraintError(f"{_PREFIX_RULE}, got {prefix!r}.")
+        words = " ".join(prefix.split())
+        return encode_words(self._tokenizer, words, "A target prefix") if words else []
+
+
+class TextValues:
+    """
+    The value of an option for each text of a request, in the order of the texts.
+
+    Args:
+        given: One value for all texts, if it is shared, or an iterable with the value of each one.
+        convert: Returns the token ids of a value.
+        rule: What the option must be, for errors.
+        count: The number of texts, if it is known.
+    """
+
+    def __init__(self, given: Any, is_shared: bool, convert: Callable[[Any], Any], rule: str, count: int | None):
+        self.is_shared, self._rule = is_shared, rule
+        if not is_shared and isinstance(given, Sized) and count not in (None, len(given)):
+            raise ConstraintError(f"{rule}, but there are {len(given)} for {count} texts.")
+        self._each: Iterator[Any] = repeat(convert(given)) if is_shared else map(convert, given)
+
+    def take(self, count: int) -> list[Any]:
+        """Return the values of so many texts, the next ones."""
+        values = list(islice(self._each, count))
+        if len(values) < count:
+            raise ConstraintError(f"{self._rule}, but there are {len(values)} for {count} texts.")
+        return values
 
 
 def join_cut(segments: Sequence[Segment], protect: bool) -> list[Segment]:
@@ -165,96 +208,3 @@ def forced_language(tokenizer: Any, direction: Direction) -> dict[str, Any]:
         return {}
     (token,) = languages.tokens(direction).target
     return {"forced_bos_token_id": token}
-
-
-# --- What each text has for itself ----------------------------------------------------------------------------------
-
-
-class TextConstraints:
-    """
-    Tokenize the phrases of each text of a request, in the order of the texts.
-
-    Args:
-        given: A list of phrases that each translation must contain, or an iterable of such a list for each text, or
-            None. The last word of a phrase may be continued by further letters only if the phrase ends with `*`.
-        force_words_ids: A list of phrases as token ids, for all texts; as in `generate()` of transformers 4.
-        tokenizer: Tokenizer of the translations.
-        count: The number of texts, if it is known.
-    """
-
-    def __init__(self, given: Any, force_words_ids: Any, tokenizer: Any, count: int | None = None):
-        self._tokenizer = tokenizer
-        self._forced = check_token_ids(force_words_ids)
-        if given is None:
-            given = []
-        self._are_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
-        if not self._are_shared and isinstance(given, Sized) and count not in (None, len(given)):
-            raise ConstraintError(f"{_CONSTRAINTS_RULE}, but there are {len(given)} lists for {count} texts.")
-        self._each: Iterator[Phrases] = (
-            repeat(self._tokenize(given)) if self._are_shared else map(self._tokenize, given)
-        )
-
-    def of_segments(self, counts: Sequence[int]) -> list[Phrases]:
-        """Return the phrases of each segment of the next texts, which have so many segments.
-
-        Phrases for all texts are not for blank ones, which have no segment.
-        """
-        phrases = list(islice(self._each, len(counts)))
-        if len(phrases) < len(counts):
-            raise ConstraintError(
-                f"{_CONSTRAINTS_RULE}, but there are lists for {len(phrases)} of {len(counts)} texts."
-            )
-        for own, count in zip(phrases, counts, strict=True):
-            if own and count != 1 and not (count == 0 and self._are_shared):
-                found = "a blank one" if count == 0 else f"one of {count}"
-                raise ConstraintError(f"A text with constraints must be one line or sentence, got {found}.")
-        return [own for own, count in zip(phrases, counts, strict=True) for _ in range(count)]
-
-    def _tokenize(self, phrases: Any) -> Phrases:
-        if isinstance(phrases, str) or not isinstance(phrases, Sequence):
-            raise ConstraintError(f"{_CONSTRAINTS_RULE}, got {phrases!r} for a text.")
-        return [*(tokenize_constraint(self._tokenizer, phrase) for phrase in phrases), *self._forced]
-
-
-class TextPrefixes:
-    """
-    Tokenize the prefix of each text of a request, in the order of the texts.
-
-    Args:
-        given: A string for all texts, or an iterable with the string of each one.
-        tokenizer: Tokenizer of the translations.
-        count: The number of texts, if it is known.
-    """
-
-    def __init__(self, given: Any, tokenizer: Any, count: int | None = None):
-        self._tokenizer, self._is_shared = tokenizer, isinstance(given, str)
-        if not self._is_shared and isinstance(given, Sized) and count not in (None, len(given)):
-            raise ConstraintError(f"{_PREFIX_RULE}, but there are {len(given)} for {count} texts.")
-        self._each: Iterator[list[int]] = (
-            repeat(self._tokenize(given)) if self._is_shared else map(self._tokenize, given)
-        )
-
-    def of_segments(self, counts: Sequence[int]) -> list[list[int]]:
-        """Return the prefix of each segment of the next texts, which have so many segments: of the first one only."""
-        prefixes = list(islice(self._each, len(counts)))
-        if len(prefixes) < len(counts):
-            raise ConstraintError(f"{_PREFIX_RULE}, but there are {len(prefixes)} for {len(counts)} texts.")
-        if not self._is_shared and any(own and not count for own, count in zip(prefixes, counts, strict=True)):
-            raise ConstraintError("A blank text must not have a target prefix, got one.")
-        none: list[int] = []
-        return [
-            own if place == 0 else none for own, count in zip(prefixes, counts, strict=True) for place in range(count)
-        ]
-
-    def _tokenize(self, prefix: Any) -> list[int]:
-        if not isinstance(prefix, str):
-            raise ConstraintError(f"{_PREFIX_RULE}, got {prefix!r}.")
-        words = " ".join(prefix.split())
-        if not words:
-            return []
-        tokens = self._tokenizer(text_target=[words], add_special_tokens=False)["input_ids"][0]
-        wrong = [token for token in tokens if token in self._tokenizer.all_special_ids]
-        if wrong or not tokens:
-            found = self._tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
-            raise ConstraintError(f"A target prefix must be in the model's vocabulary, but {prefix!r} gives {found}.")
-        return list(tokens)

@@ -5,7 +5,7 @@ A call resolves its options, reads its sentences, decodes them, and joins answer
 Decoding is a search by an engine, or by `generate()` where no engine decodes, within [`steps`] around it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,70 +36,32 @@ class TranslationPipeline(CarriedTranslationPipeline):
         >>> translate("A man is sleeping.")
         [{'translation_text': 'Ein Mann schläft.'}]
 
-    See [`pipeline_vanilla_transformer.TranslationPipeline`] for texts, batches and further arguments.
+    See [`pipeline_vanilla_transformer.TranslationPipeline`] for texts, batches and further arguments, and
+    [`TranslationOptions`] for all options of a call. Options of the constructor are the defaults of calls.
 
     An [`Engine`] decodes greedy search, beam search and sampling. It has as many slots as it needs, whatever
     `batch_size` is. What it does not decode, such as a repetition penalty, or a model with adapters, hooks or custom
-    methods, `generate()` does, batch by batch. Each call notices weights that were trained, loaded, resized, moved
-    or merged since the last one; see [`TranslationPipeline.refresh`] for others.
+    methods, `generate()` does, batch by batch; with an option that needs the engine, such a request raises a
+    `ValueError`. Each call notices weights that were trained, loaded, resized, moved or merged since the last one; see
+    [`TranslationPipeline.refresh`] for others.
 
-    A call with `return_scores=True` adds `score` and `log_probability` to each answer, and `return_tokens=True` adds
-    `tokens`, a list of `{"text": …, "log_probability": …}` in which each segment ends with EOS. See [`Hypothesis`]. In
-    a text of several segments, log-probabilities add up, and the score is the mean of the segments' scores.
-    `return_alignments=True` adds `alignment`, a list of [`Link`]s from characters of the text to characters of its
-    translation, if the model's configuration has `alignment_heads`. `return_confidence=True` adds `confidence`, the
-    expected chrF from 0 to 1, if the model was calibrated, see [`Calibration`]. `return_warnings=True` adds
-    `warnings`, the names of signs of a bad translation, see [`find_warnings`]. An [`Engine`] decodes these calls, so
-    requests that it does not decode raise a `ValueError`.
-
-    A call with `do_sample=True`, `num_beams=1` and a `seed` returns samples that depend on the text and the seed only:
-    a text has the same ones alone and in any batch, and others where it is repeated in the call. An [`Engine`]
-    decodes these calls, too.
-
-    A call with `split_sentences=True` translates each sentence of a line by itself and puts them together with the
-    white space between them. `sentence_splitter` replaces sentencex, which knows abbreviations: a function that
-    returns the sentences of a text in order, or the name of one. See [`find_splitter`].
-
-    A call with `constraints=["word", "a phrase"]` returns translations that contain them, as does one with
-    `force_words_ids`, their token ids; a list of lists has the constraints of each text. A text with constraints must
-    be one line, or one sentence if lines are split. An [`Engine`] decodes these calls by beam search.
-
-    A call with a `glossary` translates its terms as it says, softly or by constraints; see [`terms`].
-
-    A call with a `target_prefix` returns translations that begin with it. A list has the prefix of each text.
-    `alternatives=5` returns a translation for each of the 5 most likely tokens after the prefix, most likely first.
-
-    A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
-    highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
-
-    A call with `src_lang` and `tgt_lang` chooses the languages of a model that translates between many, such as NLLB,
-    by codes of its tokenizer. The constructor takes them, too.
-
-    A call with `protect=True` keeps URLs, e-mail addresses, placeholders, emoji and long numbers as they are, as
-    documents do. Other texts are translated as without it, and so are texts with a `target_prefix` or `alternatives`.
-    See [`ProtectedSearch`].
-
-    A call with `progress=function` calls it with the number of sentences that are done and of all sentences, whenever
-    some are done.
-
-    With `rerank_reverse`, the n-best list of `num_beams` is ordered by a score to which a model of the other direction
-    and the length contribute, by `rerank_reverse_weight` and `rerank_length_weight`. See [`reranking`]. With
-    `rerank_quality`, it is ordered by the quality that a model predicts from the source and the translation.
-
-    [`TranslationOptions`] lists all options of a call.
+    Answers have `translation_text`, and on request `score` and `log_probability` (see [`Hypothesis`]; in a text of
+    several segments, log-probabilities add up, and the score is the mean), `tokens` with their log-probabilities,
+    `alignment` (a list of [`Link`]s), `confidence` (see [`Calibration`]) and `warnings` (see [`find_warnings`]).
 
     Args:
         backend (`str`, *optional*): `"ctranslate2"` or `"onnx"` if `model` is a folder that was converted for
             CTranslate2 or ONNX Runtime. [`load_pipeline`] recognizes such folders.
         precision (`str`, *optional*): `"float32"` (exact), `"bfloat16"` (faster where the processor multiplies it),
-            `"int8"` (by torchao) or `"auto"`, see [`Engine`].
-            Requests that the engine does not decode, such as a repetition penalty, raise a `ValueError`.
+            `"int8"` (by torchao) or `"auto"`, see [`Engine`]. It needs the engine.
         compile (`bool` or `str`): See [`Engine`].
         ensemble (list of `str`, *optional*): Folders or Hub names of models with the same vocabulary, which decode
-            with `model`: probabilities are the mean of theirs. An [`Engine`] decodes all requests.
+            with `model`: probabilities are the mean of theirs. It needs the engine.
         ensemble_weights (list of `float`, *optional*): A positive number for each model, beginning with `model`.
-        rerank_reverse (`str`, *optional*): Folder or Hub name of a model that translates in the other direction.
-        rerank_quality (`str`, *optional*): Folder or Hub name of a model that predicts quality, see [`Comet`].
+        rerank_reverse (`str`, *optional*): Folder or Hub name of a model that translates in the other direction. The
+            n-best list is ordered by a score to which it contributes, see [`reranking`].
+        rerank_quality (`str`, *optional*): Folder or Hub name of a model that predicts the quality by which the n-best
+            list is ordered, see [`Comet`].
         normalize (`bool`): Whether text is normalized as the tokenizers of new models do it, before a tokenizer that
             does not, see [`with_normalization`].
 
@@ -107,8 +69,6 @@ class TranslationPipeline(CarriedTranslationPipeline):
         ValueError: The backend, the precision or `compile` is unknown.
         OSError: The folder is not one for the backend, or the backend is not installed.
     """
-
-    tokenizer: Any
 
     def __init__(
         self,
@@ -141,13 +101,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
             model, tokenizer = RUNTIMES[backend].load(model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         elif isinstance(model, str | Path):
-            found = (
-                f"got the folder or name {str(model)!r}. Call `load_pipeline` of vanilla_transformer.decoding.loading"
-            )
-            raise UserError(f"Without `backend`, `model` must be a model, {found}.")
-        super().__init__(model, tokenizer, **kwargs)
-        if normalize:
-            self.tokenizer = with_normalization(self.tokenizer)
+            found = f"got the folder or name {str(model)!r}"
+            hint = "Call `load_pipeline` of vanilla_transformer.decoding.loading."
+            raise UserError(f"Without `backend`, `model` must be a model, {found}. {hint}")
+        super().__init__(model, with_normalization(tokenizer) if normalize else tokenizer, **kwargs)
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)
@@ -213,9 +170,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if options.alternatives is not None:
             yield partial(complete_alternatives, model=self.model, tokenizer=self.tokenizer)
         if options.glossary is not None:
-            from vanilla_transformer.extensions.terms.terms import steps as steps_of_terms
+            from vanilla_transformer.extensions.terms.terms import use_terms
 
-            yield from steps_of_terms(self, options)
+            yield partial(use_terms, encode=self.encode, tokenizer=self.tokenizer)
         if self.reranks or any(getattr(options, name) is not None for name in ("mbr", *RERANKING)):
             from vanilla_transformer.extensions.reranking.reranking import steps as steps_of_reranking
 
@@ -255,23 +212,23 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Return the engine that decodes sentences, or None if `generate()` does."""
         constraints: dict[str, Any] = {}
         phrases = [sentence.phrases for sentence in sentences]
-        required_by, own = options.returned, options
-        if options.return_confidence and needs_alignments(options, self.model.config):
-            own = options.model_copy(update={"return_alignments": True})
         if any(phrases):
             constraints = {"constraint_tokens": room_for_phrases(phrases)}
             constraints |= {"word_continuations": word_continuations(self.tokenizer)}
+        needed = {
+            "seed": options.seed is not None,
+            "constraints": any(phrases) and options.is_constrained,
+            "glossary": any(phrases),
+            "target_prefix": options.is_prefixed,
+        }
+        required_by = options.returned
         if required_by is None and sentences:
-            needed = {
-                "seed": options.seed is not None,
-                "constraints": any(phrases) and options.is_constrained,
-                "glossary": any(phrases),
-                "target_prefix": options.is_prefixed,
-            }
             required_by = next((name for name, is_needed in needed.items() if is_needed), None)
-        if self._ensemble is not None:
-            required_by = required_by or "ensemble"
-        return self._engines.find(own, required_by, **constraints)
+        if required_by is None and self._ensemble is not None:
+            required_by = "ensemble"
+        if options.return_confidence and needs_alignments(options, self.model.config):
+            options = options.model_copy(update={"return_alignments": True})
+        return self._engines.find(options, required_by, **constraints)
 
 
 class TranslationCall:
@@ -299,25 +256,18 @@ class TranslationCall:
 
     def decode(self, sentences: Sequence[Sentence], batch_size: int, report: Report) -> list[list[Translation]]:
         """Return the translations of each sentence, best first; each has tokens."""
-        report = follow(self.options.progress, report, len(sentences))
+        progress, done = self.options.progress, 0
+
+        def report_both(count: int) -> None:
+            nonlocal done
+            done += count
+            report(count)
+            if progress is not None:
+                progress(done, len(sentences))
+
         options = self.options.model_copy(update={"batch_size": batch_size})
-        return self._pipeline.decode(sentences, options, report)
+        return self._pipeline.decode(sentences, options, report_both)
 
     def answer(self, text: str, sentences: Sequence[Sentence], translations: Sequence[Translation]) -> dict[str, Any]:
         """Return the answer of a text, given the translation of each of its sentences."""
         return build_answer(text, sentences, translations, self.options, self._pipeline.model.config)
-
-
-def follow(progress: Callable[[int, int], object] | None, report: Report, total: int) -> Report:
-    """Return a report that calls `progress`, too, with the numbers of sentences that are done and of all, `total`."""
-    if progress is None:
-        return report
-    done = 0
-
-    def report_both(sentences: int) -> None:
-        nonlocal done
-        done += sentences
-        report(sentences)
-        progress(done, total)
-
-    return report_both

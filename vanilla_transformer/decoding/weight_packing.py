@@ -55,7 +55,6 @@ class PackedLinear(nn.Linear):
         return torch.ops.mkldnn._linear_pointwise(hidden_states, packed, self.bias, "none", [], "")
 
     def packed(self) -> Tensor:
-        """Return W in the layout of oneDNN, or as it is if oneDNN does not multiply it."""
         if self._packed is None:
             self._packed = pack(self.weight)
         return self._packed
@@ -63,8 +62,12 @@ class PackedLinear(nn.Linear):
 
 def pack(weight: Tensor) -> Tensor:
     """Return a weight in the layout of oneDNN, or as it is if oneDNN does not multiply it."""
+    is_plain = type(weight) in (Tensor, nn.Parameter) and weight.device.type == "cpu"
+    types = [torch.float32, *([torch.bfloat16] if torch.ops.mkldnn._is_mkldnn_bf16_supported() else [])]
+    if not is_plain or weight.dtype not in types or not torch.backends.mkldnn.is_available():
+        return weight
     with torch.no_grad():
-        return torch.ops.mkldnn._reorder_linear_weight(weight.detach()) if _can_pack(weight) else weight
+        return torch.ops.mkldnn._reorder_linear_weight(weight.detach())
 
 
 def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = None) -> _Module:
@@ -85,19 +88,8 @@ def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = No
 
 
 def inputs_of(attention: Any) -> list[Any]:
-    """Return the projections to queries, keys and values."""
     return [getattr(attention, name) for name in _INPUTS]
 
 
 def _join(tensors: Sequence[Tensor]) -> nn.Parameter:
     return nn.Parameter(torch.cat([tensor.detach() for tensor in tensors]), requires_grad=False)
-
-
-def _can_pack(weight: Tensor) -> bool:
-    types = [torch.float32, *([torch.bfloat16] if _multiplies_bfloat16() else [])]
-    is_plain = type(weight) in (Tensor, nn.Parameter) and weight.device.type == "cpu" and weight.dtype in types
-    return is_plain and torch.backends.mkldnn.is_available()
-
-
-def _multiplies_bfloat16() -> bool:
-    return torch.ops.mkldnn._is_mkldnn_bf16_supported()

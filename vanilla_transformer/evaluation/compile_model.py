@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-from vanilla_transformer.decoding.engine.compiled_steps import cache_folder
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.machine_cache import prepare_cache
+from vanilla_transformer.decoding.engine.machine_cache import cache_folder, prepare_cache
 from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.errors import UserError

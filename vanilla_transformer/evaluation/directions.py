@@ -23,7 +23,6 @@ class DirectionScores(NamedTuple):
     is_zero_shot: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
         about = {"direction": list(self.direction), "sentences": self.sentences, "zero_shot": self.is_zero_shot}
         return about | self.scores._asdict()
 

@@ -91,7 +91,6 @@ class PairScorer:
         self._direction = Direction(*map(languages(self._tokenizer).get, ("src_lang", "tgt_lang")))
 
     def __call__(self, shard: Shard) -> list[str]:
-        """Return the score of each pair of a shard."""
         pairs = [SentencePair(*line.split("\n")) for line in shard.lines]
         return [*self.describe(pairs, pairs, len(pairs))]
 

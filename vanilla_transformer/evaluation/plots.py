@@ -30,12 +30,10 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Path:
-    """Plot loss and BLEU over minutes of training from the lines of `metrics.jsonl`, and return the image's path."""
-    return save_figure(draw_learning_curve(metrics_file), image_file)
+    """Plot loss and BLEU over minutes of training from the lines of `metrics.jsonl`, and return the image's path.
 
-
-def draw_learning_curve(metrics_file: str | Path) -> Any:
-    """Return the figure of [`plot_learning_curve`]. The final model, which another search scores, is a point alone."""
+    The final model, which another search scores, is a point alone.
+    """
     figure = new_figure(11, 4)
     entries = read_json_lines(Path(metrics_file))
     loss_axes, bleu_axes = figure.subplots(1, 2)
@@ -46,10 +44,12 @@ def draw_learning_curve(metrics_file: str | Path) -> Any:
     ):
         found = [entry for entry in entries if name in entry]
         curve = [entry for entry in found if "model" not in entry]
-        axes.plot(*_points(curve, name), label=label, color=color, marker=None if name == "loss" else "o")
-        if found and found[-1] not in curve:
+        minutes, values = [entry["minutes"] for entry in curve], [entry[name] for entry in curve]
+        axes.plot(minutes, values, label=label, color=color, marker=None if name == "loss" else "o")
+        if found and (last := found[-1]) not in curve:
             final = "final model, its own search" if name == "bleu" else "final model"
-            axes.plot(*_points(found[-1:], name), "*", label=final, color=color, markersize=15, fillstyle="none")
+            style = {"marker": "*", "markersize": 15, "fillstyle": "none", "linestyle": "none"}
+            axes.plot([last["minutes"]], [last[name]], label=final, color=color, **style)
     loss_axes.set(ylabel="nats per target token", title="Cross-entropy")
     bleu_axes.set(ylabel="BLEU", title="BLEU of the validation text")
     for axes in (loss_axes, bleu_axes):
@@ -58,11 +58,7 @@ def draw_learning_curve(metrics_file: str | Path) -> Any:
         axes.set(xlabel="minutes", xlim=(0, None), ylim=(0, 1.05 * axes.get_ylim()[1]))
         axes.grid(alpha=0.3)
         axes.legend()
-    return figure
-
-
-def _points(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[float]]:
-    return [entry["minutes"] for entry in entries], [entry[name] for entry in entries]
+    return save_figure(figure, image_file)
 
 
 def save_figure(figure: Any, image_file: str | Path) -> Path:
@@ -175,12 +171,10 @@ _PANELS = {
 
 
 def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
-    """Plot the lengths of both sides and their ratio from a `corpus.json`, and return the image's path."""
-    return save_figure(draw_lengths(report_file), image_file)
+    """Plot the lengths of both sides and their ratio from a `corpus.json`, and return the image's path.
 
-
-def draw_lengths(report_file: str | Path) -> Any:
-    """Return the figure of [`plot_lengths`]. Each panel ends where the pairs end."""
+    Each panel ends where the pairs end.
+    """
     figure = new_figure(15, 4)
     histograms = json.loads(Path(report_file).read_text(encoding="utf-8"))["cleaning"].get("histograms")
     if not histograms:
@@ -197,4 +191,4 @@ def draw_lengths(report_file: str | Path) -> Any:
         axes.grid(alpha=0.3)
         if counts:
             axes.legend()
-    return figure
+    return save_figure(figure, image_file)

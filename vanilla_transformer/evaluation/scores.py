@@ -148,9 +148,10 @@ def validation_scores(
 
     translate = TranslationPipeline(model, tokenizer, device=model.device, compile=False)
     hypotheses, scores = translate_and_score(translate, pairs, progress_bar=False, **options)
+    if not metrics:
+        return scores._asdict()
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
-    measure = partial(measure_metrics, metrics, sources, hypotheses, references)
-    return scores._asdict() | (measure() if metrics else {})
+    return scores._asdict() | measure_metrics(metrics, sources, hypotheses, references)
 
 
 def measure_metrics(
@@ -188,21 +189,17 @@ def corpus_metrics(
         tokenize: The name of sacreBLEU's tokenizer instead.
         further: Names of [`SACRE_METRICS`].
     """
-    metrics: dict[str, SacreMetric] = {"bleu": _bleu(tokenize or bleu_tokenizer(references))}
-    metrics["chrf"] = sacrebleu.CHRF()
-    metrics |= {name: SACRE_METRICS[name]() for name in further}
-    return metrics if paper_language is None else metrics | _paper_metrics(paper_language)
-
-
-def _bleu(tokenize: str) -> sacrebleu.BLEU:
+    tokenize = tokenize or bleu_tokenizer(references)
     if tokenize not in sacrebleu.BLEU.TOKENIZERS:
         names = ", ".join(sorted(sacrebleu.BLEU.TOKENIZERS))
         raise UserError(f"The tokenizer of BLEU must be one of {names}, got {tokenize!r}.")
     try:
-        return sacrebleu.BLEU(tokenize=tokenize)
+        metrics: dict[str, SacreMetric] = {"bleu": sacrebleu.BLEU(tokenize=tokenize), "chrf": sacrebleu.CHRF()}
     except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"The tokenizer {tokenize} of sacreBLEU does not work: {reason}") from error
+    metrics |= {name: SACRE_METRICS[name]() for name in further}
+    return metrics if paper_language is None else metrics | _paper_metrics(paper_language)
 
 
 def check_same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:

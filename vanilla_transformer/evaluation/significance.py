@@ -24,12 +24,10 @@ class Estimate(NamedTuple):
 
     @property
     def low(self) -> float:
-        """Return the lower end of the interval."""
         return max(0.0, self.mean - self.margin)
 
     @property
     def high(self) -> float:
-        """Return the upper end of the interval."""
         return self.mean + self.margin
 
 

@@ -16,15 +16,26 @@ from vanilla_transformer.utils.device_utils import process_state
 from .named_metrics import Metric
 from .pair_scores import measure_loss
 from .scores import corpus_metrics, measure_metrics, translate_on_all_processes
-from .significance import Report, Scoring, build_report, worst_translations
+from .significance import Report, Scoring, build_report
+
+
+class TestSet(NamedTuple):
+    """The lines of a test set and of its translations, of which a model makes the missing ones.
+
+    Without a source text, `sources` is empty. `baseline` has the translations of another system.
+    """
+
+    sources: list[str]
+    references: list[str]
+    hypotheses: list[str] | None = None
+    baseline: list[str] | None = None
 
 
 class Evaluation(NamedTuple):
     """
-    The lines of a test set and of its translations, and how good these are. Without a source text, `sources` is empty.
+    How good the translations of a test set are.
 
     Attributes:
-        baseline: Translations of the other system, if there is one.
         seconds: Time of translation, without the time to load the model; None if translations were read.
     """
 
@@ -34,19 +45,6 @@ class Evaluation(NamedTuple):
     report: Report
     baseline: list[str] | None = None
     seconds: float | None = None
-
-    def as_record(self) -> dict[str, Any]:
-        """Return plain values for the card of the model: the report and the worst translations."""
-        return {**self.report.as_dict(), "worst": worst_translations(self.sources, self.hypotheses, self.references)}
-
-
-class TestSet(NamedTuple):
-    """The lines of a test set, and of files of its translations, if there are any."""
-
-    sources: list[str]
-    references: list[str]
-    hypotheses: list[str] | None = None
-    baseline: list[str] | None = None
 
 
 def read_test_set(

@@ -15,6 +15,7 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.pretrained import load_config, refusing_files
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.translation_warnings import WARNINGS
 from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.resources import METRIC_LABELS
 from vanilla_transformer.utils.user_input import refuse_pipes
@@ -22,10 +23,11 @@ from vanilla_transformer.utils.user_input import refuse_pipes
 from .run_records import (
     CURVE,
     EVALUATIONS,
+    STRESS_TABLES,
     learning_curve,
     read_emissions,
     read_record,
-    read_stress_tables,
+    read_records,
     read_validations,
 )
 from .staging import CARD_NAME, find_task, publishable_files
@@ -64,48 +66,42 @@ def render_card(
         refuse_pipes(folder)
     config = load_config(folder)
     task, auto_class = find_task(config)
-    with refusing_files(folder):
-        decoding = _describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None
     validations, recipe, training = read_validations(run), read_record(run / _RECIPE), training_facts(run)
     is_tuned = facts.get("base_model") is not None or bool(recipe.get("init_from"))
     emissions = read_emissions(run, training["hardware"], is_tuned)
-    evaluations = [read_record(path) for path in sorted((run / EVALUATIONS).glob("*.json"))]
+    evaluations = read_records(run, EVALUATIONS)
     results = _results(facts["validation_text"], validations[-1] if validations else {}, evaluations)
     shown_recipe = {
         name: value
-        for name, value in portable_recipe(recipe).items()
-        if defaults is None or name not in defaults or value != defaults[name]
+        for name, value in _without_folders(recipe).items()
+        if name not in _LEFT_OUT and (defaults is None or name not in defaults or value != defaults[name])
     }
-    worst = [mistake for evaluation in evaluations for mistake in evaluation.get("worst", [])]
-    sides = ("source", "translation", "reference")
+    mistakes = []
+    if facts.get("quote_test_text", True):
+        worst = [mistake for evaluation in evaluations for mistake in evaluation.get("worst", [])]
+        sides = ("source", "translation", "reference")
+        mistakes = [_escape_cells({side: mistake[side] for side in sides}) for mistake in worst]
+    shown_facts = {**facts, "limits": facts["limits"].strip(), "data": [*map(_escape_cells, facts["data"])]}
+    name = location or folder.resolve().name
     try:
         return ModelCard.from_template(
             _card_data(facts, results, version, task, emissions),
             template_path=str(template),
-            **{
-                **facts,
-                "limits": facts["limits"].strip(),
-                "data": [_escape_cells(corpus) for corpus in facts["data"]],
-            },
+            **shown_facts,
             quoted_example=_quote(facts["example"]),
             version=version,
-            location=location or folder.resolve().name,
-            quoted_location=_quote(location or folder.resolve().name),
-            parameters=f"{_count_parameters(folder):,}",
+            location=name,
+            quoted_location=_quote(name),
             task=task,
             auto_class=auto_class,
-            shape=_shape(config),
-            vocab_size=f"{config.vocab_size:,}",
-            max_source_length=getattr(config, "max_source_length", None) or _UNKNOWN,
+            **_describe_model(folder, config),
             **training,
             emissions=emissions,
-            decoding=decoding,
             warning=_warning(results),
             results=[{**row, **_escape_cells({name: row[name] for name in ("text", "signature")})} for row in results],
-            mistakes=[_escape_cells({side: mistake[side] for side in sides}) for mistake in worst]
-            if facts.get("quote_test_text", True)
-            else [],
-            stress_tables=read_stress_tables(run),
+            mistakes=mistakes,
+            stress_tables=read_records(run, STRESS_TABLES),
+            warning_names=[*WARNINGS],
             learning_curve=learning_curve(validations),
             picture=CURVE if (folder / CURVE).exists() else None,
             recipe=yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip() if shown_recipe else None,
@@ -122,7 +118,8 @@ def training_facts(run: str | Path) -> dict[str, Any]:
     pairs = _UNKNOWN
     if cleaning := corpus.get("cleaning"):
         dropped = ", ".join(f"{rule} {count:,}" for rule, count in cleaning["dropped"].items())
-        pairs = f"{cleaning['kept']:,} of {_count(cleaning['read'], 'pair')}{f' (dropped: {dropped})' * bool(dropped)}"
+        pairs = f"{cleaning['kept']:,} of {_count(cleaning['read'], 'pair')}"
+        pairs += f" (dropped: {dropped})" if dropped else ""
     versions = [f"{name} {number}" for name, number in machine.get("versions", {}).items()]
     return {
         "pairs": pairs,
@@ -143,12 +140,8 @@ def _count(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def portable_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recipe without the user's folders: absolute paths are reduced to the names of their files."""
-    return {name: _without_folders(value) for name, value in recipe.items() if name not in _LEFT_OUT}
-
-
 def _without_folders(value: Any) -> Any:
+    """Return values of a recipe without the user's folders: absolute paths become the names of their files."""
     if isinstance(value, Mapping):
         return {name: _without_folders(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -255,28 +248,27 @@ def _escape_cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {name: " ".join(str(text).split()).replace("|", "\\|") for name, text in row.items()}
 
 
-def _count_parameters(folder: Path) -> int:
-    """Count the parameters in the weight files, tied ones once."""
-    count = 0
+def _describe_model(folder: Path, config: Any) -> dict[str, Any]:
+    """Return what the card says about a model, as text; tied parameters count once."""
+    count, decoding = 0, None
     for path in publishable_files(folder):
         if path.suffix == ".safetensors":
             with safe_open(path, framework="pt") as weights:
                 count += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
-    return count
-
-
-def _shape(config: Any) -> str:
-    """Return the layers, width, heads and feed-forward width of the encoder and the decoder, or of the only stack."""
+    # The layers, width, heads and feed-forward width of the encoder and the decoder, or of the only stack
     stacks = [name for name in ("encoder", "decoder") if hasattr(config, f"{name}_layers")]
     layers = " + ".join(str(getattr(config, f"{name}_layers")) for name in stacks)
     heads, width = (getattr(config, f"{stacks[0]}_{name}") for name in ("attention_heads", "ffn_dim"))
-    return f"{layers}, {config.d_model}, {heads}, {width}"
-
-
-def _describe_decoding(generation_config: GenerationConfig) -> str:
-    """Describe the default decoding of `generate()` in words."""
-    parts = [f"beam {generation_config.num_beams or 1}", f"α = {generation_config.length_penalty}"]
-    margin = getattr(generation_config, "max_new_tokens_beyond_source", None)
-    if margin is not None:
-        parts.append(f"at most source length + {margin} tokens")
-    return ", ".join(parts)
+    if config.is_encoder_decoder:
+        with refusing_files(folder):
+            generation = GenerationConfig.from_pretrained(folder)
+        decoding = f"beam {generation.num_beams or 1}, α = {generation.length_penalty}"
+        margin = getattr(generation, "max_new_tokens_beyond_source", None)
+        decoding += "" if margin is None else f", at most source length + {margin} tokens"
+    return {
+        "parameters": f"{count:,}",
+        "shape": f"{layers}, {config.d_model}, {heads}, {width}",
+        "vocab_size": f"{config.vocab_size:,}",
+        "max_source_length": getattr(config, "max_source_length", None) or _UNKNOWN,
+        "decoding": decoding,
+    }

@@ -91,7 +91,6 @@ def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[Ch
 
 
 def failed_checks(results: Sequence[CheckResult]) -> list[CheckResult]:
-    """Return the results of the checks that failed."""
     return [result for result in results if not result.passed]
 
 
@@ -124,9 +123,13 @@ def _check_weights(folder: Path) -> str:
     return f"{_load(folder).num_parameters():,} parameters, all finite"
 
 
+def _task_of(folder: Path) -> tuple[str, str]:
+    return find_task(AutoConfig.from_pretrained(folder, trust_remote_code=False))
+
+
 def _load(folder: Path) -> Any:
     """Load the model by this package, which refuses other tensors than the configuration needs."""
-    _, auto_class = find_task(AutoConfig.from_pretrained(folder, trust_remote_code=False))
+    _, auto_class = _task_of(folder)
     library_logging.disable_progress_bar()
     try:
         return load_pretrained(getattr(transformers, auto_class), folder)
@@ -136,8 +139,7 @@ def _load(folder: Path) -> Any:
 
 def _check_hashes(folder: Path) -> str:
     """Check that the card lists each file with its SHA-256."""
-    _check_card_exists(folder)
-    listed = hashes_in_card((folder / CARD_NAME).read_text(encoding="utf-8"))
+    listed = hashes_in_card(_find_card(folder).read_text(encoding="utf-8"))
     hashes = {path.name: hash_file(path) for path in publishable_files(folder) if path.name != CARD_NAME}
     for name in sorted(hashes.keys() | listed.keys()):
         if hashes.get(name) != listed.get(name):
@@ -145,18 +147,18 @@ def _check_hashes(folder: Path) -> str:
     return f"{len(hashes)} files match the card"
 
 
-def _check_card_exists(folder: Path) -> None:
+def _find_card(folder: Path) -> Path:
     if not (folder / CARD_NAME).exists():
         raise UserError(f"there is no {CARD_NAME}; render it with `vanilla-transformer render-card`")
+    return folder / CARD_NAME
 
 
 def _check_card(folder: Path) -> str:
-    _check_card_exists(folder)
-    card = ModelCard.load(folder / CARD_NAME)
+    card = ModelCard.load(_find_card(folder))
     lacking = [name for name in _METADATA if not getattr(card.data, name, None)]
     if lacking:
         raise UserError(f"the metadata lacks {', '.join(lacking)}")
-    task, _ = find_task(AutoConfig.from_pretrained(folder, trust_remote_code=False))
+    task, _ = _task_of(folder)
     if card.data.pipeline_tag != task:
         raise UserError(f"`pipeline_tag` must be {task!r}, got {card.data.pipeline_tag!r}")
     unfilled = re.search(r"\{\{.*?\}\}|\[More Information Needed\]", card.text)
@@ -179,9 +181,10 @@ def _check_private_data(folder: Path) -> str:
             if private or (home.count("/") > 1 and home in text):
                 shown = private.group() if private else home
                 raise UserError(f"{path.name} names the folder {shown} of your machine; remove it")
-        for key, value in walk_json(json.loads(text)) if path.suffix == ".json" else ():
-            if key in _SECRET_KEYS and value and isinstance(value, str):
-                raise UserError(f"{path.name} has the entry {key!r}, which may be a secret; delete it")
+        if path.suffix == ".json":
+            texts = [key for key, value in walk_json(json.loads(text)) if value and isinstance(value, str)]
+            if secrets := _SECRET_KEYS & {*texts}:
+                raise UserError(f"{path.name} has the entry {min(secrets)!r}, which may be a secret; delete it")
     return "none"
 
 
@@ -217,21 +220,16 @@ def _check_code(folder: Path, trust_remote_code: bool) -> str:
 
 def _check_in_new_process(folder: Path) -> list[CheckResult]:
     """Run the model by the folder's own code without this package, and compare its answers with this package's."""
-    answers: list[str] = []
-
-    def load() -> str:
-        answers.extend(_answer_without_package(folder))
-        return "loads with transformers alone and `trust_remote_code=True`"
-
-    loads = run_check("loads without the package", load)
+    loads = run_check("loads without the package", _answer_without_package, folder)
     if not loads.passed:
         return [loads, CheckResult("same translations", False, "not run, because the check before failed")]
-    return [loads, run_check("same translations", _check_answers, folder, answers)]
+    same = run_check("same translations", _check_answers, folder, json.loads(loads.detail))
+    return [loads._replace(detail="loads with transformers alone and `trust_remote_code=True`"), same]
 
 
-def _answer_without_package(folder: Path) -> list[str]:
-    """Return the answers of a process that cannot import this package and knows no secrets."""
-    task, auto_class = find_task(AutoConfig.from_pretrained(folder, trust_remote_code=False))
+def _answer_without_package(folder: Path) -> str:
+    """Return the answers, a list in JSON, of a process that cannot import this package and knows no secrets."""
+    task, auto_class = _task_of(folder)
     with tempfile.TemporaryDirectory() as home:
         environment = {name: value for name, value in os.environ.items() if name in _KEPT_VARIABLES}
         # transformers copies the folder's code into the cache before it imports it. The user's may hold older code.
@@ -247,7 +245,7 @@ def _answer_without_package(folder: Path) -> list[str]:
     if process.returncode:
         last = process.stderr.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
         raise UserError(last[0])
-    return json.loads(process.stdout)
+    return process.stdout
 
 
 def _sentences(folder: Path) -> list[str]:

@@ -88,21 +88,14 @@ def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, mes
         fault = error.__cause__ if isinstance(error, RuntimeError) else error
         if not isinstance(fault, HTTPError | ConnectionError):
             raise
-        raise UserFileError(_explain(fault, repo_id)) from error
-
-
-def _explain(error: Exception, repo_id: str) -> str:
-    """Return a message that says what failed and what to do."""
-    response = getattr(error, "response", None)
-    status = None if response is None else response.status_code
-    if isinstance(error, RepositoryNotFoundError | RevisionNotFoundError) or status in (401, 403):
-        return (
-            f"The Hub does not let you write to {repo_id} ({status}). Log in with `hf auth login`, with a token that "
-            "may write there, or choose another name."
-        )
-    if status is None:
-        return (
-            f"The Hub could not be reached, or the connection broke ({type(error).__name__}: {error}). The content of "
-            f"{repo_id} has not changed; push again."
-        )
-    return f"The Hub refused {repo_id} ({status}: {error}). Its content has not changed."
+        response = getattr(fault, "response", None)
+        status = None if response is None else response.status_code
+        if isinstance(fault, RepositoryNotFoundError | RevisionNotFoundError) or status in (401, 403):
+            hint = "Log in with `hf auth login`, with a token that may write there, or choose another name."
+            reason = f"The Hub does not let you write to {repo_id} ({status}). {hint}"
+        elif status is None:
+            found = f"The Hub could not be reached, or the connection broke ({type(fault).__name__}: {fault})"
+            reason = f"{found}. The content of {repo_id} has not changed; push again."
+        else:
+            reason = f"The Hub refused {repo_id} ({status}: {fault}). Its content has not changed."
+        raise UserFileError(reason) from error

@@ -9,7 +9,6 @@ from typing import Any
 import regex
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.translation_warnings import WARNINGS
 from vanilla_transformer.utils.file_utils import read_json, read_json_lines, write_text_atomically
 
 METRICS, EMISSIONS, CURVE = "metrics.jsonl", "emissions.csv", "learning_curve.png"
@@ -24,17 +23,11 @@ def read_validations(run: Path) -> list[dict[str, Any]]:
     return [entry for entry in read_json_lines(path) if "validation_loss" in entry] if path.exists() else []
 
 
-def learning_curve(validations: list[dict[str, Any]]) -> list[list[str]]:
-    """Return rows of step, minutes, validation loss, BLEU and chrF: some of many validations, and the last one."""
+def learning_curve(validations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return some of many validations, without validations of other models, and the last one."""
     validations = [entry for entry in validations if "model" not in entry or entry is validations[-1]]
-    count = len(validations)
-    shown = min(count, _MOST_POINTS)
-    rows = []
-    for place in sorted({round(number * (count - 1) / max(1, shown - 1)) for number in range(shown)}):
-        entry = validations[place]
-        scores = [f"{entry[name]:.2f}" if name in entry else "–" for name in ("bleu", "chrf")]
-        rows.append([f"{entry['step']:,}", f"{entry['minutes']:.1f}", f"{entry['validation_loss']:.3f}", *scores])
-    return rows
+    shown, last = min(len(validations), _MOST_POINTS), len(validations) - 1
+    return [validations[place] for place in sorted({round(n * last / max(1, shown - 1)) for n in range(shown)})]
 
 
 def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, Any] | None:
@@ -84,35 +77,6 @@ def read_record(path: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
-def read_stress_tables(run: str | Path) -> list[dict[str, Any]]:
-    """Return the recorded stress tables with their values as text, for the template of the card.
-
-    Each has `name`, `header`, `rows`, and for calibrated models `correlation` and `groups`, else None and [].
-    """
-    header = ["text", "pairs", "BLEU", "change", "chrF", "change", *(f"{name} %" for name in WARNINGS), "confidence"]
-    tables = []
-    for path in sorted((Path(run) / STRESS_TABLES).glob("*.json")):
-        record = read_record(path)
-        rows = []
-        for row in record["rows"]:
-            scores = [
-                _format(row[name], form)
-                for name, form in (("bleu", ".2f"), ("bleu_change", "+.2f"), ("chrf", ".2f"), ("chrf_change", "+.2f"))
-            ]
-            warnings = [f"{100 * row['warnings'][name]:.1f}" for name in WARNINGS]
-            rows.append([row["name"], str(row["pairs"]), *scores, *warnings, _format(row["confidence"], ".2f")])
-        correlation = record["rows"][0]["correlation"]
-        tables.append(
-            {
-                "name": record["name"],
-                "header": header,
-                "rows": rows,
-                "correlation": None if correlation is None else f"{correlation:.2f}",
-                "groups": [[f"{value:.2f}" for value in group] for group in record["groups"]],
-            }
-        )
-    return tables
-
-
-def _format(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+def read_records(run: Path, kind: str) -> list[dict[str, Any]]:
+    """Return the records of a kind, see [`save_record`], by their name in order."""
+    return [read_json(path) for path in sorted((run / kind).glob("*.json"))]

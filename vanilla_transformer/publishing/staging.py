@@ -6,7 +6,6 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -90,17 +89,11 @@ def _model_type(folder: Path) -> str:
 
 def code_names(folder: Path) -> tuple[str, ...]:
     """Return the names of the modules that this package saves with a model of the type of `folder`."""
-    return _code_of_type(_model_type(folder))
-
-
-@cache
-def _code_of_type(model_type: str) -> tuple[str, ...]:
-    code = REMOTE_CODE[model_type]
-    pipelines = [pipeline["impl"] for pipeline in code.get("custom_pipelines", {}).values()]
-    modules = {INSTALLED_CODE / f"{path.split('.')[0]}.py" for path in [*code["auto_map"].values(), *pipelines]}
-    return tuple(
-        sorted({Path(path).name for module in modules for path in (module, *get_relative_import_files(module))})
-    )
+    code = REMOTE_CODE[_model_type(folder)]
+    names = [*code["auto_map"].values(), *(each["impl"] for each in code.get("custom_pipelines", {}).values())]
+    modules = {INSTALLED_CODE / f"{name.split('.')[0]}.py" for name in names}
+    files = {path for module in modules for path in (module, *get_relative_import_files(module))}
+    return tuple(sorted({Path(path).name for path in files}))
 
 
 def publishable_files(folder: str | Path) -> list[Path]:

@@ -34,7 +34,8 @@ def find_named_columns(
         found = [[index for index, name in enumerate(names) if _is_of(name, language)] for language in languages]
         same = found[0] == found[1]
         return (found[0][0], found[1][0]) if [*map(len, found)] == [1, 1] and not same else None
-    codes = [index for index, name in enumerate(names) if _is_code(name)]
+    matches = enumerate(map(_CODE.fullmatch, names))
+    codes = [index for index, match in matches if match is not None and match[1] in _KNOWN_CODES]
     return (codes[0], codes[1]) if len(codes) == 2 and names[codes[0]] != names[codes[1]] else None
 
 
@@ -45,8 +46,3 @@ def _normalize(cell: str) -> str:
 def _is_of(name: str, language: str) -> bool:
     """Return whether a name is the code of a language, or one of the two is a variant of the other."""
     return bool(name) and (f"{name}-".startswith(f"{language}-") or f"{language}-".startswith(f"{name}-"))
-
-
-def _is_code(name: str) -> bool:
-    match = _CODE.fullmatch(name)
-    return match is not None and match[1] in _KNOWN_CODES

@@ -36,19 +36,13 @@ def has_bad_encoding(text: str) -> bool:
 
 def _is_utf_8(match: re.Match[str]) -> bool:
     """Return whether the bytes of some characters are UTF-8."""
-    content = b"".join(_to_byte(character) for character in match[0].rstrip())
+    characters = match[0].rstrip()
+    content = b"".join(each.encode("cp1252", "ignore") or each.encode("latin-1", "replace") for each in characters)
     try:
         content.decode()
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _to_byte(character: str) -> bytes:
-    try:
-        return character.encode("cp1252")
-    except UnicodeEncodeError:
-        return character.encode("latin-1")
 
 
 _TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9:-]*(?:\s[^<>]*)?/?>|<!--|<!\[CDATA\[|<!DOCTYPE", re.IGNORECASE)

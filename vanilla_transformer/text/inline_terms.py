@@ -41,26 +41,18 @@ class AnnotatedText(NamedTuple):
 
     def original(self, span: Span) -> Span:
         """Return characters of `plain`, given some of `text`; a part of an annotation stands for its whole term."""
-        return self._start(span[0]), max(self._start(span[0]), self._end(span[1]))
+        start, end = self._find(span[0], 0), self._find(span[1], 1)
+        return start, max(start, end)
 
-    def _start(self, position: int) -> int:
+    def _find(self, position: int, side: int) -> int:
+        """Return where a range begins (side 0) or ends (side 1) that does so at a position of `text`."""
         offset = 0
-        for (start, end), (low, high) in self.places:
-            if position < start:
+        for annotation, term in self.places:
+            if position < annotation[0] + side:
                 break
-            if position < end:
-                return low
-            offset = high - end
-        return position + offset
-
-    def _end(self, position: int) -> int:
-        offset = 0
-        for (start, end), (_, high) in self.places:
-            if position <= start:
-                break
-            if position <= end:
-                return high
-            offset = high - end
+            if position < annotation[1] + side:
+                return term[side]
+            offset = term[1] - annotation[1]
         return position + offset
 
 

@@ -133,8 +133,7 @@ class Languages:
 
 def find_languages(tokenizer: Any) -> Languages | None:
     """Return the languages of a tokenizer, or None if it has no tokens for them."""
-    if _has_own_languages(tokenizer):
-        codes = _language_tokens(tokenizer)
+    if codes := _language_tokens(tokenizer):
         if tokenizer("a")["input_ids"][0] not in codes.values():  # former NLLB, which ends sources with the language
             return None
         return Languages(codes, codes, True, default=Direction(tokenizer.src_lang, tokenizer.tgt_lang))
@@ -142,11 +141,6 @@ def find_languages(tokenizer: Any) -> Languages | None:
     if not targets:
         return None
     return Languages(_tagged(tokenizer, SOURCE_TAG), targets, directions=trained_directions(tokenizer))
-
-
-def _has_own_languages(tokenizer: Any) -> bool:
-    """Return whether a tokenizer marks each side with its language by itself, as of M2M-100 and NLLB."""
-    return hasattr(tokenizer, "src_lang") and hasattr(tokenizer, "tgt_lang")
 
 
 def store_direction(tokenizer: Any, directions: Iterable[Direction]) -> None:
@@ -167,22 +161,15 @@ def find_direction(tokenizer: Any, source: str | None = None, target: str | None
     languages = find_languages(tokenizer)
     if languages is not None:
         return languages.resolve(source, target)
-    own = _only_direction(tokenizer)
+    stored = trained_directions(tokenizer)
+    if len(stored) != 1:
+        of_library = (("source_lang", "target_lang"), ("src_lang", "tgt_lang"))  # of Marian and FSMT
+        pairs = (Direction(*(getattr(tokenizer, name, None) for name in names)) for names in of_library)
+        stored = [next(filter(all, pairs), NO_DIRECTION)]
+    (own,) = stored
     for side, code, expected in find_differences(Direction(source, target), own):
         raise UserError(f"The {side} language must be {expected}, as of the model, got {code}.")
     return Direction(source or own.source, target or own.target)
-
-
-def _only_direction(tokenizer: Any) -> Direction:
-    """Return the direction of a tokenizer without tokens for languages, as far as it is known."""
-    stored = trained_directions(tokenizer)
-    if len(stored) == 1:
-        return stored[0]
-    for names in (("source_lang", "target_lang"), ("src_lang", "tgt_lang")):  # of Marian and FSMT
-        codes = [getattr(tokenizer, name, None) for name in names]
-        if all(codes):
-            return Direction(*codes)
-    return NO_DIRECTION
 
 
 def find_differences(direction: Direction, expected: Direction) -> Iterator[tuple[str, str, str]]:
@@ -220,7 +207,7 @@ def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sour
         for side, code in zip(("source", "target"), direction, strict=True):
             if (side == "target" or with_sources) and (code is None or _CODE.fullmatch(code) is None):
                 raise UserError(f"`{side}_language` of each corpus must be a code such as en, got {code!r}.")
-    if _has_own_languages(tokenizer) or not tokenizer.is_fast:
+    if _language_tokens(tokenizer) or not tokenizer.is_fast:
         raise UserError(
             f"Language tags need a fast tokenizer without other languages, got {type(tokenizer).__name__}. Set "
             "`language_tags` to none, or `init_vocabulary` to replace."
@@ -255,7 +242,9 @@ def set_languages(model: Any, tokenizer: Any, source: str | None, target: str | 
 
 
 def _language_tokens(tokenizer: Any) -> dict[str, int]:
-    """Return the tokens of language codes: `deu_Latn` itself in NLLB, `__de__` for `de` in M2M-100."""
+    """Return the tokens of codes with which a tokenizer itself marks its sides: `deu_Latn`, or `__de__` in M2M-100."""
+    if not (hasattr(tokenizer, "src_lang") and hasattr(tokenizer, "tgt_lang")):
+        return {}
     if hasattr(tokenizer, "lang_code_to_id"):
         return dict(tokenizer.lang_code_to_id)
     return {token: tokenizer.convert_tokens_to_ids(token) for token in tokenizer.extra_special_tokens}

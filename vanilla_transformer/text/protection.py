@@ -198,7 +198,12 @@ def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
     found = dict[str, list[Range]]()
     taken = list[Range]()
     for text in sorted(set(texts), key=len, reverse=True):
-        expression = regex.compile(_left_edge(text) + _loosely(text) + _right_edge(text), regex.V1)
+        before = rf"(?<!{_LETTER})" if regex.match(r"\w", text) else ""
+        after = rf"(?!\p{{M}}|{_LETTER})" + (r"(?![.,:/]\d)" if text[-1].isdecimal() else "")
+        if not regex.match(r"\w", text[-1]) or _ENDS_IN_CONVERSION.search(text):
+            after = ""
+        spaced = r"\s".join(map(regex.escape, regex.split(r"\s", text)))  # tokenizers normalize white space
+        expression = regex.compile(before + spaced + after, regex.V1)
         spans = [match.span() for match in expression.finditer(translation)]
         spans = [(start, end) for start, end in spans if all(end <= low or high <= start for low, high in taken)]
         if len(spans) != Counter(texts)[text]:
@@ -206,21 +211,6 @@ def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
         found[text] = spans
         taken += spans
     return [found[text].pop(0) for text in texts]
-
-
-def _loosely(text: str) -> str:
-    """Return the expression of a text whose white space may be any other, because tokenizers normalize it."""
-    return r"\s".join(regex.escape(part) for part in regex.split(r"\s", text))
-
-
-def _left_edge(text: str) -> str:
-    return rf"(?<!{_LETTER})" if regex.match(r"\w", text) else ""
-
-
-def _right_edge(text: str) -> str:
-    if not regex.match(r"\w", text[-1]) or _ENDS_IN_CONVERSION.search(text):
-        return ""
-    return rf"(?!\p{{M}}|{_LETTER})" + (r"(?![.,:/]\d)" if text[-1].isdecimal() else "")
 
 
 def overlaps(place: Sequence[int], others: Sequence[Range]) -> bool:

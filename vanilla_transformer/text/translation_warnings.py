@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from functools import cache
 from typing import Any
 
 from vanilla_transformer.errors import UserError
@@ -126,7 +125,12 @@ def most_repeats(words: Sequence[str], size: int) -> int:
 
 def has_other_numbers(source: str, translation: str) -> bool:
     """Return whether one side has a number that the other side neither has nor may have written as a word."""
-    here, there = (Counter(_numbers(text)) for text in (source, translation))
+    numbers = (_NUMBER.findall(text) for text in (source, translation))
+    # The digits of each number, without separators, which differ among languages.
+    digits = (
+        ("".join(str(int(each)) for each in number if each.isdecimal()) for number in found) for found in numbers
+    )
+    here, there = map(Counter, digits)
     missing, added = here - there, there - here
     if missing and added:
         return True
@@ -144,14 +148,9 @@ def has_other_scripts(text: str, scripts: Sequence[str], most: float = _FOREIGN_
 def letter_ratio(text: str) -> float:
     """Return the share of letters, with their marks, of the characters of a text that are no spaces."""
     counts = Counter(text)
-    letters = sum(count for character, count in counts.items() if _kind(character) in "LM")
+    letters = sum(count for character, count in counts.items() if unicodedata.category(character)[0] in "LM")
     others = sum(count for character, count in counts.items() if not character.isspace()) - letters
     return letters / (letters + others) if letters else 0.0
-
-
-@cache
-def _kind(character: str) -> str:
-    return unicodedata.category(character)[0]
 
 
 def length_ratio(source: str, translation: str) -> float:
@@ -172,8 +171,3 @@ def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> Warni
 
 def _words(text: str) -> list[str]:
     return split_words(unicodedata.normalize("NFC", text.casefold()))
-
-
-def _numbers(text: str) -> list[str]:
-    """Return the digits of each number, without separators, which differ among languages."""
-    return ["".join(str(int(each)) for each in number[0] if each.isdecimal()) for number in _NUMBER.finditer(text)]

@@ -1,6 +1,4 @@
-"""Units of a text: words, letters of scripts without spaces, and punctuation marks; graphemes; and forms of a word."""
-
-import unicodedata
+"""Units of a text: words, letters of scripts without spaces, and punctuation marks; and graphemes."""
 
 import regex
 
@@ -38,28 +36,3 @@ def is_word_of_letters(unit: str) -> bool:
 def split_graphemes(text: str) -> list[str]:
     """Return the characters of a text as a reader counts them: each with its marks, joiners and soft hyphens."""
     return list(text) if text.isascii() else _GRAPHEME.findall(text)
-
-
-_LONGEST_ENDING = 3  # letters by which a form is longer than the wanted one
-_LONGEST_CHANGE = 1  # letters of the wanted form that another form lacks, unless it is short
-_SHORT = 4  # letters
-
-
-def count_forms(wanted: str, text: str, exactly: bool = False) -> int:
-    """Return how often a text has a phrase, in any case; unless `exactly`, its words may have other endings."""
-    phrase, words = _folded_units(wanted), _folded_units(text)
-    windows = (words[first : first + len(phrase)] for first in range(len(words) - len(phrase) + 1))
-    if exactly:
-        return sum(window == phrase for window in windows)
-    return sum(all(map(is_form, window, phrase)) for window in windows)
-
-
-def is_form(word: str, wanted: str) -> bool:
-    """Return whether a word differs from the wanted one by its ending only, as far as letters tell."""
-    kept = len(wanted) - (_LONGEST_CHANGE if len(wanted) > _SHORT else 0)
-    return word.startswith(wanted[:kept]) and len(word) <= len(wanted) + _LONGEST_ENDING
-
-
-def _folded_units(text: str) -> list[str]:
-    text = unicodedata.normalize("NFC", text)
-    return [text[start:end].casefold() for start, end in split_units(text)]

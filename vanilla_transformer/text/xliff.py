@@ -52,7 +52,7 @@ def read_segments(unit: Any) -> list[XliffSegment]:
     source, target = find_child(unit, "source"), find_child(unit, "target")
     if source is None:
         return []
-    is_fixed = not _is_translatable(unit)
+    is_fixed = next(filter(None, map(translate_value, (unit, *unit.iterancestors()))), "yes") == "no"
     whole = XliffSegment(source, target, Status.FIXED if is_fixed else _status(unit, source, target))
     sources, targets = (_marks(find_child(unit, name)) for name in ("seg-source", "target"))
     if not sources or (whole.status is Status.DONE and not targets):
@@ -74,12 +74,6 @@ def find_definition(unit: Any, mid: str) -> Any:
     """Return the entry of a segment in `<sdl:seg-defs>`, which Trados Studio writes, or None."""
     definitions = find_child(unit, "seg-defs")
     return None if definitions is None else next((each for each in definitions if each.get("id") == mid), None)
-
-
-def _is_translatable(element: Any) -> bool:
-    """Return what the nearest attribute `translate` of an element or its ancestors says; without one, True."""
-    values = map(translate_value, (element, *element.iterancestors()))
-    return next(filter(None, values), "yes") != "no"
 
 
 def _visible_text(element: Any) -> str:

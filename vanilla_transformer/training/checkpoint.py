@@ -180,7 +180,6 @@ def copy_model(checkpoint: Path, folder: Path) -> None:
 
 
 def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
-    """Return the folder of the checkpoint of `step`."""
     return Path(output_dir) / f"checkpoint-{step}"
 
 
@@ -191,7 +190,6 @@ def list_checkpoints(output_dir: str | Path, prefix: str = "checkpoint-") -> lis
 
 
 def step_of(folder: Path) -> int:
-    """Return the step in the name of a checkpoint."""
     return int(folder.name.split("-")[-1])
 
 
@@ -241,11 +239,7 @@ class CheckpointWriter:
         )
 
     def save(
-        self,
-        model: PreTrainedModel,
-        state: ResumeState,
-        folder: Path,
-        then: Callable[[], None] = lambda: None,
+        self, model: PreTrainedModel, state: ResumeState, folder: Path, then: Callable[[], None] = lambda: None
     ) -> Future[None]:
         """Begin to write a checkpoint, after the one before it is complete.
 
@@ -273,37 +267,28 @@ class CheckpointWriter:
             self._stager = DefaultStager(self._staging)
         copied: Any = self._stager.stage(tensors)
         weights = copied.pop("model", None)
-        self._unfinished = self._thread.submit(
-            self._write, model, weights, replace(state, **copied), folder, shards, then
-        )
+        state = replace(state, **copied)
+
+        def write() -> None:
+            """Write the shards of this process, if any, and the rest of the checkpoint in the main process."""
+            try:
+                if shards is not None:
+                    tensors = {"optimizer": state.optimizer, "ema": state.ema}
+                    dcp.save(tensors, checkpoint_id=shards, process_group=self._group, no_dist=self._group is None)
+                if self.accelerator.is_main_process:
+                    save_checkpoint(model, self._tokenizer, state, folder, shards, weights)
+                    then()
+            except dcp.CheckpointException as error:  # no subclass of Exception
+                process, (reason, _) = next(iter(error.failures.items()))
+                raise UserFileError(f"Process {process} cannot write its shards to {shards}: {reason}") from error
+            finally:
+                if shards is not None and self.accelerator.is_main_process:
+                    shutil.rmtree(shards, ignore_errors=True)
+
+        self._unfinished = self._thread.submit(write)
         return self._unfinished
 
-    def _write(
-        self,
-        model: PreTrainedModel,
-        weights: StateDict | None,
-        state: ResumeState,
-        folder: Path,
-        shards: Path | None,
-        then: Callable[[], None],
-    ) -> None:
-        """Write the shards of this process, if any, and the rest of the checkpoint in the main process."""
-        try:
-            if shards is not None:
-                tensors = {"optimizer": state.optimizer, "ema": state.ema}
-                dcp.save(tensors, checkpoint_id=shards, process_group=self._group, no_dist=self._group is None)
-            if self.accelerator.is_main_process:
-                save_checkpoint(model, self._tokenizer, state, folder, shards, weights)
-                then()
-        except dcp.CheckpointException as error:  # no subclass of Exception
-            process, (reason, _) = next(iter(error.failures.items()))
-            raise UserFileError(f"Process {process} cannot write its shards to {shards}: {reason}") from error
-        finally:
-            if shards is not None and self.accelerator.is_main_process:
-                shutil.rmtree(shards, ignore_errors=True)
-
     def wait(self) -> None:
-        """Wait until the last checkpoint is complete."""
         if self._unfinished is None:
             return
         error, self._unfinished = self._unfinished.exception(), None

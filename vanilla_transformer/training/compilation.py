@@ -22,15 +22,15 @@ _BACKEND: Any = "inductor"  # of `torch.compile`
 _UNIT_COMPILED = 8  # tokens: kernels for GPUs read eight values of two bytes at a time
 
 
-def check_compiler() -> None:
-    """Refuse to compile without a compiler."""
-    if find_compiler() is None:
-        raise UserError("`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out.")
-
-
 def should_compile(choice: bool | None, config: Any, device: torch.device) -> bool:
     """Return whether to compile a model: as the recipe says, and by default on a GPU of CUDA where that works."""
-    obstacle = _find_obstacle(config)
+    obstacle = None  # the key and value of a model whose layers cannot be compiled as one graph
+    if "lsh_attention" in (getattr(config, "layer_types", None) or ()):
+        obstacle = "layer_types: lsh_attention"
+    elif getattr(config, "reversible", False):
+        obstacle = "reversible: true"
+    elif config.chunk_size_feed_forward:
+        obstacle = f"chunk_size_feed_forward: {config.chunk_size_feed_forward}"
     if choice and obstacle is not None:
         rule = "must be given without this key, whose layers are no single graph"
         raise UserError(f"`compile` {rule}, got `{obstacle}`. Leave one of them out.")
@@ -80,22 +80,7 @@ def choose_padding(before: Mapping[str, Any], compiled: bool) -> int:
     return before.get(PADDING) or (_UNIT_COMPILED if compiled else 1)
 
 
-def _find_obstacle(config: Any) -> str | None:
-    """Return the key and value of a model whose layers cannot be compiled as one graph, or None."""
-    if "lsh_attention" in (getattr(config, "layer_types", None) or ()):
-        return "layer_types: lsh_attention"
-    if getattr(config, "reversible", False):
-        return "reversible: true"
-    if config.chunk_size_feed_forward:
-        return f"chunk_size_feed_forward: {config.chunk_size_feed_forward}"
-    return None
-
-
-def is_compiled(module: nn.Module) -> bool:
-    """Return whether [`compile_regions`] has compiled a part of a module."""
-    return any(each._compiled_call_impl is not None for each in module.modules())
-
-
 def uncompiled(module: nn.Module, when: bool = True) -> AbstractContextManager[None]:
     """Run a module uncompiled within the block: to decode, and for sizes of 1, which would be other graphs."""
-    return torch.compiler.set_stance("force_eager") if when and is_compiled(module) else nullcontext()
+    is_compiled = when and any(each._compiled_call_impl is not None for each in module.modules())
+    return torch.compiler.set_stance("force_eager") if is_compiled else nullcontext()

@@ -67,7 +67,9 @@ class BatchPreparation:
             loss is computed in a graph, there are also `label_places`, the indices in `labels.flatten()` of the labels
             that count.
         """
-        if _is_prepared(batch):
+        mask = batch.get("attention_mask")
+        is_plain = is_packed(batch) or (mask is not None and mask.dim() == 2)
+        if "label_places" in batch or not is_plain:  # prepared, or would stay as it is
             return batch
         prepared = {"input_ids": batch["input_ids"], "labels": batch["labels"]}
         prepared |= {name: batch[name] for name in ("link_places", "link_weights") if name in batch}
@@ -75,24 +77,13 @@ class BatchPreparation:
             prepared["label_places"] = (batch["labels"].flatten() != IGNORED_LABEL).nonzero().flatten()
         if is_packed(batch):
             return prepared | {name: batch[name] for name in ("source_positions", "target_positions")}
-        return prepared | self._prepare_padding(batch)
-
-    def _prepare_padding(self, batch: Batch) -> Batch:
-        """Return the mask that the library would derive on the device, where it would read if there is padding."""
-        mask = batch["attention_mask"]
         if self.attention is None:
-            return {"attention_mask": mask}
-        seen = source_mask(self.config, batch["input_ids"], mask)
+            return prepared | {"attention_mask": batch["attention_mask"]}
+        # The mask that the library would derive on the device, where it would read if there is padding.
+        seen = source_mask(self.config, batch["input_ids"], batch["attention_mask"])
         if seen is None or (seen.all() and not self.keep_mask):
-            return {}
-        return {"attention_mask": expand_mask(seen, self.attention, self.dtype)}
-
-
-def _is_prepared(batch: Batch) -> bool:
-    """Return whether a batch has been prepared, or would stay as it is."""
-    mask = batch.get("attention_mask")
-    is_plain = is_packed(batch) or (mask is not None and mask.dim() == 2)
-    return "label_places" in batch or not is_plain
+            return prepared
+        return prepared | {"attention_mask": expand_mask(seen, self.attention, self.dtype)}
 
 
 def batch_to_device(batch: Batch, prepare: BatchPreparation, device: torch.device) -> Batch:

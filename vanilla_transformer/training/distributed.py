@@ -20,9 +20,8 @@ from torch.distributed.rendezvous import rendezvous
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from vanilla_transformer.errors import LostProcessError, UserError
-from vanilla_transformer.utils.device_utils import multiplies
+from vanilla_transformer.utils.device_utils import find_compiler, multiplies
 
-from .compilation import check_compiler
 from .loss import ModelWithLoss
 from .run_arguments import Recipe
 
@@ -48,8 +47,8 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     on_cpu = not torch.accelerator.is_available()
     if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
         raise UserError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
-    if options.compile:
-        check_compiler()
+    if options.compile and find_compiler() is None:
+        raise UserError("`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out.")
     if options.fsdp and "RANK" not in os.environ:
         raise UserError(
             "`fsdp` needs several processes, got one that was not launched by torchrun. Start training with "

@@ -7,8 +7,7 @@ gradients and the moments of Adam, and choose kernels. A batch of a rare shape r
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,11 +38,11 @@ class GraphedTrainStep:
     """
 
     def __init__(self, state: TrainState, capture: Capture):
-        self._state = state
-        functions = partial(self._add_gradient, True), partial(self._add_gradient, False), self._update_at_rates
-        self._first_gradient, self._further_gradient, self._update = (
-            GraphedFunction(function, state.accelerator.device, capture) for function in functions
-        )
+        self._state, device = state, state.accelerator.device
+        self._add = {
+            first: GraphedFunction(partial(self._add_gradient, first), device, capture) for first in (True, False)
+        }
+        self._update = GraphedFunction(self._update_at_rates, device, capture)
         state.graphs = self
 
     def add_gradient(self, batch: Batch, factor: float, first: bool) -> Tensor:
@@ -51,26 +50,43 @@ class GraphedTrainStep:
 
         See [`train_step.add_gradient`].
         """
-        return (self._first_gradient if first else self._further_gradient)({**batch, "factor": factor})
+        return self._add[first]({**batch, "factor": factor})
 
     def update(self) -> tuple[Tensor, Tensor]:
         """Update the weights; see [`train_step.update`]."""
-        rates = {str(number): float(group["lr"]) for number, group in enumerate(self._groups)}
+        rates = {str(number): float(group["lr"]) for number, group in enumerate(self._state.optimizer.param_groups)}
         norm, finite = self._update(rates).unbind()
         return norm, finite
 
-    @property
-    def _groups(self) -> Sequence[dict[str, Any]]:
-        return self._state.optimizer.param_groups
-
     def _add_gradient(self, first: bool, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Copy a gradient to the one before it, or add it, by one operation instead of one for each parameter."""
+        parameters = [each for group in self._state.optimizer.param_groups for each in group["params"]]
+        before = {each: each.grad for each in parameters if each.grad is not None}
+        for each in before:
+            each.grad = None
         batch = {name: tensor for name, tensor in inputs.items() if name != "factor"}
-        with _kept_gradients([each for group in self._groups for each in group["params"]], first):
-            return add_gradient(self._state, batch, inputs["factor"])
+        loss = add_gradient(self._state, batch, inputs["factor"])
+        pairs = [(gradient, each.grad) for each, gradient in before.items() if each.grad is not None]
+        if pairs:
+            combine: Any = torch._foreach_copy_ if first else torch._foreach_add_
+            combine(*map(list, zip(*pairs, strict=True)))
+        for each, gradient in before.items():
+            if first and each.grad is None:
+                gradient.zero_()
+            each.grad = gradient
+        return loss
 
     def _update_at_rates(self, rates: Mapping[str, Tensor]) -> Tensor:
-        with _rates_on_device(self._groups, [*rates.values()]):
+        """Let the optimizer take its learning rates from tensors, and restore the numbers for checkpoints."""
+        groups = self._state.optimizer.param_groups
+        before = [(group["lr"], group["capturable"]) for group in groups]
+        try:
+            for group, rate in zip(groups, rates.values(), strict=True):
+                group["lr"], group["capturable"] = rate, rate.device.type == "cuda"
             return torch.stack(update(self._state))
+        finally:
+            for group, (number, capturable) in zip(groups, before, strict=True):
+                group["lr"], group["capturable"] = number, capturable
 
 
 class GraphedFunction:
@@ -89,7 +105,11 @@ class GraphedFunction:
     def __call__(self, inputs: Inputs) -> Tensor:
         """Return the result for inputs, whose tensors may be on the CPU."""
         shapes = tuple(value.shape for value in inputs.values() if isinstance(value, Tensor))
-        form = self._forms.get(shapes) or _Form({name: self._allocate(value) for name, value in inputs.items()})
+        form = self._forms.get(shapes)
+        if form is None:
+            form = _Form(
+                {name: torch.empty_like(torch.as_tensor(value), device=self._device) for name, value in inputs.items()}
+            )
         if len(self._forms) < _MOST_SHAPES:
             self._forms[shapes] = form
         for name, value in inputs.items():
@@ -98,7 +118,15 @@ class GraphedFunction:
             else:
                 form.inputs[name].fill_(value)
         if form.runs == WARM_UPS:
-            form.replay = self._captured(form)
+
+            def run(inputs: Mapping[str, Tensor] = form.inputs, result: Any = form.result) -> None:
+                result.copy_(self._function(inputs))
+
+            try:
+                form.replay = self._capture(run, lambda: None)
+            except Exception as error:  # of the driver or the allocator
+                reason = first_line(error)
+                logger.warning("Capturing a CUDA graph failed, so training steps are not captured: %s.", reason)
         form.runs += 1
         if form.replay is None:
             result = self._function(form.inputs)
@@ -106,22 +134,6 @@ class GraphedFunction:
             return result
         form.replay()
         return form.result.clone()  # type: ignore[union-attr]  # the next replay overwrites it
-
-    def _allocate(self, value: Tensor | float) -> Tensor:
-        if isinstance(value, Tensor):
-            return torch.empty_like(value, device=self._device)
-        return torch.empty((), device=self._device)
-
-    def _captured(self, form: "_Form") -> Callable[[], Any] | None:
-        def run() -> None:
-            form.result.copy_(self._function(form.inputs))  # type: ignore[union-attr]
-
-        try:
-            return self._capture(run, lambda: None)
-        except Exception as error:  # of the driver or the allocator
-            reason = first_line(error)
-            logger.warning("Capturing a CUDA graph failed, so training steps are not captured: %s.", reason)
-            return None
 
 
 @dataclass
@@ -134,59 +146,18 @@ class _Form:
     runs: int = 0
 
 
-@contextmanager
-def _kept_gradients(parameters: Sequence[Tensor], first: bool) -> Iterator[None]:
-    """Copy the gradients of the block to the ones before it, or add them, by one operation.
-
-    Autograd would add them by one operation for each parameter.
-
-    Args:
-        first: Whether to copy.
-    """
-    before = {each: each.grad for each in parameters if each.grad is not None}
-    for each in before:
-        each.grad = None
-    yield
-    pairs = [(gradient, each.grad) for each, gradient in before.items() if each.grad is not None]
-    if pairs:
-        combine: Any = torch._foreach_copy_ if first else torch._foreach_add_
-        combine(*map(list, zip(*pairs, strict=True)))
-    for each, gradient in before.items():
-        if first and each.grad is None:
-            gradient.zero_()
-        each.grad = gradient
-
-
-@contextmanager
-def _rates_on_device(groups: Sequence[dict[str, Any]], rates: Sequence[Tensor]) -> Iterator[None]:
-    """Let the optimizer take its learning rates from tensors, and restore the numbers, which are in checkpoints."""
-    before = [(group["lr"], group["capturable"]) for group in groups]
-    try:
-        for group, rate in zip(groups, rates, strict=True):
-            group["lr"], group["capturable"] = rate, rate.device.type == "cuda"
-        yield
-    finally:
-        for group, (rate, capturable) in zip(groups, before, strict=True):
-            group["lr"], group["capturable"] = rate, capturable
-
-
-def find_obstacle(state: TrainState) -> str | None:
-    """Return the part of a run that cannot be captured, or None."""
+def capture_steps(state: TrainState) -> None:
+    """Let the steps of a run on a GPU of CUDA be captured, or log why they are not."""
+    device = state.accelerator.device
+    if device.type != "cuda":
+        return
     obstacles = {
         "several processes": state.accelerator.num_processes > 1 or state.recipe.optimization.fsdp,
         "a gradient scaler": state.accelerator.scaler is not None,
         "batches of many shapes": not state.packing,
         "a loss that is not compiled": state.model_with_loss.loss_in_graph is None,
     }
-    return next((name for name, applies in obstacles.items() if applies), None)
-
-
-def capture_steps(state: TrainState) -> None:
-    """Let the steps of a run on a GPU of CUDA be captured, or log why they are not."""
-    device = state.accelerator.device
-    if device.type != "cuda":
-        return
-    obstacle = find_obstacle(state)
+    obstacle = next((name for name, applies in obstacles.items() if applies), None)
     if obstacle is None:
         GraphedTrainStep(state, CudaGraphs(device))
     elif state.accelerator.is_main_process:

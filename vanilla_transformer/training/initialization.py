@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
@@ -21,7 +20,7 @@ from vanilla_transformer.data.tokenizer_training import (
 )
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.text.languages import Languages, find_languages, set_languages, similar_tags
+from vanilla_transformer.text.languages import find_languages, set_languages, similar_tags
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 from .run_arguments import EXTEND, KEEP, REPLACE, Recipe
@@ -31,38 +30,24 @@ InitialModel = tuple[VanillaTransformerForConditionalGeneration, PreTrainedToken
 _LAYER = re.compile(r"(model\.(encoder|decoder)\.layers\.)(\d+)(\..+)")
 
 
-def load_own_model(name: str | Path) -> InitialModel:
-    """Load a translation model of this package in float32."""
-    from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
-
-    config = load_config(name)
-    if not isinstance(config, VanillaTransformerConfig):
-        raise UserError(
-            f"`init_from` must be a translation model of this package, got one of type {config.model_type!r}. Convert "
-            "it first, with vanilla-transformer convert."
-        )
-    return load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(name)
-
-
 def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) -> InitialModel:
     """Return the model that `init_from` names, with the vocabulary that the recipe wants.
 
     A run resumes without that model, because its checkpoint has all of it, except with LoRA.
     """
-    name = recipe.fine_tuning.init_from
-    assert name is not None
-    if checkpoint is None or recipe.fine_tuning.lora_rank is not None:
-        from vanilla_transformer.extensions.conversion.from_transformers import load_converted
+    from vanilla_transformer.extensions.conversion.from_transformers import load_converted
 
+    options, size = recipe.fine_tuning, recipe.data.vocab_size
+    name = options.init_from
+    assert name is not None
+    if checkpoint is None or options.lora_rank is not None:
         model, tokenizer = load_converted(name)
-        kept = {side: getattr(recipe.fine_tuning, f"init_{side}_layers") for side in ("encoder", "decoder")}
-        model = keep_layers(model, kept)
-        size = recipe.data.vocab_size
-        if "vocab_size" in recipe.given and recipe.fine_tuning.init_vocabulary == KEEP and size != len(tokenizer):
+        model = keep_layers(model, {"encoder": options.init_encoder_layers, "decoder": options.init_decoder_layers})
+        if "vocab_size" in recipe.given and options.init_vocabulary == KEEP and size != len(tokenizer):
             rule = f"`vocab_size` must be the value of the model that `init_from` names, {len(tokenizer)}"
             raise UserError(f"{rule}, got {size}. Leave it out, or set `init_vocabulary`.")
     else:
-        model, tokenizer = load_own_model(checkpoint)
+        model, tokenizer = load_converted(checkpoint)
     languages = find_languages(tokenizer)
     if languages is not None and languages.is_forced:
         if any(None in spec.direction for spec in texts.specs):
@@ -72,28 +57,22 @@ def load_initial_model(recipe: Recipe, texts: Texts, checkpoint: Path | None) ->
             )
         set_languages(model, tokenizer, *texts.specs[0].direction)  # the folder's default
     changed = copy.deepcopy(tokenizer)
-    if checkpoint is not None or recipe.fine_tuning.init_vocabulary == REPLACE:
+    if checkpoint is not None or options.init_vocabulary == REPLACE:
         changed = load_or_train_tokenizer(texts, checkpoint)
     else:
-        if recipe.fine_tuning.init_vocabulary == EXTEND:
-            changed = extend_tokenizer(tokenizer, texts.sentences(), recipe.data.vocab_size)
+        if options.init_vocabulary == EXTEND:
+            changed = extend_tokenizer(tokenizer, texts.sentences(), size)
         add_recipe_tokens(changed, texts)
-    _check_new_tags(recipe, languages, find_languages(changed))
-    if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
-        model = replace_vocabulary(model, tokenizer, changed)
-    return model, changed
-
-
-def _check_new_tags(recipe: Recipe, before: Languages | None, after: Languages | None) -> None:
-    """Refuse new tags of languages where the vectors of tokens are not trained."""
-    known = set() if before is None else {*before.targets, *before.sources}
-    new = [] if after is None else [code for code in (*after.targets, *after.sources) if code not in known]
-    frozen = "embeddings" in (recipe.fine_tuning.freeze or ())
-    if new and (frozen or recipe.fine_tuning.lora_rank is not None):
+    before, after = ([*tags.targets, *tags.sources] if tags else [] for tags in (languages, find_languages(changed)))
+    frozen, new = "embeddings" in (options.freeze or ()), [code for code in after if code not in before]
+    if new and (frozen or options.lora_rank is not None):
         option = "freeze: embeddings" if frozen else "lora_rank"
         raise UserError(
             f"`{option}` leaves the tag of the new language {new[0]} untrained. Take it out of the recipe."
         )
+    if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
+        model = replace_vocabulary(model, tokenizer, changed)
+    return model, changed
 
 
 def keep_layers(

@@ -1,6 +1,7 @@
 """Low-rank adapters (Hu et al., 2021), by peft."""
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
@@ -28,11 +29,10 @@ class LoraAdapters:
 
     def state_dict(self) -> StateDict:
         """Return the tensors of the adapters by their names in the model."""
-        return {name: each.detach() for name, each in self.parameters().items()}
+        return {name: each.detach() for name, each in self.named_parameters()}
 
     def load_state_dict(self, state: StateDict) -> None:
-        """Copy the tensors of [`state_dict`] into the adapters."""
-        for name, parameter in self.parameters().items():
+        for name, parameter in self.named_parameters():
             parameter.data.copy_(state[name])
 
     def merge(self, state: StateDict | None = None) -> VanillaTransformerForConditionalGeneration:
@@ -47,6 +47,6 @@ class LoraAdapters:
         merged: Any = model.merge_and_unload()
         return merged
 
-    def parameters(self) -> dict[str, nn.Parameter]:
-        """Return the parameters of the adapters by their names in the model."""
-        return {name: each for name, each in self._model.named_parameters() if each.requires_grad}
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """Yield the parameters of the adapters with their names in the model."""
+        return ((name, each) for name, each in self._model.named_parameters() if each.requires_grad)

@@ -40,8 +40,8 @@ _ROWS_UNIT = 64
 class SummedLoss(NamedTuple):
     """Loss in nats, summed over the labeled tokens of a batch: as it is trained, with label smoothing, and plain."""
 
-    smoothed: torch.Tensor
-    plain: torch.Tensor
+    smoothed: Tensor
+    plain: Tensor
 
 
 class LossTerm(Protocol):
@@ -108,16 +108,13 @@ class ModelWithLoss(nn.Module):
 
     def forward(self, batch: Batch) -> SummedLoss:
         """Return the summed loss of a batch from [`batch_to_device`]."""
-        if not self.r_drop_weight:
-            return self._loss(batch)
-        loss = self._loss(repeat_batch(batch))
-        return SummedLoss(loss.smoothed / 2, loss.plain / 2)
-
-    def _loss(self, batch: Batch) -> SummedLoss:
         compute: Callable[[Batch], SummedLoss] = self._label_loss
         for term in self.terms:
             compute = partial(term.add, self.model, label_loss=compute)
-        return compute(batch)
+        if not self.r_drop_weight:
+            return compute(batch)
+        loss = compute(repeat_batch(batch))
+        return SummedLoss(loss.smoothed / 2, loss.plain / 2)
 
     def _label_loss(self, batch: Batch) -> SummedLoss:
         labels = batch["labels"]
@@ -175,12 +172,7 @@ def repeat_batch(batch: Batch) -> Batch:
 
 
 def cross_entropy_in_graph(
-    states: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    labels: torch.Tensor,
-    smoothing: float,
-    r_drop_weight: float = 0.0,
+    states: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, r_drop_weight: float = 0.0
 ) -> SummedLoss:
     """Compute the loss of [`projected_cross_entropy`] in few operations, with the logits of all tokens in memory.
 
@@ -190,9 +182,7 @@ def cross_entropy_in_graph(
     return cross_entropy(nn.functional.linear(states, weight, bias), labels, smoothing, r_drop_weight)
 
 
-def cross_entropy(
-    logits: torch.Tensor, labels: torch.Tensor, smoothing: float, r_drop_weight: float = 0.0
-) -> SummedLoss:
+def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float = 0.0) -> SummedLoss:
     """Sum the loss of [`projected_cross_entropy`], given all logits. Autograd gives its gradient.
 
     Args:
@@ -205,7 +195,9 @@ def cross_entropy(
     uniform = (logsumexp - logits.mean(dim=-1)).where(counts, 0.0).sum()
     smoothed = (1.0 - smoothing) * plain + smoothing * uniform
     if r_drop_weight:
-        divergence = symmetric_divergence(logits.unflatten(0, (2, -1)), logsumexp.unflatten(0, (2, -1)))
+        log_probabilities = (logits - logsumexp.unsqueeze(-1)).unflatten(0, (2, -1))  # (2, N / 2, V)
+        first, second = log_probabilities.exp()
+        divergence = ((first - second) * (log_probabilities[0] - log_probabilities[1])).sum(dim=-1) / 2  # (N / 2,)
         smoothed = smoothed + r_drop_weight * divergence.where(counts[: len(divergence)], 0.0).sum()
     return SummedLoss(smoothed, plain.detach())
 
@@ -221,26 +213,15 @@ def _normalizer_and_label(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tenso
     return normalizer.squeeze(-1), logits.where(is_label, 0.0).sum(dim=-1)
 
 
-def symmetric_divergence(logits: Tensor, logsumexp: Tensor) -> Tensor:
-    """Return the mean of both divergences of each token, `(N,)`. Autograd gives its gradient.
-
-    Args:
-        logits (`torch.Tensor` of shape `(2, N, V)`), logsumexp (`torch.Tensor` of shape `(2, N)`): Of both passes.
-    """
-    log_probabilities = logits - logsumexp.unsqueeze(-1)
-    first, second = log_probabilities.exp()
-    return ((first - second) * (log_probabilities[0] - log_probabilities[1])).sum(dim=-1) / 2
-
-
 @torch.compiler.disable
 def projected_cross_entropy(
-    states: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    labels: torch.Tensor,
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
     smoothing: float,
     r_drop_weight: float = 0.0,
-    places: torch.Tensor | None = None,
+    places: Tensor | None = None,
 ) -> SummedLoss:
     """Sum the cross-entropy of `states Wᵀ + b` against `(1 - ε) · onehot(label) + ε / V` (Szegedy et al., 2016).
 
@@ -278,17 +259,17 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        states: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        labels: torch.Tensor,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        labels: Tensor,
         smoothing: float,
         r_drop_weight: float,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         device, dtype = states.device.type, weight.dtype
         if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) != torch.float16:
             dtype = torch.get_autocast_dtype(device)  # not float16, in which small gradients would vanish
-        gradients: list[torch.Tensor | None] = [
+        gradients: list[Tensor | None] = [
             torch.zeros_like(tensor, dtype=torch.float32) if needed and tensor is not None else None
             for tensor, needed in zip((states, weight, bias), ctx.needs_input_grad, strict=False)
         ]
@@ -297,7 +278,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             weight_cast = weight.to(dtype)
             per_chunk = max(weight.numel(), _LOGITS_PER_CHUNK if device == "cpu" else _LOGITS_PER_CHUNK_GPU)
             if device == "cpu" and dtype == torch.bfloat16:
-                rows_per_chunk = _equal_rows(len(states), max(1, per_chunk // len(weight)))
+                # The fewest equal chunks.
+                chunks = max(1, math.ceil(len(states) / max(1, per_chunk // len(weight))))
+                rows_per_chunk = round_up(max(1, math.ceil(len(states) / chunks)), _ROWS_UNIT)
                 states = nn.functional.pad(states, (0, 0, 0, -len(states) % rows_per_chunk))
                 per_chunk = rows_per_chunk * len(weight)
             for chunk in _row_chunks((len(states), len(weight)), per_chunk):
@@ -307,25 +290,26 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 losses = _logits_to_gradient_(logits[:labeled], labels[chunk], smoothing, r_drop_weight)
                 logits[labeled:] = 0.0
                 smoothed, plain = smoothed + losses.smoothed, plain + losses.plain
-                _accumulate_gradients(gradients, chunk, logits, rows, weight_cast)
+                grad_states, grad_weight, grad_bias = gradients
+                if grad_states is not None:
+                    of_chunk = grad_states[chunk]
+                    of_chunk.copy_((logits @ weight_cast)[: len(of_chunk)])
+                if grad_weight is not None:
+                    grad_weight += logits.t() @ rows
+                if grad_bias is not None:
+                    grad_bias += logits.sum(dim=0, dtype=torch.float32)
         ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(plain)
         return smoothed, plain
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_smoothed: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, grad_smoothed: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         # On a CPU a scaling tensor of another dtype is slow; on a GPU reading its value would wait for the GPU.
         scale = grad_smoothed.item() if grad_smoothed.device.type == "cpu" else grad_smoothed
         # In place, since the weight's gradient is large. Autograd raises an error at a second backward pass.
         scaled = [None if gradient is None else gradient.mul_(scale) for gradient in ctx.saved_tensors]
         return *scaled, None, None, None
-
-
-def _equal_rows(rows: int, most: int) -> int:
-    """Return the rows of each of the fewest equal chunks of about `most` rows, a multiple of `_ROWS_UNIT`."""
-    chunks = max(1, math.ceil(rows / most))
-    return round_up(max(1, math.ceil(rows / chunks)), _ROWS_UNIT)
 
 
 def _row_chunks(shape: Sequence[int], numbers_per_chunk: int) -> list[slice]:
@@ -334,26 +318,7 @@ def _row_chunks(shape: Sequence[int], numbers_per_chunk: int) -> list[slice]:
     return [slice(first, first + rows) for first in range(0, shape[0], rows)]
 
 
-def _accumulate_gradients(
-    gradients: list[torch.Tensor | None],
-    chunk: slice,
-    grad_logits: torch.Tensor,
-    rows: torch.Tensor,
-    weight: torch.Tensor,
-) -> None:
-    grad_states, grad_weight, grad_bias = gradients
-    if grad_states is not None:
-        of_chunk = grad_states[chunk]
-        of_chunk.copy_((grad_logits @ weight)[: len(of_chunk)])
-    if grad_weight is not None:
-        grad_weight += grad_logits.t() @ rows
-    if grad_bias is not None:
-        grad_bias += grad_logits.sum(dim=0, dtype=torch.float32)
-
-
-def _logits_to_gradient_(
-    logits: torch.Tensor, labels: torch.Tensor, smoothing: float, r_drop_weight: float
-) -> SummedLoss:
+def _logits_to_gradient_(logits: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float) -> SummedLoss:
     """Return the losses of logits `(N, V)` and overwrite them with their gradient, chunk by chunk."""
     smoothed, plain = logits.new_zeros(2, dtype=torch.float32)
     in_cache = _LOGITS_IN_CACHE if logits.device.type == "cpu" else logits.numel()
@@ -363,7 +328,7 @@ def _logits_to_gradient_(
     return SummedLoss(smoothed, plain)
 
 
-def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: float, r_drop_weight: float) -> SummedLoss:
+def _rows_to_gradient_(rows: Tensor, labels: Tensor, smoothing: float, r_drop_weight: float) -> SummedLoss:
     """Return the losses of rows `(N, V)` and overwrite them with their gradient.
 
     It is softmax minus the smoothed labels `(N, 1)`, plus the gradient of R-Drop's divergence between pairs of rows.
@@ -374,7 +339,7 @@ def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: floa
     probabilities = logits.softmax(dim=-1)
     # log Σ exp(logit) from the highest probability, which is at least 1 / V
     logsumexp = highest - probabilities.amax(dim=-1).log()  # (N,)
-    divergence: torch.Tensor | float = 0.0
+    divergence: Tensor | float = 0.0
     if r_drop_weight:
         passes = (each.unflatten(0, (-1, 2)) for each in (logits, logsumexp, probabilities))
         divergences, gradient = divergence_with_gradient(*passes)
@@ -390,7 +355,7 @@ def _rows_to_gradient_(rows: torch.Tensor, labels: torch.Tensor, smoothing: floa
 
 
 def divergence_with_gradient(logits: Tensor, logsumexp: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """Return [`symmetric_divergence`] of each token, `(N,)`, and its gradient with respect to the logits.
+    """Return the mean of both divergences of each token, `(N,)`, and its gradient with respect to the logits.
 
     Args:
         logits, probabilities (`torch.Tensor` of shape `(N, 2, V)`), logsumexp (`torch.Tensor` of shape `(N, 2)`):

@@ -9,7 +9,6 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ from accelerate import Accelerator
 from tqdm.auto import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from vanilla_transformer.data.batches import MicroBatch
 from vanilla_transformer.utils.file_utils import read_json_lines, sync, write_text_atomically
 
 from .distributed import sum_over_processes
@@ -40,8 +38,7 @@ class StepSums(NamedTuple):
     padded_tokens: float
 
 
-@dataclass(frozen=True, eq=False)
-class UnreadStep:
+class UnreadStep(NamedTuple):
     """
     A step of this process whose losses are still on the device.
 
@@ -57,38 +54,19 @@ class UnreadStep:
     counts: tuple[int, int, int]
     pairs: list[np.ndarray]
 
-    @classmethod
-    def of(cls, step: int, values: torch.Tensor, batches: Sequence[MicroBatch]) -> "UnreadStep":
-        """Create the record of a step from its micro-batches."""
-        source, target, padded = (sum(each) for each in zip(*(batch.counts for batch in batches), strict=True))
-        return cls(step, values, (target, source + target, padded), [batch.pairs for batch in batches])
 
-    def sentences(self) -> list[int]:
-        """Return the numbers of its pairs as a user counts them, from 1."""
-        return (np.concatenate(self.pairs) + 1).tolist()
+def read_steps(accelerator: Accelerator, unread: Sequence[UnreadStep]) -> list[tuple[StepSums, bool]]:
+    """Wait for the device. Return the sums of each step over all processes, and whether its gradient was finite.
 
-
-@dataclass(frozen=True)
-class ReadStep:
-    """The sums of a step over all processes, and whether its gradient was finite."""
-
-    sums: StepSums
-    finite_gradient: bool
-
-    @property
-    def finite_loss(self) -> bool:
-        return math.isfinite(self.sums.smoothed_loss)
-
-
-def read_steps(accelerator: Accelerator, unread: Sequence[UnreadStep]) -> list[ReadStep]:
-    """Wait for the device, and sum the values of each step over all processes, which must call this together."""
+    All processes must call it together.
+    """
     if not unread:
         return []
     counts = torch.tensor([step.counts for step in unread], dtype=torch.float64)
     values = torch.stack([step.values for step in unread]).to("cpu", torch.float64)
     rows = sum_over_processes(accelerator, torch.cat([values, counts], dim=1)).tolist()
     return [
-        ReadStep(StepSums(plain, smoothed, *tokens), finite == accelerator.num_processes)
+        (StepSums(plain, smoothed, *tokens), finite == accelerator.num_processes)
         for plain, smoothed, finite, *tokens in rows
     ]
 
@@ -97,11 +75,7 @@ class StepMetrics:
     """Accumulate the sums of steps until a line is logged. Part of a checkpoint, since a run can stop in between."""
 
     def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
-        self._sums = [0.0] * len(StepSums._fields)
-        self._since = time.monotonic()
+        self._sums, self._since = [0.0] * len(StepSums._fields), time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
         return {"sums": self._sums, "seconds": time.monotonic() - self._since}
@@ -110,7 +84,6 @@ class StepMetrics:
         self._sums, self._since = state["sums"], time.monotonic() - state["seconds"]
 
     def add(self, step: StepSums) -> None:
-        """Add the sums of one step."""
         self._sums = [total + value for total, value in zip(self._sums, step, strict=True)]
 
     def pop(self) -> dict[str, float]:
@@ -129,7 +102,7 @@ class StepMetrics:
             "tokens_per_second": sums.target_tokens / (time.monotonic() - self._since),
             "padding": 1.0 - sums.tokens / sums.padded_tokens,
         }
-        self._reset()
+        self._sums, self._since = [0.0] * len(sums), time.monotonic()
         return entry
 
 
@@ -176,10 +149,13 @@ class MetricsLogger:
         self.bar.set_postfix({"loss": f"{loss:.3f}", "tokens/s": f"{tokens:.0f}", "lr": f"{rate:.1e}"})
 
     def log_validation(self, entry: dict[str, Any]) -> None:
-        """Write the result of a validation, and log it as a line for people."""
+        """Write the result of a validation, and log it as a line for people, without the signatures of scores."""
         self.write(entry)
         if self.accelerator.is_main_process:
-            logger.info("Validation: %s", describe_entry(entry))
+            shown = {name: value for name, value in entry.items() if not name.endswith("signature")}
+            values = {name: f"{value:.2f}" if isinstance(value, float) else value for name, value in shown.items()}
+            line = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
+            logger.info("Validation: %s", line)
 
     def write(self, entry: dict[str, Any]) -> None:
         """Write an entry, which has a `step`."""
@@ -208,7 +184,6 @@ def peak_memory_gib(device: torch.device) -> float:
 
 
 def append_entry(folder: Path, entry: dict[str, Any]) -> None:
-    """Append a line to the metrics of a run."""
     with (folder / METRICS_FILE).open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
     sync(folder / METRICS_FILE)
@@ -226,10 +201,3 @@ def truncate_metrics(folder: Path, step: int) -> None:
     entries = [entry for entry in entries if entry["step"] <= step and "model" not in entry]
     kept = [json.dumps(entry) + "\n" for entry in entries]
     write_text_atomically(folder / METRICS_FILE, "".join(kept))
-
-
-def describe_entry(entry: dict[str, Any]) -> str:
-    """Format an entry as one line for people, without the signatures of its scores."""
-    shown = {name: value for name, value in entry.items() if not name.endswith("signature")}
-    values = {name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in shown.items()}
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())

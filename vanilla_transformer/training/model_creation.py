@@ -73,8 +73,17 @@ def create_model(
     on_cpu, attention = not torch.accelerator.is_available(), recipe.optimization.attn_implementation
     if on_cpu and mixed_precision == "bf16" and max_source_length <= _LONGEST_EAGER_SOURCE:
         attention = attention or "eager"  # whose plain products are faster there than SDPA
+    if attention is not None and "flash" in attention:
+        raise UserError(
+            f"`attn_implementation` {attention} cannot train an encoder-decoder: transformers removes the source's "
+            "padding from the targets, too. Use sdpa."
+        )
     if attention is not None:
-        _set_attention(model, attention)
+        try:
+            model.set_attn_implementation(attention)
+        except (ImportError, ValueError) as error:
+            reason = first_line(error)
+            raise UserError(f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa.") from error
     if on_cpu:
         replace_dropout(model)
     if checkpoint is not None and recipe.fine_tuning.lora_rank is None:  # whose checkpoints have merged weights
@@ -115,20 +124,6 @@ def _prepare_initial_model(
     model.load_state_dict(initial.state_dict(), strict=model_class is type(initial))
     model.generation_config = copy.deepcopy(initial.generation_config)
     return model
-
-
-def _set_attention(model: VanillaTransformerForConditionalGeneration, attention: str) -> None:
-    """Choose the attention implementation."""
-    if "flash" in attention:
-        raise UserError(
-            f"`attn_implementation` {attention} cannot train an encoder-decoder: transformers removes the source's "
-            "padding from the targets, too. Use sdpa."
-        )
-    try:
-        model.set_attn_implementation(attention)
-    except (ImportError, ValueError) as error:
-        reason = first_line(error)
-        raise UserError(f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa.") from error
 
 
 def _create_random_model(
@@ -178,7 +173,6 @@ class CPUDropout(nn.Dropout):
 
 
 def replace_dropout(model: nn.Module) -> None:
-    """Replace every `nn.Dropout` of a model by a `CPUDropout`."""
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:

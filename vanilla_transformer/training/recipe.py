@@ -108,7 +108,18 @@ def parse_recipe_with(
     notes = f"recipes:\n{format_table(describe_recipes())}"
     flags = CommandLine(groups, program or "parse_recipe", main, notes).read(arguments)
     name = flags.pop("recipe", None)
-    values = _put_over({} if name is None else read_keys(name, sections), flags)
+    values = {} if name is None else read_keys(name, sections)
+    for keys, place in ((values, "in the recipe"), (flags, "as flags")):
+        if keys.keys() >= {*BATCH_SIZES}:
+            raise UserError(
+                f"Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, got both {place}."
+            )
+    # A flag of either batch size replaces both, and one that brings a vocabulary replaces keys about another.
+    replaced = {*BATCH_SIZES} if flags.keys() & BATCH_SIZES else set[str]()
+    brings_one = "init_from" in flags and (values | flags).get("init_vocabulary", KEEP) == KEEP
+    if brings_one or "tokenizer" in flags:
+        replaced |= {*OF_NEW_TOKENIZERS}
+    values = {key: value for key, value in values.items() if key not in replaced} | flags
     parsed = {part: part(**select(part, values)) for parts in sections.values() for part in parts}
     by_name = {field.annotation: name for name, field in Recipe.model_fields.items()}
     given = {by_name[part]: section for part, section in parsed.items() if part in by_name}
@@ -143,20 +154,3 @@ def read_keys(
     check_names(recipe, section_of, "recipe key")
     found = {key: value for key, value in recipe.items() if value is not None or keeps_null}
     return {key: value if isinstance(value, list | dict | None) else str(value) for key, value in found.items()}
-
-
-def _put_over(recipe: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a recipe with the ones of flags over them.
-
-    A flag of either batch size replaces both, and one that brings a vocabulary replaces the recipe's about another.
-    """
-    for values, place in ((recipe, "in the recipe"), (flags, "as flags")):
-        if values.keys() >= {*BATCH_SIZES}:
-            raise UserError(
-                f"Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, got both {place}."
-            )
-    replaced = {*BATCH_SIZES} if flags.keys() & BATCH_SIZES else set[str]()
-    brings_one = "init_from" in flags and (recipe | flags).get("init_vocabulary", KEEP) == KEEP
-    if brings_one or "tokenizer" in flags:
-        replaced |= {*OF_NEW_TOKENIZERS}
-    return {name: value for name, value in recipe.items() if name not in replaced} | flags

@@ -25,7 +25,6 @@ from .run_arguments import (
     PADDING,
     REPLACE,
     LongArguments,
-    OptimizationArguments,
     Recipe,
     default_values,
 )
@@ -35,32 +34,7 @@ logger = logging.getLogger(__name__)
 
 def check_recipe(recipe: Recipe) -> None:
     """Refuse values that cannot work, before anything is read or written."""
-    _check_optimization(recipe.optimization)
-    check_data_arguments(recipe.data)
-    if recipe.data.stages is not None and recipe.optimization.max_steps is None:
-        raise UserError("`stages` must be given with `max_steps`, got it without. Add it.")
-    stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
-    _check_guided_alignment(recipe)
-    _check_fine_tuning(recipe)
-    _check_effects(recipe)
-    for place in recipe.optimization.loss_terms or ():
-        find_loss_term(place)
-    _check_trackers(recipe.output.report_to)
-    if not recipe.output.output_dir:
-        raise UserError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
-    if (recipe.output.keep_last or 0) < recipe.output.average_checkpoints:
-        raise UserError(
-            f"`keep_last` must be at least `average_checkpoints`={recipe.output.average_checkpoints}, got "
-            f"{recipe.output.keep_last}: checkpoints are averaged at the end."
-        )
-
-
-def find_loss_term(place: str) -> Callable[[Recipe, Any], Any]:
-    """Return the function that `loss_terms` names, which returns a term of the loss."""
-    return find_object(place, "`loss_terms` must be places of functions, such as my_module:small_embeddings")
-
-
-def _check_optimization(options: OptimizationArguments) -> None:
+    data, options, output = recipe.data, recipe.optimization, recipe.output
     if (options.lr_scheduler == NOAM) != (options.learning_rate is None):
         raise UserError(
             "`learning_rate` must be given with every `lr_scheduler` except noam, whose peak is "
@@ -72,19 +46,89 @@ def _check_optimization(options: OptimizationArguments) -> None:
             "`fsdp` needs `mixed_precision` bf16 or no, got fp16: processes that share a gradient would scale their "
             "losses differently. Use bf16."
         )
+    check_data_arguments(data)
+    if data.stages is not None and options.max_steps is None:
+        raise UserError("`stages` must be given with `max_steps`, got it without. Add it.")
+    stages(data, options.max_steps or PAPER_MAX_STEPS)
+    _check_partners(recipe)
+    if recipe.fine_tuning.init_from is None and options.alignment_layer is not None:
+        check_alignment_layer(options.alignment_layer, recipe.model.decoder_layers)
+    if recipe.fine_tuning.init_from is not None:
+        _check_fine_tuning(recipe)
+    _check_effects(recipe)
+    for place in options.loss_terms or ():
+        find_loss_term(place)
+    if output.report_to:  # Accelerate would ignore a tracker that is unknown or not installed
+        from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+
+        known, installed = ["all", *LOGGER_TYPE_TO_CLASS], ["all", *map(str, get_available_trackers())]
+        for name in output.report_to.split(","):
+            if name not in known:
+                raise UserError(f"`report_to` must name trackers of {', '.join(known)}, got {name!r}.")
+            if name not in installed:
+                raise UserError(
+                    f"`report_to` names {name}, which must be installed and is not. Install or leave it out."
+                )
+    if not output.output_dir:
+        raise UserError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
+    if (output.keep_last or 0) < output.average_checkpoints:
+        raise UserError(
+            f"`keep_last` must be at least `average_checkpoints`={output.average_checkpoints}, got "
+            f"{output.keep_last}: checkpoints are averaged at the end."
+        )
+
+
+def find_loss_term(place: str) -> Callable[[Recipe, Any], Any]:
+    """Return the function that `loss_terms` names, which returns a term of the loss."""
+    return find_object(place, "`loss_terms` must be places of functions, such as my_module:small_embeddings")
+
+
+def check_alignment_layer(layer: int, layers: int) -> None:
+    """Refuse a layer that a decoder with so many layers does not have."""
+    if layer >= layers:
+        raise UserError(f"`alignment_layer` must be below `decoder_layers`={layers}, counted from 0, got {layer}.")
+
+
+def _check_partners(recipe: Recipe) -> None:
+    """Refuse keys without another one that they need, and keys that exclude each other."""
+    options, tuning, alignments = recipe.optimization, recipe.fine_tuning, recipe.data.train_alignments
+    of_models = {
+        "freeze": tuning.freeze,
+        "lora_rank": tuning.lora_rank,
+        "init_encoder_layers": tuning.init_encoder_layers,
+        "init_decoder_layers": tuning.init_decoder_layers,
+        "init_vocabulary": tuning.init_vocabulary if "init_vocabulary" in recipe.given else None,
+        "forgetting` of `validation": validation_specs(recipe.data, forgetting=True) or None,
+    }
+    needed = {}
+    if tuning.init_from is None:
+        needed = {name: "init_from" for name, value in of_models.items() if value is not None}
+    if alignments is None and options.alignment_layer is not None:
+        needed["alignment_layer"] = "train_alignments"
+    for name, partner in needed.items():
+        raise UserError(f"`{name}` must be given with `{partner}`, got it without. Leave it out.")
+    excluded = []
+    if tuning.lora_rank is not None:
+        reason = "the embeddings of new tokens must be trained, and adapters leave embeddings as they are"
+        excluded += [("lora_rank", name, reason) for name in _token_keys(recipe)]
+        if tuning.freeze:
+            reason = "only adapters are trained, in all layers, and all other weights are frozen"
+            excluded.append(("lora_rank", "freeze", reason))
+        if options.fsdp:
+            reason = "adapters are merged into whole weights, of which each process has a shard"
+            excluded.append(("lora_rank", "fsdp", reason))
+    if alignments is not None and options.attn_implementation not in (None, "sdpa", "eager"):
+        reason = "the head that learns to align needs the mask that sdpa and eager have"
+        excluded.append(("train_alignments", f"attn_implementation: {options.attn_implementation}", reason))
+    if alignments is not None and recipe.long != LongArguments():
+        reason = "their attention to the source may have no softmax, and reversible layers compute it twice"
+        excluded.append(("train_alignments", "the keys of models for long sequences", reason))
+    for key, other, reason in excluded:
+        raise UserError(f"`{key}` must be given without {other}, got both: {reason}. Take one of them out.")
 
 
 def _check_fine_tuning(recipe: Recipe) -> None:
     options = recipe.fine_tuning
-    if options.init_from is None:
-        names = ("freeze", "lora_rank", "init_encoder_layers", "init_decoder_layers")
-        given: dict[str, Any] = {name: getattr(options, name) for name in names}
-        given["init_vocabulary"] = options.init_vocabulary if "init_vocabulary" in recipe.given else None
-        given["forgetting` of `validation"] = validation_specs(recipe.data, forgetting=True) or None
-        for name, value in given.items():
-            if value is not None:
-                raise UserError(f"`{name}` must be given with `init_from`, got it without. Leave it out.")
-        return
     if validation_specs(recipe.data, forgetting=True):
         directions = {spec.direction for spec in validation_specs(recipe.data)}
         if len(directions) + bool(recipe.data.validation_source or recipe.data.dataset) != 1:
@@ -108,8 +152,6 @@ def _check_fine_tuning(recipe: Recipe) -> None:
             f"{with_tokens[0]} adds tokens, whose embeddings must be trained, so `freeze` must not name embeddings, "
             "got both. Leave one of them out."
         )
-    if options.lora_rank is not None:
-        _check_lora(recipe)
 
 
 def _token_keys(recipe: Recipe) -> list[str]:
@@ -138,61 +180,6 @@ def _check_effects(recipe: Recipe) -> None:
         reasons |= dict.fromkeys(lsh, f"`layer_types` is {recipe.long.layer_types}, which does not hash")
     for name in (each for each in reasons if each in recipe.given):
         raise UserError(f"`{name}` must be left out, since it would change nothing: {reasons[name]}.")
-
-
-def _check_lora(recipe: Recipe) -> None:
-    reasons = {}
-    if recipe.optimization.fsdp:
-        reasons["fsdp"] = "adapters are merged into whole weights, of which each process has a shard"
-    if recipe.fine_tuning.freeze:
-        reasons["freeze"] = "only adapters are trained, in all layers, and all other weights are frozen"
-    for name in _token_keys(recipe):
-        reasons[name] = "the embeddings of new tokens must be trained, and adapters leave embeddings as they are"
-    _refuse_together("lora_rank", reasons)
-
-
-def _refuse_together(key: str, reasons: dict[str, str]) -> None:
-    """Refuse the first of the keys that exclude `key`, and say why."""
-    for other, reason in reasons.items():
-        raise UserError(f"`{key}` must be given without {other}, got both: {reason}. Take one of them out.")
-
-
-def _check_guided_alignment(recipe: Recipe) -> None:
-    options, layers = recipe.optimization, recipe.model.decoder_layers
-    if recipe.data.train_alignments is None:
-        if options.alignment_layer is not None:
-            raise UserError("`alignment_layer` must be given with `train_alignments`, got it without. Leave it out.")
-        return
-    if options.alignment_layer is not None and recipe.fine_tuning.init_from is None:
-        check_alignment_layer(options.alignment_layer, layers)
-    reasons = {}
-    if options.attn_implementation not in (None, "sdpa", "eager"):
-        name = f"attn_implementation: {options.attn_implementation}"
-        reasons[name] = "the head that learns to align needs the mask that sdpa and eager have"
-    if recipe.long != LongArguments():
-        reason = "their attention to the source may have no softmax, and reversible layers compute it twice"
-        reasons["the keys of models for long sequences"] = reason
-    _refuse_together("train_alignments", reasons)
-
-
-def check_alignment_layer(layer: int, layers: int) -> None:
-    """Refuse a layer that a decoder with so many layers does not have."""
-    if layer >= layers:
-        raise UserError(f"`alignment_layer` must be below `decoder_layers`={layers}, counted from 0, got {layer}.")
-
-
-def _check_trackers(report_to: str | None) -> None:
-    """Refuse a tracker that is unknown or not installed, which Accelerate would ignore."""
-    if not report_to:
-        return
-    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
-
-    known, installed = ["all", *LOGGER_TYPE_TO_CLASS], ["all", *map(str, get_available_trackers())]
-    for name in report_to.split(","):
-        if name not in known:
-            raise UserError(f"`report_to` must name trackers of {', '.join(known)}, got {name!r}.")
-        if name not in installed:
-            raise UserError(f"`report_to` names {name}, which must be installed and is not. Install or leave it out.")
 
 
 # Keys that end a run.

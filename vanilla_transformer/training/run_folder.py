@@ -8,12 +8,10 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
@@ -240,8 +238,8 @@ class RunFolder:
         if before != now:
             self._log(
                 state,
-                f"The run now has {now} processes instead of {before}, and {batches.batches_per_step} batches per "
-                "step. It continues at the same place in the data.",
+                f"The run now has {now} processes instead of {before}, and {batches.sampler.batches_per_step} batches "
+                "per step. It continues at the same place in the data.",
             )
 
     def start(self, state: TrainState, corpus: Corpus) -> None:
@@ -251,7 +249,13 @@ class RunFolder:
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
             # First: from now on it is a run's folder.
-            write_text_atomically(self.path / _MACHINE, _as_json(describe_machine(state.accelerator)))
+            machine = {
+                "hardware": describe_hardware(state.accelerator.device, state.accelerator.num_processes),
+                "processes": state.accelerator.num_processes,
+                "mixed_precision": state.accelerator.mixed_precision,
+                "versions": {name: version(name) for name in _LIBRARIES},
+            }
+            write_text_atomically(self.path / _MACHINE, _as_json(machine))
             for leftover in (*self.path.glob(".checkpoint-*"), *self.path.glob(f".{_BEST}*")):
                 shutil.rmtree(leftover, ignore_errors=True)
             if self.checkpoint is None:  # the folder must hold no mixture with a run that this one replaces
@@ -301,13 +305,21 @@ class RunFolder:
         state.progress.batch_sampler = batches.state_dict()
         model = state.gather_model(to_save=True)
         resume_state = state.resume_state()
-        prune = partial(self._prune_checkpoints, temporary)
+        interrupted_at, self._temporary_step = self._temporary_step, None
+
+        def prune() -> None:
+            """Delete the checkpoint of an earlier interruption and, unless this one is temporary too, the oldest."""
+            if interrupted_at is not None and checkpoint_folder(self.path, interrupted_at).exists():
+                delete_folder(checkpoint_folder(self.path, interrupted_at))
+            if not temporary:
+                for old in list_checkpoints(self.path)[: -(self.options.keep_last or 1)]:
+                    delete_folder(old)
+
         folder = checkpoint_folder(self.path, state.step)
         state.unfinished_checkpoint = self._writer.save(model, resume_state, folder, then=prune)
         self._saved_step, self._last_saved = state.step, time.monotonic()
 
     def finish_saving(self) -> None:
-        """Wait until the last checkpoint is complete."""
         if self._writer is not None:
             self._writer.wait()
 
@@ -316,36 +328,21 @@ class RunFolder:
         if self._writer is not None:
             self._writer.close()
 
-    def _prune_checkpoints(self, temporary: bool) -> None:
-        """Delete the checkpoint of an earlier interruption and, unless this one is temporary too, the oldest ones."""
-        if self._temporary_step is not None and checkpoint_folder(self.path, self._temporary_step).exists():
-            delete_folder(checkpoint_folder(self.path, self._temporary_step))
-        self._temporary_step = None
-        if not temporary:
-            for folder in list_checkpoints(self.path)[: -(self.options.keep_last or 1)]:
-                delete_folder(folder)
+    def rank(self, entry: dict[str, Any]) -> tuple[float, float, float]:
+        """Return the values by which a validation is ranked: the best metric, then chrF, then the loss.
 
-    def score(self, entry: dict[str, Any]) -> float:
-        """Return the number by which a validation is ranked, a higher one for a better model, or minus infinity."""
+        The values of a better model are higher. Without the best metric all are minus infinity.
+        """
         metric = self.options.best_metric
         value = entry.get("validation_loss" if metric == "loss" else metric)
         if value is None:
-            return -math.inf
-        return -value if metric in LOWER_IS_BETTER else value
-
-    def rank(self, entry: dict[str, Any]) -> tuple[float, float, float]:
-        """Return the values that final models are compared by: the best metric, then chrF, then the loss.
-
-        Without the best metric all are equal.
-        """
-        score = self.score(entry)
-        if score == -math.inf:
-            return score, score, score
+            return -math.inf, -math.inf, -math.inf
+        score = -value if metric in LOWER_IS_BETTER else value
         return score, entry.get("chrf", -math.inf), -entry["validation_loss"]
 
     def keep_best(self, state: TrainState, entry: dict[str, Any]) -> None:
         """Rank a validation by `best_metric`, and keep the best model."""
-        score = self.score(entry)
+        score = self.rank(entry)[0]
         if score == -math.inf:
             return
         best = state.progress.record_score(score)
@@ -382,13 +379,3 @@ def prune_after(output_dir: str | Path, step: int) -> None:
     for path in [*list_checkpoints(output_dir), *list_checkpoints(output_dir, _BEST)]:
         if step_of(path) > step:
             delete_folder(path)
-
-
-def describe_machine(accelerator: Accelerator) -> dict[str, Any]:
-    """Return this machine's hardware, the processes and the precision of the run, and library versions, for JSON."""
-    return {
-        "hardware": describe_hardware(accelerator.device, accelerator.num_processes),
-        "processes": accelerator.num_processes,
-        "mixed_precision": accelerator.mixed_precision,
-        "versions": {name: version(name) for name in _LIBRARIES},
-    }

@@ -49,18 +49,6 @@ class Pace(NamedTuple):
         return max(1, min(max_steps, self.step + int(60.0 * rest / self.seconds_per_step)))
 
 
-class _Length(NamedTuple):
-    """The length of a run by its corpus: at least `steps`, within these limits in epochs."""
-
-    steps: int
-    least_epochs: int
-    most_epochs: int
-
-
-_FROM_SCRATCH = _Length(steps=20_000, least_epochs=20, most_epochs=100)
-_FINE_TUNING = _Length(steps=2000, least_epochs=3, most_epochs=20)
-
-
 def derive_schedule(recipe: Recipe, pace: Pace, before: Mapping[str, Any] | None = None) -> Schedule:
     """Return the schedule of a recipe: what it gives, or else the run to resume has, and the rest derived.
 
@@ -80,22 +68,16 @@ def derive_schedule(recipe: Recipe, pace: Pace, before: Mapping[str, Any] | None
     if known["max_steps"] is None and options.lr_scheduler in NEED_MAX_STEPS:
         max_steps = planned
     warmup_steps, scale = known["warmup_steps"], known["learning_rate_scale"]
-    if warmup_steps is None:
-        warmup_steps, derived_scale = _derive_warmup(recipe, planned)
-        scale = derived_scale if scale is None else scale
+    if warmup_steps is None and options.lr_scheduler == "constant":
+        warmup_steps = 0
+    elif warmup_steps is None:
+        steps, scale_exponent = _WARMUP_SHARE * planned, 2 / 3
+        if options.lr_scheduler == NOAM and recipe.fine_tuning.init_from is None:
+            steps = max(steps, min(_SHORT_WARMUP_SHARE * planned, _FULL_RATE_FROM))
+            scale_exponent = 1 / 2  # the peak of every shorter warm-up is that of 2,000 steps
+        warmup_steps = min(PAPER_WARMUP_STEPS, max(1, round(steps)))
+        scale = min(1.0, (warmup_steps / _FULL_RATE_FROM) ** scale_exponent) if scale is None else scale
     return Schedule(max_steps, warmup_steps, 1.0 if scale is None else scale)
-
-
-def _derive_warmup(recipe: Recipe, planned: int) -> tuple[int, float]:
-    """Return the warm-up of a run with so many steps, and the scale of equation 3 that goes with it."""
-    if recipe.optimization.lr_scheduler == "constant":
-        return 0, 1.0
-    steps, scale_exponent = _WARMUP_SHARE * planned, 2 / 3
-    if recipe.optimization.lr_scheduler == NOAM and recipe.fine_tuning.init_from is None:
-        steps = max(steps, min(_SHORT_WARMUP_SHARE * planned, _FULL_RATE_FROM))
-        scale_exponent = 1 / 2  # the peak of every shorter warm-up is that of 2,000 steps
-    warmup_steps = min(PAPER_WARMUP_STEPS, max(1, round(steps)))
-    return warmup_steps, min(1.0, (warmup_steps / _FULL_RATE_FROM) ** scale_exponent)
 
 
 def _known_schedule(recipe: Recipe, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,9 +99,9 @@ def _derive_max_steps(recipe: Recipe, known: int | None, pace: Pace) -> int:
         limits.append(max(1, math.ceil(options.num_train_epochs * pace.steps_per_epoch) + pace.extra_steps))
     if limits or options.max_minutes is not None:
         return min(limits or [PAPER_MAX_STEPS])
-    length = _FROM_SCRATCH if recipe.fine_tuning.init_from is None else _FINE_TUNING
-    steps = max(length.steps, length.least_epochs * pace.steps_per_epoch)
-    return min(steps, length.most_epochs * pace.steps_per_epoch, PAPER_MAX_STEPS)
+    steps, least_epochs, most_epochs = (20_000, 20, 100) if recipe.fine_tuning.init_from is None else (2000, 3, 20)
+    steps = max(steps, least_epochs * pace.steps_per_epoch)
+    return min(steps, most_epochs * pace.steps_per_epoch, PAPER_MAX_STEPS)
 
 
 def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping[str, Any] | None = None) -> None:
@@ -136,23 +118,18 @@ def plan_schedule(state: TrainState, batches: MicroBatchLoader, resumed: Mapping
         before, extra_steps = resumed["recipe"], 0
         if recipe.optimization.num_train_epochs is not None:
             batches.load_state_dict(resumed["batch_sampler"])
-            extra_steps = _count_extra_steps(batches, resumed["step"], steps_per_epoch)
-            if batches.position.begins_part:
+            position = batches.position
+            # Epochs with the same batches differ in length where the corpus does.
+            if position.begins_part or batches.sampler.corpus.is_constant:
+                last_step = resumed["step"] - sum(part.done for part in position.parts) + position.steps_per_epoch
+                extra_steps = last_step - (position.epoch + 1) * steps_per_epoch
+            if position.begins_part:
                 before = before | {"max_steps": None}  # it counts steps of other batches
         pace = Pace(steps_per_epoch, seconds, extra_steps, resumed["step"], resumed["minutes"])
     schedule = derive_schedule(recipe, pace, before)
     state.follow_schedule(schedule, pace.planned_steps(recipe.optimization.max_minutes, schedule.max_steps))
     if state.accelerator.is_main_process and not recipe.output.dry_run:  # which times whole steps
         logger.info(describe_schedule(recipe, state.schedule, pace, before))
-
-
-def _count_extra_steps(batches: MicroBatchLoader, step: int, steps_per_epoch: int) -> int:
-    """Return the `extra_steps` of a run at the place of its batches, after `step` steps."""
-    position = batches.position
-    if not (position.begins_part or batches.corpus.is_constant):
-        return 0  # epochs with the same batches differ in length, too
-    last_step = step - sum(part.done for part in position.parts) + position.steps_per_epoch
-    return last_step - (position.epoch + 1) * steps_per_epoch
 
 
 def measure_seconds_per_step(state: TrainState, batches: MicroBatchLoader) -> float:

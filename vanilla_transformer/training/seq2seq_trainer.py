@@ -83,18 +83,14 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
             raise UserError(
                 "`auto_find_batch_size` cannot change batches of `max_tokens`. Lower `max_tokens` instead."
             )
-        if self.paper_schedule:
-            self._check_paper_schedule()
-        elif self.learning_rate_scale != 1.0:
+        if not self.paper_schedule and self.learning_rate_scale != 1.0:
             raise UserError(
                 f"`learning_rate_scale` belongs to `paper_schedule`, which is off, got {self.learning_rate_scale}. "
                 "Give `learning_rate` instead."
             )
-
-    def _check_paper_schedule(self) -> None:
-        if self.warmup_steps <= 0:
+        if self.paper_schedule and self.warmup_steps <= 0:
             raise UserError(f"`warmup_steps` must be above 0 for the paper's schedule, got {self.warmup_steps}.")
-        for item in fields(TrainingArguments):
+        for item in fields(TrainingArguments) if self.paper_schedule else ():
             value = getattr(self, item.name)
             if item.name in ("learning_rate", "lr_scheduler_type") and value != item.default:
                 raise UserError(
@@ -199,27 +195,8 @@ class TokenBudgetTrainerMixin:
         # Take columns and workers from the library's loader. Accelerate must not prepare the new one: it would split
         # batches that are already this process's own, into unequal numbers. `Trainer` moves them to the device.
         stock = super().get_train_dataloader()  # type: ignore[misc]
-        sampler, collate = self._create_batch_sampler(), stock.collate_fn
-        if sampler.packed_shape is not None:
-            assert self._packed_model is not None
-            in_graph = self._packed_model.loss_in_graph is not None
-            prepare = BatchPreparation.for_model(self.model, loss_in_graph=in_graph)
-            collate = PackingCollator(sampler.packed_shape, self.model.config.pad_token_id, prepare)
-        return _EpochLoader(
-            stock.dataset,
-            batch_sampler=sampler,
-            collate_fn=collate,
-            num_workers=stock.num_workers,
-            pin_memory=stock.pin_memory,
-            worker_init_fn=stock.worker_init_fn,
-            multiprocessing_context=stock.multiprocessing_context,
-            prefetch_factor=stock.prefetch_factor,
-            persistent_workers=stock.persistent_workers,
-        )
-
-    def _create_batch_sampler(self) -> TokenBudgetBatchSampler:
         lengths = (column_lengths(self.train_dataset, column) for column in ("input_ids", "labels"))
-        return TokenBudgetBatchSampler(
+        sampler = TokenBudgetBatchSampler(
             PairLengths(*lengths),
             self.args.max_tokens,
             self.args.seed if self.args.data_seed is None else self.args.data_seed,
@@ -228,6 +205,15 @@ class TokenBudgetTrainerMixin:
             self.args.process_index,
             packing=self._packed_model is not None,
         )
+        collate = stock.collate_fn
+        if sampler.packed_shape is not None:
+            assert self._packed_model is not None
+            in_graph = self._packed_model.loss_in_graph is not None
+            prepare = BatchPreparation.for_model(self.model, loss_in_graph=in_graph)
+            collate = PackingCollator(sampler.packed_shape, self.model.config.pad_token_id, prepare)
+        names = ("num_workers", "pin_memory", "worker_init_fn", "multiprocessing_context", "prefetch_factor")
+        options: dict[str, Any] = {name: getattr(stock, name) for name in (*names, "persistent_workers")}
+        return _EpochLoader(stock.dataset, batch_sampler=sampler, collate_fn=collate, **options)
 
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
@@ -254,9 +240,7 @@ class TokenBudgetTrainerMixin:
 class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
     """`Seq2SeqTrainer` with the paper's batches and learning rate, which predicts by an engine where one can."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self._engines = EnginePool(self.model, compile=False)
+    _engines: EnginePool | None = None
 
     def prediction_step(
         self, model: Any, inputs: Batch, prediction_loss_only: bool, ignore_keys: Any = None, **gen_kwargs: Any
@@ -264,7 +248,7 @@ class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
         """Return loss, tokens and labels as `Seq2SeqTrainer` does."""
         if self.args.predict_with_generate and not prediction_loss_only:
             gen_kwargs = dict(gen_kwargs or getattr(self, "_gen_kwargs", {}))
-            if self._engines.model is not self.model:  # of `model_init`
+            if self._engines is None or self._engines.model is not self.model:  # another one of `model_init`
                 self._engines = EnginePool(self.model, compile=False)
             search = {name: value for name, value in gen_kwargs.items() if name != "synced_gpus"}
             engine = self._engines.find(TranslationOptions.resolve(search, None, self.model.generation_config))

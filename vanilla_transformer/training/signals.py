@@ -45,15 +45,12 @@ class StopSignal:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._restore_handlers()
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
     def _receive(self, signal_number: int, frame: Any) -> None:
         self.received = True
-        self._restore_handlers()
-
-    def _restore_handlers(self) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
+        self.__exit__()  # a second signal is the previous handlers'
 
     def due(self, step: int) -> bool:
         """Return whether processes talk to each other after `step`: all of them or none, about once a second."""

@@ -1,12 +1,14 @@
 """What training changes: model, optimizer, LR schedule and EMA, and the progress of the run."""
 
 import copy
+import math
 import time
 from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch.distributed.checkpoint.state_dict import (
@@ -17,13 +19,12 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.data.batches import Batch
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, list_checkpoints
 from .compilation import compile_regions, should_compile
-from .device_batch import BatchPreparation, batch_to_device, should_pack
+from .device_batch import BatchPreparation, should_pack
 from .distributed import full_tensor, shard_like, shard_model
 from .lora import LoraAdapters
 from .loss import ModelWithLoss, check_r_drop, create_loss_terms
@@ -70,13 +71,9 @@ class TrainState:
 
     Attributes:
         unwrapped_model: The model that is trained; with FSDP2 its parameters are sharded.
-        model_with_loss: Computes its loss.
         wrapped_model: `model_with_loss` or, with several processes, DDP around it: the module that is called.
-        batch_preparation: Prepares batches on the CPU.
         step_metrics: Sums over the steps since the last line of the log.
         schedule: The length of the run and its learning rate, the paper's until they are derived.
-        compiled: Whether layers and loss are compiled.
-        packing: Whether batches are packed.
         graphs: The `GraphedTrainStep` of a run whose steps are captured, or None.
         unread: Steps whose losses are still on the device and not in `step_metrics`.
         unfinished_checkpoint: The checkpoint that a thread may still be writing.
@@ -99,14 +96,19 @@ class TrainState:
         self._wrap(model)
         in_graph = self.model_with_loss.loss_in_graph is not None
         self.batch_preparation = BatchPreparation.for_model(self.unwrapped_model, self.compiled, in_graph)
-        self.optimizer = accelerator.prepare(self._create_optimizer())
+        # The paper's Adam (section 5.3). The paper's schedule sets the rate itself, not a factor of it.
+        optimizer = torch.optim.Adam(
+            [parameter for parameter in self.unwrapped_model.parameters() if parameter.requires_grad],
+            lr=1.0 if options.lr_scheduler == NOAM else options.learning_rate or 0.0,
+            betas=(0.9, 0.98),
+            eps=1e-9,
+            fused=True,  # one pass over all parameters instead of one per parameter
+        )
+        self.optimizer = accelerator.prepare(optimizer)
         self.ema: ExponentialMovingAverage | None = None
-        if recipe.optimization.ema_decay is not None:
-            adapters = self._adapters
-            parameters: dict[str, Any] = (
-                dict(self.unwrapped_model.named_parameters()) if adapters is None else adapters.parameters()
-            )
-            self.ema = ExponentialMovingAverage(parameters, recipe.optimization.ema_decay)
+        if options.ema_decay is not None:
+            trained: Any = self.unwrapped_model if self._adapters is None else self._adapters
+            self.ema = ExponentialMovingAverage(dict(trained.named_parameters()), options.ema_decay)
         self.progress = TrainProgress(
             num_processes=accelerator.num_processes, recipe=flatten(recipe), data=data_hashes
         )
@@ -172,65 +174,30 @@ class TrainState:
             self.model_with_loss = self.accelerator.unwrap_model(self.wrapped_model)
         self.unwrapped_model = self.model_with_loss.model
 
-    def _create_optimizer(self) -> torch.optim.Optimizer:
-        """Create the paper's Adam (section 5.3). The paper's schedule sets the rate itself, not a factor of it."""
-        options = self.recipe.optimization
-        return torch.optim.Adam(
-            [parameter for parameter in self.unwrapped_model.parameters() if parameter.requires_grad],
-            lr=1.0 if options.lr_scheduler == NOAM else options.learning_rate or 0.0,
-            betas=(0.9, 0.98),
-            eps=1e-9,
-            fused=True,  # one pass over all parameters instead of one per parameter
-        )
-
     @property
     def step(self) -> int:
-        """Optimizer steps so far."""
         return self.progress.step
 
     def minutes(self) -> float:
-        """Return the minutes of training so far, over all restarts."""
+        """Return the minutes of training, over all restarts."""
         return (time.monotonic() - self._started) / 60.0
-
-    def to_device(self, batch: Batch) -> Batch:
-        """Return a batch as the model to train gets it."""
-        return batch_to_device(batch, self.batch_preparation, self.accelerator.device)
-
-    def update_parameters(self, finite: torch.Tensor) -> None:
-        """Update parameters and EMA from the accumulated gradient, and reset the gradient.
-
-        Args:
-            finite: Whether the gradient is finite, on the device, which otherwise keeps parameters and moments.
-        """
-        if self.accelerator.scaler is None:
-            # A scaler sets this attribute as well: with 1, a fused optimizer does nothing.
-            self.optimizer.optimizer.found_inf = (~finite).float()
-        self.optimizer.step()
-        if self.graphs is None:  # the first captured gradient of a step replaces the one before
-            self.optimizer.zero_grad()
-        if self.ema is not None:
-            self.ema.update()
-
-    def advance(self) -> None:
-        """Count a step, and set the learning rate of the next one."""
-        self.lr_scheduler.step()
-        self.progress.step += 1
 
     def read_steps(self) -> None:
         """Wait for the device, and add the losses of `unread` to `step_metrics`. All processes call it together."""
         unread, self.unread = self.unread, []
-        for step, read in zip(unread, read_steps(self.accelerator, unread), strict=True):
+        for step, (sums, finite_gradient) in zip(unread, read_steps(self.accelerator, unread), strict=True):
+            finite_loss = math.isfinite(sums.smoothed_loss)
             # With a scaler, a gradient that is not finite lowers the scale.
-            if not read.finite_loss or not (read.finite_gradient or self.accelerator.scaler):
-                what = "gradient" if read.finite_loss else "loss"
-                value = "not finite" if read.finite_loss else read.sums.smoothed_loss
+            if not finite_loss or not (finite_gradient or self.accelerator.scaler):
+                what = "gradient of" if finite_loss else "loss of"
+                value = "not finite" if finite_loss else sums.smoothed_loss
+                pairs = (np.concatenate(step.pairs) + 1).tolist()  # as a user counts them
                 raise FloatingPointError(
-                    f"The {what} of step {step.step} is {value}, so training stops. The last good checkpoint is "
+                    f"The {what} step {step.step} is {value}, so training stops. The last good checkpoint is "
                     f"{self.last_checkpoint() or 'none'}. Try a lower learning rate, a longer warm-up or "
-                    f"--max_grad_norm 1. This process contributed pairs {', '.join(map(str, step.sentences()))} after "
-                    "cleaning."
+                    f"--max_grad_norm 1. This process contributed pairs {', '.join(map(str, pairs))} after cleaning."
                 )
-            self.step_metrics.add(read.sums)
+            self.step_metrics.add(sums)
 
     def last_checkpoint(self) -> Path | None:
         """Return the last complete checkpoint of the run, after waiting for one that is being written."""
@@ -335,9 +302,9 @@ class TrainState:
         if self.ema is not None and state.ema:
             average = self.ema.state_dict()
             self.ema.load_state_dict({name: shard_like(t, average[name]) for name, t in state.ema.items()})
-        recipe, data, self.progress = self.progress.recipe, self.progress.data, TrainProgress(**state.progress)
-        self.progress.recipe, self.progress.data, self.progress.temporary = recipe, data, False
-        self.progress.num_processes = self.accelerator.num_processes
+        kept: dict[str, Any] = {"recipe": self.progress.recipe, "data": self.progress.data, "temporary": False}
+        kept["num_processes"] = self.accelerator.num_processes
+        self.progress = TrainProgress(**state.progress | kept)
         self.lr_scheduler.load_state_dict(self.progress.lr_scheduler)
         self.step_metrics.load_state_dict(self.progress.step_metrics)
         if self.accelerator.scaler is not None and self.progress.grad_scaler:

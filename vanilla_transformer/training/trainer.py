@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
-from vanilla_transformer.data.batches import MicroBatch
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_arguments import stages
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
@@ -35,7 +34,7 @@ from .schedule import plan_schedule
 from .signals import StopSignal, TrainingInterrupted
 from .train_state import TrainState
 from .train_step import compile_train_step, explain_out_of_memory, train_step
-from .validation import AnyValidation, Evaluator, Validation, create_validation, loss_only
+from .validation import Evaluator, Validation, Validations, loss_only
 
 logger = logging.getLogger(__name__)
 
@@ -87,22 +86,30 @@ def apply_settings(threads: int | None) -> Iterator[None]:
 def _train(prepared: "PreparedRun") -> Path:
     """Run the training loop to its end, and return the folder of the final model."""
     run, state, batches = prepared.run, prepared.state, prepared.batches
-    run.start(state, batches.corpus)
+    run.start(state, batches.sampler.corpus)
     metrics = MetricsLogger(run.path, state.accelerator, state.progress.recipe, (state.step, state.expected_steps()))
     # `steps` are without end, epoch after epoch.
     lost_workers = report_lost_workers("The same command resumes from the last checkpoint.")
     with StopSignal(state.accelerator) as stop, metrics, lost_workers, closing(iter(batches)) as steps:
         if state.recipe.fine_tuning.init_from is not None and not state.step:
-            _validate(prepared, metrics, state.gather_model(), num_beams=1)
-        staged = _log_stages(steps, state, batches)
+            _validate(prepared, state.gather_model(), metrics, num_beams=1)
+        stage = None
         while not stop.check(state.step, state.is_finished(run.is_saved(state)), at_once=_is_milestone(state)):
-            norm = train_step(state, next(staged))  # forward, backward, clip, Adam, LR schedule, EMA
+            micro_batches = next(steps)
+            if (
+                batches.position.stage != stage
+                and len(batches.sampler.stages) > 1
+                and state.accelerator.is_main_process
+            ):
+                stage = batches.position.stage
+                logger.info("Step %d: %s.", state.step + 1, batches.sampler.stages.describe(stage))
+            norm = train_step(state, micro_batches)  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
             if state.step % state.steps_between("logging_steps") == 0:
                 metrics.log_steps(state.measure_steps(norm, **batches.place()))
             if state.step % state.steps_between("eval_steps") == 0:
                 state.read_steps()  # a model is validated and kept only if no loss was bad
-                run.keep_best(state, _validate(prepared, metrics, state.gather_model(), num_beams=1))
+                run.keep_best(state, _validate(prepared, state.gather_model(), metrics, num_beams=1))
             if run.checkpoint_due(state, together=stop.due(state.step)):
                 run.save_checkpoint(state, batches)
     if state.step and not run.is_saved(state):
@@ -119,18 +126,6 @@ def _train(prepared: "PreparedRun") -> Path:
     )
 
 
-def _log_stages(
-    steps: Iterator[list[MicroBatch]], state: TrainState, batches: MicroBatchLoader
-) -> Iterator[list[MicroBatch]]:
-    """Yield the steps, and log each stage before its first step."""
-    stage = None
-    for micro_batches in steps:
-        if batches.position.stage != stage and len(batches.stages) > 1 and state.accelerator.is_main_process:
-            stage = batches.position.stage
-            logger.info("Step %d: %s.", state.step + 1, batches.stages.describe(stage))
-        yield micro_batches
-
-
 def _is_milestone(state: TrainState) -> bool:
     """Return whether a run can end with the current step by a limit other than time."""
     return state.step >= state.schedule.max_steps or state.step % state.steps_between("eval_steps") == 0
@@ -143,7 +138,7 @@ class PreparedRun:
     run: RunFolder
     state: TrainState
     batches: MicroBatchLoader
-    validation: AnyValidation
+    validation: Validations
 
 
 def prepare_run(
@@ -179,10 +174,12 @@ def prepare_run(
     limits = getattr(model.config, "warning_limits", None) or {}
     scripts = {*limits.get("source_scripts", ()), *texts.source_scripts()}
     model.config.warning_limits = limits | {"source_scripts": sorted(scripts)}
-    measure = partial(
-        Validation, tokenizer=tokenizer, evaluate=evaluate, accelerator=accelerator, max_tokens=recipe.data.max_tokens
+    validation = Validations(
+        texts,
+        lambda pairs, direction: Validation(
+            pairs, tokenizer, evaluate, accelerator, recipe.data.max_tokens, direction
+        ),
     )
-    validation = create_validation(texts, measure)
     if recipe.optimization.early_stopping_patience is not None and not validation.pairs and is_main_process():
         logger.warning("`early_stopping_patience` has no effect without validation text. Add some, or leave it out.")
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
@@ -228,27 +225,20 @@ def _create_batches(state: TrainState, corpus: Corpus, planned: Stages) -> Micro
 
 def _validate(
     prepared: PreparedRun,
-    metrics: MetricsLogger,
     model: VanillaTransformerForConditionalGeneration,
+    metrics: MetricsLogger | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
-    """Measure and log loss and scores of a model. Without validation pairs return an empty entry."""
-    entry = _measure(prepared, model, **generate_kwargs)
-    if entry:
-        metrics.log_validation(entry)
-    return entry
-
-
-def _measure(
-    prepared: PreparedRun, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any
-) -> dict[str, Any]:
-    """Return loss and scores of a model."""
+    """Return loss and scores of a model, and log them. Without validation pairs the entry is empty."""
     state, validation = prepared.state, prepared.validation
     if not validation.pairs:
         return {}
     entry = {"step": state.step, "minutes": state.minutes()}
     with explain_out_of_memory(state, "Validation", state.step), uncompiled(model):
-        return entry | validation.measure(model, **generate_kwargs)
+        entry |= validation.measure(model, **generate_kwargs)
+    if metrics is not None:
+        metrics.log_validation(entry)
+    return entry
 
 
 def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> Path:
@@ -295,7 +285,7 @@ def _load_final_weights(
         load()
         if name == _MOVING_AVERAGE:
             run.save_model(state, model, EMA)
-        entry = _measure(prepared, model)
+        entry = _validate(prepared, model)
         entries[name] = entry | {"model": name, "minutes": minutes} if entry else {}
     final = max(candidates, key=lambda name: run.rank(entries[name]))
     candidates[final]()

@@ -1,7 +1,7 @@
 """Validation: loss and scores on pairs that the model is not trained on."""
 
 import statistics
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,12 +29,10 @@ def loss_only(*_: Any, **__: Any) -> dict[str, Any]:
 
 
 class Validation:
-    """Measure models on the validation pairs, of which there may be none.
+    """Measure models on validation pairs of a direction.
 
-    Each process computes the loss of its own batches, of at most `max_tokens` on either side, without the others. One
-    process may have a batch more than another.
-
-    `forgetting` measures the same models on pairs of another domain, under names that begin with `forgetting_`.
+    Each process computes the loss of its own batches, of at most `max_tokens` on either side or of the longest pair,
+    without the others. One process may have a batch more than another.
 
     Args:
         direction: The languages of the pairs, for a model that has several.
@@ -47,19 +45,22 @@ class Validation:
         evaluate: Evaluator,
         accelerator: Accelerator,
         max_tokens: int,
-        forgetting: "Validation | None" = None,
         direction: Direction = NO_DIRECTION,
     ):
         self.pairs = pairs
-        self.forgetting = forgetting
         self.tokenizer = tokenizer
         self.evaluate = evaluate
         self.accelerator = accelerator
-        self.direction = direction
         has_languages = find_languages(tokenizer) is not None
         self._languages = {"src_lang": direction.source, "tgt_lang": direction.target} if has_languages else {}
-        encoded = EncodedPairs(TokenTable(to_dataset(encode_pairs(tokenizer, pairs, direction)))) if pairs else None
-        self.batches = [] if encoded is None else _plan_batches(encoded, max_tokens, tokenizer.pad_token_id)
+        # Pairs of similar length share a batch, with its number of target tokens.
+        self.batches: list[tuple[Batch, int]] = []
+        encoded = EncodedPairs(TokenTable(to_dataset(encode_pairs(tokenizer, pairs, direction))))
+        source, target = encoded.source_lengths, encoded.target_lengths
+        plan = plan_batches(source, target, max(max_tokens, int(source.max()), int(target.max())))
+        for rows in (rows for step in range(len(plan)) for rows in plan[step]):
+            batch = encoded.table.pad(encoded.rows[rows], tokenizer.pad_token_id)
+            self.batches.append((batch, int(target[rows].sum())))
 
     def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
         """Return loss and scores. `generate_kwargs` override the model's decoding, which is the paper's."""
@@ -68,9 +69,6 @@ class Validation:
         entry |= self.evaluate(model, self.tokenizer, self.pairs, **self._languages, **generate_kwargs)
         wait_for_processes(self.accelerator)
         model.train()
-        if self.forgetting is not None:
-            others = self.forgetting.measure(model, **generate_kwargs)
-            entry |= {f"forgetting_{name.removeprefix('validation_')}": value for name, value in others.items()}
         return entry
 
     @torch.no_grad()
@@ -86,58 +84,35 @@ class Validation:
         return plain / tokens
 
 
-class DirectionsValidation:
-    """
-    Measure models on the pairs of several directions, each by a `Validation`.
+class Validations:
+    """Measure models on the validation pairs of a recipe, of which there may be none.
 
-    The scores of a direction have its name, such as `bleu_en-de`. The ones without a name, by which models are
-    ranked, are the means over the directions that are trained, or over all if none is: others are zero-shot.
+    Scores of several directions have their names, such as `bleu_en-de`. The ones without a name, by which models are
+    ranked, are then the means over the directions that are trained, or over all if none is: others are zero-shot.
+    Scores on text of a model's former domain have names that begin with `forgetting_`.
 
     Args:
-        trained: The directions of the training text.
+        create: Creates the `Validation` of some pairs of a direction.
     """
 
-    def __init__(self, validations: Sequence[Validation], trained: Collection[Direction]):
-        self.validations = validations
-        self.pairs = [pair for validation in validations for pair in validation.pairs]
-        directions = [validation.direction for validation in validations]
-        self._ranked = [direction for direction in directions if direction in trained] or directions
+    def __init__(self, texts: Texts, create: Callable[[Sequence[SentencePair], Direction], Validation]):
+        self.pairs = texts.validation
+        self._parts = {
+            part.direction: create(part.pairs, part.direction) for part in texts.validation_sets if part.pairs
+        }
+        self._trained = {spec.direction for spec in texts.specs}
+        self._forgetting = create(texts.forgetting, texts.validation_sets[0].direction) if texts.forgetting else None
 
     def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
-        """Return loss and scores of each direction, and their means; see [`Validation.measure`]."""
-        entries = {part.direction: part.measure(model, **generate_kwargs) for part in self.validations}
-        ranked = [entries[direction] for direction in self._ranked]
-        numbers = [name for name, value in ranked[0].items() if isinstance(value, int | float)]
-        means = {name: statistics.fmean(entry[name] for entry in ranked) for name in numbers}
-        named = {f"{name}_{direction}": entry[name] for direction, entry in entries.items() for name in numbers}
-        return ranked[0] | means | named
-
-
-AnyValidation = Validation | DirectionsValidation
-
-
-def create_validation(texts: Texts, measure: Callable[..., Validation]) -> AnyValidation:
-    """
-    Return the validation of a recipe's text, of one direction or of several.
-
-    Args:
-        measure: Creates the validation of some pairs, with `forgetting` and `direction` as keywords.
-    """
-    sets = texts.validation_sets
-    first = sets[0].direction if sets else NO_DIRECTION
-    if len(sets) < 2:
-        forgetting = measure(texts.forgetting, direction=first) if texts.forgetting else None
-        return measure(texts.validation, forgetting=forgetting, direction=first)
-    trained = {spec.direction for spec in texts.specs}
-    return DirectionsValidation([measure(part.pairs, direction=part.direction) for part in sets], trained)
-
-
-def _plan_batches(pairs: EncodedPairs, max_tokens: int, pad_token_id: int) -> list[tuple[Batch, int]]:
-    """Return batches of pairs of similar length, each pair once, with their numbers of target tokens.
-
-    A pair longer than `max_tokens` raises the limit.
-    """
-    source, target = pairs.source_lengths, pairs.target_lengths
-    plan = plan_batches(source, target, max(max_tokens, int(source.max()), int(target.max())))
-    batches = [batch for step in range(len(plan)) for batch in plan[step]]
-    return [(pairs.table.pad(pairs.rows[batch], pad_token_id), int(target[batch].sum())) for batch in batches]
+        """Return loss and scores; see [`Validation.measure`]."""
+        entries = {direction: part.measure(model, **generate_kwargs) for direction, part in self._parts.items()}
+        ranked = [each for direction, each in entries.items() if direction in self._trained] or [*entries.values()]
+        entry = ranked[0]
+        if len(entries) > 1:
+            numbers = [name for name, value in entry.items() if isinstance(value, int | float)]
+            entry = entry | {name: statistics.fmean(each[name] for each in ranked) for name in numbers}
+            entry |= {f"{name}_{direction}": each[name] for direction, each in entries.items() for name in numbers}
+        if self._forgetting is not None:
+            others = self._forgetting.measure(model, **generate_kwargs)
+            entry |= {f"forgetting_{name.removeprefix('validation_')}": value for name, value in others.items()}
+        return entry

@@ -8,7 +8,6 @@ with which it was captured, so the tensors that it reads and writes must stay wh
 
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -31,22 +30,20 @@ class CudaGraphs:
 
     def __call__(self, function: Callable[[], Any], warm_up: Callable[[], Any]) -> Callable[[], None]:
         with deliberate_wait(), _one_at_a_time:
-            return partial(self._replay, self._captured(function, warm_up))
+            self._stream = self._stream or torch.cuda.Stream(self._device)
+            current, graph = torch.cuda.current_stream(self._device), torch.cuda.CUDAGraph()
+            pool = None if self._first is None else self._first.pool()
+            self._stream.wait_stream(current)
+            with torch.cuda.stream(self._stream):
+                for _ in range(WARM_UPS):
+                    warm_up()
+                with torch.cuda.graph(graph, pool, self._stream, capture_error_mode="thread_local"):
+                    function()
+            current.wait_stream(self._stream)
+            self._first = self._first or graph
 
-    def _captured(self, function: Callable[[], Any], warm_up: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-        self._stream = self._stream or torch.cuda.Stream(self._device)
-        current, graph = torch.cuda.current_stream(self._device), torch.cuda.CUDAGraph()
-        pool = None if self._first is None else self._first.pool()
-        self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            for _ in range(WARM_UPS):
-                warm_up()
-            with torch.cuda.graph(graph, pool, self._stream, capture_error_mode="thread_local"):
-                function()
-        current.wait_stream(self._stream)
-        self._first = self._first or graph
-        return graph
+        def replay() -> None:
+            with torch.cuda.device(self._device):
+                graph.replay()
 
-    def _replay(self, graph: torch.cuda.CUDAGraph) -> None:
-        with torch.cuda.device(self._device):
-            graph.replay()
+        return replay

@@ -252,34 +252,20 @@ def additive_mask(seen: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros_like(seen, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
 
 
-class _CudnnSwitch:
-    """The setting of torch for cuDNN's attention, which all threads share, and the blocks that keep it off."""
-
-    def __init__(self) -> None:
-        self._lock, self._blocks, self._before = threading.Lock(), 0, False
-
-    def turn_off(self) -> None:
-        with self._lock:
-            if self._blocks == 0:
-                self._before = torch.backends.cuda.cudnn_sdp_enabled()
-                torch.backends.cuda.enable_cudnn_sdp(False)
-            self._blocks += 1
-
-    def restore(self) -> None:
-        with self._lock:
-            self._blocks -= 1
-            if self._blocks == 0:
-                torch.backends.cuda.enable_cudnn_sdp(self._before)
-
-
-_cudnn_switch = _CudnnSwitch()
+_cudnn_lock = threading.Lock()
+_cudnn_before: list[bool] = []  # the setting at the beginning of each block that keeps cuDNN off, of all threads
 
 
 @contextmanager
 def without_cudnn_attention() -> Iterator[None]:
     """Keep cuDNN's attention off: it plans for a tenth of a second, and up to a second, at each new shape."""
-    _cudnn_switch.turn_off()
+    with _cudnn_lock:
+        _cudnn_before.append(torch.backends.cuda.cudnn_sdp_enabled())
+        torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         yield
     finally:
-        _cudnn_switch.restore()
+        with _cudnn_lock:
+            before = _cudnn_before.pop()
+            if not _cudnn_before:  # `before` is of the first block
+                torch.backends.cuda.enable_cudnn_sdp(before)

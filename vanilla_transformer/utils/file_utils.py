@@ -27,7 +27,7 @@ from vanilla_transformer.errors import MissingFileError, UserError, UserFileErro
 from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
 
 if TYPE_CHECKING:
-    from filelock import BaseFileLock
+    from filelock import AcquireReturnProxy, BaseFileLock
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
@@ -39,11 +39,10 @@ _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transform
 _MODEL_FILES = (*_WEIGHTS, "config.json", "generation_config.json", "tokenizer_config.json")
 _EDITED = "generation_config.json"
 _LOCK = ".lock"
-_MARKER = f"{_LOCK}.pid"  # where the file system has no locks: not the same, which a copied folder has from elsewhere
-_PATIENCE = 1.0  # seconds before a message about a lock that another process holds
-_MOMENT = 10.0  # seconds in which a process that lives has locked what it has created
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # such errors name no file
 _UNSUPPORTED = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOLCK)  # by a file system
+_MOMENT = 10.0  # seconds in which a process that lives has locked what it has created
+_PATIENCE = 1.0  # seconds before a message about a lock that another process holds
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # such errors name no file
 # Folders in a temporary folder: incomplete files, complete ones, a part of the replaced ones, and all of these.
 _NEW, _WHOLE, _OLD, _REPLACED = "new", "whole", "old", "replaced"
 _TEMPORARY = f".{{}}.tmp-{'[0-9a-f]' * 16}"  # pattern of the names of temporary files and folders
@@ -69,14 +68,17 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
         recover_folders(parent, folder.absolute().name)
     # A mount point has another file system than its parent, which may also be read-only.
     merge = folder.exists() and not replace
-    aside = (folder if merge else folder.parent) / _temporary_name(folder)
+    aside = (folder if merge else folder.parent) / _new_name(folder)
     aside.mkdir(mode)
     try:
-        with _naming(folder), _lock(aside / _LOCK, wait=False):
+        with _naming(folder), _acquire_lock(aside / _LOCK, wait=False):
             temporary = aside / _NEW / ("" if merge else folder.absolute().name)
             temporary.mkdir(mode, parents=True)
             yield temporary
-            follow_umask(temporary)
+            permitted = temporary.stat().st_mode & 0o666  # libraries create files that only their owner reads
+            for path in filter(Path.is_file, temporary.rglob("*")):
+                with suppress(OSError):  # some file systems have no modes
+                    path.chmod(permitted)
             _move_in(aside)
     except SafetensorError as error:
         raise UserFileError(f"Cannot write the weights to {folder}: {error}") from error
@@ -104,7 +106,10 @@ def _move_in(aside: Path) -> None:
 
     try:
         if not (aside / _WHOLE).exists():
-            _sync_files(aside / _NEW)
+            written = [aside / _NEW, *(aside / _NEW).rglob("*")]
+            with ThreadPoolExecutor(8) as threads:  # in a fifth of the time of one after the other
+                list(threads.map(sync, filter(Path.is_file, written)))
+                list(threads.map(sync, filter(Path.is_dir, written)))
             move(aside / _NEW, aside / _WHOLE)  # from now on, `recover_folders` completes the moves
             sync(aside)
             sync(folder)
@@ -138,7 +143,7 @@ def recover_folders(parent: Path, name: str | None = None) -> None:
             is_new = not (aside / _LOCK).exists() and time.time() - aside.stat().st_mtime < _MOMENT
             if is_new or any(map(Path.is_symlink, (aside, *aside.iterdir()))):  # which only another program makes
                 continue
-            with _lock(aside / _LOCK, wait=False):
+            with _acquire_lock(aside / _LOCK, wait=False):
                 logger.info("Removing the unfinished %s.", aside)
                 if (aside / _WHOLE).exists():
                     _move_in(aside)
@@ -149,8 +154,9 @@ def recover_folders(parent: Path, name: str | None = None) -> None:
             logger.warning("%s is left of an interrupted command, and cannot be removed: %s.", aside, error)
 
 
-def _temporary_name(path: Path) -> str:
-    return f"{temporary_prefix(path)}{secrets.token_hex(8)}"
+def _new_name(path: Path) -> str:
+    """Return a name that `_TEMPORARY` matches."""
+    return f".{path.absolute().name}.tmp-{secrets.token_hex(8)}"
 
 
 def sync(path: Path) -> None:
@@ -164,14 +170,6 @@ def sync(path: Path) -> None:
                 raise OSError(error.errno, error.strerror, str(path)) from error
         finally:
             os.close(descriptor)
-
-
-def _sync_files(folder: Path) -> None:
-    """Sync all files of a folder together, in a fifth of the time of one after the other, then its folders."""
-    paths = [folder, *folder.rglob("*")]
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(sync, filter(Path.is_file, paths)))
-        list(threads.map(sync, filter(Path.is_dir, paths)))
 
 
 def _create_folder(folder: Path) -> None:
@@ -276,7 +274,11 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
         if output.suffix.lower() in BINARY_ENDINGS:
             rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
             raise UserError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
-        same = next((name for name in existing if _is_same_file(output, name)), None)
+        is_of_model = output.suffix == ".safetensors" or output.name in (*_MODEL_FILES, *TOKENIZER_FILES)
+        replaced = [output.parent, output] if is_of_model else [output]  # a model is a folder among the inputs
+        same = None
+        if output.is_file():  # a terminal is both input and output
+            same = next((name for name in existing if any(os.path.samefile(path, name) for path in replaced)), None)
         if same is not None:
             name = "standard input" if same == 0 else same
             rule = "The output must be another file than the inputs"
@@ -284,22 +286,6 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
         if output.resolve() in written and not output.is_char_device():
             raise UserError(f"Each output must be another file, got {output} twice. Choose another.")
         written.append(output.resolve())
-
-
-def _is_same_file(output: Path, other: str | Path | int) -> bool:
-    """Tell whether a file is another one, or belongs to the model in a folder. A terminal is both input and output."""
-    if os.path.isdir(other):
-        is_of_model = output.suffix == ".safetensors" or output.name in (*_MODEL_FILES, *TOKENIZER_FILES)
-        return is_of_model and output.is_file() and os.path.samefile(output.parent, other)
-    return output.is_file() and os.path.samefile(output, other)
-
-
-def refuse_existing_files(outputs: Iterable[str | Path]) -> None:
-    """Refuse to replace a file that holds something. Devices and pipes are written to."""
-    for path in map(Path, outputs):
-        if path.is_file() and path.stat().st_size:
-            rule = "The output must be a new file"
-            raise UserFileError(f"{rule}, but {path} exists. Choose another, or replace it by --overwrite.")
 
 
 @contextmanager
@@ -312,9 +298,9 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
     was_empty = folder.is_dir() and not any(folder.iterdir())
     _create_folder(folder)
     try:
-        lock = _acquire(folder / _LOCK, wait=False)
+        lock = _acquire_lock(folder / _LOCK, wait=False).lock
     except TimeoutError:
-        found = f"Only one run may use {folder} at a time, but {_holder(folder / _LOCK)} is"
+        found = f"Only one run may use {folder} at a time, but {_find_holder(folder / _LOCK)} is"
         raise UserError(f"{found}. Wait for it, stop it, or choose another output.") from None
     try:
         for parent in (folder, *filter(Path.is_dir, folder.iterdir())):
@@ -323,7 +309,7 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
             leftover.unlink()
         yield
     finally:
-        is_unused = not was_empty and {path.name for path in folder.glob("*")} <= {_LOCK, _MARKER}
+        is_unused = not was_empty and {path.name for path in folder.glob("*")} <= {_LOCK, _marker_of(Path(_LOCK)).name}
         if is_unused:
             with suppress(PermissionError):  # Windows, where releasing deletes it
                 (folder / _LOCK).unlink(missing_ok=True)
@@ -333,75 +319,61 @@ def lock_folder(folder: str | Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-@contextmanager
-def _lock(path: Path, wait: bool = True) -> Iterator[None]:
-    """Hold a lock in the block. A crash releases it."""
-    lock = _acquire(path, wait)
-    try:
-        yield
-    finally:
-        lock.release()
+def _marker_of(path: Path) -> Path:
+    """Return the file that stands for a lock where the file system has none.
+
+    It is another one than the lock, which a copied folder may have from elsewhere.
+    """
+    return path.with_name(f"{path.name}.pid")
 
 
-def _acquire(path: Path, wait: bool) -> "BaseFileLock":
+def _acquire_lock(path: Path, wait: bool = True) -> "AcquireReturnProxy[BaseFileLock]":
+    """Acquire a lock, which a `with` block releases.
+
+    Raises:
+        TimeoutError: If another process holds it, unless `wait`.
+    """
     from filelock import FileLock, SoftFileLock  # which imports asyncio
 
-    lock: BaseFileLock = FileLock(path, on_acquired=_sign)
-    is_silent = True
+    def sign(descriptor: int) -> None:
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"{os.getpid()}\n{platform.node()}\n".encode())
+
+    lock: BaseFileLock = FileLock(path, on_acquired=sign)
+    marker, is_silent = _marker_of(path), True
     while True:
         try:
-            lock.acquire(timeout=_PATIENCE if wait else 0)
-            return lock
+            return lock.acquire(timeout=_PATIENCE if wait else 0)
         except TimeoutError:
-            if isinstance(lock, SoftFileLock) and _is_abandoned(Path(lock.lock_file)):
-                Path(lock.lock_file).unlink(missing_ok=True)
+            if isinstance(lock, SoftFileLock) and _is_abandoned(marker):
+                marker.unlink(missing_ok=True)
             elif not wait:
                 raise
             elif is_silent:
-                logger.warning("Waiting for %s, which %s holds.", lock.lock_file, _holder(path))
+                logger.warning("Waiting for %s, which %s holds.", lock.lock_file, _find_holder(path))
                 is_silent = False
         except OSError as error:
             if error.errno not in _UNSUPPORTED or isinstance(lock, SoftFileLock):
                 raise
-            lock = SoftFileLock(path.with_name(f"{path.name}.pid"))  # its process, which filelock knows if it is dead
-
-
-def _sign(descriptor: int) -> None:
-    """Write into a file that this process has locked who holds it."""
-    with suppress(OSError):
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n{platform.node()}\n".encode())
-
-
-def _holder(path: Path) -> str:
-    """Return who holds a lock, as far as its file says it."""
-    for place in (path.with_name(f"{path.name}.pid"), path):
-        with suppress(OSError, ValueError):
-            process, host, *_ = place.read_text(encoding="utf-8").splitlines()
-            return f"process {process} on {host}"
-    return "another process"
+            lock = SoftFileLock(marker)  # filelock knows if its process is dead
 
 
 def _is_abandoned(marker: Path) -> bool:
-    """Return whether the process that created a marker has been killed before it wrote its number."""
+    """Return whether the process that created a marker was killed before it wrote its number."""
     with suppress(OSError):
         status = marker.stat()
         return status.st_size == 0 and time.time() - status.st_mtime > _MOMENT
     return False
 
 
-def temporary_prefix(folder: Path) -> str:
-    """Return how the names of the temporary folders of `atomic_folder(folder)` begin."""
-    return f".{folder.absolute().name}.tmp-"
-
-
-def follow_umask(folder: Path) -> None:
-    """Give the files of `folder` the mode of ordinary new files: libraries create some that only their owner reads."""
-    mode = folder.stat().st_mode & 0o666
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with suppress(OSError):  # some file systems have no modes
-                path.chmod(mode)
+def _find_holder(path: Path) -> str:
+    """Return who holds a lock, as far as its file says it."""
+    for place in (_marker_of(path), path):
+        with suppress(OSError, ValueError):
+            process, host, *_ = place.read_text(encoding="utf-8").splitlines()
+            return f"process {process} on {host}"
+    return "another process"
 
 
 def has_weights(folder: Path) -> bool:
@@ -473,7 +445,7 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     Missing parent folders are created.
     """
     _create_folder(path.parent)
-    temporary = path.with_name(_temporary_name(path))
+    temporary = path.with_name(_new_name(path))
     try:
         with _naming(path):
             # "x" follows no link and opens no file that exists.
@@ -535,23 +507,20 @@ def find_damage(folder: Path) -> str | None:
     A generation config that is JSON is whole: people edit it.
     """
     try:
-        hashes = read_json(folder / HASHES_FILE)
-        differing = (name for name, value in hashes.items() if hash_file(folder / name) != value)
-        damaged = next((name for name in differing if name != _EDITED or not _is_json(folder / name)), None)
+        for name, value in read_json(folder / HASHES_FILE).items():
+            if hash_file(folder / name) == value:
+                continue
+            with suppress(UserFileError):
+                if name == _EDITED and isinstance(read_json(folder / name), dict):
+                    continue
+            return f"{name} is damaged"
     except FileNotFoundError as error:
         return f"{Path(error.filename).relative_to(folder)} is missing"
     except (UserFileError, AttributeError):
         return f"{HASHES_FILE} is damaged"
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"
-    return None if damaged is None else f"{damaged} is damaged"
-
-
-def _is_json(path: Path) -> bool:
-    try:
-        return isinstance(read_json(path), dict)
-    except UserFileError:
-        return False
+    return None
 
 
 def refuse_damage(folder: Path) -> None:
@@ -577,7 +546,7 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
         raise UserFileError(
             f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. Choose another."
         ) from error
-    with _lock(Path(f"{folder}{_LOCK}")):
+    with _acquire_lock(Path(f"{folder}{_LOCK}")):
         if folder.exists():
             damage = find_damage(folder) if folder.is_dir() else "it is a file"
             if damage is None:  # written while this process waited

@@ -5,10 +5,11 @@ Levels are checked from `/` down. Other users cannot replace an entry of a folde
 that was checked is the one that is loaded. Windows has no such modes, and nothing is checked there.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 
 from vanilla_transformer.errors import UserFileError
@@ -30,19 +31,15 @@ def find_unsafe(path: Path, own: Path | None = None) -> str | None:
     """
     if not hasattr(os, "geteuid"):
         return None
+    levels = ((level, None) for level in _levels(path if own is None else own.parent))
+    below = () if own is None else accumulate(path.relative_to(own).parts, Path.joinpath, initial=own)
     try:
-        for level in _levels(path if own is None else own.parent):
-            _check(level)
-        if own is not None:
-            for level in accumulate(path.relative_to(own).parts, Path.joinpath, initial=own):
-                _check(level, own)
+        problems = (_find_problem(*level) for level in chain(levels, ((level, own) for level in below)))
+        return next(filter(None, problems), None)
     except FileNotFoundError:
         return None
     except OSError as error:
         return f"{error.filename} cannot be read ({error.strerror})"
-    except _UnsafeError as error:
-        return str(error)
-    return None
 
 
 def create_private_folder(folder: Path, own: Path | None = None) -> str | None:
@@ -79,10 +76,6 @@ def check_inductor_caches() -> None:
             raise UserFileError(f"Torch keeps compiled code in {folder}, but {unsafe}. {remedy}")
 
 
-class _UnsafeError(Exception):
-    """Another user could change something."""
-
-
 def _levels(path: Path) -> Iterator[Path]:
     """Yield the folders above `path` from `/` on, the path itself, and the levels of what links among them name."""
     parts, links, current = [*reversed(path.absolute().parts)], 0, Path()
@@ -93,26 +86,25 @@ def _levels(path: Path) -> Iterator[Path]:
         if current.is_symlink():
             links += 1
             if links > _MOST_LINKS:
-                raise _UnsafeError(f"there are too many links on the way to {path}")
+                raise OSError(errno.ELOOP, "too many links", str(path))
             parts += reversed(current.readlink().parts)
             current = current.parent
 
 
-def _check(path: Path, own: Path | None = None) -> None:
+def _find_problem(path: Path, own: Path | None) -> str | None:
     facts = path.lstat()
+    is_link, is_folder = stat.S_ISLNK(facts.st_mode), stat.S_ISDIR(facts.st_mode)
     if facts.st_uid != os.geteuid() and (own is not None or facts.st_uid != 0):
-        raise _UnsafeError(f"{path} belongs to user {facts.st_uid}")
-    if own is not None and not (stat.S_ISDIR(facts.st_mode) or stat.S_ISREG(facts.st_mode)):
-        raise _UnsafeError(f"{path} is {'a link' if stat.S_ISLNK(facts.st_mode) else 'no file'}")
-    if stat.S_ISLNK(facts.st_mode):  # whose mode means nothing
-        return
-    if own is None and stat.S_ISDIR(facts.st_mode) and facts.st_mode & stat.S_ISVTX:
-        return
+        return f"{path} belongs to user {facts.st_uid}"
+    if own is not None and not (is_folder or stat.S_ISREG(facts.st_mode)):
+        return f"{path} is {'a link' if is_link else 'no file'}"
+    if is_link or (own is None and is_folder and facts.st_mode & stat.S_ISVTX):  # the mode of a link means nothing
+        return None
     by_group = facts.st_mode & stat.S_IWGRP and (own is not None or not _is_of_user_alone(path, facts.st_gid))
-    if by_group or facts.st_mode & stat.S_IWOTH:
-        command = f"chmod go-w {path}" if own is None else f"chmod -R go-w {own}"
-        mode = stat.S_IMODE(facts.st_mode)
-        raise _UnsafeError(f"other users can write {path} (mode {mode:o}): run `{command}`")
+    if not (by_group or facts.st_mode & stat.S_IWOTH):
+        return None
+    command = f"chmod go-w {path}" if own is None else f"chmod -R go-w {own}"
+    return f"other users can write {path} (mode {stat.S_IMODE(facts.st_mode):o}): run `{command}`"
 
 
 def _is_of_user_alone(path: Path, group_id: int) -> bool:

@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 
 from vanilla_transformer.errors import UserError
 
-from .user_input import as_list, did_you_mean, load_yaml
+from .user_input import did_you_mean, load_yaml
 
 
 class Schema(BaseModel):
@@ -23,14 +23,15 @@ class Schema(BaseModel):
     noun: ClassVar[str] = "flag"
 
     def __init__(self, /, **values: Any):
-        for name, value in values.items():
-            parts = parts_of(type(self).model_fields[name]) if name in type(self).model_fields else ()
-            if isinstance(value, bool) and {int, float} & {*parts} and bool not in {*parts}:
-                raise UserError(f"`{name}` must be {describe(type(self).model_fields[name])}, got {value}.")
+        fields = type(self).model_fields
+        for name in (name for name, value in values.items() if isinstance(value, bool) and name in fields):
+            parts = [*parts_of(fields[name])]
+            if (int in parts or float in parts) and bool not in parts:  # pydantic would take true for 1
+                raise UserError(f"`{name}` must be {describe(fields[name])}, got {values[name]}.")
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise UserError(explain(error.errors()[0], type(self).model_fields, self.noun)) from None
+            raise UserError(explain(error.errors()[0], fields, self.noun)) from None
 
 
 def explain(error: Mapping[str, Any], fields: Mapping[str, FieldInfo], noun: str = "option") -> str:
@@ -122,8 +123,8 @@ Output = Annotated[str, OUTPUT]  # a file that a command writes
 
 
 def split_words(value: Any) -> Any:
-    """Return the words of a list in one word."""
-    return as_list(value) if isinstance(value, str) else value
+    """Return the words of a list in one word, with or without brackets and quotation marks."""
+    return [word.strip("\"' ") for word in value.strip("[] ").split(",")] if isinstance(value, str) else value
 
 
 def parse_yaml(value: Any, info: ValidationInfo) -> Any:

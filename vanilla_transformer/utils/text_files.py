@@ -26,24 +26,15 @@ LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills t
 _MOST_BLANK_LINES = 10_000  # before the first line with text
 
 
-def decode_text(content: bytes, name: str) -> str:
-    """Decode UTF-8, with or without a byte order mark."""
-    refuse_utf_16(content[:HEAD_BYTES], name)
+def decode_text(content: bytes, name: str, first: int = 1) -> str:
+    """Decode UTF-8 from line `first` of a text on, which may begin with a byte order mark."""
+    if first == 1:
+        refuse_utf_16(content[:HEAD_BYTES], name)
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig" if first == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise not_utf_8_error(name, line, content[error.start]) from None
-
-
-def decode_line(line: bytes, number: int, name: str) -> str:
-    """Decode a line, of which the first may have a byte order mark and the last character may be of a Windows end."""
-    if number == 1:
-        refuse_utf_16(line[:HEAD_BYTES], name)
-    try:
-        return line.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise not_utf_8_error(name, number, error.object[error.start]) from error
+        decoded = error.object  # without the mark
+        raise not_utf_8_error(name, first + decoded.count(b"\n", 0, error.start), decoded[error.start]) from None
 
 
 def read_lines(path: str | Path) -> list[str]:

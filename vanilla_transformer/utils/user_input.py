@@ -19,11 +19,6 @@ def check_names(names: Iterable[Any], known: Iterable[str], what: str) -> None:
         raise UserError(f"There is no {what} {name!r}.{did_you_mean(name, known)}")
 
 
-def as_list(text: str) -> list[str]:
-    """Return the words of a list in a flag, with or without brackets and quotation marks."""
-    return [word.strip("\"' ") for word in text.strip("[] ").split(",")]
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question about the nearest of the known names, with a space before it, or nothing if none is near."""
     nearest = find_nearest(name, known)

@@ -13,7 +13,6 @@ LINES = ["Ein Mann schläft.", "Ein Mann schläft.", "Zwei Hunde."]
 def folder(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     (tmp_path / "mono.de").write_text("\n".join(LINES) + "\n")
-    (tmp_path / "empty").touch()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -27,26 +26,3 @@ def test_back_translate_writes_a_corpus(folder, capsys, name):
         pairs = [*read_pairs(corpus)]
     assert [pair.target for pair in pairs] == LINES and all(pair.source.startswith("<BT> ") for pair in pairs)
     assert pairs[0].source != pairs[1].source  # another sample
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--input", "mono.de", "--output", "out.tsv"], "takes MODEL, got none"),
-        (["nowhere", "--input", "mono.de", "--output", "out.tsv"], "There is no model folder nowhere"),
-        (["model", "--input", "nowhere", "--output", "out.tsv"], "nowhere"),
-        (["model", "--input", "empty", "--output", "out.tsv"], "empty"),
-        (["model", "--input", "mono.de"], "`output` must be given"),
-        (["model", "--input", "mono.de", "--output", "out.txt"], "must be written to a .tsv or .jsonl file"),
-        (["model", "--input", "mono.de", "--output", "out.tsv", "--tags", "<BT>"], "Did you mean 'tag'?"),
-        (
-            ["model", "--input", "mono.de", "--output", "out.tsv", "--batch_size", "0"],
-            "`batch_size` must be an integer from 1 to 100,000",
-        ),
-    ],
-)
-def test_back_translate_refuses(folder, capsys, words, message):
-    assert main(["back-translate", *words]) == 2
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1 and message in errors[0]
-    assert not [*folder.glob("out*")]

@@ -24,15 +24,6 @@ def texts(tmp_path):
     return tmp_path
 
 
-def test_train_tokenizer_does_not_overwrite_a_tokenizer(texts, capsys):
-    files = [f"{texts}/a.en", f"{texts}/a.de"]
-    words = ["train-tokenizer", *files, "--output_dir", f"{texts}/tok", "--vocab_size", "280"]
-    assert main(words) == 0
-    assert (texts / "tok" / "tokenizer.json").exists()
-    assert main(words) == 2
-    assert "already holds a tokenizer" in capsys.readouterr().err
-
-
 def test_train_tokenizer_trains_the_chosen_model(texts):
     words = ["train-tokenizer", f"{texts}/a.en", "--output_dir", f"{texts}/tok", "--vocab_size", "280"]
     assert main([*words, "--model", "unigram"]) == 0

@@ -1,6 +1,5 @@
 """`evaluate` scores a model or a file of translations, alone or against a baseline."""
 
-import errno
 import json
 import os
 from pathlib import Path
@@ -103,62 +102,3 @@ def test_evaluate_on_two_processes_prints_and_writes_once(folder, texts, capsys)
     assert printed == alone
     for kind in ("de", "json"):
         assert (texts / f"two.{kind}").read_text() == (texts / f"one.{kind}").read_text()
-
-
-def test_evaluate_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys):
-    """Temporary files are removed as well."""
-    (texts / "scores.json").write_text("old")
-
-    def fail(*args):
-        raise OSError(errno.EIO, "disk full")
-
-    monkeypatch.setattr("vanilla_transformer.utils.file_utils.os.replace", fail)
-    before = sorted(texts.iterdir())
-    words = flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")
-    assert main(["evaluate", *words, "--overwrite"]) == 2
-    assert "disk full" in capsys.readouterr().err
-    assert (texts / "scores.json").read_text() == "old" and sorted(texts.iterdir()) == before
-
-
-@pytest.mark.parametrize("flag", ["hypotheses", "compare_with"])
-def test_evaluate_refuses_files_that_are_not_aligned(flag, texts, capsys):
-    (texts / "short.de").write_text("Ein Mann.\n")
-    files = {"hypotheses": texts / "ours.de"} | {flag: texts / "short.de"}
-    assert main(["evaluate", *flags(texts, **files)]) == 2
-    shown = capsys.readouterr().err
-    assert "short.de must have one translation for each line" in shown and "got 1 for 4" in shown
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "Give a MODEL and its text by --source FILE"),
-        (
-            {"source": "a.en", "bootstrap_samples": 0},
-            "`bootstrap_samples` must be an integer from 1 to 100,000, got 0",
-        ),
-        ({"source": "a.en", "paper_bleu": "xx"}, "got 'xx'"),
-        ({"source": "a.en", "json": "."}, "but . is a folder"),
-        ({"source": "a.en", "output_file": "."}, "but . is a folder"),
-        ({"source": "a.en", "compare_with": "nowhere.de"}, "no file nowhere.de"),
-        ({"source": "short.en"}, "the same number of lines, got 1"),
-    ],
-)
-def test_evaluate_refuses_invalid_options_before_loading_a_model(options, message, texts, monkeypatch, capsys):
-    monkeypatch.chdir(texts)
-    Path("short.en").write_text("A man.\n")
-    assert main(["evaluate", "no-model", *flags(texts, **options)]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_evaluate_refuses_a_model_beside_hypotheses(texts, capsys):
-    assert main(["evaluate", "model", *flags(texts, hypotheses=texts / "ours.de")]) == 2
-    assert "Give a model or its --hypotheses, not both, got 'model' and" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("names", "message"), [([], "Give a MODEL and its text"), (["one", "two"], "takes [MODEL], got 'one' 'two'")]
-)
-def test_evaluate_needs_one_model(names, message, texts, capsys):
-    assert main(["evaluate", *names, *flags(texts, source=texts / "a.en")]) == 2
-    assert message in capsys.readouterr().err

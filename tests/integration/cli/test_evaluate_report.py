@@ -87,25 +87,3 @@ def test_report_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys):
     assert run("--hypotheses", "ours.de", "--report", "report.html", "--overwrite") == 2
     assert "disk full" in capsys.readouterr().err
     assert Path("report.html").read_text() == "old" and not [*texts.glob(".report*")]
-
-
-@pytest.mark.parametrize(
-    ("report", "message"),
-    [
-        ("report.txt", "`report` must be an HTML file, such as report.html, got 'report.txt'."),
-        ("report", "`report` must be an HTML file, such as report.html, got 'report'."),
-        ("source.html", "must be another file than the inputs, but source.html is the same as source.html"),
-        ("link.html", "must be another file than the inputs, but link.html is the same as source.html"),
-        ("scores.html", "Each output must be another file, got scores.html twice."),
-        ("folder.html", "The output must be a file, but folder.html is a folder. Name a file."),
-    ],
-)
-def test_report_refuses_a_wrong_file_before_loading_a_model(report, message, texts, capsys):
-    Path("source.html").write_text("\n".join(SOURCE) + "\n")
-    Path("link.html").symlink_to("source.html")
-    Path("folder.html").mkdir()
-    before = sorted(texts.iterdir())
-    assert run("no-model", "--source", "source.html", "--json", "scores.html", "--report", report) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert message in line and sorted(texts.iterdir()) == before
-    assert Path("source.html").read_text().splitlines() == SOURCE

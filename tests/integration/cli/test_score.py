@@ -73,28 +73,10 @@ def refusal(arguments, capsys):
     return errors[0]
 
 
-def test_score_refuses_different_numbers_of_lines_before_the_first_result(folder, files, tmp_path, capsys):
-    (tmp_path / "a.de").write_text("Ein Mann.\n")
-    error = refusal([folder, *files, "--output", f"{tmp_path}/scores"], capsys)
-    assert "must have the same number of lines, got 5 in" in error and not (tmp_path / "scores").exists()
-
-
 @pytest.mark.parametrize("model", [tiny_causal_lm, tiny_masked_lm])
 def test_score_refuses_models_without_encoder_and_decoder(model, files, tiny_tokenizer, tmp_path, capsys):
     other = str(save_model_folder(model(), tiny_tokenizer, tmp_path / "other"))
     assert "A model with an encoder and a decoder scores translations, but" in refusal([other, *files], capsys)
-
-
-@pytest.mark.parametrize(
-    ("flags", "text"),
-    [
-        (["--max_tokens", "0"], "`max_tokens` must be an integer from 1 to 10,000,000, got 0"),
-        (["--output", "."], "must be a file, but . is a folder"),
-        (["--target", "nowhere"], "There is no file nowhere"),
-    ],
-)
-def test_score_names_an_invalid_flag(folder, files, flags, text, capsys):
-    assert text in refusal([folder, *files, *flags], capsys)
 
 
 def test_score_leaves_the_old_file_if_it_is_stopped(folder, files, tmp_path, capsys, monkeypatch):

@@ -48,8 +48,3 @@ def test_commands_on_text_take_languages(command, arguments, monkeypatch, capsys
     assert "The target language must be one of de, en, fr; got none." in capsys.readouterr().err
     assert main([*arguments[command], "--target_language", "it"]) == 2
     assert "The target language must be one of de, en, fr; got 'it'." in capsys.readouterr().err
-
-
-def test_check_model_takes_languages_with_a_text_only(arguments, capsys):
-    assert main([*arguments["check-model"][:2], "--target_language", "de"]) == 2
-    assert "--target_language is for a stress test. Give --source and --target" in capsys.readouterr().err

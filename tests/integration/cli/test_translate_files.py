@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from vanilla_transformer.cli import main, translate
+from vanilla_transformer.cli import main
+from vanilla_transformer.cli.lines import LineTranslator
 from vanilla_transformer.decoding import corpus_shards
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -40,7 +41,7 @@ def run(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
 @pytest.fixture
 def interruption(monkeypatch):
     """Return a function that lets the next runs be interrupted after some blocks, or not."""
-    whole = translate.LineTranslator.work
+    whole = LineTranslator.work
 
     def interrupt(blocks):
         def some(*arguments):
@@ -49,7 +50,7 @@ def interruption(monkeypatch):
                     raise KeyboardInterrupt
                 yield step
 
-        monkeypatch.setattr(translate.LineTranslator, "work", whole if blocks is None else some)
+        monkeypatch.setattr(LineTranslator, "work", whole if blocks is None else some)
 
     return interrupt
 
@@ -73,9 +74,11 @@ def test_translate_resumes_an_interrupted_file(run, interruption, tmp_path, flag
     (tmp_path / "out.partial" / "000001.txt").write_text("torn line of a killed run")
     translated = []
     interruption(None)
-    whole = translate.answer_lines
+    whole = LineTranslator.answer
     monkeypatch.setattr(
-        translate, "answer_lines", lambda model, block, *rest: translated.extend(block) or whole(model, block, *rest)
+        LineTranslator,
+        "answer",
+        lambda self, shard, **settings: translated.extend(shard.lines) or whole(self, shard, **settings),
     )
     assert run("--output", "out", "--resume", *flags) == (0, "")
     assert translated == LINES[64:]
@@ -164,11 +167,3 @@ def test_translate_bar_counts_the_sentences_of_the_whole_input(run, interruption
     run("--output", "out", "--resume")
     assert [(bar.total, bar.initial) for bar in bars] == [(132, 0), (132, 64)]
     assert bars[0].n >= 64 and bars[1].n == 132
-
-
-@pytest.mark.parametrize(
-    "flags", [("--n_best", "2"), ("--num_return_sequences", "2"), ("--resume", "--output", "out")]
-)
-def test_translate_documents_refuse_flags_of_lines(run, flags):
-    status, error = run("--format", "html", *flags)
-    assert status == 2 and "With `--format html` there is one translation, without" in error

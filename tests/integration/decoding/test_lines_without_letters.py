@@ -5,12 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.rounding import close_to
-from tests.service_answers import post
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline, pipeline_vanilla_transformer
-from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.utils.file_utils import save_model_folder
 
 WORDLESS = ["-", "...", "(1)", "***", "♪", "\u200b", "🙂", "12:30", "1 + 2 = 3", "—" * 600, "½ %"]
 WORDS = "A man is sleeping."
@@ -79,20 +75,9 @@ def test_constraints_prefixes_and_alternatives_are_of_the_line_with_letters(alig
     assert [[f"-\n{each['translation_text']}" for each in row] for row in alone] == [
         [each["translation_text"] for each in row] for row in mixed
     ]
-    with pytest.raises(OptionError, match="must be one line or sentence, got a blank one"):
-        aligned(["-"], constraints=[["dogs"]], num_beams=4)
 
 
 def test_sentences_without_letters_stay_within_their_line(aligned):
     (answer,) = aligned(f"{WORDS} ... {WORDS} (1)! {WORDS}", split_sentences=True)
     (alone,) = aligned(WORDS)
     assert answer["translation_text"].count(alone["translation_text"]) >= 2 and " (1)! " in answer["translation_text"]
-
-
-def test_service_and_command_return_a_line_without_letters(tmp_path, aligned, capsys):
-    folder = str(save_model_folder(aligned.model, aligned.tokenizer, tmp_path / "model"))
-    answer = post(aligned, text=["-", "♪"])
-    assert [row[0] for row in answer.json()["translations"]] == ["-", "♪"]
-    (tmp_path / "a.txt").write_text("***\n(1)\n")
-    assert main(["translate", folder, "--input", str(tmp_path / "a.txt")]) == 0
-    assert capsys.readouterr().out == "***\n(1)\n"

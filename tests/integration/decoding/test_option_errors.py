@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 
 import pytest
 from fastapi.testclient import TestClient
@@ -50,7 +51,7 @@ WRONG = {
     "tgt_lang": (["de"], "the code of a language, got ['de']."),
     "protect": (1, "true or false, got 1."),
     "split_sentences": ("x", "true or false, got 'x'."),
-    "sentence_splitter": (3, "a function or the name of one, got int."),
+    "sentence_splitter": (3, "a function or the name of one, got 3."),
     **dict.fromkeys(
         ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings"),
         (1, "true or false, got 1."),
@@ -67,11 +68,38 @@ UNFIT = [
     ({"alternatives": 2, "num_return_sequences": 2}, "`alternatives` are completed by one search each. Leave `num_"),
     ({"mbr": "chrf", "num_return_sequences": 2}, "With `mbr` there is one translation. Leave out `num_return_sequ"),
     ({"constraints": [" "]}, "A constraint must have a word, got ' '."),
-    ({"constraints": [["a"], ["b"]]}, f"`constraints` must be {PHRASES}, but there are 2 lists for 1 texts."),
+    ({"constraints": [["a"], ["b"]]}, f"`constraints` must be {PHRASES}, but there are 2 for 1 texts."),
     ({"constraints": [["a", 3]]}, "A constraint must be a string, got 3."),
     ({"constraints": ["a"], "num_beams": 1}, "Constraints need beam search: `num_beams` must be 2 or more"),
     ({"constraints": ["Hunde"], "num_beams": 2, "max_new_tokens": 2}, "A translation may have 2 tokens, but its con"),
     ({"target_prefix": ["a", "b"]}, "`target_prefix` must be a string, or one for each text, but there are 2 for 1"),
+]
+
+
+# What texts ask for and cannot have, with a beam of 3 and 12 new tokens.
+REFUSED = [
+    (["a", "b"], {"constraints": [["a"], "b"]}, "got 'b' for a text"),
+    *(
+        ("a", {"constraints": [phrase]}, f"single spaces between words, got {phrase!r}. Write 'rote Katze'.")
+        for phrase in ("rote  Katze", "rote\tKatze", "rote\nKatze", " rote\xa0Katze ")
+    ),
+    ("a", {"constraints": ["rote  Katz*"]}, "got 'rote  Katz'. Write 'rote Katz'."),
+    ("a\nb", {"constraints": ["a"]}, "A text with constraints must be one line or sentence, got one of 2."),
+    ("", {"constraints": [["a"]]}, "A text with constraints must be one line or sentence, got a blank one."),
+    ("-", {"constraints": [["a"]]}, "A text with constraints must be one line or sentence, got a blank one."),
+    ("a", {"constraints": ["a"], "do_sample": True, "num_beams": 1}, "Constraints need beam search: `num_beams`"),
+    ("a", {"constraints": ["x" * 300]}, "The constraints of a text may have at most 256 tokens, got 301."),
+    ("a", {"force_words_ids": [5]}, "`force_words_ids` must be a list with a list of token ids each, got 5."),
+    ("a", {"force_words_ids": [[[5], [6]]]}, "got [[5], [6]]. Alternatives are not supported."),
+    ("a", {"force_words_ids": [[2]]}, "A constraint must have tokens of the vocabulary besides EOS, got 2."),
+    ("a", {"constraints": ["a"], "repetition_penalty": 2.0}, "With `constraints`, greedy and beam search must do"),
+    (["A.", " "], {"target_prefix": ["B", "C"]}, "A blank text must not have a target prefix"),
+    ("A.", {"target_prefix": "A man " * 9}, "must be shorter than the 12 tokens of the limit"),
+    ("A.\nB.", {"alternatives": 2}, "A text with alternatives must be one line or sentence, got one of 2."),
+    ("A.", {"alternatives": 2, "seed": 1}, "`alternatives` are completed by one search each. Leave `seed` out."),
+    ("A.", {"target_prefix": "A", "repetition_penalty": 1.2}, "With `target_prefix`, greedy and"),
+    ("A", {"return_scores": True, "do_sample": True}, "With `return_scores`, sampling needs `num_beams=1`, got 3"),
+    ("A", {"tgt_lang": "de"}, "The model translates from one language to one other. Leave the languages out."),
 ]
 
 
@@ -142,3 +170,10 @@ def test_each_declared_check_has_a_wrong_value():
 def test_options_that_do_not_fit_have_the_same_message_everywhere(options, words, pipeline, folder, service, capsys):
     found = [*refusals(options, pipeline, folder, service, capsys)]
     assert len({message[:150] for message in found}) == 1 < len(found) and found[0].startswith(words)
+
+
+@pytest.mark.parametrize(("texts", "options", "words"), REFUSED)
+def test_pipeline_refuses_what_texts_cannot_have_in_one_line(texts, options, words, pipeline):
+    with pytest.raises(OptionError, match=re.escape(words)) as error:
+        pipeline(texts, **{"num_beams": 3, "max_new_tokens": 12} | options)
+    assert "\n" not in str(error.value)

@@ -23,8 +23,8 @@ def texts_of(answers):
 
 
 def test_pipeline_translations_contain_constraints(translate):
-    for text in texts_of(translate(TEXTS, constraints=["Hunde laufen", "Mann"], **BEAMS)):
-        assert "Hunde laufen" in text and "Mann" in text
+    *found, blank = texts_of(translate([*TEXTS, ""], constraints=["Hunde laufen", "Mann"], **BEAMS))
+    assert all("Hunde laufen" in text and "Mann" in text for text in found) and blank == ""
 
 
 def test_pipeline_takes_constraints_of_each_text(translate):
@@ -46,19 +46,14 @@ def test_pipeline_continues_the_last_word_of_no_constraint_but_a_stem(translate)
     assert any(re.search(rf"\b{word}\w", text) for word in words for text in stems)
 
 
-@pytest.mark.parametrize("phrase, is_whole", [("Hund", True), ("Hund*", False), ("Hund.", False), (" Hund ", True)])
+@pytest.mark.parametrize(
+    "phrase, is_whole", [("Hund", True), ("Hund*", False), ("Hund.", False), (" Hund ", True), ("Hund *", False)]
+)
 def test_tokenize_constraint_tells_whole_words(tiny_tokenizer, phrase, is_whole):
     tokens = tokenize_constraint(tiny_tokenizer, phrase)
-    assert [*tokens] == tokenize_phrase(tiny_tokenizer, phrase.removesuffix("*"))
+    stem = phrase if phrase.endswith(" *") else phrase.removesuffix("*")
+    assert [*tokens] == tokenize_phrase(tiny_tokenizer, stem)
     assert isinstance(tokens, WholeWords) == is_whole
-
-
-def test_tokenize_constraint_takes_a_single_asterisk_as_it_is(tiny_tokenizer):
-    assert [*tokenize_constraint(tiny_tokenizer, "Hund *")] == tokenize_phrase(tiny_tokenizer, "Hund *")
-
-
-def test_pipeline_constrains_no_blank_text(translate):
-    assert texts_of(translate(["", "A"], constraints=["Hunde"], **BEAMS))[0] == ""
 
 
 def test_pipeline_takes_force_words_ids_of_the_library(translate, tiny_tokenizer):
@@ -78,33 +73,8 @@ def test_pipeline_reranks_constrained_candidates_by_risk(translate):
 
 
 def test_pipeline_refuses_a_stream_with_too_few_constraints(translate):
-    with pytest.raises(ValueError, match="but there are lists for 1 of 2 texts"):
+    with pytest.raises(ValueError, match="but there are 1 for 2 texts"):
         list(translate(iter("ab"), constraints=iter([["a"]]), **BEAMS))
-
-
-@pytest.mark.parametrize(
-    "text, options, message",
-    [
-        (["a", "b"], {"constraints": [["a"], "b"]}, "got 'b' for a text"),
-        *(
-            ("a", {"constraints": [phrase]}, f"single spaces between words, got {phrase!r}. Write 'rote Katze'.")
-            for phrase in ("rote  Katze", "rote\tKatze", "rote\nKatze", " rote\xa0Katze ")
-        ),
-        ("a", {"constraints": ["rote  Katz*"]}, "got 'rote  Katz'. Write 'rote Katz'."),
-        ("a\nb", {"constraints": ["a"]}, "A text with constraints must be one line or sentence, got one of 2."),
-        ("", {"constraints": [["a"]]}, "A text with constraints must be one line or sentence, got a blank one."),
-        ("a", {"constraints": ["a"], "do_sample": True, "num_beams": 1}, "Constraints need beam search: `num_beams`"),
-        ("a", {"constraints": ["x" * 300]}, "The constraints of a text may have at most 256 tokens, got 301."),
-        ("a", {"force_words_ids": [5]}, "`force_words_ids` must be a list with a list of token ids each, got 5."),
-        ("a", {"force_words_ids": [[[5], [6]]]}, "got [[5], [6]]. Alternatives are not supported."),
-        ("a", {"force_words_ids": [[2]]}, "A constraint must have tokens of the vocabulary besides EOS, got 2."),
-        ("a", {"constraints": ["a"], "repetition_penalty": 2.0}, "With `constraints`, greedy and beam search must do"),
-    ],
-)
-def test_pipeline_refuses_constraints_in_one_line(translate, text, options, message):
-    with pytest.raises(ValueError, match=re.escape(message)) as error:
-        translate(text, **BEAMS | options)
-    assert "\n" not in str(error.value)
 
 
 class NoUnknown:

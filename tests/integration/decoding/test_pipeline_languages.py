@@ -10,6 +10,7 @@ from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.extensions.conversion.m2m_100 import model_from_m2m_100
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
 TEXTS = ["A man is sleeping.", "Two dogs run."]
@@ -67,14 +68,7 @@ def test_pipeline_lists_the_languages_of_the_model(translate, options, message):
     assert str(error.value) == message
 
 
-def test_pipeline_of_one_direction_refuses_languages(tiny_tokenizer, tiny_model):
-    with pytest.raises(ValueError, match="The model translates from one language to one other"):
-        TranslationPipeline(tiny_model, tiny_tokenizer)(TEXTS, tgt_lang="de")
-
-
 def test_pipeline_reranks_by_a_model_of_several_languages(tagged, tmp_path):
-    from vanilla_transformer.utils.file_utils import save_model_folder
-
     model = tiny_model(vocab_size=len(tagged))
     save_model_folder(model, tagged, tmp_path / "both")
     translate = TranslationPipeline(model, tagged, rerank_reverse=tmp_path / "both")

@@ -66,22 +66,6 @@ def test_pipeline_ends_an_alternative_that_is_complete(translate):
     assert [len(answer["tokens"]) for answer in found].count(len(tokens_of(translate, "Ein Mann")) + 1) >= 1
 
 
-@pytest.mark.parametrize(
-    ("texts", "options", "message"),
-    [
-        (["A.", " "], {"target_prefix": ["B", "C"]}, "A blank text must not have a target prefix"),
-        ("A.", {"target_prefix": "A man " * 9}, "must be shorter than the 12 tokens of the limit"),
-        ("A.", {"alternatives": 10**6}, "`alternatives` must be an integer from 1 to 500"),
-        ("A.\nB.", {"alternatives": 2}, "must be one line or sentence, got one of 2."),
-        ("A.", {"target_prefix": "A", "repetition_penalty": 1.2}, "With `target_prefix`, greedy and"),
-    ],
-)
-def test_pipeline_names_wrong_options_of_searches(translate, texts, options, message):
-    with pytest.raises(ValueError) as error:
-        translate(texts, **options)
-    assert message in str(error.value) and "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize(("prefix", "found"), [("Ein Hund", "<unk>"), ("</s> Mann", "</s>")])
 def test_pipeline_names_prefix_that_the_tokenizer_does_not_know(prefix, found):
     words = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "Ein": 4, "Mann": 5}

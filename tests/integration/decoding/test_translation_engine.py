@@ -90,16 +90,19 @@ def test_pipeline_translates_alike_with_the_engine(tiny_tokenizer, seed, fields,
     assert found(TEXTS, **options) == expected
 
 
-def test_pipeline_returns_the_best_hypotheses_with_the_engine(tiny_model, tiny_tokenizer, translate):
-    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, num_return_sequences=3)
-    assert translate(TEXTS, num_return_sequences=3) == expected
-    assert [len(answers) for answers in expected] == [3] * len(TEXTS)
+CALLS = {
+    "n best": {"num_return_sequences": 3},
+    "config": {"generation_config": GenerationConfig(num_beams=2, max_new_tokens=3, length_penalty=0.0)},
+    "limit of the model": {"max_length": 3},  # which repeats it, beside `max_new_tokens_beyond_source`
+}
 
 
-def test_pipeline_follows_a_generation_config_with_the_engine(tiny_model, tiny_tokenizer, translate):
-    config = GenerationConfig(num_beams=2, max_new_tokens=3, length_penalty=0.0)
-    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, generation_config=config)
-    assert translate(TEXTS, generation_config=config) == expected != translate(TEXTS)
+@pytest.mark.parametrize("call", CALLS)
+def test_pipeline_follows_the_options_of_a_call_with_the_engine(tiny_model, tiny_tokenizer, translate, call):
+    if "max_length" in CALLS[call]:
+        tiny_model.generation_config.max_length = CALLS[call]["max_length"]
+    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, **CALLS[call])
+    assert translate(TEXTS, **CALLS[call]) == expected != translate(TEXTS)
 
 
 def test_pipeline_follows_options_that_the_models_config_lacks(tiny_tokenizer):
@@ -110,12 +113,6 @@ def test_pipeline_follows_options_that_the_models_config_lacks(tiny_tokenizer):
     translate = TranslationPipeline(model, tiny_tokenizer, precision="float32", compile=False)
     expected = by_generate(model, tiny_tokenizer)(TEXTS, length_penalty_type="wu", **options)
     assert translate(TEXTS, length_penalty_type="wu", **options) == expected != translate(TEXTS, **options)
-
-
-def test_pipeline_follows_a_limit_that_the_models_config_repeats(tiny_model, tiny_tokenizer, translate):
-    tiny_model.generation_config.max_length = 3  # beside `max_new_tokens_beyond_source`
-    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, max_length=3)
-    assert translate(TEXTS, max_length=3) == expected != translate(TEXTS)
 
 
 def test_pipeline_counts_each_sentence_with_the_engine(monkeypatch, translate):

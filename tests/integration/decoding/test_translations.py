@@ -57,11 +57,6 @@ def test_pipeline_adds_log_probabilities_of_segments_and_averages_their_scores(t
     assert (blank["score"], blank["log_probability"], blank["translation_text"]) == (0.0, 0.0, "")
 
 
-def test_pipeline_returns_no_scores_of_samples_of_several_beams(tiny_tokenizer):
-    with pytest.raises(ValueError, match="With `return_scores`, sampling needs `num_beams=1`, got 4"):
-        translator(tiny_tokenizer)("A", return_scores=True, do_sample=True)
-
-
 def test_pipeline_names_models_without_scores(tiny_tokenizer):
     with pytest.raises(ValueError, match="With `return_tokens`, the model must be an unchanged translation model"):
         translator(tiny_tokenizer, tiny_long_model(layer_types="transfo_xl_attention"))("A", return_tokens=True)
@@ -71,18 +66,3 @@ def test_pipeline_names_models_without_scores(tiny_tokenizer):
 
 def test_service_returns_scores_and_tokens_on_request(tiny_tokenizer):
     assert_service_returns_scores_like(translator(tiny_tokenizer))
-
-
-def test_token_texts_join_to_the_text(tiny_tokenizer):
-    for text in ["Ein Mann schläft.", "🐕 läuft über das Gras", "a , b", ""]:
-        ids = tiny_tokenizer(text)["input_ids"]
-        *texts, eos = token_texts(tiny_tokenizer, ids)
-        assert len(texts) == len(ids) - 1 and "".join(texts) == text and eos == "</s>"
-
-
-def test_token_texts_show_bytes_that_no_token_completes(tiny_tokenizer):
-    ids = tiny_tokenizer("🐕", add_special_tokens=False)["input_ids"]
-    assert len(ids) > 2
-    for kept in (ids[:2], [*ids[:2], tiny_tokenizer.eos_token_id], [*ids[:2], *tiny_tokenizer("a")["input_ids"]]):
-        text = tiny_tokenizer.decode(kept, skip_special_tokens=True)
-        assert "".join(each for each in token_texts(tiny_tokenizer, kept) if each != "</s>") == text

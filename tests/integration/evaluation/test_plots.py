@@ -2,24 +2,32 @@
 
 import json
 
+import matplotlib
 import pytest
 import torch
 
 from tests.sweeps import rare
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.evaluation import plots
 from vanilla_transformer.evaluation.plots import (
     cross_attention,
     draw_attention,
-    draw_learning_curve,
-    draw_lengths,
     plot_attention,
     plot_learning_curve,
     plot_lengths,
 )
 
 
-def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path, real_pictures):
+@pytest.fixture
+def unsaved(monkeypatch):
+    """Let functions return the figures that they would write."""
+    monkeypatch.setattr(plots, "save_figure", lambda figure, image_file: figure)
+
+
+def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path, real_pictures, monkeypatch):
+    before = matplotlib.get_backend()
+    monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
     metrics = [
         {"step": 1, "minutes": 0.5, "loss": 3.0},
         {"step": 2, "minutes": 1.0, "validation_loss": 2.0, "bleu": 9.0},
@@ -30,16 +38,17 @@ def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path, real_pictures
         plot_attention(tiny_model, tiny_tokenizer, "Two dogs run.", tmp_path / "attention.png"),
     ]
     assert all(picture.read_bytes().startswith(b"\x89PNG") and picture.stat().st_size > 1000 for picture in pictures)
+    assert matplotlib.get_backend() == "svg" != before, "a notebook's backend stays as it is"
 
 
-def test_learning_curve_joins_no_points_of_different_searches(tmp_path):
+def test_learning_curve_joins_no_points_of_different_searches(tmp_path, unsaved):
     metrics = [{"minutes": float(minute), "loss": 3.0 - minute} for minute in range(3)]
     metrics += [{"minutes": float(minute), "validation_loss": 2.0, "bleu": 9.0 + minute} for minute in (1, 2)]
     final = {"minutes": 2.1, "validation_loss": 1.5, "model": "mean of checkpoints"}
     metrics += [final | {"bleu": 12.0}, final | {"bleu": 13.0}]
     lines = [json.dumps({"step": 1} | entry) + "\n" for entry in metrics]
     (tmp_path / "metrics.jsonl").write_text("".join([*lines, '{"minutes": 3']))  # by a run that was killed
-    loss, bleu = draw_learning_curve(tmp_path / "metrics.jsonl").axes
+    loss, bleu = plot_learning_curve(tmp_path / "metrics.jsonl", None).axes
     assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in (loss, bleu)] == [
         ("minutes", "nats per target token"),
         ("minutes", "BLEU"),
@@ -75,18 +84,20 @@ def test_attention_has_a_panel_for_each_head_and_one_colorbar(heads):
     ]
 
 
-@pytest.mark.parametrize(("length", "columns"), [(3, 4), rare((11, 4)), (15, 2), rare((26, 2)), rare((60, 1))])
-def test_attention_fits_a_page_with_readable_labels(length, columns):
-    figure = draw_attention(["x"] * length, ["y"] * length, torch.rand(8, length, length))
-    *panels, _ = figure.axes
-    assert len({panel.get_position().x0 for panel in panels}) == columns
-    assert figure.get_size_inches()[0] < 15 and figure.get_size_inches()[0] / columns / length > 0.17  # of a label
-
-
-@pytest.mark.parametrize(("heads", "panels"), [(1, 1), (2, 2), (3, 3), (5, 6), (6, 6), (7, 8), (8, 8)])
-def test_attention_has_few_empty_panels(heads, panels):
-    figure = draw_attention(["x"] * 3, ["y"] * 3, torch.rand(heads, 3, 3))
-    assert len(figure.axes) == panels + 1  # the colorbar
+@pytest.mark.parametrize(
+    ("length", "heads", "columns", "panels"),
+    [
+        *((3, heads, None, panels) for heads, panels in ((1, 1), (2, 2), (3, 3), (5, 6), (6, 6), (7, 8))),
+        *((3, 8, 4, 8), (15, 8, 2, 8)),
+        *(rare((length, 8, columns, 8)) for length, columns in ((11, 4), (26, 2), (60, 1))),
+    ],
+)
+def test_attention_fits_a_page_with_readable_labels_and_few_empty_panels(length, heads, columns, panels):
+    figure = draw_attention(["x"] * length, ["y"] * length, torch.rand(heads, length, length))
+    *found, _ = figure.axes  # the colorbar
+    widths = {panel.get_position().x0 for panel in found}
+    assert len(found) == panels and columns in (None, len(widths))
+    assert figure.get_size_inches()[0] < 15 and figure.get_size_inches()[0] / len(widths) / length > 0.17  # of a label
 
 
 def test_attention_marks_subwords_that_continue_a_word(tiny_model):
@@ -98,12 +109,12 @@ def test_attention_marks_subwords_that_continue_a_word(tiny_model):
     assert "…" in source and "ü" in source  # one byte, and the other one, which ends the character
 
 
-def test_lengths_end_where_the_pairs_end(tmp_path):
+def test_lengths_end_where_the_pairs_end(tmp_path, unsaved):
     counts = {"kept": [0, 5, 9] + [0] * 47, "dropped": [0, 0, 0, 2] + [0] * 46}
     ratios = {"kept": [0] * 20 + [3] + [0] * 27, "dropped": [0] * 48}
     report = {"cleaning": {"histograms": {"source": counts, "target": counts, "ratio": ratios}}}
     (tmp_path / "corpus.json").write_text(json.dumps(report))
-    source, _, ratio = draw_lengths(tmp_path / "corpus.json").axes
+    source, _, ratio = plot_lengths(tmp_path / "corpus.json", None).axes
     kept, dropped = (patch.get_data() for patch in source.patches)
     assert [*kept.edges] == [10, 20, 30, 40] and [*kept.values] == [5, 9, 0] and [*dropped.values] == [0, 0, 2]
     assert source.get_xlabel() == "characters of the source" and source.get_ylabel() == "pairs"
@@ -124,11 +135,17 @@ def test_plots_refuse_files_that_they_cannot_show(tmp_path, plot, name, words):
         plot(tmp_path / name, tmp_path / "picture.png")
 
 
-def test_plots_leave_the_backend_as_it_is(tmp_path, monkeypatch):
-    import matplotlib
+def test_cross_attention_rows_sum_to_one_and_the_implementation_stays(tiny_model, tiny_tokenizer):
+    before = tiny_model.config._attn_implementation
+    source, target, heads = cross_attention(tiny_model, tiny_tokenizer, "A man is sleeping.")
+    assert heads.shape == (tiny_model.config.decoder_attention_heads, len(target), len(source))
+    torch.testing.assert_close(heads.sum(dim=-1), torch.ones(heads.shape[:2]))
+    assert "".join(source).startswith("A") and source[-1] == "</s>"
+    assert tiny_model.config._attn_implementation == before != "eager"
 
-    before = matplotlib.get_backend()
-    monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "minutes": 0.5, "loss": 3.0}\n')
-    plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png")
-    assert matplotlib.get_backend() == "svg" != before
+
+def test_token_labels_mark_words_that_continue_with_marks(monkeypatch):
+    monkeypatch.setattr(
+        plots, "token_texts", lambda tokenizer, ids, as_source: [" कम", "रा", "ि", " है", "।", " a", "e\u0301"]
+    )
+    assert plots.token_labels(None, []) == ["कम", "·रा", "·ि", "है", "।", "a", "·e\u0301"]

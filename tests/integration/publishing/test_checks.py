@@ -3,7 +3,7 @@
 import pytest
 
 from tests.hub_client import fork_checks
-from tests.publishable import add_card
+from tests.publishable import add_card, failed
 from vanilla_transformer.publishing import checks
 
 
@@ -12,20 +12,16 @@ def _fork_checks(monkeypatch):
     fork_checks(monkeypatch)
 
 
-def failed(results):
-    return {result.name: result.detail for result in checks.failed_checks(results)}
-
-
 def test_check_folder_passes_a_good_folder_without_this_package(folder, capfd):
     results = checks.check_folder(folder)
-    assert not failed(results)
+    assert not checks.failed_checks(results)
     names = ["files", "no pickle", "weights", "private data", "card", "hashes", "code"]
     assert [result.name for result in results] == [*names, "loads without the package", "same translations"]
 
 
 def test_check_folder_finds_trusted_code_that_cannot_load(folder):
     (folder / "pipeline_vanilla_transformer.py").unlink()
-    found = failed(checks.check_folder(folder, trust_remote_code=True))
+    found = failed(folder, trust_remote_code=True)
     assert "pipeline_vanilla_transformer" in found["loads without the package"]
     assert "same translations" in found, "a check that did not run must not pass"
 
@@ -35,6 +31,6 @@ def test_check_folder_finds_translations_that_differ_from_this_package(folder):
     code = path.read_text(encoding="utf-8")
     assert "text.strip() for text" in code
     path.write_text(code.replace("text.strip() for text", "text.strip() + '!' for text"), encoding="utf-8")
-    found = failed(checks.check_folder(add_card(folder), trust_remote_code=True))
+    found = failed(add_card(folder), trust_remote_code=True)
     assert found.keys() == {"same translations"}
     assert "with this package and" in found["same translations"]

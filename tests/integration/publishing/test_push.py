@@ -157,23 +157,22 @@ def test_push_folder_without_a_network_says_so(folder, monkeypatch):
         push_folder(folder, NAME, token=TOKEN)
 
 
-@pytest.mark.parametrize("name", ["tiny", "user/of/tiny", "user/ti ny", "user/-tiny"])
-def test_push_folder_refuses_an_invalid_name(name, folder):
-    with pytest.raises(ValueError, match="[Rr]epo"):
-        push_folder(folder, name)
-
-
-def test_push_folder_uploads_nothing_if_a_check_fails(folder, local_hub, monkeypatch):
-    monkeypatch.setattr("vanilla_transformer.publishing.checks._check_in_new_process", lambda folder: [])
-    (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
-    with pytest.raises(ValueError, match=r"fails 1 checks: hashes \(config.json is not the file"):
-        push_folder(folder, NAME, token=TOKEN)
-    assert not local_hub.requests
-
-
-def test_push_folder_refuses_a_folder_without_weights(tmp_path, local_hub):
-    with pytest.raises(ValueError, match=r"files \(model.safetensors, .* is missing"):
-        push_folder(tmp_path, NAME, token=TOKEN)
+@pytest.mark.parametrize(
+    ("file", "name", "message"),
+    [
+        *((None, name, "[Rr]epo") for name in ("tiny", "user/of/tiny", "user/ti ny", "user/-tiny")),
+        ("config.json", NAME, r"was not published; it fails 1 checks: hashes \(config.json is not the file"),
+        ("model.safetensors", NAME, r"files \(model.safetensors is missing"),
+    ],
+)
+def test_push_folder_uploads_nothing_that_is_wrong(file, name, message, folder, local_hub, monkeypatch):
+    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
+    if file == "config.json":
+        (folder / file).write_text((folder / file).read_text() + " ")
+    elif file is not None:
+        (folder / file).unlink()
+    with pytest.raises(ValueError, match=message):
+        push_folder(folder, name, token=TOKEN)
     assert not local_hub.requests
 
 

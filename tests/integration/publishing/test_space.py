@@ -38,23 +38,19 @@ def test_space_of_a_hub_model_names_it(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("model", "message"),
+    ("model", "output", "message"),
     [
-        ("no such/name/here", "Repo id must"),
-        ("runs/none", "There is no model folder runs/none"),
-        ("empty", "empty must be a model folder, but it has no"),
+        ("no such/name/here", "space", "Repo id must"),
+        ("runs/none", "space", "There is no model folder runs/none"),
+        ("empty", "space", "empty must be a model folder, but it has no"),
+        ("user/name", ".", "must be a new or an empty folder, but . is not empty"),
+        ("user/name", "file", "must be a new or an empty folder, but file is a file"),
     ],
 )
-def test_space_refuses_a_wrong_model_in_one_line(model, message, tmp_path, monkeypatch, capsys):
+def test_space_refuses_mistakes_in_one_line(model, output, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    assert main(["create-space", model, "--output_dir", "space"]) == 2
+    (tmp_path / "file").touch()
+    assert main(["create-space", model, "--output_dir", output]) == 2
     shown = capsys.readouterr().err
     assert message in shown and shown.count("\n") == 1 and not (tmp_path / "space").exists()
-
-
-def test_space_refuses_a_folder_with_files(tmp_path, capsys):
-    (tmp_path / "file").touch()
-    for path, found in ((tmp_path, "is not empty"), (tmp_path / "file", "is a file")):
-        assert main(["create-space", "user/name", "--output_dir", str(path)]) == 2
-        assert f"must be a new or an empty folder, but {path} {found}" in capsys.readouterr().err

@@ -87,18 +87,17 @@ def test_train_keeps_best_model(corpus, tmp_path):
     VanillaTransformerForConditionalGeneration.from_pretrained(folder / "best-2")
 
 
-def test_train_keeps_model_with_smallest_loss(corpus, tmp_path):
-    folder = train_tiny(corpus, tmp_path / "out", eval_steps=2, best_metric="loss", learning_rate_scale=0.1)
-    greedy = [entry for entry in entries(folder) if "bleu" in entry and "model" not in entry]
-    losses = {entry["step"]: entry["validation_loss"] for entry in greedy}
-    assert {path.name for path in folder.glob("best-*")} == {f"best-{min(losses, key=losses.get)}"}
-
-
-def test_train_forgets_scores_of_another_metric(corpus, tmp_path, monkeypatch):
+@pytest.mark.parametrize("killed", [0, 5])
+def test_train_keeps_model_with_smallest_loss_and_forgets_scores_of_another_metric(
+    corpus, tmp_path, monkeypatch, killed
+):
     options = {"max_steps": 8, "save_steps": 1, "eval_steps": 2, "learning_rate_scale": 0.1}
-    kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **options)), monkeypatch, 5)
+    if killed:
+        kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **options)), monkeypatch, killed)
     folder = train_tiny(corpus, tmp_path / "out", best_metric="loss", **options)
-    greedy = [entry for entry in entries(folder) if "bleu" in entry and "model" not in entry and entry["step"] > 5]
+    greedy = [
+        entry for entry in entries(folder) if "bleu" in entry and "model" not in entry and entry["step"] > killed
+    ]
     losses = {entry["step"]: entry["validation_loss"] for entry in greedy}
     assert {path.name for path in folder.glob("best-*")} == {f"best-{min(losses, key=losses.get)}"}
 

@@ -196,7 +196,7 @@ def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch, r_d
         monkeypatch.setattr(device_batch, "_LOGITS_IN_GRAPH", limit)
         (batch,) = micro_batches([6, 3, 4])
         torch.manual_seed(0)  # of dropout
-        losses.append(state.wrapped_model(state.to_device(batch.tensors)).smoothed.item())
+        losses.append(state.wrapped_model(state.batch_preparation(batch.tensors)).smoothed.item())
     assert losses[0] == pytest.approx(losses[1], rel=1e-6) and len(graphs) == 3
 
 

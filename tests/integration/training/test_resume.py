@@ -60,29 +60,25 @@ def test_train_continues_bit_for_bit_once_a_full_disk_has_room(corpus, tmp_path,
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
-def test_train_resumes_run_killed_between_micro_batches_bit_for_bit(corpus, tmp_path, monkeypatch, straight):
-    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
-    seed_dropout = train_step.seed_dropout
+@pytest.mark.parametrize(
+    ("module", "name", "is_moment"),
+    [
+        (train_step, "seed_dropout", lambda state, index: (state.step, index) == (5, 1)),  # between micro-batches
+        (trainer, "_finish", lambda *_: True),  # before the final validation
+    ],
+)
+def test_train_resumes_run_killed_at_another_moment_bit_for_bit(
+    corpus, tmp_path, monkeypatch, straight, module, name, is_moment
+):
+    recipe, function = parse_recipe(flags(corpus, tmp_path / "killed", **RUN)), getattr(module, name)
 
-    def killing(state, index):
-        if (state.step, index) == (5, 1):
+    def killing(*given):
+        if is_moment(*given):
             raise Killed
-        seed_dropout(state, index)
+        return function(*given)
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(train_step, "seed_dropout", killing)
-        train(recipe, evaluate=no_scores)
-    assert_same_run(straight, train(recipe, evaluate=no_scores))
-
-
-def test_train_resumes_run_killed_before_final_validation_bit_for_bit(corpus, tmp_path, monkeypatch, straight):
-    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
-
-    def kill(*_):
-        raise Killed
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(trainer, "_finish", kill)
+        patch.setattr(module, name, killing)
         train(recipe, evaluate=no_scores)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 

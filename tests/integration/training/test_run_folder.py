@@ -81,7 +81,7 @@ def kill_at_move(patch, folder, number):
     replace, moved = os.replace, []
 
     def killing(source, target):
-        if file_utils.temporary_prefix(folder) in str(source):
+        if f".{folder.name}.tmp-" in str(source):
             moved.append(target)
             if len(moved) >= number:
                 raise Killed

@@ -52,39 +52,31 @@ def test_train_warns_if_it_ends_within_its_warm_up(corpus, tmp_path, caplog):
     assert "Training ended after step 6, within its warm-up of 50 steps" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("changes", "logged"),
-    [
-        ({"max_steps": 12, "logging_steps": 50}, [2, 4, 6, 8, 10, 12]),
-        ({"max_steps": 12, "logging_steps": 1}, list(range(1, 13))),
-        ({"max_steps": 3, "logging_steps": 50}, [1, 2, 3]),
-        (
-            {"max_steps": 10, "logging_steps": 50, "max_minutes": 15, "warmup_steps": 4},
-            list(range(1, 11)),
-        ),  # 5 by time
-    ],
-)
-def test_short_runs_log_at_least_five_losses(corpus, tmp_path, speed, changes, logged):
-    given = {"validation_source": None, "validation_target": None} | changes
+def test_short_runs_log_at_least_five_losses(corpus, tmp_path, speed):
+    given = {"validation_source": None, "validation_target": None, "max_steps": 10, "logging_steps": 50}
+    given |= {"max_minutes": 15, "warmup_steps": 4}  # 5 steps by time
     folder = train(parse_recipe(flags(corpus, tmp_path / "out", **given)), evaluate=no_scores)
-    assert [entry["step"] for entry in entries(folder) if "loss" in entry] == logged
+    assert [entry["step"] for entry in entries(folder) if "loss" in entry] == list(range(1, 11))
 
 
 @pytest.mark.parametrize(
-    ("changes", "planned", "between"),
+    ("changes", "planned", "between", "logging"),
     [
-        ({}, 20_000, 1000),
-        ({}, 600, 60),
-        ({}, 3, 1),
-        ({"eval_steps": 1000, "save_steps": 500, "max_minutes": 10.0}, 400, 80),
-        ({"eval_steps": 300, "save_steps": 300, "max_minutes": 10.0}, 400, 300),
-        ({"eval_steps": 1000, "save_steps": 1000}, 400, 1000),
+        ({}, 20_000, 1000, 50),
+        ({}, 600, 60, 50),
+        ({}, 12, 1, 2),
+        ({"logging_steps": 1}, 12, 1, 1),
+        ({}, 3, 1, 1),
+        ({"eval_steps": 1000, "save_steps": 500, "max_minutes": 10.0}, 400, 80, 50),
+        ({"eval_steps": 300, "save_steps": 300, "max_minutes": 10.0}, 400, 300, 50),
+        ({"eval_steps": 1000, "save_steps": 1000}, 400, 1000, 50),
     ],
 )
-def test_short_runs_are_validated_and_saved_before_they_end(tmp_path, changes, planned, between):
+def test_short_runs_are_validated_and_saved_before_they_end(tmp_path, changes, planned, between, logging):
     state = tiny_train_state(tmp_path, **changes)
     state.follow_schedule(state.schedule, planned_steps=planned)
-    assert [state.steps_between(name) for name in ("eval_steps", "save_steps")] == [between] * 2
+    found = [state.steps_between(name) for name in ("eval_steps", "save_steps", "logging_steps")]
+    assert found == [between, between, logging]
 
 
 def test_run_ended_by_time_has_validations_and_checkpoints(corpus, tmp_path, speed):
@@ -93,12 +85,6 @@ def test_run_ended_by_time_has_validations_and_checkpoints(corpus, tmp_path, spe
     folder = train(parse_recipe(flags(corpus, tmp_path / "out", **given)), evaluate=no_scores)
     assert [entry["step"] for entry in entries(folder) if "validation_loss" in entry][:5] == [2, 4, 6, 8, 10]
     assert (folder / "checkpoint-8").is_dir()
-
-
-def test_dry_run_names_one_number_of_steps(corpus, tmp_path, caplog):
-    caplog.set_level(logging.INFO)
-    plan_run(parse_recipe(flags(corpus, tmp_path / "out", **UNSET, max_minutes=0.5, dry_run=True)), timed_steps=1)
-    assert "Training has" not in caplog.text
 
 
 def test_expected_steps_are_the_planned_ones_until_the_speed_is_known(tmp_path):
@@ -111,9 +97,11 @@ def test_expected_steps_are_the_planned_ones_until_the_speed_is_known(tmp_path):
     assert state.expected_steps() == 200
 
 
-def test_plan_run_measures_speed_and_advises(corpus, tmp_path):
-    recipe = parse_recipe(flags(corpus, tmp_path / "out", **UNSET, max_minutes=0.5))
+def test_plan_run_measures_speed_and_advises(corpus, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", **UNSET, max_minutes=0.5, dry_run=True))
     plan = plan_run(recipe, timed_steps=1)
+    assert "Training has" not in caplog.text  # another number of steps
     assert plan["planned_steps"] * plan["seconds_per_step"] == pytest.approx(30, abs=plan["seconds_per_step"])
     # Three tenths of the steps of half a minute, timed twice.
     assert 0.06 < plan["peak_at_step"] / plan["planned_steps"] < 1.5

@@ -1,6 +1,7 @@
 """Transformers' `Seq2SeqTrainer` on a saved checkpoint, without and with the paper's batches and schedule."""
 
 import json
+from functools import partial
 
 import datasets
 import pytest
@@ -61,11 +62,11 @@ def load(folder):
     return AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
 
 
-def stock_trainer(folder, output, rows, callbacks=None, optimizers=(None, None), **changes):
+def create_trainer(kind, arguments, folder, output, rows, callbacks=None, optimizers=(None, None), **changes):
     model, tokenizer = load(folder)
-    return Seq2SeqTrainer(
+    return kind(
         model,
-        Seq2SeqTrainingArguments(output, **QUIET | changes),
+        arguments(output, **QUIET | changes),
         train_dataset=rows,
         eval_dataset=rows[:5],
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
@@ -75,18 +76,9 @@ def stock_trainer(folder, output, rows, callbacks=None, optimizers=(None, None),
     )
 
 
-def budget_trainer(folder, output, rows, callbacks=None, optimizers=(None, None), **changes):
-    model, tokenizer = load(folder)
-    return VanillaSeq2SeqTrainer(
-        model,
-        TokenBudgetTrainingArguments(output, **QUIET | {"max_tokens": 24, "warmup_steps": 5} | changes),
-        train_dataset=rows,
-        eval_dataset=rows[:5],
-        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
-        callbacks=callbacks,
-        optimizers=optimizers,
-        processing_class=tokenizer,
-    )
+stock_trainer = partial(create_trainer, Seq2SeqTrainer, Seq2SeqTrainingArguments)
+budget_arguments = partial(TokenBudgetTrainingArguments, max_tokens=24, warmup_steps=5)
+budget_trainer = partial(create_trainer, VanillaSeq2SeqTrainer, budget_arguments)
 
 
 def logged(trainer, name):
@@ -237,22 +229,26 @@ def test_token_budget_trainer_follows_sampler(folder, rows, tmp_path):
     assert trainer.state.global_step == 3 * len(sampler)
 
 
-def test_token_budget_trainer_names_pair_above_budget(folder, rows, tmp_path):
-    with pytest.raises(ValueError, match="`max_tokens` must be at least .* got max_tokens=5"):
-        budget_trainer(folder, tmp_path / "out", rows, max_tokens=5).train()
+def unlabeled(rows):
+    return [{"input_ids": row["input_ids"]} for row in rows]
 
 
-def test_token_budget_trainer_refuses_data_without_labels(folder, rows, tmp_path):
-    unlabeled = [{"input_ids": row["input_ids"]} for row in rows]
-    for data in (unlabeled, datasets.Dataset.from_list(unlabeled)):
-        with pytest.raises(ValueError, match="must have the columns .*, but 'labels' is missing"):
-            budget_trainer(folder, tmp_path / "out", data).train()
+NO_LABELS = "must have the columns .*, but 'labels' is missing"
 
 
-def test_token_budget_trainer_refuses_stream(folder, rows, tmp_path):
-    trainer = budget_trainer(folder, tmp_path / "out", rows, max_steps=2)
-    trainer.train_dataset = datasets.Dataset.from_list(rows).to_iterable_dataset()
-    with pytest.raises(ValueError, match="need a dataset with a length"):
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        (list, {"max_tokens": 5}, "`max_tokens` must be at least .* got max_tokens=5"),
+        (unlabeled, {}, NO_LABELS),
+        (lambda rows: datasets.Dataset.from_list(unlabeled(rows)), {}, NO_LABELS),
+        (lambda rows: datasets.Dataset.from_list(rows).to_iterable_dataset(), {}, "need a dataset with a length"),
+    ],
+)
+def test_token_budget_trainer_refuses_data(folder, rows, tmp_path, change, options, words):
+    trainer = budget_trainer(folder, tmp_path / "out", rows, max_steps=2, **options)
+    trainer.train_dataset = change(rows)
+    with pytest.raises(ValueError, match=words):
         trainer.train()
 
 
@@ -420,23 +416,17 @@ def test_trainer_predicts_the_tokens_of_generate_and_loads_the_best_model_withou
     monkeypatch.setattr(
         engine_pool.EnginePool, "find", lambda self, *a, **k: found.append(find(self, *a, **k)) or found[-1]
     )
-    model, tokenizer = load(folder)
     options = {"predict_with_generate": True, "generation_max_length": 12, "generation_num_beams": 2}
     options |= {"eval_strategy": "steps", "eval_steps": 1, "save_strategy": "steps", "save_steps": 1}
-    options = QUIET | options | {"max_steps": 2, "load_best_model_at_end": True}
-    stock = Seq2SeqTrainingArguments(tmp_path / "run", learning_rate=0.01, **options)
-    ours = TokenBudgetTrainingArguments(tmp_path / "run", max_tokens=64, **options)
-    trainer = {"stock": Seq2SeqTrainer, "ours": VanillaSeq2SeqTrainer}[kind](
-        model,
-        {"stock": stock, "ours": ours}[kind],
-        train_dataset=rows,
-        eval_dataset=rows[:6],
-        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
-    )
+    options |= {"max_steps": 2, "load_best_model_at_end": True}
+    if kind == "stock":
+        trainer = stock_trainer(folder, tmp_path / "run", rows, learning_rate=0.01, **options)
+    else:
+        trainer = budget_trainer(folder, tmp_path / "run", rows, **options)
     trainer.train()
     predictions = trainer.predict(rows[:6]).predictions
     assert len({*map(id, found)} - {id(None)}) == {"stock": 0, "ours": 1}[kind]  # of predictions alone
-    model.eval()
+    model = trainer.model.eval()
     batch = trainer.data_collator([{"input_ids": row["input_ids"]} for row in rows[:6]])
     expected = model.generate(**batch, max_length=12, num_beams=2)
     assert [[token for token in row if token > 0] for row in predictions.tolist()] == [

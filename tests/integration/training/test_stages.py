@@ -58,7 +58,7 @@ def test_plan_run_refuses_a_stage_whose_corpus_cleaning_has_emptied(corpus, text
         ({"corpora": '[{"file": "more.tsv", "weight": 2}]'}, "`weight` must be left out .* got 2 for more.tsv."),
         (
             {"stages": '[{"corpora": {"letter": 1}}]'},
-            "There is no corpus of stage 1 'letter'. Did you mean 'letters'?",
+            "Stage 1 of `stages`: There is no corpus 'letter'. Did you mean 'letters'?",
         ),
         ({"stages": "[{corpora: "}, "`stages` must be a list or a mapping in YAML or JSON"),
         ({"max_steps": 4}, r"Stage 2 must end after its beginning, step 4, got step 4 \(`max_steps`\)"),

@@ -26,7 +26,7 @@ def test_compile_makes_the_pipeline_decode_by_compiled_steps(folder, tmp_path, m
     translate = load_pipeline(folder)
     assert translate(TEXTS, num_beams=2, max_new_tokens=8) == before
     (engine,) = translate._engines._engines.values()
-    assert engine is not None and engine.steps.are_cached()
+    assert engine is not None and engine.steps.is_compiled
     changed = [each.stat().st_mtime_ns for each in packages]
     assert main(["compile", str(folder), "--num_beams", "2"]) == 0
     assert [each.stat().st_mtime_ns for each in packages] == changed  # nothing is compiled twice

@@ -10,7 +10,7 @@ from vanilla_transformer.utils.file_utils import save_model_folder
 TRANSLATE = """
 from vanilla_transformer.cli import lines, main
 
-lines._BATCHES = 2
+lines.BATCHES = 2
 main(words)
 """
 

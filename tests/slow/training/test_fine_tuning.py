@@ -8,7 +8,7 @@ from tests.marian_models import build_marian_tokenizer, marian_model
 from tests.tiny_runs import entries, no_scores
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.decoding.pretrained import load_seq2seq
-from vanilla_transformer.extensions.conversion.marian import to_marian
+from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.utils.file_utils import save_model_folder
@@ -62,7 +62,7 @@ def test_train_fine_tunes_the_shape_of_opus_mt_and_marian_translates_the_same(tm
     losses = [entry["validation_loss"] for entry in entries(tuned) if "validation_loss" in entry]
     assert losses[-1] < losses[1] < losses[0] - 1.0
     pairs = read_demo_corpus("validation", 20)
-    comparison = to_marian(tuned, tmp_path / "back", [pair.source for pair in pairs])
+    comparison = WRITERS["marian"](tuned, tmp_path / "back", [pair.source for pair in pairs])
     assert comparison.num_identical == 20 and comparison.max_logit_difference < 1e-3
 
     ours, back = load_seq2seq(tuned, "translates").eval(), MarianMTModel.from_pretrained(tmp_path / "back").eval()

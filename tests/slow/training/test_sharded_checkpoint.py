@@ -5,17 +5,11 @@ import shutil
 import pytest
 
 from tests.launchers import torchrun
-from tests.tiny_runs import SLOW_DISK, assert_same_run, assert_similar_weights, flags, launch, train_tiny
+from tests.tiny_runs import SLOW_DISK, assert_same_run, assert_similar_weights, finish, flags, launch, train_tiny
 from vanilla_transformer.training.checkpoint import load_progress
 
 PLAIN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3, "ema_decay": 0.9}
 RUN = PLAIN | {"fsdp": True}
-
-
-def finish(process):
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
-    return errors
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The flags of a request become arguments of the pipeline."""
 
-import re
-
 import pytest
 import torch
 
@@ -52,38 +50,11 @@ def test_request_settings_have_the_terms_of_a_glossary(tmp_path):
     assert len(settings["glossary"]) == 1 and settings["term_mode"] == "exact"
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"mbr_samples": 4}, "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'."),
-        ({"glossary_casefold": True}, "`glossary_casefold` must be given with `--glossary FILE`, got it without."),
-        ({"temperature": 0.5}, "--temperature is for --do_sample and --mbr, got neither. Leave it out."),
-    ],
-)
-def test_request_settings_refuse_flags_before_a_model_is_loaded(flags, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        request_settings(TranslateArguments(model="m", **flags))
-
-
 def test_all_commands_have_the_flags_of_options_except_of_single_sentences():
     declared = {FLAG_NAMES.get(name, name) for name in options_of(FLAG)}
     names = {each: {*each.model_fields} for each in (TranslationArguments, SentenceArguments)}
     assert declared <= names[TranslationArguments] | names[SentenceArguments]
     assert names[TranslationArguments] & names[SentenceArguments] == {*CommandArguments.model_fields}
-
-
-@pytest.mark.parametrize(
-    ("flag", "value", "message"),
-    [
-        ("--num_beams", "two", "`num_beams` must be an integer from 1 to 500, got 'two'."),
-        ("--num_return_sequences", "2.5", "`num_return_sequences` must be an integer from 1 to 500, got '2.5'."),
-        ("--length_penalty", "x", "`length_penalty` must be a number in [-100, 100], got 'x'."),
-        ("--do_sample", "maybe", "`do_sample` must be true or false, got 'maybe'."),
-    ],
-)
-def test_values_of_another_type_get_the_message_of_the_declaration(flag, value, message, capsys):
-    assert main(["translate", "folder", "A man.", f"{flag}={value}"]) == 2
-    assert capsys.readouterr().err == f"error: {message}\n"
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.cleaning import (
-    CleaningReport,
-    clean_text,
-    find_dropped_by_length,
-    find_duplicates,
-)
-from vanilla_transformer.data.cleaning_rules import (
-    DROPPED,
-    RULES,
-    CleaningRules,
-    hash_pair,
-)
+from vanilla_transformer.data.cleaning import CleaningReport, clean_text, find_duplicates
+from vanilla_transformer.data.cleaning_rules import DROPPED, RULES, CleaningRules, hash_pair
 from vanilla_transformer.data.readers import CorpusRow, CorpusSpec, SentencePair
 
 FILES = CorpusSpec(source="a.en", target="a.de")
@@ -30,29 +20,6 @@ def clean(pairs, rules, spec=FILES, scores=None):
     report, scores = CleaningReport(), scores or repeat(None)
     kept = clean_text(spec, map(CorpusRow, count(1), [SentencePair(*pair) for pair in pairs], scores), rules, report)
     return list(kept), report
-
-
-@pytest.mark.parametrize(
-    ("rules", "lengths", "dropped"),
-    [
-        ({"max_length": 4}, ([5, 4, 3], [1, 4, 6]), {"max_length": [True, False, True]}),
-        ({"max_length_ratio": 3}, ([6, 2, 7, 2], [2, 6, 2, 7]), {"max_length_ratio": [False, False, True, True]}),
-        ({}, ([9], [1]), {}),
-    ],
-)
-def test_find_dropped_by_length_applies_to_both_sides(rules, lengths, dropped):
-    sides = map(np.array, lengths)
-    masks = find_dropped_by_length(*sides, [CleaningRules(**rules)], np.zeros(len(lengths[0]), int))
-    assert {rule: mask.tolist() for rule, mask in masks.items()} == dropped
-
-
-def test_find_dropped_by_length_counts_a_pair_once():
-    rules, corpora = [CleaningRules(max_length=5, max_length_ratio=2), CleaningRules()], np.array([0, 0, 0, 1])
-    masks = find_dropped_by_length(np.array([9, 9, 4, 9]), np.array([1, 9, 1, 1]), rules, corpora)
-    assert {rule: mask.tolist() for rule, mask in masks.items()} == {
-        "max_length": [True, True, False, False],
-        "max_length_ratio": [False, False, True, False],
-    }
 
 
 def test_clean_text_counts_a_pair_for_the_first_rule():

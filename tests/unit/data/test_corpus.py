@@ -84,12 +84,30 @@ def test_corpus_describes_cleaning_and_overlap(texts, pairs):
     assert mix.to_dict()["overlap"]["validation"]["sources"] == 1
 
 
-def test_drop_by_length_reports_the_dropped_text(texts, pairs):
-    report = CleaningReport(read=3)
-    kept = drop_by_length(pairs, texts, [CleaningRules(max_length=2, max_length_ratio=1.5)] * 2, report)
-    assert kept.rows.tolist() == [0]
-    assert report.dropped == {"max_length": 1, "max_length_ratio": 1}
-    assert report.examples == {"max_length": [["b b b", "B"]], "max_length_ratio": [["c", "C C"]]}
+@pytest.mark.parametrize(
+    ("rules", "sources", "targets", "dropped"),
+    [
+        ([{"max_length": 4}], [5, 4, 3], [1, 4, 6], {"max_length": [0, 2]}),
+        ([{"max_length_ratio": 3}], [6, 2, 7, 2], [2, 6, 2, 7], {"max_length_ratio": [2, 3]}),
+        ([{}], [9], [1], {}),
+        (
+            [{"max_length": 5, "max_length_ratio": 2}, {}],
+            [9, 9, 4, 9],
+            [1, 9, 1, 1],
+            {"max_length": [0, 1], "max_length_ratio": [2]},
+        ),
+    ],
+    ids=["either side", "ratio of either side", "no rule", "first rule alone, by corpus"],
+)
+def test_drop_by_length_counts_a_pair_once_by_the_rules_of_its_corpus(rules, sources, targets, dropped):
+    rows = {"source": list("abcd"), "target": list("ABCD"), "corpus": [0, 0, 0, len(rules) - 1]}
+    texts = datasets.Dataset.from_dict({name: values[: len(sources)] for name, values in rows.items()})
+    tokens = {"input_ids": [[1] * length for length in sources], "labels": [[1] * length for length in targets]}
+    pairs, report = EncodedPairs(TokenTable(datasets.Dataset.from_dict(tokens))), CleaningReport(read=len(sources))
+    kept = drop_by_length(pairs, texts, [CleaningRules(**each) for each in rules], report)
+    assert {*kept.rows} == {*range(len(sources))} - {row for rows in dropped.values() for row in rows}
+    assert report.dropped == {name: len(rows) for name, rows in dropped.items()}
+    assert report.examples == {name: [[*texts[row].values()][:2] for row in rows] for name, rows in dropped.items()}
 
 
 def test_drop_by_length_refuses_to_drop_everything(texts, pairs):

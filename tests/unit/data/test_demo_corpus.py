@@ -15,15 +15,11 @@ from vanilla_transformer.data.demo_corpus import (
 NAMES = [f"{split}.{kind}" for split in ("test", "train", "validation") for kind in ("de", "en")]
 
 
-def test_read_demo_corpus_returns_distinct_pairs_of_short_sentences():
+def test_read_demo_corpus_returns_distinct_pairs_of_short_sentences_in_splits_without_common_ones():
     pairs = {split: read_demo_corpus(split, size) for split, size in SPLIT_SIZES.items()}
     assert {split: len({*found}) for split, found in pairs.items()} == SPLIT_SIZES
     assert read_demo_corpus("train", 7) == pairs["train"][:7]
     assert all(1 <= len(side.split()) <= 6 for found in pairs.values() for pair in found for side in pair)
-
-
-def test_read_demo_corpus_has_splits_without_common_sentences():
-    pairs = {split: read_demo_corpus(split, size) for split, size in SPLIT_SIZES.items()}
     for side in (0, 1):
         train, validation, test = ({normalize(pair[side]) for pair in found} for found in pairs.values())
         assert not train & validation and not train & test and not validation & test
@@ -46,21 +42,17 @@ def test_demo_corpus_refuses_unknown_splits_and_sizes(tmp_path):
 
 
 def test_write_demo_corpus_writes_the_pairs_line_by_line_with_their_license(tmp_path):
-    paths = write_demo_corpus(tmp_path / "new" / "folder", train=200, validation=20, test=30)
-    assert sorted(paths) == NAMES and sorted(os.listdir(tmp_path / "new" / "folder")) == ["README.md", *NAMES]
+    folder = tmp_path / "new" / "folder"
+    write_demo_corpus(folder, train=300, validation=25, test=35)  # whose files are replaced
+    paths = write_demo_corpus(folder, train=200, validation=20, test=30)
+    assert sorted(paths) == NAMES and sorted(os.listdir(folder)) == ["README.md", *NAMES]
     for split, count in (("train", 200), ("validation", 20), ("test", 30)):
         pairs = read_demo_corpus(split, count)
         assert paths[f"{split}.en"].read_bytes().decode() == "".join(f"{pair.source}\n" for pair in pairs)
         assert paths[f"{split}.de"].read_bytes().decode() == "".join(f"{pair.target}\n" for pair in pairs)
-    notice = (tmp_path / "new" / "folder" / "README.md").read_text(encoding="utf-8")
+    notice = (folder / "README.md").read_text(encoding="utf-8")
     assert all(name in notice for name in ("Tatoeba", "CC BY 2.0 FR", "https://www.manythings.org/anki/"))
     assert all(f"{size:,}" in notice for size in SPLIT_SIZES.values())
-
-
-def test_write_demo_corpus_replaces_its_files(tmp_path):
-    write_demo_corpus(tmp_path, train=50, validation=5, test=5)
-    paths = write_demo_corpus(tmp_path, train=5, validation=5, test=5)
-    assert len(paths["train.en"].read_text(encoding="utf-8").splitlines()) == 5
 
 
 def test_demo_corpus_ships_at_most_two_megabytes():

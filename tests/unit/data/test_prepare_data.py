@@ -6,6 +6,7 @@ import os
 import datasets
 import pytest
 
+from vanilla_transformer.data import cached_texts
 from vanilla_transformer.data import prepare_data as preparation
 from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
@@ -90,34 +91,23 @@ def test_tokenize_uses_the_cache_at_a_second_start(recipe, prepare):
     assert list(second.epoch(0)) == list(first.epoch(0))
     assert second.to_dict() == first.to_dict() and str(second) == str(first)
     assert first.report.dropped["duplicates"] == 1 and first.report.dropped["max_length"] > 0
+    other = recipe(drop=["duplicates"])  # lengths and weights decide about tokenized pairs
+    other.corpora[0]["weight"] = 3.0
+    assert not prepare(other)[1]
 
 
-def test_tokenize_cache_depends_on_file_content(recipe, prepare, tmp_path):
+def test_tokenize_cache_depends_on_content_tokenizer_and_rules(recipe, prepare, tmp_path):
     prepare(recipe())
     os.utime(tmp_path / "a.en", (0, 0))
-    assert not prepare(recipe())[1]
     (tmp_path / "b.tsv").rename(tmp_path / "c.tsv")
     data = recipe()
     data.corpora[1]["file"] = str(tmp_path / "c.tsv")
     assert not prepare(data)[1]
+    assert prepare(data, train_tokenizer(["a b c"], vocab_size=260))[1]
+    assert prepare(data.model_copy(update={"drop": ["duplicates"]}))[1]
     (tmp_path / "a.en").write_text("one\ntwo\nthree\n")
     corpus, tokenized = prepare(data)
     assert tokenized and "three" in corpus.texts["source"][:]
-
-
-def test_tokenize_cache_depends_on_tokenizer_and_rules(recipe, prepare, tiny_tokenizer):
-    prepare(recipe())
-    other = train_tokenizer(["a b c"], vocab_size=260)
-    assert prepare(recipe(), other)[1]
-    assert prepare(recipe(drop=["duplicates"]))[1]
-
-
-def test_tokenize_cache_ignores_length_rules_and_weights(recipe, prepare):
-    prepare(recipe())
-    data = recipe(max_length=8)
-    data.corpora[0]["weight"] = 3.0
-    corpus, tokenized = prepare(data)
-    assert not tokenized and max(corpus.epoch(0).target_lengths) <= 8
 
 
 def test_tokenize_starts_over_after_an_interruption(recipe, prepare, tiny_tokenizer, monkeypatch):
@@ -168,11 +158,8 @@ def test_tokenize_counts_the_overlap_with_held_out_text(recipe, prepare, tmp_pat
 
 
 def test_texts_sentences_are_cleaned_and_of_both_sides(recipe):
-    def sentences(data):
-        return list(load_texts(data).sentences())
-
     cleaned = ["one", "eins", "two", "zwei", "three three", "drei drei", "four", "vier", "one", "ein"]
-    assert sentences(recipe(drop=["duplicates"])) == cleaned
+    assert list(load_texts(recipe(drop=["duplicates"])).sentences()) == cleaned
 
 
 def test_load_texts_caches_in_the_folder_of_datasets_by_default(recipe, prepare, tmp_path, monkeypatch):
@@ -206,8 +193,8 @@ def test_load_texts_names_an_error_and_caches_nothing(recipe, prepare, tmp_path)
 )
 def test_load_texts_refuses_mistakes_of_held_out_text_which_no_rule_drops(recipe, tmp_path, text, message):
     (tmp_path / "v.tsv").write_bytes(text)
-    (tmp_path / "v.en").write_bytes(b"".join(line.split(b"\t")[0] + b"\n" for line in text.splitlines()))
-    (tmp_path / "v.de").write_bytes(b"".join(line.split(b"\t")[1] + b"\n" for line in text.splitlines()))
+    for side, name in enumerate(("v.en", "v.de")):
+        (tmp_path / name).write_bytes(b"".join(line.split(b"\t")[side] + b"\n" for line in text.splitlines()))
     corpora = {"validation": [{"file": str(tmp_path / "v.tsv")}], "validation_source": None, "validation_target": None}
     with pytest.raises(ValueError, match=message):
         load_texts(recipe(drop=["empty", "invalid_unicode"], **corpora))
@@ -222,7 +209,7 @@ def test_load_texts_refuses_cleaning_that_leaves_nothing(recipe, prepare, tmp_pa
 
 
 def test_load_texts_keeps_the_order_over_batches(recipe, prepare, tmp_path, monkeypatch):
-    monkeypatch.setattr(preparation, "ROWS_PER_BATCH", 4)
+    monkeypatch.setattr(cached_texts, "ROWS_PER_BATCH", 4)
     pairs = [f"s{number % 8}\tt{number % 8}" for number in range(19)]
     (tmp_path / "many.tsv").write_text("\n".join(pairs) + "\n")
     data = recipe(corpora=[{"file": str(tmp_path / "many.tsv")}])

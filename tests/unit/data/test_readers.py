@@ -26,7 +26,6 @@ from vanilla_transformer.data.readers import (
     read_text_files,
     stream_lines,
 )
-from vanilla_transformer.data.tokenized_corpus import encode_pairs
 from vanilla_transformer.utils.text_files import LONGEST_LINE
 
 PAIRS = [SentencePair("one", "eins"), SentencePair("two", "zwei")]
@@ -105,12 +104,6 @@ def test_read_pairs_reads_a_saved_dataset(dataset):
         parse(CorpusSpec(dataset=dataset, **LANGUAGES | {"target_language": "fr"}))
 
 
-def test_encode_pairs_ends_both_sides_with_eos(tiny_tokenizer):
-    (pair,) = encode_pairs(tiny_tokenizer, [SentencePair("a b", "c")])
-    assert pair.source[-1] == pair.target[-1] == tiny_tokenizer.eos_token_id
-    assert pair.source.count(tiny_tokenizer.eos_token_id) == 1
-
-
 def pack(ending, text):
     return {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending](text.encode())
 
@@ -182,12 +175,21 @@ def test_read_rows_says_that_columns_are_not_read(write, caplog):
     assert "column 2 is the source, column 4 the target; no other is read" in caplog.text
 
 
-def test_read_rows_finds_scores_of_rows(write, tmp_path):
-    rows = [{"translation": row, "score": score} for row, score in zip(ROWS, (0.9, -1.5), strict=True)]
-    lines = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
-    for place in ({"file": str(lines)}, {"file": str(tmp_path / "a.parquet")}, {"dataset": str(tmp_path / "saved")}):
+@pytest.fixture
+def store(write, tmp_path):
+    """Return a function that writes rows as JSONL, Parquet and a dataset, and returns how a corpus names each."""
+
+    def store(rows):
+        lines = write("a.jsonl.gz", pack(".gz", "".join(json.dumps(row) + "\n" for row in rows)))
+        pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+        datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
+        return {"file": str(lines)}, {"file": str(tmp_path / "a.parquet")}, {"dataset": str(tmp_path / "saved")}
+
+    return store
+
+
+def test_read_rows_finds_scores_of_rows(store):
+    for place in store([{"translation": row, "score": score} for row, score in zip(ROWS, (0.9, -1.5), strict=True)]):
         assert parse_rows(CorpusSpec(**place, **LANGUAGES)) == SCORED
         reverse = parse_rows(CorpusSpec(**place, **LANGUAGES, reverse=True))
         assert reverse == [row._replace(pair=SentencePair(*row.pair[::-1])) for row in SCORED]
@@ -206,20 +208,14 @@ def test_read_pairs_keeps_quotation_marks_of_tsv(write):
     [[{"translation": row} for row in ROWS], ROWS, [{"source": row["en"], "target": row["de"]} for row in ROWS]],
     ids=["translation", "languages", "source and target"],
 )
-def test_read_pairs_finds_columns_named_in_three_ways(write, tmp_path, rows):
-    lines = write("a.jsonl.gz", pack(".gz", "".join(json.dumps(row) + "\n" for row in rows)))
-    pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
-    for place in ({"file": str(lines)}, {"file": str(tmp_path / "a.parquet")}, {"dataset": str(tmp_path / "saved")}):
+def test_read_pairs_finds_columns_named_in_three_ways(store, rows):
+    for place in store(rows):
         assert parse(CorpusSpec(**place, **LANGUAGES)) == PAIRS
 
 
-def test_read_pairs_reads_null_as_blank(write, tmp_path):
-    rows = [{"source": "one", "target": None}, {"source": "two", "target": "zwei"}]
-    lines = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    for path in (lines, tmp_path / "a.parquet"):
-        assert parse(CorpusSpec(file=str(path))) == [SentencePair("one", ""), PAIRS[1]]
+def test_read_pairs_reads_null_as_blank(store, tmp_path):
+    for place in store([{"source": "one", "target": None}, {"source": "two", "target": "zwei"}]):
+        assert parse(CorpusSpec(**place)) == [SentencePair("one", ""), PAIRS[1]]
     pa.parquet.write_table(pa.table({"source": [1], "target": [2]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="must hold sentences, but it has a column of type int64"):
         parse(CorpusSpec(file=str(tmp_path / "a.parquet")))
@@ -281,27 +277,6 @@ def test_read_pairs_names_the_line_of_an_error(write, name, content, message):
     path = write(name, content)
     with pytest.raises(ValueError, match=message):
         parse(CorpusSpec(file=str(path)))
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({}, "needs `source` and `target`, or `file`, or `dataset`; got none of them"),
-        ({"file": "a.tsv", "dataset": "x"}, "got `file` and `dataset`"),
-        ({"source": "a.en"}, "together, got only a.en"),
-        (
-            {"file": "a.csv"},
-            "must end with .tsv, .jsonl, .tmx, .xliff, .xlf, .sdlxliff, .mqxliff, .parquet, .zip .*got a.csv",
-        ),
-        ({"file": "a.parquet.gz"}, "must end with"),
-        ({"file": 3}, "`file` of a corpus must be text, got 3"),
-        ({"file": "a.tsv", "weight": 0}, "`weight` of the corpus a.tsv must be a number above 0, got 0"),
-        ({"file": "a.tsv", "weight": "two"}, "must be a number above 0, got 'two'"),
-    ],
-)
-def test_corpus_spec_refuses_invalid_corpora(spec, message):
-    with pytest.raises(ValueError, match=message):
-        CorpusSpec(**spec)
 
 
 MEBIBYTE = 2**20

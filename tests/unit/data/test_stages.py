@@ -22,9 +22,6 @@ def test_read_stages_reads_shares_and_ends():
     assert [found.at(step, epoch=7) for step in (0, 9, 10, 29, 30, 99)] == [0, 0, 1, 1, 2, 2]
     assert found.describe(1) == "stage 2 of 3, until step 30: 25% of back, 75% of clean"
     assert found.describe(2) == "stage 3 of 3, until the end of the run: 100% of clean"
-
-
-def test_read_stages_counts_epochs_and_shares_of_the_steps():
     epochs = read_stages([BACK | {"until_epoch": 2}, CLEAN], NAMES, 100)
     assert [epochs.at(step=50, epoch=epoch) for epoch in range(4)] == [0, 0, 1, 1]
     shares = read_stages([BACK | {"until_share": 0.25}, MIX | {"until_share": 0.5}, CLEAN], NAMES, 201)
@@ -37,26 +34,23 @@ def test_read_stages_counts_epochs_and_shares_of_the_steps():
     [
         ({}, "`stages` must be a list with a stage in it, got {}"),
         ([], r"`stages` must be a list with a stage in it, got \[\]"),
-        (["back"], "Stage 1 must be a mapping, such as .*, got 'back'"),
-        ([{"corpus": {"back": 1}}], "There is no key of stage 1 'corpus'. Did you mean 'corpora'?"),
-        ([{"until_step": 5}, CLEAN], r"Stage 1 must have `corpora` with .* such as \{back: 1\}, got None"),
-        ([BACK | {"until_step": 5}, {"corpora": {}}], "Stage 2 must have `corpora` with .*, got {}"),
-        ([{"corpora": ["back"]}], r"Stage 1 must have `corpora` with the share .*, got \['back'\]"),
-        ([{"corpora": {"bach": 1}}], "There is no corpus of stage 1 'bach'. Did you mean 'back'?"),
-        ([{"corpora": {"back": 0}}], "The share of back in stage 1 must be a number above 0, got 0"),
-        ([{"corpora": {"back": -0.5}}], "The share of back in stage 1 must be a number above 0, got -0.5"),
-        ([{"corpora": {"back": True}}], "The share of back in stage 1 must be a number above 0, got True"),
-        ([{"corpora": {"back": float("nan")}}], "The share of back in stage 1 must be a number above 0, got nan"),
-        ([BACK, CLEAN], "Stage 1 must have one of until_step, until_epoch, until_share, got none"),
+        (["back"], "Stage 1 of `stages`: It must be a mapping, such as .*, got 'back'"),
+        ([{"corpus": {"back": 1}}], "Stage 1 of `stages`: There is no key 'corpus'. Did you mean 'corpora'?"),
+        ([{"until_step": 5}, CLEAN], "Stage 1 of `stages`: `corpora` must be given: the shares of corpora by name"),
+        *[
+            ([BACK | {"until_step": 5}, {"corpora": found}], "Stage 2 .* `corpora` must be a mapping of .* shares")
+            for found in ({}, ["back"], {"back": 0}, {"back": -0.5}, {"back": True}, {"back": float("nan")})
+        ],
+        ([{"corpora": {"bach": 1}}], "Stage 1 of `stages`: There is no corpus 'bach'. Did you mean 'back'?"),
+        ([BACK, CLEAN], "Stage 1 of `stages`: It must have one of until_step, until_epoch, until_share, got none"),
         (
             [BACK | {"until_step": 5, "until_epoch": 1}, CLEAN],
-            "Stage 1 must have one of .*, got until_step and until_epoch",
+            "Stage 1 .* It must have one of .*, got until_step and until_epoch",
         ),
-        ([BACK | {"until_step": 5}], "The last stage lasts until the run ends, so `until_step` must be left out"),
-        ([BACK | {"until_step": 0}, CLEAN], "`until_step` of stage 1 must be a number of 1 or more, got 0"),
-        ([BACK | {"until_epoch": 1.5}, CLEAN], "`until_epoch` of stage 1 must be a number of 1 or more, got 1.5"),
-        ([BACK | {"until_share": 1}, CLEAN], "`until_share` of stage 1 must be between 0 and 1, .* got 1"),
-        ([BACK | {"until_share": "a"}, CLEAN], "`until_share` of stage 1 must be between 0 and 1, .* got 'a'"),
+        ([BACK | {"until_step": 5}], "Stage 1 .* The last one lasts until the run ends. Leave `until_step` out"),
+        ([BACK | {"until_step": 0}, CLEAN], "Stage 1 .* `until_step` must be an integer of 1 or more, got 0"),
+        ([BACK | {"until_epoch": 1.5}, CLEAN], "Stage 1 .* `until_epoch` must be an integer of 1 or more, got 1.5"),
+        ([BACK | {"until_share": 1}, CLEAN], r"Stage 1 .* `until_share` must be a number in \(0, 1\), got 1"),
         (
             [BACK | {"until_step": 5}, MIX | {"until_epoch": 9}, CLEAN],
             "All stages must end by the same key, got `until_step` and `until_epoch`",

@@ -133,39 +133,6 @@ def test_temperature_weights_share_by_direction():
     assert sizes[1] / sizes[0] == pytest.approx(400 / 300) and found[3] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"sampling_temperature": 0.5}, "`sampling_temperature` must be a number of 1 or more, got 0.5"),
-        ({"sampling_temperature": 5.0, "stages": [{}]}, "`sampling_temperature` must be left out with `stages`"),
-        ({"validation": []}, r"`validation` must be a list with a corpus in it, got \[\]"),
-        ({"validation": "[{file: a.tsv, sorce: b}]"}, "There is no key of a corpus 'sorce'"),
-        ({"validation_source": "a", "validation_target": "b"}, "Give either `validation` or `validation_source`"),
-    ],
-)
-def test_check_data_arguments_refuses_impossible_languages(recipe, changes, message):
-    from vanilla_transformer.data.data_arguments import check_data_arguments
-
-    with pytest.raises(ValueError, match=message):
-        check_data_arguments(recipe(**changes))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"both_directions": "yes"}, "`both_directions` of a corpus must be true or false"),
-        ({"both_directions": True, "reverse": True}, "`both_directions` of a corpus must be true or false, without"),
-        ({"reverse": 1}, "`reverse` of the corpus .* must be true or false, got 1"),
-    ],
-)
-def test_corpora_refuse_impossible_directions(recipe, change, message):
-    data = recipe()
-    del data.corpora[0]["both_directions"]
-    data.corpora[0] |= change
-    with pytest.raises(ValueError, match=message):
-        load_texts(data)
-
-
 UPPER_CASE = '{"upper_case": 1.0}'
 
 
@@ -197,12 +164,6 @@ def test_source_tags_are_not_augmented(tagged):
     texts = [tokenizer.decode(pairs[number].source[:-1]) for number in range(40)]
     assert [text.startswith("<Bt>") for text in texts] == [False, True] * 20
     assert all(text.removeprefix("<Bt>").isupper() for text in texts)
-
-
-@pytest.mark.parametrize("tags", ["[<B T>]", "['']", "[1]", "{a: b}"])
-def test_source_tags_must_be_words(corpus, tags):
-    with pytest.raises(ValueError, match="`source_tags` must be words, such as <BT>, got"):
-        parse_recipe(flags(corpus, corpus / "out", source_tags=tags))
 
 
 @pytest.mark.parametrize("changes", [{"lora_rank": 2}, {"freeze": "embeddings"}])

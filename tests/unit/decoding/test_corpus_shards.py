@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard, split_shards, write_shards
+from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard, number_shards, write_shards
 
 LINES = [f"line {number}" for number in range(7)]
 ORIGIN = {"input": "1", "model": "2", "options": {"num_beams": 4}}
@@ -34,15 +34,14 @@ def work(shards, lines=LINES, most=None):
     return written
 
 
-def test_split_lines_numbers_shards():
-    assert [*split_shards(LINES[:5], 3)] == [Shard(0, 0, LINES[:3]), Shard(1, 3, LINES[3:5])]
-    assert [*split_shards([], 3)] == []
+def test_number_shards_counts_the_lines_before():
+    assert [*number_shards([LINES[:3], LINES[3:5]])] == [Shard(0, 0, LINES[:3]), Shard(1, 3, LINES[3:5])]
 
 
 @pytest.mark.parametrize("most", [0, 1, 2, None])
 def test_corpus_shards_skip_finished_ones(folder, most):
     first = work(opened(folder), most=most)
-    again = opened(folder)
+    again = opened(folder, shard_lines=2 if first else 3)  # a run keeps the size that it began with
     assert again.finished_lines == min(3 * len(first), len(LINES))
     assert [*first, *work(again)] == [0, 1, 2]
     assert "".join(again.results(7)) == "".join(f"{line.upper()}\n" for line in LINES)
@@ -50,57 +49,35 @@ def test_corpus_shards_skip_finished_ones(folder, most):
     assert not folder.exists()
 
 
-def test_corpus_shards_may_be_written_in_any_order(folder):
+def test_corpus_shards_keep_results_of_several_lines_written_in_any_order(folder):
     shards = opened(folder)
     for shard in reversed([*shards.unfinished(LINES)]):
-        shards.write(shard, shard.lines)
-    assert "".join(shards.results(7)).split() == " ".join(LINES).split()
-
-
-def test_corpus_shards_keep_results_of_several_lines(folder):
-    shards = opened(folder)
-    for shard in shards.unfinished(LINES):
         shards.write(shard, [f"{line}\r\n\u2028second" for line in shard.lines])
-    assert "".join(shards.results(7)).split("\n") == [
-        *(["line 0\r", "\u2028second"][i % 2].replace("0", str(i // 2)) for i in range(14)),
-        "",
-    ]
+    assert [*shards.result_lines(7)] == [text for line in LINES for text in (f"{line}\r", "\u2028second")]
 
 
-def test_corpus_shards_keep_the_size_that_they_began_with(folder):
-    work(opened(folder), most=1)
-    assert work(opened(folder, shard_lines=2)) == [1, 2]
-
-
-@pytest.mark.parametrize("content", ["", "LINE 3\nLINE 4\nLINE 6\n", None])
-def test_corpus_shards_make_damaged_results_again(folder, content, caplog):
+@pytest.mark.parametrize(
+    "damage", [lambda text: "", lambda text: "LINE 3\n", lambda text: text.replace("5", "6"), None]
+)
+def test_corpus_shards_make_damaged_results_again(folder, damage, caplog):
     work(opened(folder))
     path = folder / "000001.txt"
-    path.unlink() if content is None else path.write_text(content)
+    path.unlink() if damage is None else path.write_text(damage(path.read_text()))
+    (folder / ".000001.txt.17").write_text("{")  # of a writer that was killed
     with pytest.raises(ValueError, match="must have the results of 3 lines as shard 1"):
         [*opened(folder).results(7)]
     shards = opened(folder)
-    assert work(shards) == [1] and shards.finished_lines == 7
-    assert "The result of shard 1 in" in caplog.text
-
-
-def test_corpus_shards_forget_a_result_without_record(folder):
-    work(opened(folder))
-    (folder / "000002.json").unlink()  # the writer was killed before its last step
-    (folder / ".000002.json.17").write_text("{")
-    shards = opened(folder)
-    assert shards.finished_lines == 6 and work(shards) == [2]
+    assert shards.finished_lines == 4 and work(shards) == [1] and shards.finished_lines == 7
+    assert ("The result of shard 1 in" in caplog.text) is (damage is not None)
     shards.delete()
     assert not folder.exists()
 
 
 def test_corpus_shards_must_be_complete(folder):
     work(opened(folder), most=2)
-    shards = opened(folder)
-    with pytest.raises(ValueError, match="must have the results of 1 lines as shard 2"):
-        [*shards.results(7)]
-    with pytest.raises(ValueError, match="must have the results of 2 lines as shard 1"):
-        [*shards.results(5)]
+    for total, message in {7: "of 1 lines as shard 2", 5: "of 2 lines as shard 1"}.items():
+        with pytest.raises(ValueError, match=f"must have the results {message}"):
+            [*opened(folder).results(total)]
 
 
 @pytest.mark.parametrize("results", [["A", "B"], ["A", "B", "C", "D"], []])
@@ -125,37 +102,23 @@ def test_corpus_shards_refuse_other_lines(folder, lines):
         ({"model": "9"}, "same model as .*, but the model is another one."),
         ({"options": {"num_beams": 5}}, "same options as .*, but `num_beams` was 4 and is 5."),
         ({"options": {"num_beams": 4, "top_k": 1}}, "but `top_k` was None and is 1."),
+        ({"resume": False}, "has 3 sentences of an interrupted run. Add --resume to continue it. Delete"),
     ],
 )
-def test_corpus_shards_refuse_another_origin(folder, change, message):
+def test_corpus_shards_continue_only_the_same_run(folder, change, message):
     opened(folder, **change)
     work(opened(folder), most=1)  # nothing was finished before
     with pytest.raises(ValueError, match=message):
         opened(folder, **change)
+    opened(folder).delete()
+    assert work(opened(folder, **change)) == [0, 1, 2]
 
 
-def test_corpus_shards_start_again_after_they_are_deleted(folder):
-    work(opened(folder))
-    shards = CorpusShards(folder, ORIGIN | {"input": "9"}, 3)
-    with pytest.raises(ValueError, match="the input is another one"):
-        shards.open(resume=True)
-    shards.delete()
-    shards.open(resume=True)
-    assert shards.finished_lines == 0 and work(shards) == [0, 1, 2]
-
-
-def test_corpus_shards_continue_only_if_wanted(folder):
+@pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({"shard_lines": None, "origin": {}}), "[" * 10**5])
+def test_corpus_shards_name_a_damaged_manifest(folder, content):
     work(opened(folder), most=1)
-    with pytest.raises(ValueError, match="has 3 sentences of an interrupted run. Add --resume to continue it. Delete"):
-        opened(folder, resume=False)
-
-
-@pytest.mark.parametrize("name", ["manifest.json", "000000.json"])
-@pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({"lines": "3", "origin": 1})])
-def test_corpus_shards_name_a_damaged_file(folder, name, content):
-    work(opened(folder), most=1)
-    (folder / name).write_text(content)
-    with pytest.raises(ValueError, match=f"{name} must describe .*, but it is damaged. Delete .* to start again."):
+    (folder / "manifest.json").write_text(content)
+    with pytest.raises(ValueError, match="manifest.json must describe .*, but it is damaged. Delete .* to start aga"):
         opened(folder)
 
 
@@ -192,21 +155,20 @@ def test_corpus_shards_are_held_by_one_run(folder):
     assert not folder.exists(), "nothing is left to continue"
 
 
-def test_corpus_shards_of_a_killed_deletion_are_a_new_beginning(folder, monkeypatch):
+def test_corpus_shards_of_a_killed_deletion_can_be_continued(folder, monkeypatch):
     work(opened(folder))
     unlink, deleted = Path.unlink, []
 
     def killing(path, **options):
         deleted.append(path.name)
-        if len(deleted) == 4:
+        if len(deleted) == 3:
             raise KeyboardInterrupt
         unlink(path, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Path, "unlink", killing)
         opened(folder).delete()
-    assert "manifest.json" in os.listdir(folder)
-    assert work(opened(folder, resume=False)) == [0, 1, 2]
+    assert "manifest.json" in os.listdir(folder) and len(work(opened(folder))) == 2
 
 
 @pytest.mark.parametrize("total", [len(LINES) - 1, len(LINES) + 1])

@@ -3,11 +3,7 @@
 import pytest
 from transformers import GenerationConfig
 
-from vanilla_transformer.decoding.options import (
-    OptionError,
-    TranslationOptions,
-    options_of,
-)
+from vanilla_transformer.decoding.options import OptionError, TranslationOptions, options_of
 
 PAPER = GenerationConfig(num_beams=4, max_new_tokens_beyond_source=50, length_penalty=0.6, eos_token_id=2)
 
@@ -16,16 +12,26 @@ def resolve(call=None, defaults=None, config=PAPER):
     return TranslationOptions.resolve(call or {}, defaults or {}, config)
 
 
-def test_resolve_takes_the_value_closest_to_the_call():
-    given = GenerationConfig(num_beams=3, length_penalty=0.5)
-    assert resolve().num_beams == 4
-    assert resolve({}, {"num_beams": 5}).num_beams == 5
-    assert resolve({"num_beams": 2}, {"num_beams": 5}).num_beams == 2
-    assert resolve({"num_beams": None}, {"num_beams": 5}).num_beams == 5
-    replaced = resolve({"generation_config": given}, {"num_beams": 5, "seed": 3})
-    assert (replaced.num_beams, replaced.length_penalty, replaced.seed) == (3, 0.5, None)
-    assert resolve({"num_beams": 2, "generation_config": given}).num_beams == 2
-    assert resolve({}, {"generation_config": given}).num_beams == 3
+GIVEN = GenerationConfig(num_beams=3, length_penalty=0.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "defaults", "beams"),
+    [
+        ({}, {}, 4),
+        ({}, {"num_beams": 5}, 5),
+        ({"num_beams": 2}, {"num_beams": 5}, 2),
+        ({"num_beams": None}, {"num_beams": 5}, 5),
+        ({"generation_config": GIVEN}, {"num_beams": 5, "seed": 3}, 3),
+        ({"generation_config": GIVEN, "num_beams": 2}, {}, 2),
+        ({}, {"generation_config": GIVEN}, 3),
+    ],
+    ids=str,
+)
+def test_resolve_takes_the_value_closest_to_the_call(call, defaults, beams):
+    options = resolve(call, defaults)
+    is_replaced = "generation_config" in {**call, **defaults}
+    assert (options.num_beams, options.length_penalty, options.seed) == (beams, 0.5 if is_replaced else 0.6, None)
 
 
 @pytest.mark.parametrize(
@@ -53,16 +59,21 @@ def test_resolve_gives_sampling_the_defaults_of_generate():
     assert resolve().override(do_sample=True).top_k == 50
 
 
-def test_resolve_leaves_other_options_to_the_library():
-    assert resolve().library == resolve({"num_return_sequences": 2, "output_scores": False}).library == {}
-    assert resolve({"num_beam": None}).library == {"num_beam": None}  # it may be misspelled
-    assert resolve({"do_smaple": False}).library == {"do_smaple": False}
-    assert resolve({"repetition_penalty": 1.2, "nonsense": 0}).library == {"repetition_penalty": 1.2, "nonsense": 0}
-    assert resolve(config=GenerationConfig(repetition_penalty=1.2)).library == {"repetition_penalty": 1.2}
-    assert resolve({"use_cache": False}).library == {}  # which changes no token
-    config = GenerationConfig(typical_p=0.5)
-    assert resolve(config=config).library == {}
-    assert resolve({"do_sample": True}, config=config).library == {"typical_p": 0.5}
+@pytest.mark.parametrize(
+    ("call", "config", "library"),
+    [
+        ({"num_return_sequences": 2, "output_scores": False, "use_cache": False}, {}, {}),
+        ({"num_beam": None}, {}, {"num_beam": None}),  # it may be misspelled
+        ({"do_smaple": False}, {}, {"do_smaple": False}),
+        ({"repetition_penalty": 1.2, "nonsense": 0}, {}, {"repetition_penalty": 1.2, "nonsense": 0}),
+        ({}, {"repetition_penalty": 1.2}, {"repetition_penalty": 1.2}),
+        ({}, {"typical_p": 0.5}, {}),
+        ({"do_sample": True}, {"typical_p": 0.5}, {"typical_p": 0.5}),
+    ],
+    ids=str,
+)
+def test_resolve_leaves_other_options_to_the_library(call, config, library):
+    assert resolve(call, config=GenerationConfig(**config)).library == library
 
 
 def test_generate_kwargs_hold_what_the_call_gives_generate():
@@ -79,7 +90,6 @@ def test_generate_kwargs_hold_what_the_call_gives_generate():
     [
         ({"num_beams": True}, "`num_beams` must be an integer from 1 to 500, got True."),
         ({"rerank_length_weight": float("nan")}, "`rerank_length_weight` must be a number in [-100, 100], got nan."),
-        ({"alternatives": 2, "seed": 1}, "`alternatives` are completed by one search each. Leave `seed` out."),
     ],
     ids=str,
 )

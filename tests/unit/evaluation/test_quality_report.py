@@ -125,13 +125,6 @@ def test_report_has_the_scores_of_sacrebleu_and_how_to_reproduce_them(setup, tmp
     assert "vanilla-transformer 1.2.3" in shown and f"sacrebleu {sacrebleu.__version__}" in shown
 
 
-def test_report_names_the_weights_by_their_hash(setup, tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "model.safetensors").write_bytes(b"weights")
-    shown = text_of(render_report(evaluation(), replace(setup, models=[str(tmp_path / "model")])))
-    assert f"model/model.safetensors {hash_file(tmp_path / 'model' / 'model.safetensors')}" in shown
-
-
 def test_report_shows_each_text_in_its_direction_and_language(setup):
     arabic = ["هذا كلب.", "رجل يقرأ 17 كتابا.", "", "تنام امرأة اليوم."]
     page = render_report(evaluation(ours=arabic, references=arabic), replace(setup, languages=("en", "ar_EG")))

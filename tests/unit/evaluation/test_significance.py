@@ -69,18 +69,5 @@ def test_build_report_has_lines_and_json():
     assert data["scores"]["bleu"]["score"] == pytest.approx(score(GOOD, REFERENCES).bleu)
     assert data["comparison"]["bleu"]["baseline"]["score"] == pytest.approx(score(BAD, REFERENCES).bleu)
     assert 0 < data["comparison"]["chrf"]["p_value"] < 1
-
-
-def test_build_report_has_further_metrics_of_sacrebleu():
-    found = build_report(GOOD, REFERENCES, BAD, partial(corpus_metrics, further=["chrf++", "ter"]), samples=50)
-    scores = {name: one["score"] for name, one in found.as_dict()["scores"].items()}
-    assert scores["chrf++"] == sacrebleu.corpus_chrf(GOOD, [REFERENCES], word_order=2).score
-    assert scores["ter"] == sacrebleu.corpus_ter(GOOD, [REFERENCES]).score
-    assert scores.keys() == {"bleu", "chrf", "chrf++", "ter"}
-    assert [line.split()[0] for line in found.lines()][:4] == ["BLEU", "chrF", "chrF++", "TER"]
-
-
-def test_build_report_without_baseline_has_no_comparison():
-    found = build_report(GOOD, REFERENCES, samples=50)
-    assert found.as_dict()["comparison"] is None and found.as_dict()["scores"].keys() == {"bleu", "chrf"}
-    assert not [line for line in found.lines() if "p = " in line]
+    alone = build_report(GOOD, REFERENCES, samples=50)
+    assert alone.as_dict()["comparison"] is None and not [line for line in alone.lines() if "p = " in line]

@@ -4,6 +4,7 @@ import ast
 import hashlib
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.publishing.card import hashes_in_card, render_card
 from vanilla_transformer.publishing.facts import read_facts
+from vanilla_transformer.publishing.run_records import check_record_name
 from vanilla_transformer.publishing.staging import publishable_files
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.run_arguments import default_values, flatten
@@ -43,8 +45,11 @@ def write_metrics(folder, *entries):
 def write_facts(tmp_path):
     """Return a function that writes the facts of the demo with further lines, and returns their path."""
 
-    def write(lines, old="", new=""):
-        (tmp_path / "facts.yaml").write_text((CARDS / "demo.yaml").read_text().replace(old, new) + lines)
+    def write(lines, changes=None):
+        text = (CARDS / "demo.yaml").read_text()
+        for old, new in (changes or {}).items():
+            text = text.replace(old, new)
+        (tmp_path / "facts.yaml").write_text(text + lines)
         return tmp_path / "facts.yaml"
 
     return write
@@ -93,6 +98,12 @@ def test_render_card_shows_the_records_of_training(folder, tiny_model):
     (result,) = card.data.eval_results
     assert (result.metric_type, result.metric_value) == ("bleu", 36.79)
     assert result.metric_args == {"signature": "nrefs:1|x"}
+    overlap = {"test": {"pairs": 1, "sources": 1, "targets": 0, "both": 1}}
+    corpus = {"cleaning": {"read": 1, "dropped": {}, "kept": 1}, "overlap": overlap}
+    (folder / "corpus.json").write_text(json.dumps(corpus))
+    text = render(folder).text
+    assert "Kept for training: 1 of 1 pair.\n" in text
+    assert "The training text has 1 of 1 test pair, 1 source and 0 targets of them." in text
 
 
 @pytest.mark.parametrize("name", ["corpus.json", "machine.json", "recipe.json", "stress_tables/news.json"])
@@ -101,15 +112,6 @@ def test_render_card_names_a_damaged_record(folder, name):
     (folder / name).write_bytes(bytes(40))
     with pytest.raises(ValueError, match=rf"{folder / name} must be JSON: "):
         render(folder)
-
-
-def test_render_card_counts_one_thing_in_the_singular(folder):
-    overlap = {"test": {"pairs": 1, "sources": 1, "targets": 0, "both": 1}}
-    corpus = {"cleaning": {"read": 1, "dropped": {}, "kept": 1}, "overlap": overlap}
-    (folder / "corpus.json").write_text(json.dumps(corpus))
-    text = render(folder).text
-    assert "Kept for training: 1 of 1 pair.\n" in text
-    assert "The training text has 1 of 1 test pair, 1 source and 0 targets of them." in text
 
 
 def test_card_of_the_command_has_the_changed_settings_of_the_recipe(folder, tmp_path):
@@ -172,47 +174,29 @@ def test_render_card_shows_the_records_of_evaluate(folder, tmp_path, capsys):
         assert cell in quoting.text, "a bar must not end the cell"
 
 
-def test_render_card_has_one_dataset_entry_for_each_text(folder):
-    write_metrics(folder, VALIDATION)
-    (folder / "evaluations").mkdir()
-    for name in ("flickr 2016", "flickr 2017"):
-        scores = {metric: {"score": 37.0, "margin": 1.5, "signature": "y"} for metric in ("bleu", "chrf")}
-        (folder / "evaluations" / name).with_suffix(".json").write_text(json.dumps({"name": name, "scores": scores}))
-    card = render(folder)
-    (entry,) = card.data.to_dict()["model-index"]
-    datasets = [result["dataset"] for result in entry["results"]]
-    assert datasets == [
-        {
-            "name": "Multi30k validation set",
-            "type": "bentrevett/multi30k",
-            "config": "default",
-            "split": "validation",
-        },
-        {"name": "flickr 2016", "type": "flickr-2016", "config": "en-de", "split": "test"},
-        {"name": "flickr 2017", "type": "flickr-2017", "config": "en-de", "split": "test"},
-    ]
-    assert [len(result["metrics"]) for result in entry["results"]] == [1, 2, 2]
-    assert "interval_95: unknown" not in card.content and card.content.count("interval_95: 1.5") == 4
-
-
 def parse(card, tmp_path):
     """Return the metadata of a card as huggingface_hub reads it from a file."""
     card.save(tmp_path / "README.md")
     return ModelCard.load(tmp_path / "README.md").data
 
 
-def test_render_card_puts_scores_under_the_datasets_of_the_facts(folder, write_facts, tmp_path):
+def test_render_card_has_one_dataset_entry_for_each_text(folder, write_facts, tmp_path):
     write_metrics(folder, VALIDATION)
     (folder / "evaluations").mkdir()
-    scores = {"bleu": {"score": 37.0, "margin": 1.5, "signature": "y"}}
-    (folder / "evaluations" / "flickr.json").write_text(json.dumps({"name": "flickr 2016", "scores": scores}))
+    for name in ("flickr 2016", "flickr 2017"):
+        scores = {metric: {"score": 37.0, "margin": 1.5, "signature": "y"} for metric in ("bleu", "chrf")}
+        (folder / "evaluations" / name).with_suffix(".json").write_text(json.dumps({"name": name, "scores": scores}))
     card = render(folder, write_facts(DATASETS))
-    first, second = parse(card, tmp_path).eval_results
-    assert isinstance(first, EvalResult) and first.metric_value == 36.0
-    names = ("dataset_name", "dataset_type", "dataset_config", "dataset_split")
-    assert [getattr(first, name) for name in names] == ["demo validation set", "user/data", "de-en", "validation"]
-    assert [getattr(second, name) for name in names] == ["flickr 2016", "user/data", "en-de", "flickr_2016"]
-    assert first.task_type == second.task_type == "translation"
+    (entry,) = card.data.to_dict()["model-index"]
+    assert [each["dataset"] for each in entry["results"]] == [
+        {"name": "demo validation set", "type": "user/data", "config": "de-en", "split": "validation"},
+        {"name": "flickr 2016", "type": "user/data", "config": "en-de", "split": "flickr_2016"},
+        {"name": "flickr 2017", "type": "flickr-2017", "config": "en-de", "split": "test"},
+    ]
+    assert [len(each["metrics"]) for each in entry["results"]] == [1, 2, 2]
+    assert "interval_95: unknown" not in card.content and card.content.count("interval_95: 1.5") == 4
+    first, *_ = parse(card, tmp_path).eval_results
+    assert isinstance(first, EvalResult) and (first.metric_value, first.task_type) == (36.0, "translation")
 
 
 DATASETS = """evaluation_datasets:
@@ -224,6 +208,9 @@ DATASETS = """evaluation_datasets:
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
+        ({"example:": "# example:"}, "`example`: Field required"),
+        ({"name: English-German demo of short sentences": "name: 3"}, "`name`: Input should be a valid string"),
+        ({"license: cc-by-2.0\ndata": "license: other\ndata"}, "`license_name` must name the license where"),
         ("evaluation_datasets: [user/data]", "`evaluation_datasets`: Input should be a valid dictionary"),
         ("evaluation_datasets: {a: {type: user/data}}", "`evaluation_datasets.a.split`: Field required"),
         ("evaluation_datasets: {a: {type: three/part/name, split: test}}", "Repo id must"),
@@ -238,20 +225,7 @@ DATASETS = """evaluation_datasets:
 )
 def test_read_facts_refuses_wrong_facts(lines, words, write_facts):
     with pytest.raises(UserError, match=f"The file of facts .*{words}"):
-        read_facts(write_facts(f"{lines}\n"))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("example:", "# example:", "`example`: Field required"),
-        ("name: English-German demo of short sentences", "name: 3", "`name`: Input should be a valid string"),
-        ("license: cc-by-2.0\ndata", "license: other\ndata", "`license_name` must name the license where"),
-    ],
-)
-def test_read_facts_names_a_missing_or_wrong_fact(old, new, words, write_facts):
-    with pytest.raises(UserError, match=words):
-        read_facts(write_facts("", old, new))
+        read_facts(write_facts("", lines) if isinstance(lines, dict) else write_facts(f"{lines}\n"))
 
 
 EMISSIONS = """run_id,emissions,region,country_name
@@ -320,6 +294,17 @@ def test_card_of_a_model_without_records(folder, tmp_path):
 def test_read_facts_accepts_every_shipped_file(path):
     facts = read_facts(path)
     assert all(value for name, value in facts.items() if name != "quote_test_text")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_valid"),
+    [*((name, True) for name in ("test 2016", "wmt-14_de.v2", "परीक्षण", "e\u0301te\u0301", "m²"))]
+    + [*((name, False) for name in ("a/b", "", "a:b", "a\nb"))],
+)
+def test_check_record_name_accepts_letters_of_any_script(name, is_valid):
+    expectation = nullcontext() if is_valid else pytest.raises(ValueError, match="--name may hold letters, digits")
+    with expectation:
+        check_record_name(name)
 
 
 def test_render_card_refuses_a_folder_without_a_model(tmp_path):

@@ -1,27 +1,23 @@
 """Checks before publishing: a good folder passes, and each check fails on a folder that is broken on purpose."""
 
-import json
 import os
+from functools import partial
 
 import pytest
 from safetensors.torch import load_file, save_file
 
+from tests import tiny
+from tests.publishable import FAMILIES, change_json, failed, family_folder
 from vanilla_transformer.cli import main
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.publishing import checks
+from vanilla_transformer.publishing.staging import TASKS, find_task, missing_files
 
 WEIGHTS = "model.safetensors"
 MODELING = "modeling_vanilla_transformer.py"
 PIPELINE = "pipeline_vanilla_transformer.py"
-
-
-def failed(results):
-    return {result.name: result.detail for result in checks.failed_checks(results)}
-
-
-@pytest.fixture
-def without_new_process(monkeypatch):
-    """Skip the checks in a new process."""
-    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
+TOKEN = "hf_" + "aB3" * 12
+pytestmark = pytest.mark.usefixtures("without_new_process")
 
 
 def change_weights(folder, change):
@@ -30,23 +26,25 @@ def change_weights(folder, change):
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
 
 
-def change_json(path, **values):
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+def change(name, **values):
+    """Return a function that sets entries of a JSON file in a folder."""
+    return lambda folder: change_json(folder / name, **values)
+
+
+def add(text):
+    """Return a function that adds text to the card in a folder."""
+    return change_text("README.md", "## Limitations", f"## Limitations\n\n{text}\n")
 
 
 def change_text(name, old, new):
     """Return a function that replaces text of a file in a folder."""
 
-    def change(folder):
+    def replace(folder):
         text = (folder / name).read_text(encoding="utf-8")
         assert old in text
         (folder / name).write_text(text.replace(old, new), encoding="utf-8")
 
-    return change
-
-
-def cut_off(folder):
-    (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100])
+    return replace
 
 
 def flip_a_bit(folder):
@@ -55,30 +53,38 @@ def flip_a_bit(folder):
     (folder / WEIGHTS).write_bytes(content)
 
 
-def put_nan(folder):
-    change_weights(folder, lambda weights: weights["model.encoder.layers.0.fc1.weight"][0, 0].fill_(float("nan")))
+def put_nan(weights):
+    weights["model.encoder.layers.0.fc1.weight"][0, 0].fill_(float("nan"))
 
 
-def lose_a_tensor(folder):
-    change_weights(folder, lambda weights: weights.pop("model.decoder.layers.0.fc2.bias"))
-
-
-def transpose(folder):
-    def turn(weights):
-        name = "model.encoder.layers.0.fc1.weight"
-        weights[name] = weights[name].T.contiguous()
-
-    change_weights(folder, turn)
+def transpose(weights):
+    weights["model.encoder.layers.0.fc1.weight"] = weights["model.encoder.layers.0.fc1.weight"].T.contiguous()
 
 
 BROKEN_FILES = {
     "no weights": (lambda folder: (folder / WEIGHTS).unlink(), "files", f"{WEIGHTS} is missing"),
     "no pipeline": (lambda folder: (folder / PIPELINE).unlink(), "files", f"{PIPELINE} is missing"),
     "a pickle": (lambda folder: (folder / "pytorch_model.bin").touch(), "no pickle", "pytorch_model.bin"),
-    "truncated weights": (cut_off, "weights", "truncated or corrupt"),
-    "weights with NaN": (put_nan, "weights", "hold NaN or infinity, such as in model.encoder.layers.0.fc1.weight"),
-    "a missing tensor": (lose_a_tensor, "weights", "lack the tensor model.decoder.layers.0.fc2.bias"),
-    "a transposed tensor": (transpose, "weights", "must have the shape (32, 16) of its config.json, got (16, 32)"),
+    "truncated weights": (
+        lambda folder: (folder / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:-100]),
+        "weights",
+        "truncated or corrupt",
+    ),
+    "weights with NaN": (
+        partial(change_weights, change=put_nan),
+        "weights",
+        "hold NaN or infinity, such as in model.encoder.layers.0.fc1.weight",
+    ),
+    "a missing tensor": (
+        partial(change_weights, change=lambda weights: weights.pop("model.decoder.layers.0.fc2.bias")),
+        "weights",
+        "lack the tensor model.decoder.layers.0.fc2.bias",
+    ),
+    "a transposed tensor": (
+        partial(change_weights, change=transpose),
+        "weights",
+        "must have the shape (32, 16) of its config.json, got (16, 32)",
+    ),
     "a flipped bit": (flip_a_bit, "hashes", "not the file that the card lists"),
     "an unlisted file": (lambda folder: (folder / "LICENSE").touch(), "hashes", "LICENSE is not the file"),
     "no card": (lambda folder: (folder / "README.md").unlink(), "card", "render it"),
@@ -90,7 +96,7 @@ BROKEN_FILES = {
         "not filled: {{ name }}",
     ),
     "an invalid generation config": (
-        lambda folder: change_json(folder / "generation_config.json", early_stopping="sometimes"),
+        change("generation_config.json", early_stopping="sometimes"),
         "weights",
         "early_stopping",
     ),
@@ -99,17 +105,40 @@ BROKEN_FILES = {
         "code",
         f"{MODELING} differs from this package's",
     ),
+    "a token in the configuration": (change("config.json", hub_token=TOKEN), "private data", "an access token"),
+    "a token of another form": (change("config.json", hub_token="abc"), "private data", "'hub_token'"),
+    "a token in a nested entry": (
+        change("tokenizer_config.json", init_kwargs={"use_auth_token": "abc"}),
+        "private data",
+        "'use_auth_token'",
+    ),
+    "a token in the card": (add(TOKEN), "private data", "README.md holds an access token"),
+    "a home folder in the card": (add("/home/alice/x"), "private data", "/home/alice/x"),
+    "a cache folder in the card": (add("a/.cache/b"), "private data", "a/.cache/b"),
+    "a path in the tokenizer": (
+        change("tokenizer_config.json", tokenizer_file="/root/a/tokenizer.json"),
+        "private data",
+        "/root/a/tokenizer.json",
+    ),
 }
 
 
 @pytest.mark.parametrize("fault", BROKEN_FILES)
-def test_check_folder_finds_broken_files(fault, folder, without_new_process):
+def test_check_folder_finds_broken_files(fault, folder):
     (folder / "metrics.jsonl").touch()  # a record of training
-    assert not failed(checks.check_folder(folder))
+    assert not failed(folder)
     break_it, name, detail = BROKEN_FILES[fault]
     break_it(folder)
-    found = failed(checks.check_folder(folder))
-    assert detail in found[name]
+    found = failed(folder)
+    assert detail in found[name] and TOKEN not in str(found)
+
+
+def test_check_folder_names_the_home_folder(folder, monkeypatch):
+    add("`/srv/people/alice/model`")(folder)
+    # Users of containers may live in /data, which is also the beginning of many other paths.
+    for home, is_named in {"/srv/people/alice": True, "/srv": False}.items():
+        monkeypatch.setenv("HOME", home)
+        assert (f"names the folder {home} of your machine" in failed(folder).get("private data", "")) is is_named
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
@@ -121,7 +150,7 @@ def test_check_folder_does_not_wait_for_a_pipe(folder, name):
         checks.check_folder(folder)
 
 
-def test_check_model_prints_a_table_and_returns_a_status(folder, without_new_process, capsys):
+def test_check_model_prints_a_table_and_returns_a_status(folder, capsys):
     assert main(["check-model", str(folder)]) == 0
     assert "ok    weights" in capsys.readouterr().out
     (folder / "pytorch_model.bin").touch()
@@ -133,3 +162,41 @@ def test_check_model_prints_a_table_and_returns_a_status(folder, without_new_pro
 def test_check_model_names_a_missing_folder(tmp_path, capsys):
     assert main(["check-model", str(tmp_path / "none")]) == 2
     assert "There is no model folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_check_folder_passes_the_files_of_every_family(family, tmp_path):
+    folder = family_folder(family, tmp_path)
+    assert not failed(folder)
+    assert f"pipeline_tag: {FAMILIES[family][1]}\n" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["source.spm", "merges.txt", "sentencepiece.bpe.model"])
+def test_publishable_files_has_the_tokenizers_of_converted_models(name, folder):
+    """They are of Marian, FSMT and M2M-100."""
+    (folder / "tokenizer.json").unlink()
+    assert missing_files(folder) == ["tokenizer.json"]
+    (folder / name).touch()
+    assert missing_files(folder) == [] and folder / name in checks.publishable_files(folder)
+
+
+def test_check_folder_names_a_model_without_a_head(tmp_path):
+    folder = family_folder("encoder-only", tmp_path)
+    change_json(folder / "config.json", architectures=["VanillaTransformerEncoderModel"])
+    assert "`architectures` must name a model that ends with one of" in failed(folder)["weights"]
+
+
+def test_class_of_a_user_that_translates_may_have_any_name():
+    assert find_task(tiny.tiny_config(architectures=["Gated"])) == TASKS["ForConditionalGeneration"]
+    with pytest.raises(UserError, match="must name a model that ends with one of .* got 'Gated'"):
+        find_task(tiny.tiny_encoder_config(architectures=["Gated"]))
+
+
+def test_check_folder_leaves_out_the_state_of_trainer(folder):
+    """`Trainer.save_model` writes its arguments, a pickle, beside the model."""
+    (folder / "training_args.bin").write_bytes(b"pickle")
+    (note,) = [result.detail for result in checks.check_folder(folder) if result.name == "no pickle"]
+    assert "training_args.bin of transformers' Trainer is left out" in note
+    assert "training_args.bin" not in {path.name for path in checks.publishable_files(folder)}
+    (folder / "pytorch_model.bin").touch()
+    assert [*failed(folder)] == ["no pickle"]

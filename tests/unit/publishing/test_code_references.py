@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from tests.publishable import change_json, failed
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.publishing.staging import foreign_code
 
@@ -12,22 +13,13 @@ EVIL = "evil.py"
 CODE = "open('ran', 'w')\n"
 
 
-def change_json(path, change):
-    content = json.loads(path.read_text()) if path.exists() else {}
-    change(content)
-    path.write_text(json.dumps(content))
-
-
 def set_values(name, **values):
-    return lambda folder: change_json(folder / name, lambda content: content.update(values))
+    return lambda folder: change_json(folder / name, **values)
 
 
 def change_one_entry(folder):
-    change_json(folder / "config.json", lambda config: config["auto_map"].update(AutoModel="evil.Model"))
-
-
-def nest(folder):
-    change_json(folder / "config.json", lambda config: config.update(encoder={"auto_map": {"AutoConfig": "evil.C"}}))
+    names = json.loads((folder / "config.json").read_text())["auto_map"]
+    change_json(folder / "config.json", auto_map=names | {"AutoModel": "evil.Model"})
 
 
 def add_generation_code(folder):
@@ -40,7 +32,7 @@ ALL_MAPPED = {"AutoConfig": "evil.Config", "AutoModelForSeq2SeqLM": "evil.Model"
 INSIDE = {
     "another auto_map": (set_values("config.json", auto_map=ALL_MAPPED), "config.json (auto_map: "),
     "one entry of auto_map": (change_one_entry, "evil.Model"),
-    "a nested auto_map": (nest, "evil.C"),
+    "a nested auto_map": (set_values("config.json", encoder={"auto_map": {"AutoConfig": "evil.C"}}), "evil.C"),
     "an added tokenizer": (
         set_values("tokenizer_config.json", auto_map={"AutoTokenizer": [None, "evil.Tokenizer"]}),
         "tokenizer_config.json (auto_map: ",
@@ -66,41 +58,18 @@ OUTSIDE = {
 }
 
 
-@pytest.fixture
-def without_new_process(monkeypatch):
-    """Skip the checks in a new process, and return the list of the folders that it would have loaded."""
-    loaded = []
-    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: loaded.append(folder) or [])
-    return loaded
-
-
-def failed(folder, **options):
-    return {result.name: result.detail for result in checks.failed_checks(checks.check_folder(folder, **options))}
-
-
 @pytest.mark.parametrize("kind", INSIDE | OUTSIDE)
-def test_check_folder_refuses_untrusted_code(kind, folder, without_new_process):
+def test_check_folder_runs_code_of_the_folder_only_if_it_is_trusted(kind, folder, without_new_process):
     (folder / EVIL).write_text(CODE)
     add, said = (INSIDE | OUTSIDE)[kind]
     add(folder)
     assert said in failed(folder)["code"]
     assert not without_new_process, "nothing of the folder may run"
-
-
-@pytest.mark.parametrize("kind", OUTSIDE)
-def test_check_folder_refuses_code_from_elsewhere_even_if_trusted(kind, folder, without_new_process):
-    add, said = OUTSIDE[kind]
-    add(folder)
-    found = failed(folder, trust_remote_code=True)["code"]
-    assert said in found and "from elsewhere" in found
-    assert not without_new_process
-
-
-def test_check_folder_runs_trusted_code_of_the_folder(folder, without_new_process):
-    (folder / EVIL).write_text(CODE)
-    change_one_entry(folder)
-    assert "code" not in failed(folder, trust_remote_code=True)
-    assert without_new_process == [folder]
+    found = failed(folder, trust_remote_code=True).get("code", "")
+    if kind in INSIDE:
+        assert not found and without_new_process == [folder]
+    else:
+        assert said in found and "from elsewhere" in found and not without_new_process
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, "\udcff"])

@@ -8,25 +8,12 @@ import yaml
 
 from tests.publishable import CARDS
 from vanilla_transformer.cli import main
-from vanilla_transformer.publishing import checks, push
+from vanilla_transformer.publishing import push
 from vanilla_transformer.publishing.card import render_card
 from vanilla_transformer.publishing.facts import read_facts
 from vanilla_transformer.publishing.staging import publishable_files, stage
 
 TOKEN = "hf_" + "aB3" * 12
-
-
-def change_json(path, **values):
-    path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
-def append(path, text):
-    path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
-
-
-@pytest.fixture
-def without_new_process(monkeypatch):
-    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
 
 
 @pytest.mark.parametrize("name", ["LICENSE", "model.safetensors", "README.md"])
@@ -46,53 +33,6 @@ def test_stage_follows_links_within_the_folder(folder, tmp_path):
     (folder / "model.safetensors").symlink_to("checkpoint-1/model.safetensors")
     (tmp_path / "link").symlink_to(folder)
     assert (stage(tmp_path / "link", tmp_path / "copy") / "model.safetensors").stat().st_size > 1000
-
-
-PRIVATE = {
-    "a token in the configuration": (lambda folder: change_json(folder / "config.json", hub_token=TOKEN), TOKEN),
-    "a token of another form": (lambda folder: change_json(folder / "config.json", hub_token="abc"), "'hub_token'"),
-    "a token in a nested entry": (
-        lambda folder: change_json(folder / "tokenizer_config.json", init_kwargs={"use_auth_token": "abc"}),
-        "'use_auth_token'",
-    ),
-    "a token in the card": (lambda folder: append(folder / "README.md", TOKEN), "README.md holds an access token"),
-    "a home folder in the card": (lambda folder: append(folder / "README.md", "\n/home/alice/x\n"), "/home/alice/x"),
-    "a cache folder in the card": (lambda folder: append(folder / "README.md", "a/.cache/b"), "a/.cache/b"),
-    "a path in the tokenizer": (
-        lambda folder: change_json(folder / "tokenizer_config.json", tokenizer_file="/root/a/tokenizer.json"),
-        "/root/a/tokenizer.json",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", PRIVATE)
-def test_push_folder_refuses_private_data(kind, folder, without_new_process):
-    add, said = PRIVATE[kind]
-    add(folder)
-    with pytest.raises(ValueError, match="was not published") as refusal:
-        push.push_folder(folder, "user/name")
-    assert "private data (" in str(refusal.value)
-    assert TOKEN not in str(refusal.value) and (said == TOKEN or said in str(refusal.value))
-
-
-def test_check_folder_names_the_home_folder(folder, without_new_process, monkeypatch):
-    monkeypatch.setenv("HOME", "/srv/people/alice")
-    append(folder / "README.md", "\n`/srv/people/alice/model`\n")
-    found = {result.name: result.detail for result in checks.check_folder(folder)}
-    assert "names the folder /srv/people/alice of your machine" in found["private data"]
-
-
-def test_check_folder_takes_a_home_folder_of_one_name_for_a_word(folder, without_new_process, monkeypatch):
-    """Users of containers may live in /data, which is also the beginning of many other paths."""
-    monkeypatch.setenv("HOME", "/data")
-    append(folder / "README.md", "\n`/data/corpus`\n")
-    assert {result.name: result.passed for result in checks.check_folder(folder)}["private data"]
-
-
-def test_push_folder_refuses_an_auto_map_to_another_repository(folder, without_new_process):
-    change_json(folder / "config.json", auto_map={"AutoConfig": "somebody/model--configuration.Config"})
-    with pytest.raises(ValueError, match="from elsewhere: config.json .*somebody/model"):
-        push.push_folder(folder, "user/name", trust_remote_code=True)
 
 
 def test_render_card_shows_no_folders_of_the_machine(folder):

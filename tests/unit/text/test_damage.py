@@ -83,6 +83,10 @@ def test_has_bad_encoding_has_no_false_alarm_in_the_demo_corpus():
     assert len(damaged) > 1_000 and all(map(has_bad_encoding, damaged))
 
 
+def test_has_bad_encoding_finds_words_that_a_thin_space_separates():
+    assert has_bad_encoding("\u2009".join(misread(letter, "cp1252") for letter in "при"))
+
+
 @given(st.text())
 def test_has_bad_encoding_takes_any_text(text):
     assert has_bad_encoding(text) in (True, False) and has_markup(text) in (True, False)

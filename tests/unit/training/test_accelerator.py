@@ -39,23 +39,24 @@ def asked(monkeypatch):
     return found
 
 
-def test_connect_processes_takes_gloo_without_a_gpu(monkeypatch, asked):
-    """Builds of PyTorch for CUDA answer `cuda` on every machine."""
-    monkeypatch.setattr(
-        torch.accelerator,
-        "current_accelerator",
-        lambda check_available=False: None if check_available else torch.device("cuda"),
-    )
-    connect_processes()
-    assert asked == [("gloo", None)]
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [
+        (0, ("gloo", None)),
+        (8, ("cpu:gloo,cuda:nccl", torch.device("cuda", 3))),
+        (1, ("cpu:gloo,cuda:nccl", torch.device("cuda", 0))),
+    ],
+)
+def test_connect_processes_sends_tensors_of_the_cpu_by_gloo(monkeypatch, asked, gpus, expected):
+    """Builds of PyTorch for CUDA answer `cuda` on every machine, unless they are to check."""
 
+    def current_accelerator(check_available=False):
+        return None if check_available and not gpus else torch.device("cuda")
 
-@pytest.mark.parametrize(("gpus", "index"), [(8, 3), (1, 0)])
-def test_connect_processes_sends_tensors_of_the_cpu_by_gloo_beside_nccl(monkeypatch, asked, gpus, index):
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", current_accelerator)
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: gpus)
     connect_processes()
-    assert asked == [("cpu:gloo,cuda:nccl", torch.device("cuda", index))]
+    assert asked == [expected]
 
 
 @pytest.mark.parametrize("missing", ["RANK", "LOCAL_RANK", "MASTER_ADDR"])
@@ -79,10 +80,7 @@ def test_agree_on_attempt_ignores_the_name_of_a_dead_process():
     store.set("attempt/1", "dead")
     (attempt,) = start_attempt(store, 2, first=1)
     assert attempt != "dead"
-
-
-def test_agree_on_attempt_of_one_process_needs_no_other():
-    assert agree_on_attempt(HashStore(), rank=0, world_size=1)
+    assert agree_on_attempt(HashStore(), rank=0, world_size=1)  # which needs no other
 
 
 def test_agree_on_attempt_names_the_first_missing_process(monkeypatch):
@@ -98,27 +96,26 @@ DUPLICATE = NCCL.format(
 )
 
 
+RESUMES = "The same command resumes"
+
+
 @pytest.mark.parametrize(
-    "error",
+    ("error", "words"),
     [
-        RuntimeError("[/torch/third_party/gloo/gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1"),
-        torch.distributed.DistBackendError(REMOTE),
-        torch.distributed.DistNetworkError("failed to recv, got 0 bytes"),
-        RuntimeError("NCCL communicator was aborted on rank 1.\nOriginal reason for failure was: timeout"),
-        RuntimeError(REMOTE),
+        (RuntimeError("[/torch/gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1"), RESUMES),
+        (torch.distributed.DistBackendError(REMOTE), RESUMES),
+        (torch.distributed.DistNetworkError("failed to recv, got 0 bytes"), RESUMES),
+        (RuntimeError("NCCL communicator was aborted on rank 1.\nOriginal reason for failure was: timeout"), RESUMES),
+        (RuntimeError(REMOTE), RESUMES),
+        (
+            torch.distributed.DistBackendError(DUPLICATE),
+            r"^Process 0 must have a GPU .* NCCL cannot use it: Duplicate GPU detected : rank 1 and rank 0\. Start ",
+        ),
     ],
-    ids=lambda error: f"{type(error).__name__}: {str(error)[:20]}",
 )
-def test_report_lost_processes_tells_how_to_resume(error):
-    with pytest.raises(ChildProcessError, match="The same command resumes") as caught, report_lost_processes():
+def test_report_lost_processes_has_one_line(error, words):
+    with pytest.raises(ChildProcessError, match=words) as caught, report_lost_processes():
         raise error
-    assert "\n" not in str(caught.value)
-
-
-def test_report_lost_processes_names_a_mistake_that_nccl_finds():
-    rule = r"^Process 0 must have a GPU .* NCCL cannot use it: Duplicate GPU detected : rank 1 and rank 0\. Start "
-    with pytest.raises(ChildProcessError, match=rule) as caught, report_lost_processes():
-        raise torch.distributed.DistBackendError(DUPLICATE)
     assert "\n" not in str(caught.value)
 
 

@@ -26,16 +26,12 @@ def test_list_checkpoints_lists_oldest_steps_first(tmp_path):
     ]
 
 
-def test_check_is_writable_refuses_file(tmp_path):
+def test_check_is_writable_refuses_files_and_read_only_folders(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_text("weights")
     check_is_writable(tmp_path)
-    with pytest.raises(ValueError, match="must be a folder"):
-        check_is_writable(tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match=r"must be a folder, but .*model\.safetensors is a file"):
-        check_is_writable(tmp_path / "model.safetensors" / "below")
-
-
-def test_check_is_writable_refuses_read_only_folder(tmp_path, monkeypatch):
+    for name in ("model.safetensors", "model.safetensors/below"):
+        with pytest.raises(ValueError, match=r"must be a folder, but .*model\.safetensors is a file"):
+            check_is_writable(tmp_path / name)
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(OSError, match=f"but {tmp_path} is not writable"):
         check_is_writable(tmp_path / "new" / "run")
@@ -45,22 +41,16 @@ def test_check_is_writable_refuses_read_only_folder(tmp_path, monkeypatch):
 def test_average_state_dicts_is_weighted_mean_of_each_parameter(values, weights, mean):
     states = [{"w": torch.full((2,), value)} for value in values]
     assert average_state_dicts(states, *weights)["w"].tolist() == [mean, mean]
-
-
-def test_average_state_dicts_of_equal_weights_changes_nothing():
     state = {"w": torch.randn(5), "half": torch.randn(5).bfloat16()}
     average = average_state_dicts([state, state, state])
     assert all(torch.equal(average[name], state[name]) and average[name].dtype == state[name].dtype for name in state)
 
 
-def test_average_state_dicts_refuses_different_models():
+def test_averaging_refuses_different_models(tiny_model, tiny_config, tiny_tokenizer, tmp_path):
     with pytest.raises(ValueError, match="w differs"):
         average_state_dicts([{"w": torch.zeros(2)}, {"w": torch.zeros(3)}])
     with pytest.raises(ValueError, match="got none"):
         average_state_dicts([])
-
-
-def test_average_checkpoints_refuses_weights_of_another_model(tiny_model, tiny_config, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     tiny_config.encoder_layers += 1
     with pytest.raises(ValueError, match="belong to another model"):

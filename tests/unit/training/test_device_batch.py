@@ -68,5 +68,5 @@ def test_train_state_prepares_batches_for_its_loss(tmp_path, monkeypatch):
     state = tiny_train_state(tmp_path, compile=True)
     assert state.batch_preparation.loss_in_graph
     batch, _ = batches_of_both_kinds()
-    assert "label_places" not in state.to_device(batch)
+    assert "label_places" not in state.batch_preparation(batch)
     train_step(state, micro_batches(PADDED, FULL))

@@ -13,7 +13,7 @@ from tests.train_states import packed_micro_batch, parameters_of, tiny_train_sta
 from vanilla_transformer import compatibility_vanilla_transformer
 from vanilla_transformer.training import graphed_train_step
 from vanilla_transformer.training.device_batch import BatchPreparation
-from vanilla_transformer.training.graphed_train_step import GraphedTrainStep, capture_steps, find_obstacle
+from vanilla_transformer.training.graphed_train_step import GraphedTrainStep, capture_steps
 from vanilla_transformer.training.loss import cross_entropy_in_graph
 from vanilla_transformer.training.train_step import train_step
 from vanilla_transformer.utils.cuda_graphs import WARM_UPS
@@ -193,26 +193,19 @@ def test_steps_run_as_before_after_a_failed_capture(tmp_path, caplog):
     assert [record.getMessage() for record in caplog.records] == [message] * 2
 
 
-def test_find_obstacle(tmp_path):
-    state = state_of(tmp_path)
-    assert find_obstacle(state) is None
-    state.model_with_loss.loss_in_graph = None
-    assert find_obstacle(state) == "a loss that is not compiled"
-    assert find_obstacle(state_of(tmp_path, packing=False)) == "batches of many shapes"
-    assert find_obstacle(tiny_train_state(tmp_path, HalfPrecision(cpu=True), packing=True)) == "a gradient scaler"
-
-
-@pytest.mark.parametrize("packing", [True, False])
-def test_steps_are_captured_on_a_gpu_alone(tmp_path, monkeypatch, caplog, packing):
-    state = state_of(tmp_path, packing=packing)
+@pytest.mark.parametrize(
+    "obstacle", [None, "a loss that is not compiled", "batches of many shapes", "a gradient scaler"]
+)
+def test_steps_are_captured_on_a_gpu_alone(tmp_path, monkeypatch, caplog, obstacle):
+    accelerator = HalfPrecision(cpu=True) if obstacle == "a gradient scaler" else None
+    state = tiny_train_state(tmp_path, accelerator, packing=obstacle != "batches of many shapes")
+    if obstacle != "a loss that is not compiled":
+        state.model_with_loss.loss_in_graph = cross_entropy_in_graph
     capture_steps(state)
     assert state.graphs is None and not caplog.records
     monkeypatch.setattr(state.accelerator.state, "device", torch.device("cuda"))
     with caplog.at_level(logging.INFO, logger=graphed_train_step.__name__):
         capture_steps(state)
-    if packing:
-        assert isinstance(state.graphs, GraphedTrainStep) and not caplog.records
-    else:
-        (record,) = caplog.records
-        assert record.getMessage() == "Steps are not captured as CUDA graphs, because of batches of many shapes."
-        assert state.graphs is None
+    assert isinstance(state.graphs, GraphedTrainStep) == (obstacle is None)
+    expected = [] if obstacle is None else [f"Steps are not captured as CUDA graphs, because of {obstacle}."]
+    assert caplog.messages == expected

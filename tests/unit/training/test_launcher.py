@@ -22,6 +22,7 @@ FSDP2 = {
     "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
     "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
 }
+ALONE = {"ACCELERATE_USE_CPU": "True", "KMP_AFFINITY": "fine", "MASTER_PORT": "29500"}  # by `accelerate launch`
 
 
 @pytest.fixture
@@ -36,16 +37,23 @@ def resolve(monkeypatch):
     return resolve
 
 
-def test_parse_recipe_without_accelerate_keeps_recipe(resolve):
-    options = resolve({}, "--mixed_precision", "bf16", "--compile")
-    assert options.optimization.mixed_precision == "bf16"
-    assert options.optimization.compile and not options.optimization.fsdp
-    assert resolve({}).optimization.mixed_precision == "no"
-    assert resolve({}, "--mixed_precision", "auto").optimization.mixed_precision == "auto"
+BF16 = {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}
 
 
-def test_parse_recipe_shards_as_the_launcher_is_configured(resolve):
-    assert resolve(FSDP2).optimization.fsdp
+@pytest.mark.parametrize(
+    ("environment", "flags", "expected"),
+    [
+        ({}, ["--mixed_precision", "bf16", "--compile"], ("bf16", True, False)),
+        ({}, [], ("no", None, False)),
+        ({}, ["--mixed_precision", "auto"], ("auto", None, False)),
+        (FSDP2, [], ("no", None, True)),
+        (BF16, [], ("bf16", True, False)),
+        (BF16, ["--compile", "--mixed_precision", "auto"], ("bf16", True, False)),
+    ],
+)
+def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(resolve, environment, flags, expected):
+    options = resolve(environment, *flags).optimization
+    assert (options.mixed_precision, options.compile, options.fsdp) == expected
 
 
 @pytest.mark.parametrize("reshard", [None, True, False])
@@ -58,14 +66,6 @@ def test_shard_model_gathers_layers_again_unless_the_launcher_says_no(monkeypatc
     distributed.shard_model(ModelWithLoss(tiny_model(), 0.1), num_processes=2)
     *layers, root = (options.get("reshard_after_forward") for options in given)
     assert layers and set(layers) == {reshard is not False} and root is None
-
-
-def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(resolve):
-    environment = {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}
-    options = resolve(environment).optimization
-    assert (options.mixed_precision, options.compile) == ("bf16", True)
-    assert resolve(environment, "--compile").optimization.compile is True
-    assert resolve(environment, "--mixed_precision", "auto").optimization.mixed_precision == "bf16"
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,8 @@ def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(resolve
         ({"ACCELERATE_MIXED_PRECISION": "fp16"}, ["--mixed_precision", "bf16"], "is bf16 in the recipe, but fp16"),
         ({"ACCELERATE_DYNAMO_BACKEND": "EAGER"}, [], "dynamo_backend=eager. Set `dynamo_backend` to inductor or no"),
         ({"ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}, ["--compile", "false"], "`compile` is false .*backend=inductor"),
-        (
-            {"ACCELERATE_USE_CPU": "True", "KMP_AFFINITY": "fine", "MASTER_PORT": "29500"},
-            [],
-            "must be started by torchrun or mpirun",
-        ),
+        (ALONE, [], "must be started by torchrun or mpirun"),
+        ({"WORLD_SIZE": "8"}, ["--tokens_per_step", "7"], "`tokens_per_step` must be at least .* = 8, got 7"),
     ],
 )
 def test_parse_recipe_refuses_settings_of_the_launcher_that_cannot_work(resolve, environment, flags, message):
@@ -99,34 +96,27 @@ def test_parse_recipe_refuses_settings_of_the_launcher_that_cannot_work(resolve,
     assert "\n" not in str(refused.value)
 
 
-def test_parse_recipe_counts_processes_of_mpirun(resolve):
-    mpi = {"OMPI_COMM_WORLD_SIZE": "2", "KMP_AFFINITY": "fine", "MASTER_PORT": "29500"}
-    assert resolve(mpi | {"ACCELERATE_USE_CPU": "True"}, "--tokens_per_step", "900").data.max_tokens == 450
-
-
-def test_choose_padding_has_multiples_of_eight_when_compiling():
-    assert choose_padding({}, compiled=False) == 1 and choose_padding({}, compiled=True) == 8
-
-
 @pytest.mark.parametrize(("before", "now", "padding"), [("true", "false", 8), ("false", "true", 1)])
 def test_a_resumed_run_keeps_its_padding_where_compile_changes(resolve, before, now, padding):
+    assert choose_padding({}, compiled=before == "true") == padding  # eight tokens where it compiles
     recorded = flatten(resolve({}, "--compile", before)) | {"pad_to_multiple_of": padding}
-    recipe = resolve({}, "--compile", now)
-    check_same_run(recorded, flatten(recipe))
+    check_same_run(recorded, flatten(resolve({}, "--compile", now)))
     assert choose_padding(recorded, compiled=now == "true") == padding
 
 
 @pytest.mark.parametrize(
-    ("processes", "accumulation", "expected"), [("1", 1, 25_000), ("8", 1, 3125), ("1", 8, 3125), ("3", 2, 4166)]
+    ("environment", "accumulation", "expected"),
+    [
+        ({"WORLD_SIZE": "1"}, 1, 25_000),
+        ({"WORLD_SIZE": "8"}, 1, 3125),
+        ({"WORLD_SIZE": "1"}, 8, 3125),
+        ({"WORLD_SIZE": "3"}, 2, 4166),
+        (ALONE | {"OMPI_COMM_WORLD_SIZE": "2"}, 1, 12_500),  # by mpirun
+    ],
 )
-def test_parse_recipe_divides_tokens_per_step_by_batches(resolve, processes, accumulation, expected):
+def test_parse_recipe_divides_tokens_per_step_by_batches(resolve, environment, accumulation, expected):
     flags = ["--tokens_per_step", "25000", "--gradient_accumulation_steps", str(accumulation)]
-    assert resolve({"WORLD_SIZE": processes}, *flags).data.max_tokens == expected
-
-
-def test_parse_recipe_refuses_steps_of_fewer_tokens_than_batches(resolve):
-    with pytest.raises(ValueError, match="`tokens_per_step` must be at least .* = 8, got 7"):
-        resolve({"WORLD_SIZE": "8"}, "--tokens_per_step", "7")
+    assert resolve(environment, *flags).data.max_tokens == expected
 
 
 def test_create_accelerator_refuses_a_recipe_of_another_number_of_processes(monkeypatch, resolve):
@@ -138,6 +128,9 @@ def test_create_accelerator_refuses_a_recipe_of_another_number_of_processes(monk
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("wmt14*.yaml")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("processes", [1, 8])
-def test_recipes_of_the_paper_have_its_step_on_one_device_and_on_eight(monkeypatch, path, processes):
+def test_recipes_of_the_paper_have_its_schedule_and_its_step_on_one_device_and_on_eight(monkeypatch, path, processes):
     monkeypatch.setenv("WORLD_SIZE", str(processes))
-    assert parse_recipe([str(path)]).data.max_tokens * processes == 25_000
+    recipe = parse_recipe([str(path)])
+    assert recipe.data.max_tokens * processes == 25_000
+    paper_steps = {"base": 100_000, "big": 300_000}[path.stem.rpartition("_")[2]]
+    assert (recipe.optimization.warmup_steps, recipe.optimization.max_steps) == (4000, paper_steps)

@@ -110,6 +110,30 @@ def test_projected_cross_entropy_in_bfloat16_is_within_rounding(batch, parts):
         torch.testing.assert_close(found, expected, rtol=5e-2, atol=5e-2)
 
 
+@pytest.mark.parametrize(("tokens", "rows"), [(1, 64), (64, 64), (65, 128), (199, 128), (300, 128), (390, 192)])
+def test_projected_cross_entropy_in_bfloat16_has_chunks_of_one_size(monkeypatch, tokens, rows):
+    """OneDNN compiles each product for its number of rows."""
+    torch.manual_seed(0)
+    states, weight = torch.randn(1, tokens, 8).bfloat16().float(), torch.randn(24, 8)
+    labels, linear, sizes = torch.randint(24, (1, tokens)), torch.nn.functional.linear, set()
+
+    def gradients():
+        inputs = [tensor.clone().requires_grad_() for tensor in (states, weight)]
+        with torch.autocast("cpu", torch.bfloat16):
+            smoothed, plain = projected_cross_entropy(*inputs, None, labels, 0.1)
+        return [smoothed.detach(), plain, *torch.autograd.grad(smoothed, inputs)]
+
+    def noting(chunk, *others):
+        sizes.add(len(chunk))
+        return linear(chunk, *others)
+
+    expected = gradients()
+    monkeypatch.setattr(torch.nn.functional, "linear", noting)
+    monkeypatch.setattr(loss, "_LOGITS_PER_CHUNK", 130 * 24)
+    torch.testing.assert_close(gradients(), expected, rtol=0.02, atol=0.02)
+    assert sizes == {rows}
+
+
 def test_projected_cross_entropy_refuses_second_backward(batch):
     total = projected_cross_entropy(*batch, 0.1).smoothed
     total.backward(retain_graph=True)
@@ -140,10 +164,7 @@ def test_noam_lambda_is_equation_3():
     assert rate(3999) == pytest.approx(512**-0.5 * 4000**-0.5)  # the peak
     assert rate(99_999) == pytest.approx(512**-0.5 * 100_000**-0.5)
     assert max(range(10_000), key=rate) == 3999
-
-
-def test_noam_lambda_multiplies_by_scale():
-    assert noam_lambda(64, 10, scale=2.0)(5) == pytest.approx(2 * noam_lambda(64, 10)(5))
+    assert noam_lambda(512, 4000, scale=2.0)(5) == pytest.approx(2 * rate(5))
 
 
 @pytest.mark.parametrize("name", ["noam", *(each.value for each in SchedulerType)])

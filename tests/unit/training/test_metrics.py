@@ -13,7 +13,6 @@ from vanilla_transformer.training.metrics import (
     StepMetrics,
     StepSums,
     append_entry,
-    describe_entry,
     read_entries,
     truncate_metrics,
 )
@@ -21,10 +20,11 @@ from vanilla_transformer.training.metrics import (
 STEPS = [StepSums(10.0, 12.0, 5.0, 9.0, 10.0), StepSums(2.0, 3.0, 3.0, 6.0, 10.0)]
 
 
-def test_step_metrics_are_means_over_tokens_since_last_pop():
-    metrics = StepMetrics()
-    for step in STEPS:
-        metrics.add(step)
+def test_step_metrics_are_means_over_tokens_since_last_pop_and_continue_from_state_dict():
+    stopped, metrics = StepMetrics(), StepMetrics()
+    stopped.add(STEPS[0])
+    metrics.load_state_dict(json.loads(json.dumps(stopped.state_dict())))
+    metrics.add(STEPS[1])
     entry = metrics.pop()
     assert (entry["loss"], entry["smoothed_loss"]) == (12 / 8, 15 / 8)
     assert entry["perplexity"] == pytest.approx(math.exp(12 / 8)) and entry["padding"] == pytest.approx(0.25)
@@ -32,18 +32,9 @@ def test_step_metrics_are_means_over_tokens_since_last_pop():
     assert metrics.pop()["loss"] == 2 / 3
 
 
-def test_step_metrics_continue_from_state_dict():
-    straight, stopped, resumed = StepMetrics(), StepMetrics(), StepMetrics()
-    straight.add(STEPS[0])
-    stopped.add(STEPS[0])
-    resumed.load_state_dict(json.loads(json.dumps(stopped.state_dict())))
-    for metrics in (straight, resumed):
-        metrics.add(STEPS[1])
-    ours, theirs = straight.pop(), resumed.pop()
-    assert all(ours[name] == theirs[name] for name in ours if name != "tokens_per_second")
-
-
 def test_truncate_metrics_drops_later_steps_and_partial_line(tmp_path):
+    truncate_metrics(tmp_path, 4)
+    assert (tmp_path / METRICS_FILE).read_bytes() == b""
     for step in (2, 4, 6):
         append_entry(tmp_path, {"step": step, "minutes": 0.5, "loss": 1.0})
     with (tmp_path / METRICS_FILE).open("a") as file:
@@ -77,18 +68,6 @@ def test_truncate_metrics_drops_a_damaged_line_and_names_it(tmp_path, caplog, li
     assert f"{tmp_path / METRICS_FILE} is damaged and read without line 2." in caplog.text
 
 
-def test_truncate_metrics_without_file_creates_empty_one(tmp_path):
-    truncate_metrics(tmp_path, 4)
-    assert read_entries(tmp_path) == []
-
-
-def test_describe_entry_is_one_line():
-    scored = {"bleu": 30.0, "bleu_signature": "nrefs:1|case:mixed"}
-    assert describe_entry({"step": 4, "validation_loss": 1.234} | scored) == (
-        "step 4, validation loss 1.23, bleu 30.00"
-    )
-
-
 def test_metrics_logger_writes_lines_and_moves_bar_in_a_terminal(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with MetricsLogger(tmp_path, Accelerator(cpu=True), {"seed": 0}, steps=(3, 10)) as metrics:
@@ -97,7 +76,8 @@ def test_metrics_logger_writes_lines_and_moves_bar_in_a_terminal(tmp_path, caplo
         assert (metrics.bar.n, metrics.bar.total) == (4, 8)
         assert "loss=1.500" in metrics.bar.postfix
         with caplog.at_level("INFO", logger="vanilla_transformer"):
-            metrics.log_validation({"step": 4, "minutes": 0.5, "bleu": 30.0})
+            scored = {"bleu": 30.0, "bleu_signature": "nrefs:1|case:mixed"}
+            metrics.log_validation({"step": 4, "minutes": 0.5, "validation_loss": 1.234, **scored})
     metrics.write({"step": 5, "minutes": 0.5})
     assert [entry["step"] for entry in read_entries(tmp_path)] == [4, 4, 5]
-    assert "Validation: step 4, minutes 0.50, bleu 30.00" in caplog.messages
+    assert "Validation: step 4, minutes 0.50, validation loss 1.23, bleu 30.00" in caplog.messages

@@ -1,5 +1,6 @@
 """The recipe of a run: YAML and flags, their rules and mistakes, and the packaged recipes."""
 
+import shlex
 from dataclasses import fields
 from pathlib import Path
 from typing import Literal, get_args, get_origin
@@ -97,67 +98,121 @@ def test_parse_recipe_flags_override_recipe(recipe_file):
     assert recipe.model.normalize_before is True
 
 
-def test_parse_recipe_names_nearest_flag():
-    with pytest.raises(ValueError, match="no flag 'warmup_step'. Did you mean 'warmup_steps'?"):
-        parse_recipe([*FILES, "--warmup_step", "3"])
-
-
-def test_parse_recipe_names_nearest_key(recipe_file):
-    with pytest.raises(ValueError, match="no recipe key 'drop_out'. Did you mean 'dropout'?"):
-        parse_recipe([recipe_file("drop_out: 0.1\n"), *FILES])
-
-
 def test_read_recipe_names_missing_file():
     with pytest.raises(FileNotFoundError, match="no recipe nowhere.yaml"):
         parse_recipe(["nowhere.yaml", *FILES])
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("- 1\n", "got list"),
-        ("a: [\n", "must be YAML"),
-        ("1: 2\n", "must be a name, got 1"),
-        ("corpora: &all [*all]\n", "must be YAML: aliases are not supported"),
-        ("seed: 1\nseed: 2\n", "the key 'seed' is there twice"),
-    ],
-)
-def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
-    with pytest.raises(ValueError, match=message):
-        parse_recipe([recipe_file(text), *FILES])
+TUNING = "--init_from x --lora_rank 2"
+EXCLUDED = "^`lora_rank` must be given without"
+TOKENS = "the embeddings of new tokens must be trained"
+# Flags beside the text and the folder, and words of the refusal.
+FLAGS = [
+    ("--warmup_step 3", "no flag 'warmup_step'. Did you mean 'warmup_steps'?"),
+    ("--max_tokens 0", "`max_tokens` must be an integer from 1 to 10,000,000, got 0"),
+    (f"--max_steps 1{'0' * 40}", "`max_steps` must be an integer from 1 to 1,000,000,000,000, got 1000"),
+    ("--warmup_steps -1", "`warmup_steps` must be an integer from 1 to .*, got -1"),
+    ("--warmup_steps 0", "`warmup_steps` must be an integer from 1 to .*, got 0"),
+    ("--num_train_epochs 0", "`num_train_epochs` must be a number above 0, got 0"),
+    ("--max_grad_norm 0", "`max_grad_norm` must be a number above 0, got 0"),
+    ("--label_smoothing 1", r"`label_smoothing` must be a number in \[0, 1\), got 1"),
+    ("--dataset x", "either `dataset` or text files"),
+    ("--validation_source v.en", "given together"),
+    ("--bpe_dropout 1", r"`bpe_dropout` must be a number in \[0, 1\), got 1"),
+    ("--bpe_dropout nan", "`bpe_dropout` must be a number in .*, got nan"),
+    ("--bpe_dropout 0.1 --tokenizer_model unigram", "`bpe_dropout` must be 0 .*got 0.1 with unigram"),
+    ("--tokenizer_model sentencepiece", "^`tokenizer_model` must be one of 'bpe', .*, got 'sentencepiece'"),
+    ("--test_target t.de", "`test_source` and `test_target` must be given together"),
+    ("--corpora '[{file: a.tsv}]'", "Give either .* got `corpora` and `train_source`"),
+    ("--augment '{inline_term: 0.1}'", "no key of `augment` 'inline_term'. Did you mean 'inline_terms'?"),
+    ("--augment '{inline_terms: 2}'", r"`inline_terms` of `augment` must be a number in \[0, 1\], got 2"),
+    ("--augment '{typo: 0.1}'", "no key of `augment` 'typo'. Did you mean 'typos'?"),
+    ("--augment '{placeholders: true}'", "`placeholders` of `augment` must be a number .* got True"),
+    ("--augment 0.1", r"`augment` must be a mapping, such as \{typos: 0.05\}, got 0.1"),
+    ("--augment '{a: [}'", "`augment` must be a list or a mapping in YAML or JSON"),
+    ("--augment null", "`augment` must be .*, got 'null', which is empty. Leave it out"),
+    ("--source_tags '#BT'", "`source_tags` must be a list .*, got '#BT', .* or quote text that begins with #"),
+    ("--max_length 0", "`max_length` must be an integer of 1 or more, got 0"),
+    ("--max_length_ratio 0.5", "`max_length_ratio` must be a number of 1 or more, got 0.5"),
+    ("--fsdp --mixed_precision fp16", "`fsdp` needs `mixed_precision` bf16 or no, got fp16"),
+    ("--compile=always", "`compile` must be true, false or auto, got 'always'"),
+    ("--fsdp=auto", "`fsdp` must be true or false, got 'auto'"),
+    ("--tokens_per_step 900 --max-tokens 70", "Give either `tokens_per_step`, .* got both as flags"),
+    ("--tokens_per_step 0", "`tokens_per_step` must be an integer from 1 to .*, got 0"),
+    (f"{TUNING} --fsdp", f"{EXCLUDED} fsdp, got both: adapters are merged into whole weights"),
+    (f"{TUNING} --freeze encoder", f"{EXCLUDED} freeze, got both: only adapters are trained"),
+    (f"{TUNING} --source_tags '<BT>'", f"{EXCLUDED} `source_tags`, got both: {TOKENS}"),
+    (f"{TUNING} --augment '{{inline_terms: 0.1}}'", f"{EXCLUDED} `inline_terms` of `augment`, got both: {TOKENS}"),
+    (f"{TUNING} --init_vocabulary extend", f"{EXCLUDED} `init_vocabulary: extend`, got both: {TOKENS}"),
+    ("--init_from x --freeze embeddings --source_tags '<BT>'", "^`source_tags` adds tokens, whose embeddings must"),
+    ("--init_from x --freeze embeddings --init_vocabulary extend", "^`init_vocabulary: extend` adds tokens, whose"),
+]
+# The same for the text of a recipe.
+TEXTS = [
+    ("drop_out: 0.1", "no recipe key 'drop_out'. Did you mean 'dropout'?"),
+    ("- 1", "got list"),
+    ("a: [", "must be YAML"),
+    ("1: 2", "must be a name, got 1"),
+    ("corpora: &all [*all]", "must be YAML: aliases are not supported"),
+    ("seed: 1\nseed: 2", "the key 'seed' is there twice"),
+    ("source_language: [en]", r"`source_language` must be .*, got \["),
+    ("normalization: {nfc: true}", "`normalization` must be .*, got {"),
+    ("max_steps: [1]", r"`max_steps` must be .*, got \["),
+    ("tokens_per_step: 900\nmax_tokens: 70", "Give either `tokens_per_step`, .* got both in the recipe"),
+    ("data: {max_tokens: 4}\ntokens_per_step: 8", "Give either `tokens_per_step`"),
+    ("data: {dropout: 0.1}", "`dropout` must be in the section `model`, got it in `data`. Move it."),
+    ("dropout: 0.1\nmodel: {dropout: 0.2}", "`dropout` must be in a recipe once, got it twice"),
+    ("model: {d_model: 4, d-model: 4}", "`d_model` must be in a recipe once, got it twice"),
+    ("model: [d_model]", "The section `model` must hold `key: value` lines, got list"),
+    ("model: 64", "The section `model` must hold `key: value` lines, got int"),
+    ("model: {1: 2}", "Every key of the section `model` must be a name, got 1"),
+    ("model: {drop_out: 0.1}", "There is no recipe key 'drop_out'. Did you mean 'dropout'"),
+    ("model: {model: {dropout: 0.1}}", "There is no recipe key 'model'"),
+    ("distillation: {teacher: a}", "There is no recipe key 'distillation'"),
+]
+EN_DE = "--output_dir out --source_language en --target_language de"
+# The same for all flags.
+WITHOUT_FILES = [
+    ("--train_source a.en --output_dir out", "`train_target` must be given"),
+    ("--train_source a.en --train_target a.de", "`output_dir` must be given"),
+    ("--dataset x --output_dir out", "`source_language` must be given with a `dataset`"),
+    ("--output_dir out --corpora '[{file: a.tsv, wieght: 2}]'", "no key of a corpus 'wieght'. Did you mean 'weight'?"),
+    ("--output_dir out --corpora '[{file: a.tsv, no_weight: 2}]'", "There is no key of a corpus 'no_weight'"),
+    ("--output_dir out --corpora '[{file: a.csv}]'", "must end with .tsv"),
+    ("--output_dir out --corpora [a.tsv]", "must be a mapping, such as .* got 'a.tsv'"),
+    ("--output_dir out --corpora '{file: a.tsv}'", "`corpora` must be a list with a corpus in it, got {'file'"),
+    ("--output_dir out --corpora []", r"`corpora` must be a list with a corpus in it, got \[\]"),
+    ("--output_dir out --corpora [{", "`corpora` must be a list or a mapping in YAML or JSON"),
+    (
+        f"{EN_DE} --corpora '[{{dataset: opus:A/v1, split: test}}]'",
+        "must be left out for opus:A/v1, .* got 'test'",
+    ),
+    (
+        f"{EN_DE} --dataset opus:TED2020",
+        "`dataset` must have splits, but opus:TED2020 has none. Put it into `corp",
+    ),
+    (
+        f"{EN_DE} --dataset mtdata:Statmt-news_commentary-16-deu-eng",
+        "`dataset` must have splits, but mtdata:Statmt",
+    ),
+    (
+        f"{EN_DE} --corpora '[{{file: a.tsv}}]' --validation '[{{dataset: opus:TED2020, split: validation}}]'",
+        "`split` must be left out for opus:TED2020, .* got 'validation'",
+    ),
+]
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--max_tokens", "0"], "`max_tokens` must be an integer from 1 to 10,000,000, got 0"),
-        (["--max_steps", f"1{'0' * 40}"], "`max_steps` must be an integer from 1 to 1,000,000,000,000, got 1000"),
-        (["--warmup_steps", "-1"], "`warmup_steps` must be an integer from 1 to .*, got -1"),
-        (["--max_grad_norm", "0"], "`max_grad_norm` must be a number above 0, got 0"),
-        (["--label_smoothing", "1"], r"`label_smoothing` must be a number in \[0, 1\), got 1"),
-        (["--dataset", "x"], "either `dataset` or text files"),
-        (["--validation_source", "v.en"], "given together"),
-        (["--bpe_dropout", "1"], r"`bpe_dropout` must be a number in \[0, 1\), got 1"),
-        (["--bpe_dropout", "nan"], "`bpe_dropout` must be a number in .*, got nan"),
-        (["--bpe_dropout", "0.1", "--tokenizer_model", "unigram"], "`bpe_dropout` must be 0 .*got 0.1 with unigram"),
-        (["--test_target", "t.de"], "`test_source` and `test_target` must be given together"),
-        (["--corpora", "[{file: a.tsv}]"], "Give either .* got `corpora` and `train_source`"),
-        (["--augment", "{inline_term: 0.1}"], "no key of `augment` 'inline_term'. Did you mean 'inline_terms'?"),
-        (["--augment", "{inline_terms: 2}"], r"`inline_terms` of `augment` must be a number in \[0, 1\], got 2"),
-        (["--augment", "{typo: 0.1}"], "no key of `augment` 'typo'. Did you mean 'typos'?"),
-        (["--augment", "{placeholders: true}"], "`placeholders` of `augment` must be a number .* got True"),
-        (["--augment", "0.1"], r"`augment` must be a mapping, such as \{typos: 0.05\}, got 0.1"),
-        (["--augment", "{a: [}"], "`augment` must be a list or a mapping in YAML or JSON"),
-        (["--augment", "null"], "`augment` must be .*, got 'null', which is empty. Leave it out"),
-        (["--source_tags", "#BT"], "`source_tags` must be a list .*, got '#BT', .* or quote text that begins with #"),
-        (["--max_length", "0"], "`max_length` must be an integer of 1 or more, got 0"),
-        (["--max_length_ratio", "0.5"], "`max_length_ratio` must be a number of 1 or more, got 0.5"),
-        (["--fsdp", "--mixed_precision", "fp16"], "`fsdp` needs `mixed_precision` bf16 or no, got fp16"),
-    ],
+    ("words", "text", "message"),
+    [(FILES, flags, message) for flags, message in FLAGS]
+    + [(FILES, text, message) for text, message in TEXTS]
+    + [([], flags, message) for flags, message in WITHOUT_FILES],
 )
-def test_check_recipe_refuses_impossible_values(flags, message):
-    with pytest.raises(ValueError, match=message):
-        parse_recipe([*FILES, *flags])
+def test_parse_recipe_refuses(recipe_file, words, text, message):
+    given = shlex.split(text) if text.startswith("--") else [recipe_file(text)]
+    with pytest.raises(ValueError, match=message) as refused:
+        parse_recipe([*given, *words])
+    assert "\n" not in str(refused.value) or "YAML" in str(refused.value)  # whose errors show the place
 
 
 # Keys that change nothing, with their defaults, since a default is given, too.
@@ -200,54 +255,16 @@ def test_flag_of_a_vocabulary_replaces_keys_of_another(flags, recipe_file):
     assert (replaced.vocab_size, replaced.tokenizer_model, replaced.normalization) == (9000, "unigram", "nfkc")
 
 
-@pytest.mark.parametrize(
-    ("flags", "other", "reason"),
-    [
-        (["--fsdp"], "fsdp", "adapters are merged into whole weights"),
-        (["--freeze", "encoder"], "freeze", "only adapters are trained"),
-        (["--source_tags", "<BT>"], "`source_tags`", "the embeddings of new tokens must be trained"),
-        (["--augment", "{inline_terms: 0.1}"], "`inline_terms` of `augment`", "the embeddings of new tokens"),
-        (["--init_vocabulary", "extend"], "`init_vocabulary: extend`", "the embeddings of new tokens"),
-    ],
-)
-def test_check_recipe_says_why_lora_excludes_a_key(flags, other, reason):
-    with pytest.raises(ValueError, match=f"^`lora_rank` must be given without {other}, got both: {reason}") as caught:
-        parse_recipe([*FILES, "--init_from", "x", "--lora_rank", "2", *flags])
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("flags", [["--source_tags", "<BT>"], ["--init_vocabulary", "extend"]])
-def test_check_recipe_refuses_new_tokens_with_frozen_embeddings(flags):
-    with pytest.raises(ValueError, match=f"^`{flags[0][2:]}.*` adds tokens, whose embeddings must be trained"):
-        parse_recipe([*FILES, "--init_from", "x", "--freeze", "embeddings", *flags])
-
-
-@pytest.mark.parametrize("line", ["source_language: [en]", "normalization: {nfc: true}", "max_steps: [1]"])
-def test_parse_recipe_refuses_a_list_or_mapping_for_one_value(recipe_file, line):
-    with pytest.raises(ValueError, match=f"`{line.partition(':')[0]}` must be .*, got [[{{]"):
-        parse_recipe([recipe_file(line)])
-
-
-def test_parse_recipe_refuses_unknown_tokenizer_model():
-    assert parse_recipe([*FILES, "--tokenizer_model", "wordpiece"]).data.tokenizer_model == "wordpiece"
-    with pytest.raises(ValueError, match="^`tokenizer_model` must be one of 'bpe', .*, got 'sentencepiece'"):
-        parse_recipe([*FILES, "--tokenizer_model", "sentencepiece"])
-
-
-def test_check_recipe_names_missing_values():
-    with pytest.raises(ValueError, match="`train_target` must be given"):
-        parse_recipe(["--train_source", "a.en", "--output_dir", "out"])
-    with pytest.raises(ValueError, match="`output_dir` must be given"):
-        parse_recipe(FILES[:4])
-    with pytest.raises(ValueError, match="`source_language` must be given with a `dataset`"):
-        parse_recipe(["--dataset", "x", "--output_dir", "out"])
-
-
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
-def test_parse_recipe_accepts_shipped_recipes(path):
-    named = {"dataset", "train_source", "corpora"} & read_recipe(path).keys()
+def test_shipped_recipes_parse_and_name_data_inside_the_repository_and_its_origin(path):
+    values = read_recipe(path)
+    named = {"dataset", "train_source", "corpora"} & values.keys()
     recipe = parse_recipe([str(path), *(["--output_dir", "out"] if named else FILES)])
     VanillaTransformerConfig(**vars(recipe.model))
+    files = [value for name, value in values.items() if name.endswith(("_source", "_target"))]
+    assert all(value.startswith("data/") for value in files)
+    origin = "# Data: " if path.name != "demo.yaml" else "# The recipe of `make demo`"
+    assert any(line.startswith(origin) for line in path.read_text().splitlines())
 
 
 MIX = """
@@ -261,67 +278,30 @@ corpora:
 
 
 def test_corpus_specs_inherit_languages_of_recipe(recipe_file):
-    recipe = parse_recipe([recipe_file(MIX), "--output_dir", "out"])
+    words = [recipe_file(MIX), "--output_dir", "out"]
     common = {"source_language": "en", "target_language": "de"}
-    assert corpus_specs(recipe.data) == [
+    assert corpus_specs(parse_recipe(words).data) == [
         CorpusSpec(source="a.en.xz", target="a: b.de", **common),
         CorpusSpec(file="b.tsv.gz", weight=0.5, **common),
         CorpusSpec(dataset="wmt14:fr-en", split="test", source_language="fr", target_language="de"),
     ]
-
-
-def test_parse_recipe_corpora_flag_overrides_recipe(recipe_file):
-    recipe = parse_recipe([recipe_file(MIX), "--output_dir", "out", "--corpora", '[{"file": "c.jsonl"}]'])
+    recipe = parse_recipe([*words, "--corpora", '[{"file": "c.jsonl"}]'])
     assert recipe.data.corpora == [{"file": "c.jsonl"}]
 
 
 def test_corpus_specs_of_files_and_dataset():
     assert corpus_specs(parse_recipe(FILES).data) == [CorpusSpec(source="a.en", target="a.de")]
-    dataset = ["--dataset", "x", "--source_language", "en", "--target_language", "de", "--output_dir", "out"]
-    expected = CorpusSpec(dataset="x", source_language="en", target_language="de")
-    assert corpus_specs(parse_recipe(dataset).data) == [expected]
+    dataset = parse_recipe(["--dataset", "x", *EN_DE.split()])
+    assert corpus_specs(dataset.data) == [CorpusSpec(dataset="x", source_language="en", target_language="de")]
 
 
-@pytest.mark.parametrize(
-    ("corpora", "message"),
-    [
-        ("[{file: a.tsv, wieght: 2}]", "There is no key of a corpus 'wieght'. Did you mean 'weight'?"),
-        ("[{file: a.tsv, no_weight: 2}]", "There is no key of a corpus 'no_weight'"),
-        ("[{file: a.csv}]", "must end with .tsv"),
-        ("[{dataset: 'opus:A/v1', split: test}]", "`split` must be left out for opus:A/v1, .* got 'test'. Leave it"),
-        ("[a.tsv]", "must be a mapping, such as .* got 'a.tsv'"),
-        ("{file: a.tsv}", "`corpora` must be a list with a corpus in it, got {'file'"),
-        ("[]", r"`corpora` must be a list with a corpus in it, got \[\]"),
-        ("[{", "`corpora` must be a list or a mapping in YAML or JSON"),
-    ],
-)
-def test_check_recipe_refuses_invalid_corpora(corpora, message):
-    with pytest.raises(ValueError, match=message):
-        parse_recipe(["--corpora", corpora, "--output_dir", "out"])
-
-
-@pytest.mark.parametrize("name", ["opus:TED2020", "mtdata:Statmt-news_commentary-16-deu-eng"])
-def test_downloaded_corpora_have_no_held_out_splits(name):
-    words = ["--output_dir", "out", "--source_language", "en", "--target_language", "de"]
-    with pytest.raises(ValueError, match=f"`dataset` must have splits, but {name} has none. Put it into `corpora`"):
-        parse_recipe([*words, "--dataset", name])
-    corpora = ["--corpora", f"[{{dataset: '{name}'}}]"]
-    with pytest.raises(ValueError, match=f"`split` must be left out for {name}, .* got 'validation'"):
-        parse_recipe([*words, *corpora, "--validation", f"[{{dataset: '{name}', split: validation}}]"])
-    assert parse_recipe([*words, *corpora, "--validation", "[{file: held_out.tsv}]"])
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
-def test_recipes_name_data_inside_repository_and_its_origin(path):
-    recipe = read_recipe(path)
-    files = [value for name, value in recipe.items() if name.endswith(("_source", "_target"))]
-    assert all(value.startswith("data/") for value in files)
-    origin = "# Data: " if path.name != "demo.yaml" else "# The recipe of `make demo`"
-    assert any(line.startswith(origin) for line in path.read_text().splitlines())
+def test_downloaded_corpora_may_have_other_held_out_text():
+    words = ["--corpora", "[{dataset: 'opus:TED2020'}]", "--validation", "[{file: held_out.tsv}]"]
+    assert parse_recipe([*EN_DE.split(), *words])
 
 
 def test_check_same_run_takes_the_defaults_for_names_that_are_newer_than_the_run():
-    now = flatten(parse_recipe(["--train_source", "a", "--train_target", "b", "--output_dir", "out"]))
+    now = flatten(parse_recipe(FILES))
     before = {name: value for name, value in now.items() if name not in ("sampling_temperature", "stages")}
     check_same_run(before, now)
     with pytest.raises(ValueError, match="different values of sampling_temperature was 1.0 and is 5.0"):
@@ -336,7 +316,7 @@ def test_parse_recipe_reads_words_as_yaml_1_2_does(recipe_file):
     corpora = "corpora: [{file: a.tsv, source_language: no, reverse: TRUE, drop: [empty]}]\n"
     (corpus,) = parse_recipe([recipe_file(corpora), "--output_dir", "out"]).data.corpora
     assert corpus == {"file": "a.tsv", "source_language": "no", "drop": ["empty"], "reverse": True}
-    with pytest.raises(ValueError, match="`reverse` of the corpus a.tsv must be true or false"):
+    with pytest.raises(ValueError, match="`reverse` of a corpus must be true or false"):
         parse_recipe([recipe_file(corpora.replace("TRUE", "no")), "--output_dir", "out"])
 
 
@@ -345,24 +325,18 @@ def test_parse_recipe_reads_tags_that_yaml_has_in_quotation_marks(recipe_file):
     assert parse_recipe([*FILES, "--source_tags", "'#BT'"]).data.source_tags == ["#BT"]
 
 
-def test_parse_recipe_lets_flags_choose_the_batch_size(recipe_file):
-    def sizes(text, *flags):
-        data = parse_recipe([recipe_file(text), *FILES, *flags]).data
-        return data.tokens_per_step, data.max_tokens
-
-    assert sizes("tokens_per_step: 900\n") == (900, 900)
-    assert sizes("tokens_per_step: 900\n", "--max-tokens=70") == (None, 70)
-    assert sizes("max_tokens: 70\n", "--tokens_per_step", "900") == (900, 900)
-    assert sizes("max_tokens: 70\ntokens_per_step: null\n") == (None, 70)
-
-
-def test_parse_recipe_refuses_two_batch_sizes_in_one_place(recipe_file):
-    with pytest.raises(ValueError, match="Give either `tokens_per_step`, .* got both in the recipe"):
-        parse_recipe([recipe_file("tokens_per_step: 900\nmax_tokens: 70\n"), *FILES])
-    with pytest.raises(ValueError, match="Give either `tokens_per_step`, .* got both as flags"):
-        parse_recipe([*FILES, "--tokens_per_step", "900", "--max-tokens", "70"])
-    with pytest.raises(ValueError, match="`tokens_per_step` must be an integer from 1 to .*, got 0"):
-        parse_recipe([*FILES, "--tokens_per_step", "0"])
+@pytest.mark.parametrize(
+    ("text", "flags", "expected"),
+    [
+        ("tokens_per_step: 900", [], (900, 900)),
+        ("tokens_per_step: 900", ["--max-tokens=70"], (None, 70)),
+        ("max_tokens: 70", ["--tokens_per_step", "900"], (900, 900)),
+        ("max_tokens: 70\ntokens_per_step: null", [], (None, 70)),
+    ],
+)
+def test_parse_recipe_lets_flags_choose_the_batch_size(recipe_file, text, flags, expected):
+    data = parse_recipe([recipe_file(text), *FILES, *flags]).data
+    assert (data.tokens_per_step, data.max_tokens) == expected
 
 
 def test_check_same_run_allows_smaller_batches_in_more_processes():
@@ -399,65 +373,21 @@ def test_each_key_may_stand_in_its_section_only(section, parts):
             flatten_sections({section: {name: 1}}, section_of)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("data: {dropout: 0.1}\n", "`dropout` must be in the section `model`, got it in `data`. Move it."),
-        ("dropout: 0.1\nmodel: {dropout: 0.2}\n", "`dropout` must be in a recipe once, got it twice"),
-        ("model: {d_model: 4, d-model: 4}\n", "`d_model` must be in a recipe once, got it twice"),
-        ("model: [d_model]\n", "The section `model` must hold `key: value` lines, got list"),
-        ("model: 64\n", "The section `model` must hold `key: value` lines, got int"),
-        ("model: {1: 2}\n", "Every key of the section `model` must be a name, got 1"),
-        ("model: {drop_out: 0.1}\n", "There is no recipe key 'drop_out'. Did you mean 'dropout'"),
-        ("model: {model: {dropout: 0.1}}\n", "There is no recipe key 'model'"),
-        ("distillation: {teacher: a}\n", "There is no recipe key 'distillation'"),
-        ("data: {max_tokens: 4}\ntokens_per_step: 8\n", "Give either `tokens_per_step`"),
-    ],
-)
-def test_parse_recipe_refuses_invalid_sections(recipe_file, text, message):
-    with pytest.raises(ValueError, match=message):
-        parse_recipe([recipe_file(text), *FILES])
-
-
 @pytest.mark.parametrize(("words", "expected"), [([], None), (["auto"], None), (["true"], True), (["false"], False)])
 @pytest.mark.parametrize("name", ["compile", "packing"])
-def test_choices_of_the_device_are_auto_by_default(tmp_path, name, words, expected):
-    files = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
+def test_choices_of_the_device_are_auto_by_default(recipe_file, name, words, expected):
     flags = [f"--{name}", *words] if words else []
-    assert getattr(parse_recipe([*files, *flags]).optimization, name) is expected
-    (tmp_path / "r.yaml").write_text(f"{name}: {words[0]}\n" if words else "{}\n")
-    assert getattr(parse_recipe([str(tmp_path / "r.yaml"), *files]).optimization, name) is expected
-
-
-@pytest.mark.parametrize(
-    ("flag", "message"),
-    [
-        ("--compile=always", "`compile` must be true, false or auto, got 'always'"),
-        ("--fsdp=auto", "`fsdp` must be true or false, got 'auto'"),
-    ],
-)
-def test_switches_name_their_values(flag, message):
-    with pytest.raises(ValueError, match=message):
-        parse_recipe(["--train_source", "a", "--train_target", "b", "--output_dir", "c", flag])
-
-
-PAPER_STEPS = {"base": 100_000, "big": 300_000}
-
-
-@pytest.mark.parametrize("name", ["small", "base", "finetune_opus_mt"])
-def test_recipes_to_start_from_leave_their_length_to_the_corpus(name):
-    recipe = read_recipe(RECIPE_FOLDER / f"{name}.yaml")
-    assert not {"max_steps", "warmup_steps", "max_minutes", "train_source"} & recipe.keys()
+    assert getattr(parse_recipe([*FILES, *flags]).optimization, name) is expected
+    path = recipe_file(f"{name}: {words[0]}\n" if words else "{}\n")
+    assert getattr(parse_recipe([path, *FILES]).optimization, name) is expected
 
 
 @pytest.mark.parametrize("name", ["small", "base", "student", "finetune_opus_mt", "multilingual"])
-def test_recipes_to_start_from_say_what_to_expect(name):
+def test_recipes_to_start_from_say_what_to_expect_and_leave_their_length_to_the_corpus(name):
     text = (RECIPE_FOLDER / f"{name}.yaml").read_text()
     header = text[: text.index("\n", text.rindex("\n#") + 1)]
     assert all(words in header for words in ("What to expect", "pairs", "here"))
-
-
-@pytest.mark.parametrize("path", sorted(RECIPE_FOLDER.glob("wmt14*.yaml")), ids=lambda path: path.stem)
-def test_recipes_of_the_paper_give_its_schedule(path):
-    recipe = read_recipe(path)
-    assert (recipe["warmup_steps"], recipe["max_steps"]) == (4000, PAPER_STEPS[path.stem.rpartition("_")[2]])
+    given = {"max_steps", "warmup_steps", "max_minutes", "train_source"} & read_recipe(
+        RECIPE_FOLDER / f"{name}.yaml"
+    ).keys()
+    assert not given or name in ("student", "multilingual")

@@ -1,38 +1,12 @@
 """The folder of a run finds, prunes and truncates what earlier processes wrote."""
 
-import json
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from tests.train_states import tiny_train_state
-from vanilla_transformer.training import run_folder
-from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.run_folder import prune_after
 from vanilla_transformer.training.train_state import TrainProgress
 from vanilla_transformer.utils import device_utils
-from vanilla_transformer.utils.file_utils import write_hashes
-
-
-def write_checkpoint(output_dir, step):
-    folder = output_dir / f"checkpoint-{step}"
-    (folder / "shards").mkdir(parents=True)
-    (folder / "model.safetensors").write_text("weights")
-    (folder / "shards" / "__0_0.distcp").write_text("tensors")
-    (folder / "training_state.json").write_text(json.dumps({"progress": {}, "param_groups": []}))
-    write_hashes(folder)
-    return folder
-
-
-def test_find_latest_checkpoint_warns_and_falls_back(tmp_path, caplog):
-    assert find_latest_checkpoint(tmp_path) is None
-    for step in (5, 10):
-        write_checkpoint(tmp_path, step)
-    assert find_latest_checkpoint(tmp_path).name == "checkpoint-10"
-    (tmp_path / "checkpoint-10" / "model.safetensors").unlink()
-    assert find_latest_checkpoint(tmp_path).name == "checkpoint-5"
-    assert "checkpoint-10 is damaged (model.safetensors is missing)" in caplog.text
 
 
 def test_is_finished_goes_by_the_minutes_of_the_checkpoint_of_its_step(tmp_path, monkeypatch):
@@ -60,9 +34,6 @@ def test_record_score_ranks_steps_and_counts_validations_without_improvement():
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 CPU core ("), (2, "2 CPU cores (")])
-def test_describe_machine_counts_cores(count, said, monkeypatch):
+def test_describe_hardware_counts_cores(count, said, monkeypatch):
     monkeypatch.setattr(device_utils, "usable_cores", lambda: count)
-    process = SimpleNamespace(device=torch.device("cpu"), num_processes=1, mixed_precision="bf16")
-    machine = run_folder.describe_machine(process)
-    assert machine["hardware"].startswith(said) and machine["versions"]["torch"]
-    assert (machine["processes"], machine["mixed_precision"]) == (1, "bf16")
+    assert device_utils.describe_hardware(torch.device("cpu")).startswith(said)

@@ -17,11 +17,13 @@ def accelerator():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stop_signal_stops_at_next_check(accelerator, number):
+def test_stop_signal_stops_at_next_check_and_restores_the_handler(accelerator, number):
+    before = signal.getsignal(number)
     with StopSignal(accelerator) as stop:
-        assert not stop.check(1, finished=False)
+        assert not stop.check(1, finished=False) and signal.getsignal(number) != before
         signal.raise_signal(number)
         assert stop.check(1, finished=False) and stop.interrupted
+    assert signal.getsignal(number) == before
     with StopSignal(accelerator) as stop:
         assert stop.check(1, finished=True) and not stop.interrupted
 
@@ -40,13 +42,6 @@ def test_stop_signal_leaves_second_signal_to_previous_handler(accelerator, defau
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
         assert stop.received
-
-
-def test_stop_signal_restores_handlers(accelerator):
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with StopSignal(accelerator):
-        assert signal.getsignal(signal.SIGTERM) != before[1]
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 class TwoProcesses:

@@ -23,6 +23,7 @@ from vanilla_transformer.training.loss import ModelWithLoss, cross_entropy_in_gr
 from vanilla_transformer.training.train_step import train_step
 
 PADDED, FULL = [5, 3, 4], [4, 4]
+PACKED = [packed_micro_batch([[5, 3], [4, 2, 1]], length=9)]
 
 
 @pytest.fixture
@@ -30,30 +31,28 @@ def stand_in(monkeypatch):
     return accelerator_of_stand_in(monkeypatch)
 
 
-def stand_in_state(stand_in, folder, **changes):
-    state = tiny_train_state(folder, stand_in, **changes)
-    train_step(state, micro_batches(PADDED, FULL))  # Adam creates its state
-    return state
-
-
 @pytest.mark.parametrize(
-    "changes",
-    [{"max_grad_norm": 1.0, "ema_decay": 0.9}, rare({"attn_implementation": "eager", "r_drop_weight": 5.0})],
-    ids=str,
+    ("changes", "batches"),
+    [
+        ({"max_grad_norm": 1.0, "ema_decay": 0.9}, micro_batches(PADDED, FULL)),
+        rare(({"attn_implementation": "eager", "r_drop_weight": 5.0}, micro_batches(PADDED, FULL))),
+        ({"packing": True}, PACKED),
+        ({"packing": True, "attn_implementation": "eager"}, PACKED),
+    ],
 )
-def test_train_step_does_not_wait_for_a_gpu(stand_in, tmp_path, changes):
-    state = stand_in_state(stand_in, tmp_path, **changes)
+def test_train_step_does_not_wait_for_a_gpu(stand_in, tmp_path, changes, batches):
+    state = tiny_train_state(tmp_path, stand_in, **changes)
+    train_step(state, batches)  # Adam creates its state
     with gpu_stand_in() as copies:
         for _ in range(3):
-            train_step(state, micro_batches(PADDED, FULL))
+            train_step(state, batches)
     assert not copies.arrived and len(state.unread) == 4
 
 
 def test_train_step_that_reads_a_value_is_found(stand_in, tmp_path, monkeypatch):
-    state = stand_in_state(stand_in, tmp_path)
-    monkeypatch.setattr(
-        module, "_clip_gradient", lambda state, clip=module._clip_gradient: clip(state) + clip(state).item()
-    )
+    state = tiny_train_state(tmp_path, stand_in)
+    train_step(state, micro_batches(PADDED, FULL))
+    monkeypatch.setattr(module, "full_tensor", lambda norm: norm + norm.item())
     with pytest.raises(AssertionError, match="waits for the device"), gpu_stand_in():
         train_step(state, micro_batches(PADDED))
 
@@ -142,18 +141,17 @@ class Operations(TorchDispatchMode):
 def test_packed_step_has_few_operations_beside_its_layers(tmp_path):
     """Compiled layers and the compiled loss are few kernels. The host starts each of the other operations."""
     state = tiny_train_state(tmp_path, packing=True)
-    batch = packed_micro_batch([[5, 3], [4, 2, 1]], length=9)
-    train_step(state, [batch])
+    train_step(state, PACKED)
     model = state.unwrapped_model
     for layer in [*model.get_encoder().layers, *model.get_decoder().layers]:
         layer.forward = lambda states, *_, **__: states
     state.model_with_loss.loss_in_graph = cross_entropy_in_graph
     state.batch_preparation = replace(state.batch_preparation, loss_in_graph=True)
     with Operations() as step:
-        train_step(state, [batch])
+        train_step(state, PACKED)
     states, weight = torch.randn(2, 9, 8, requires_grad=True), torch.randn(40, 8, requires_grad=True)
     with Operations() as loss:
-        cross_entropy_in_graph(states, weight, None, batch.tensors["labels"], 0.1).smoothed.backward()
+        cross_entropy_in_graph(states, weight, None, PACKED[0].tensors["labels"], 0.1).smoothed.backward()
     assert 20 < len(loss.calls) <= 64 and 20 < len(step.calls) - len(loss.calls) <= 125
 
 
@@ -164,17 +162,6 @@ def test_train_step_does_not_walk_through_the_modules(tmp_path, monkeypatch, cha
     monkeypatch.delattr(torch.nn.Module, "named_modules")
     train_step(state, micro_batches(FULL))
     assert state.step == 2
-
-
-@pytest.mark.parametrize("changes", [{}, {"attn_implementation": "eager"}], ids=str)
-def test_packed_train_step_does_not_wait_for_a_gpu(stand_in, tmp_path, changes):
-    state = tiny_train_state(tmp_path, stand_in, packing=True, **changes)
-    batch = packed_micro_batch([[5, 3], [4, 2, 1]], length=9)
-    train_step(state, [batch])
-    with gpu_stand_in() as copies:
-        for _ in range(3):
-            train_step(state, [batch])
-    assert not copies.arrived and len(state.unread) == 4
 
 
 def test_resume_state_holds_no_step_with_infinite_loss(tmp_path, monkeypatch):

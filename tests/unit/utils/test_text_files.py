@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vanilla_transformer.utils.text_files import decode_line, decode_text
+from vanilla_transformer.utils.text_files import decode_text
 
 _WIDE = ["The old house.\nIt is red.\n", "Старый дом.\nОн красный, да.\n", "这座老房子。\n它是红色的。\n" * 9]
 
@@ -28,5 +28,6 @@ def test_decoding_names_the_line_and_the_byte():
     with pytest.raises(ValueError, match=message):
         decode_text(b"one\n\xe4\n", "a")
     with pytest.raises(ValueError, match=message):
-        decode_line(b"\xe4", 2, "a")
-    assert decode_line(b"\xef\xbb\xbf\xc3\xa4\r", 1, "a") == "ä"
+        decode_text(b"\xef\xbb\xbfone\n\xe4\n", "a")
+    with pytest.raises(ValueError, match=message):
+        decode_text(b"\xe4", "a", first=2)

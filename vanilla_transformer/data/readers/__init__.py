@@ -6,7 +6,6 @@ from itertools import count
 from vanilla_transformer.utils.text_files import check_version, has_invalid_unicode, read_lines, stream_lines
 
 from .corpora import (
-    MIN_ROWS_PER_PROCESS,
     ROWS_PER_BATCH,
     CorpusRow,
     CorpusSpec,
@@ -20,11 +19,11 @@ from .corpora import (
 )
 from .line_formats import (
     blank_side_error,
-    parse_dataset,
     parse_jsonl,
     parse_moses_zip,
     parse_parallel_lines,
     parse_parquet,
+    parse_tables,
     parse_tsv,
     read_text_files,
     stream_text_files,
@@ -55,7 +54,7 @@ def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:
 
 def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     if corpus.rows is not None:
-        return parse_dataset(corpus)
+        return parse_tables(corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH), corpus.spec)
     form = "" if corpus.spec.source is not None else file_format(corpus.files[0].name)
     if form in _ROW_PARSERS:
         return _ROW_PARSERS[form](corpus)
@@ -70,7 +69,7 @@ def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     return map(CorpusRow, count(1), pairs)
 
 
-__all__ = ["MIN_ROWS_PER_PROCESS", "ROWS_PER_BATCH", "CorpusRow", "CorpusSpec", "OpenCorpus", "SentencePair"]
+__all__ = ["ROWS_PER_BATCH", "CorpusRow", "CorpusSpec", "OpenCorpus", "SentencePair"]
 __all__ += ["WordPair", "blank_side_error", "content_key", "file_format", "has_invalid_unicode", "load_splits"]
 __all__ += ["open_corpus", "read_lines", "read_pairs", "read_rows", "read_text_files", "stream_lines"]
 __all__ += ["stream_text_files"]

@@ -6,23 +6,24 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from pydantic import Field, model_validator
 
 from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 from vanilla_transformer.utils.import_utils import child_environment, requires_extra
 from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of
+from vanilla_transformer.utils.schemas import Schema
 from vanilla_transformer.utils.text_files import file_version, open_file
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
 _LIBRARIES = ("opus:", "mtdata:")
-_NO_TEXT = {"weight", "reverse"}
 
 
 class SentencePair(NamedTuple):
@@ -43,8 +44,7 @@ class CorpusRow(NamedTuple):
     score: float | None = None
 
 
-@dataclass(frozen=True)
-class CorpusSpec:
+class CorpusSpec(Schema, frozen=True):
     """
     One corpus of a mix: two parallel text files, one file with both sides, or a dataset.
 
@@ -69,6 +69,7 @@ class CorpusSpec:
         reverse (`bool`): Translate from the target side to the source side, whose languages keep their names.
     """
 
+    noun = "key of a corpus"
     source: str | None = None
     target: str | None = None
     file: str | None = None
@@ -76,18 +77,15 @@ class CorpusSpec:
     split: str = "train"
     source_language: str | None = None
     target_language: str | None = None
-    weight: float = 1.0
+    weight: float = Field(1.0, gt=0, lt=1e6, strict=True, title="a number above 0")
     name: str = ""
-    reverse: bool = False
+    reverse: bool = Field(False, strict=True)
 
-    def __post_init__(self) -> None:
-        texts = {name: value for name, value in vars(self).items() if name not in _NO_TEXT and value is not None}
-        wrong = [name for name, value in texts.items() if not isinstance(value, str)]
-        if wrong:
-            raise UserError(f"`{wrong[0]}` of a corpus must be text, got {texts[wrong[0]]!r}.")
+    @model_validator(mode="after")
+    def _check_together(self) -> "CorpusSpec":
         if (self.source is None) != (self.target is None):
             raise UserError(f"A corpus needs `source` and `target` together, got only {self.source or self.target}.")
-        kinds = [kind for kind in ("source", "file", "dataset") if kind in texts]
+        kinds = [kind for kind in ("source", "file", "dataset") if getattr(self, kind) is not None]
         if len(kinds) != 1:
             got = " and ".join(f"`{kind}`" for kind in kinds) or "none of them"
             raise UserError(f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}.")
@@ -102,10 +100,7 @@ class CorpusSpec:
                 "out, and name another corpus for held-out text."
             )
         object.__setattr__(self, "name", self.name or self.dataset or self.file or f"{self.source} | {self.target}")
-        if isinstance(self.weight, bool) or not isinstance(self.weight, int | float) or not 0 < self.weight < 1e6:
-            raise UserError(f"`weight` of the corpus {self.name} must be a number above 0, got {self.weight!r}.")
-        if type(self.reverse) is not bool:
-            raise UserError(f"`reverse` of the corpus {self.name} must be true or false, got {self.reverse!r}.")
+        return self
 
     @property
     def direction(self) -> Direction:
@@ -127,11 +122,6 @@ class CorpusSpec:
     def is_downloaded(self) -> bool:
         """Return whether `dataset` is an identifier of OPUS or mtdata."""
         return self.dataset is not None and self.dataset.startswith(_LIBRARIES)
-
-    @property
-    def is_editable(self) -> bool:
-        """Return whether the pairs are lines of text that its user can mend."""
-        return self.dataset is None and self.format in ("", ".tsv", ".jsonl")
 
     def require_languages(self) -> tuple[str, str]:
         """Return the source and the target language."""
@@ -213,8 +203,6 @@ def load_splits(name: str) -> dict[str, Any]:
 
 # Rows that are read, cleaned, written or searched at a time.
 ROWS_PER_BATCH = 10_000
-# With fewer rows a second process costs more time than it saves.
-MIN_ROWS_PER_PROCESS = 50_000
 _EXTRA, _FEATURE = "corpora", "Downloading a corpus"
 _MOSES_FILE, _TSV_FILE = "corpus.zip", "corpus.tsv"
 

@@ -69,12 +69,11 @@ def stream_text_files(source_file: str | Path, target_file: str | Path) -> Itera
 
 def parse_parallel_lines(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """Pair the lines of two files."""
-    source_file, target_file = corpus.files
-    names = [source_file.name, target_file.name]
-    return pair_lines(read_file_lines(source_file), read_file_lines(target_file), names)
+    sources, targets = map(read_file_lines, corpus.files)
+    return _pair_lines(sources, targets, [file.name for file in corpus.files])
 
 
-def pair_lines(sources: Iterator[str], targets: Iterator[str], names: Sequence[str]) -> Iterator[SentencePair]:
+def _pair_lines(sources: Iterator[str], targets: Iterator[str], names: Sequence[str]) -> Iterator[SentencePair]:
     """Pair lines, without white space at their ends."""
     for number, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
@@ -98,51 +97,41 @@ def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
         texts = row.get("translation", row)
         if not isinstance(texts, dict):
             raise UserError(f"{location} must have sentences by language in its `translation`, got {texts!r}.")
-        source, target = find_columns(texts, "translation" in row, corpus.spec, location)
-        pair = SentencePair(_json_text(texts[source], location), _json_text(texts[target], location))
-        yield CorpusRow(number, pair, None if row.get(_SCORE) is None else parse_score(row[_SCORE], location))
-
-
-def _json_text(value: Any, location: str) -> str:
-    """Return a sentence of a row; null is a missing sentence."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise UserError(f"{location} must hold sentences, got {value!r}.")
-    return value.strip()
+        sides = [texts[name] for name in _find_text_columns(texts, "translation" in row, corpus.spec, location)]
+        for value in sides:
+            if not isinstance(value, str | None):
+                raise UserError(f"{location} must hold sentences, got {value!r}.")
+        pair = SentencePair(*((value or "").strip() for value in sides))
+        yield CorpusRow(number, pair, None if row.get(_SCORE) is None else _parse_score(row[_SCORE], location))
 
 
 def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    """
-    Pair the lines of the two files in an archive whose names end with the languages, as in `Books.de-en.de`.
-    """
+    """Pair the lines of the two files in an archive whose names end with the languages, as in `Books.de-en.de`."""
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     try:
         with zipfile.ZipFile(corpus.files[0]) as archive:
-            members = [_find_member(archive, language, name) for language in languages]
+            members = list[str]()
+            for language in languages:
+                found = [member for member in archive.namelist() if member.endswith(f".{language}")]
+                if len(found) != 1:
+                    listing = ", ".join(found or archive.namelist()) or "none"
+                    raise UserError(f"{name} must have one file whose name ends with .{language}, got {listing}.")
+                members += found
             names = [f"{member} in {name}" for member in members]
             raw: list[Any] = [archive.open(member) for member in members]
             with BufferedReader(raw[0]) as sources, BufferedReader(raw[1]) as targets:  # which read bounded lines fast
-                yield from pair_lines(decode_lines(sources, names[0]), decode_lines(targets, names[1]), names)
+                yield from _pair_lines(decode_lines(sources, names[0]), decode_lines(targets, names[1]), names)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise UserError(f"Cannot read {name}: the .zip file is truncated or corrupt ({error}).") from error
     except RuntimeError as error:  # an encrypted member
         raise UserError(f"Cannot read {name}: {error}.") from error
 
 
-def _find_member(archive: zipfile.ZipFile, language: str, name: str) -> str:
-    found = [member for member in archive.namelist() if member.endswith(f".{language}")]
-    if len(found) == 1:
-        return found[0]
-    listing = ", ".join(found or archive.namelist()) or "none"
-    raise UserError(f"{name} must have one file whose name ends with .{language}, got {listing}.")
-
-
 def parse_parquet(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     import pyarrow as pa
 
     try:
-        yield from _parse_tables(_read_tables(corpus.files[0], corpus.spec), corpus.spec)
+        yield from parse_tables(_read_tables(corpus.files[0], corpus.spec), corpus.spec)
     except pa.ArrowInvalid as error:
         raise UserError(f"Cannot read {corpus.files[0].name}: it must be a Parquet file ({error}).") from error
 
@@ -175,11 +164,8 @@ def _read_tables(path: BufferedReader, spec: CorpusSpec) -> Iterator["pa.Table"]
         yield from map(pa.Table.from_batches, zip(file.iter_batches(rows, [group], read)))
 
 
-def parse_dataset(corpus: OpenCorpus) -> Iterator[CorpusRow]:
-    return _parse_tables(corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH), corpus.spec)
-
-
-def _parse_tables(tables: Iterable["pa.Table"], spec: CorpusSpec) -> Iterator[CorpusRow]:
+def parse_tables(tables: Iterable["pa.Table"], spec: CorpusSpec) -> Iterator[CorpusRow]:
+    """Parse the rows of a dataset or of a Parquet file."""
     import pyarrow as pa
 
     numbers = count(1)
@@ -202,7 +188,7 @@ def _find_texts(schema: "pa.Schema", spec: CorpusSpec) -> tuple[bool, tuple[str,
     is_nested = _NESTED in schema.names and pa.types.is_struct(schema.field(_NESTED).type)
     names = [field.name for field in schema.field(_NESTED).type] if is_nested else schema.names
     location = spec.name if spec.dataset is None else f"The dataset {spec.name}"
-    return is_nested, find_columns(names, is_nested, spec, location)
+    return is_nested, _find_text_columns(names, is_nested, spec, location)
 
 
 def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
@@ -217,7 +203,7 @@ def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
     return ["" if value is None else value.decode("utf-8", errors="surrogateescape").strip() for value in values]
 
 
-def find_columns(names: Iterable[str], nested: bool, spec: CorpusSpec, location: str) -> tuple[str, str]:
+def _find_text_columns(names: Iterable[str], nested: bool, spec: CorpusSpec, location: str) -> tuple[str, str]:
     """Return which columns, or which languages of a `translation`, are source and target."""
     names = list(names)
     languages = [language for language in (spec.source_language, spec.target_language) if language is not None]
@@ -267,7 +253,7 @@ def parse_tsv(corpus: OpenCorpus) -> Iterator[CorpusRow]:
             raise UserError(f"Line {number} of {name} must have {rule}, it has {len(cells)}.")
         score = None
         if columns.score is not None and line.strip():
-            score = parse_score(cells[columns.score], f"Line {number} of {name}")
+            score = _parse_score(cells[columns.score], f"Line {number} of {name}")
         yield CorpusRow(number, SentencePair(cells[columns.source], cells[columns.target]), score)
 
 
@@ -309,7 +295,7 @@ def _is_number(cell: str) -> bool:
         return False
 
 
-def parse_score(cell: object, location: str) -> float:
+def _parse_score(cell: object, location: str) -> float:
     """Return the score of a pair."""
     text = str(cell)
     if isinstance(cell, bool) or not _is_number(text):

@@ -19,25 +19,20 @@ def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     codes, found = set[str](), False
     for unit in iterate_units(corpus, ["tu"], "TMX"):
-        variants = [(_code(variant, name), variant) for variant in unit if local_name(variant) == "tuv"]
-        codes.update(code for code, _ in variants)
-        sides = [
-            next((variant for code, variant in variants if is_of_language(code, language)), None)
-            for language in languages
-        ]
+        variants = dict[str, Any]()
+        for variant in (child for child in unit if local_name(child) == "tuv"):
+            code = variant.get(LANG) or variant.get("lang")  # up to version 1.2
+            if not code:
+                rule = f"Each <tuv> of {name} must have the attribute xml:lang"
+                raise UserError(f"{rule}, got none in line {variant.sourceline}.")
+            variants.setdefault(code, variant)
+        codes.update(variants)
+        sides = [next((code for code in variants if is_of_language(code, language)), None) for language in languages]
         if None not in sides:
             found = True
-            yield SentencePair(*(_variant_text(side, name) for side in sides))
+            yield SentencePair(*(_variant_text(variants[str(side)], name) for side in sides))
     if not found:
         raise nothing_found_error(corpus, "TMX", codes)
-
-
-def _code(variant: Any, name: str) -> str:
-    code = variant.get(LANG) or variant.get("lang")  # up to version 1.2
-    if not code:
-        rule = f"Each <tuv> of {name} must have the attribute xml:lang"
-        raise UserError(f"{rule}, got none in line {variant.sourceline}.")
-    return code
 
 
 def _variant_text(variant: Any, name: str) -> str:
@@ -47,7 +42,7 @@ def _variant_text(variant: Any, name: str) -> str:
     return segment_text(segment, name)
 
 
-_SOURCE_CODES, _TARGET_CODES = ("source-language", "srcLang"), ("target-language", "trgLang")
+_CODES = ("source-language", "srcLang"), ("target-language", "trgLang")  # in the nearest ancestor with one of them
 
 
 def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
@@ -59,7 +54,10 @@ def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     codes, found = set[str](), False
     for unit in iterate_units(corpus, UNITS, "XLIFF"):
-        ends = [_inherited(unit, attributes) for attributes in (_SOURCE_CODES, _TARGET_CODES)]
+        ancestors, ends = list(unit.iterancestors()), list[str]()
+        for attributes in _CODES:
+            values = (ancestor.get(attribute) for ancestor in ancestors for attribute in attributes)
+            ends.append(next(filter(None, values), ""))
         order = next((order for order in (1, -1) if all(map(is_of_language, ends[::order], languages))), None)
         for segment in read_segments(unit):
             is_translated = segment.status is Status.DONE and segment.target is not None
@@ -71,12 +69,6 @@ def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
                 yield SentencePair(*texts[::order])
     if not found:
         raise nothing_found_error(corpus, "XLIFF", codes)
-
-
-def _inherited(unit: Any, attributes: tuple[str, str]) -> str:
-    """Return the value of an attribute in the nearest ancestor that has one of its two names."""
-    values = (ancestor.get(attribute) for ancestor in unit.iterancestors() for attribute in attributes)
-    return next((value for value in values if value), "")
 
 
 _PARTING = re.compile("\0+")  # which XML cannot contain
@@ -100,12 +92,11 @@ def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterat
 
 def segment_text(segment: Any, name: str) -> str:
     """Return the text of a segment on one line, without the codes in it."""
-    return _PARTING.sub(_part, _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))).strip()
 
+    def part(mark: re.Match) -> str:  # a space between words, which would be one word without it
+        return " " if are_two_words(mark.string[: mark.start()][-1:], mark.string[mark.end() :][:1]) else ""
 
-def _part(mark: re.Match) -> str:
-    """Return a space for marks between words, which would be one word without them."""
-    return " " if are_two_words(mark.string[: mark.start()][-1:], mark.string[mark.end() :][:1]) else ""
+    return _PARTING.sub(part, _LINE_BREAK.sub(" ", "".join(_pieces(segment, name)))).strip()
 
 
 def _pieces(element: Any, name: str) -> Iterator[str]:

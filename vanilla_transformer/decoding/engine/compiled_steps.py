@@ -20,8 +20,9 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -44,16 +45,7 @@ from vanilla_transformer.utils.import_utils import child_environment
 from vanilla_transformer.utils.private_folders import check_inductor_caches
 
 from .idle_work import idle_work
-from .machine_cache import (
-    cache_root,
-    forget_failure,
-    identity_of,
-    is_usable,
-    load_failure,
-    prepare_cache,
-    shape_of,
-    store_failure,
-)
+from .machine_cache import cache_folder, identity_of, is_usable, prepare_cache
 from .slot_buffers import SlotBuffers
 from .step_package import (
     FEW_ROWS,
@@ -70,21 +62,28 @@ logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
 EAGER_SECONDS = 3.0  # of eager steps until they are compiled
 FEW_CORES = 2  # with which nothing compiles while an engine decodes
-_SECONDS_REMEMBERED = 24 * 60 * 60  # for which a failure keeps processes from another attempt in the background
 _NICENESS = "10"  # of the process that compiles
 _one_at_a_time = threading.Lock()  # of threads that begin to compile in the background
 _latest: subprocess.Popen | None = None  # of the processes that compile, for all engines
 
 
+@dataclass
 class _Form:
-    """One compiled form of a step, and the seconds for which the engine has had to do without it."""
+    """
+    One compiled form of a step.
 
-    def __init__(self) -> None:
-        self.step: Step | None = None
-        self.is_sought = True  # until the cache has been searched
-        self.missed_seconds = 0.0
-        self.began = False  # compiling in another process, which may have failed
-        self.worker: subprocess.Popen | None = None  # this process, until its end is noticed
+    Attributes:
+        is_sought: The cache has not been searched yet.
+        missed_seconds: Seconds for which the engine has had to do without it.
+        began: Compiling in another process, which may have failed, or will begin when no engine decodes.
+        worker: This process, until its end is noticed.
+    """
+
+    step: Step | None = None
+    is_sought: bool = True
+    missed_seconds: float = 0.0
+    began: bool = False
+    worker: subprocess.Popen | None = None
 
 
 class CompiledSteps:
@@ -99,7 +98,6 @@ class CompiledSteps:
     """
 
     def __init__(self, step: nn.Module, compile: bool | str, buffers: SlotBuffers):
-        check_compile(compile)
         self.step = step
         self._compile, self._buffers = compile, buffers
         self._forms = {kind: _Form() for kind in kinds_of(step)}
@@ -113,15 +111,16 @@ class CompiledSteps:
         step, start = self.find(arguments), time.perf_counter()
         for _ in range(count):
             step(*arguments)
-        kind = self._kind(_rows(arguments))
+        kind = self._kind(arguments[0].last_tokens.numel())
         form = self._forms[kind]
-        if step is not form.step and self._compile == "auto" and not form.began:
-            form.missed_seconds += time.perf_counter() - start
-            if form.missed_seconds > EAGER_SECONDS and usable_cores() > FEW_CORES:
-                self._compile_elsewhere(kind)
-            elif form.missed_seconds > EAGER_SECONDS:
-                form.began = True
-                idle_work.add(partial(self._compile_elsewhere, kind))
+        if step is form.step or self._compile != "auto" or form.began:
+            return
+        form.missed_seconds += time.perf_counter() - start
+        if form.missed_seconds > EAGER_SECONDS and usable_cores() > FEW_CORES:
+            self._compile_elsewhere(kind)
+        elif form.missed_seconds > EAGER_SECONDS:
+            form.began = True
+            idle_work.add(partial(self._compile_elsewhere, kind))
 
     def decoding(self) -> AbstractContextManager[None]:
         """Tell others that an engine decodes."""
@@ -129,11 +128,10 @@ class CompiledSteps:
 
     def sharing_cores(self, rows: int) -> AbstractContextManager[None]:
         """Compute few rows on the threads that are fastest with them, and leave a core to a process that compiles."""
-        threads = self._threads
-        if rows <= MOST_PLAIN_ROWS and (self._kind(rows) == FEW_ROWS or not self.is_compiled):
-            threads = self._threads_for_few_rows
-        leaves_core = self._threads >= usable_cores() > 1 and _is_compiling()
-        return at_most_threads(min(threads, self._threads - leaves_core))
+        for_few, threads = self._threads
+        leaves_core = threads >= usable_cores() > 1 and _is_compiling()
+        has_few = rows <= MOST_PLAIN_ROWS and (self._kind(rows) == FEW_ROWS or not self.is_compiled)
+        return at_most_threads(min(for_few if has_few else threads, threads - leaves_core))
 
     def find(self, arguments: Any) -> Step:
         """Return the step: a compiled one, if there is one or it is to be made now. Few rows also use that of many."""
@@ -142,11 +140,8 @@ class CompiledSteps:
         if self._compile is True:
             for kind in self._forms:
                 self._compiled(kind)
-        return self._compiled(self._kind(_rows(arguments))) or self._compiled(MANY_ROWS) or self.step
-
-    def are_cached(self) -> bool:
-        """Tell whether the cache has the compiled forms of this step."""
-        return bool(self._compile) and all(self._folder(kind).is_dir() for kind in self._forms)
+        kind = self._kind(arguments[0].last_tokens.numel())
+        return self._compiled(kind) or self._compiled(MANY_ROWS) or self.step
 
     @property
     def is_compiled(self) -> bool:
@@ -154,20 +149,17 @@ class CompiledSteps:
         return any(form.step is not None for form in self._forms.values())
 
     @cached_property
-    def _threads(self) -> int:
-        """The threads that compute many rows, outside of [`sharing_cores`]."""
-        return torch.get_num_threads()
-
-    @cached_property
-    def _threads_for_few_rows(self) -> int:
-        return threads_for_few_rows(self.step, self._threads)
+    def _threads(self) -> tuple[int, int]:
+        """The threads that compute few and many rows, outside of [`sharing_cores`]."""
+        threads = torch.get_num_threads()
+        return threads_for_few_rows(self.step, threads), threads
 
     @cached_property
     def identity(self) -> str:
         """A hash of all that the compiled forms depend on, with which the names of their folders begin."""
         options = getattr(self.step, "options", None)
         settings = self._threads, options, str(self.step), os.environ.get("CXX")
-        return identity_of(*shape_of(self.step), _read_sources(), *settings)
+        return identity_of(self.step, _read_sources(), *settings)
 
     def _folder(self, kind: str) -> Path:
         return cache_folder() / f"{self.identity}_{kind}"
@@ -180,17 +172,22 @@ class CompiledSteps:
         return FEW_ROWS if FEW_ROWS in self._forms and rows <= MOST_FEW_ROWS else MANY_ROWS
 
     def _compiled(self, kind: str) -> Step | None:
+        """Return a form, after a look at the cache and at the process that compiles it."""
         form = self._forms[kind]
         if form.is_sought:
             form.is_sought = False
             form.step = self._load(kind)
         if form.worker is not None and form.worker.poll() is not None:
-            error, form.worker = _error_of(form.worker), None
-            form.step = form.step if error else self._load(kind)
-            if error:
-                _warn_of_failure(error)
-            elif form.step is not None:
-                logger.warning_once("Decoding continues with compiled steps, with which later runs begin.")
+            worker, form.worker = form.worker, None
+            if worker.returncode:
+                errors: Any = worker.stderr
+                errors.seek(0)
+                lines = errors.read().decode(errors="replace").strip().splitlines()
+                _warn_of_failure((lines or ["it was killed"])[-1])
+            else:
+                form.step = self._load(kind)
+                if form.step is not None:
+                    logger.warning_once("Decoding continues with compiled steps, with which later runs begin.")
         return form.step
 
     def _load(self, kind: str) -> Step | None:
@@ -217,18 +214,20 @@ class CompiledSteps:
         """
         global _latest
         with _one_at_a_time:
-            form = self._forms[kind]
+            form, folder = self._forms[kind], self._folder(kind)
             form.began = not _is_compiling()
-            if not form.began:
-                return
-            if not is_usable(self._folder(kind)) or not _has_compiler() or _has_failed():
+            if not form.began or not is_usable(folder) or not _has_compiler():
                 return
             try:
-                _latest = form.worker = _start_worker(
-                    self.step, self._buffers, self._threads, self._folder(kind).name, kind
-                )
+                _latest = form.worker = _start_worker(self.step, self._buffers, self._threads[1], folder.name, kind)
             except Exception as problem:  # decoding does not need it
                 _warn_of_failure(f"{type(problem).__name__}: {' '.join(str(problem).split())}")
+
+
+def check_compile(compile: bool | str) -> None:
+    """Check a value of `compile`."""
+    if compile not in (True, False, "auto"):
+        raise UserError(f"`compile` must be True, False or 'auto', got {compile!r}.")
 
 
 def _warn_of_failure(error: str) -> None:
@@ -239,57 +238,11 @@ def _is_compiling() -> bool:
     return _latest is not None and _latest.poll() is None
 
 
-def _rows(arguments: Any) -> int:
-    return arguments[0].last_tokens.numel()
-
-
-def check_compile(compile: bool | str) -> None:
-    """Check a value of `compile`."""
-    if compile not in (True, False, "auto"):
-        raise UserError(f"`compile` must be True, False or 'auto', got {compile!r}.")
-
-
 def _has_compiler() -> bool:
     if find_compiler() is None:
         logger.warning_once("There is no C++ compiler, so decoding is not compiled. Install g++.")
         return False
     return True
-
-
-def _has_failed() -> bool:
-    """Tell whether the compiler has failed on this machine within a day, and log how."""
-    failure = load_failure(_identity_of_compiler())
-    if failure is None or time.time() - failure[0] > _SECONDS_REMEMBERED:
-        return False
-    again = "`vanilla-transformer compile` tries it again"
-    logger.warning_once(f"Compiling failed before, so decoding is not compiled: {failure[1]} {again}.")
-    return True
-
-
-@contextmanager
-def _remembering_failures() -> Iterator[None]:
-    """Store that the compiler fails, so that not each process tries it in vain, or forget it."""
-    try:
-        yield
-    except RuntimeError as error:
-        reason = explain_compiler_error(error)
-        if reason is None:
-            raise
-        store_failure(_identity_of_compiler(), time.time(), reason)
-        raise UserFileError(reason) from error
-    forget_failure(_identity_of_compiler())
-
-
-def _identity_of_compiler() -> str:
-    """Return a hash of the compiler, which another version changes."""
-    path = os.path.realpath(find_compiler() or "")
-    facts = os.stat(path)
-    return identity_of(path, facts.st_size, facts.st_mtime_ns)
-
-
-def cache_folder() -> Path:
-    """Return the folder of compiled steps."""
-    return cache_root() / "compiled_steps"
 
 
 def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, names: Mapping[str, str]) -> None:
@@ -302,8 +255,13 @@ def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, name
     prepare_cache(cache_folder())
     compiler = StepCompiler(step, arguments, dimensions)
     for kind, name in names.items():
-        with _remembering_failures():
+        try:
             cached_folder(cache_folder(), name, partial(compiler.compile, kind), mode=0o700)
+        except RuntimeError as error:
+            reason = explain_compiler_error(error)
+            if reason is None:
+                raise
+            raise UserFileError(reason) from error
 
 
 def _start_worker(step: nn.Module, buffers: SlotBuffers, threads: int, name: str, kind: str) -> subprocess.Popen:
@@ -312,15 +270,9 @@ def _start_worker(step: nn.Module, buffers: SlotBuffers, threads: int, name: str
     torch.save((_without_hooks(step, {}), buffers.example(), buffers.dimensions(), threads), content)
     content.seek(0)
     nice = shutil.which("nice")  # also while the worker imports torch
+    command = [sys.executable, "-m", f"{__package__}.compile_worker", name, kind]
     process = subprocess.Popen(
-        [
-            *([nice, "-n", _NICENESS] if nice else []),
-            sys.executable,
-            "-m",
-            f"{__package__}.compile_worker",
-            name,
-            kind,
-        ],
+        [*([nice, "-n", _NICENESS] if nice else []), *command],
         stdin=content,
         stdout=subprocess.DEVNULL,
         stderr=errors,
@@ -332,14 +284,6 @@ def _start_worker(step: nn.Module, buffers: SlotBuffers, threads: int, name: str
     content.close()
     process.stderr = errors
     return process
-
-
-def _error_of(worker: subprocess.Popen) -> str | None:
-    """Return the last line of the errors of a process that has ended, or None if it has succeeded."""
-    errors: Any = worker.stderr
-    errors.seek(0)
-    lines = errors.read().decode(errors="replace").strip().splitlines()
-    return (lines or ["it was killed"])[-1] if worker.returncode else None
 
 
 def _without_hooks(module: nn.Module, copied: dict[nn.Module, nn.Module]) -> nn.Module:

@@ -14,9 +14,9 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.generation_vanilla_transformer import MaxNewTokensBeyondSource, penalty_type_of_call
 
-from .known_features import NoRepeatedNgrams, features_of
+from .known_features import NoRepeatedNgrams, search_options
 from .requests import DecodeRequest
-from .search_options import SearchOptions, search_options
+from .search_options import SearchOptions
 from .target_prefix import ForcedBos
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _check_search(
     """Check that a call asks for the engine's search."""
     given = vars(config) | {"length_penalty_type": penalty_type_of_call.get(), "max_new_tokens": 1}
     options, ours = TranslationOptions.from_levels([{}, given]), engine.options
-    asked = search_options(options, features_of(engine.model, options))
+    asked = search_options(engine.model, options)
     for name in (each.name for each in fields(SearchOptions)):
         value, found = getattr(asked, name), getattr(ours, name)
         if value != found:

@@ -21,11 +21,11 @@ from vanilla_transformer.utils.device_utils import HostCopy, limit_onednn_cache,
 from .custom_generate import generate_by_engine
 from .device_profile import profile_of
 from .graphed_steps import steps_for
-from .known_features import features_of
+from .known_features import search_options
 from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, WordContinuations, check_complete
-from .precision import INT8, cast, precision_of, resolve_precision, round_to_int8, warn_if_emulated
+from .precision import INT8, cast, resolve_precision, round_to_int8
 from .requests import DecodeRequest, Search, SentenceSeeds, check_seed, hash_seed
-from .search_options import SearchFeature, search_options
+from .search_options import SearchFeature
 from .search_state import Hypothesis, read_hypotheses
 from .slot_buffers import SlotBuffers
 from .slot_schedule import SlotSchedule
@@ -101,12 +101,10 @@ class Engine:
             if given.get("do_sample"):
                 given = {"num_beams": 1} | given
             options = TranslationOptions.from_levels([given, vars(model.generation_config), {"top_k": 0}])
-        precision = resolve_precision(model, precision or precision_of(model))
-        warn_if_emulated(precision, model.device)
+        precision = resolve_precision(model, precision)
         self.decoded_model, self.model, self.slots = model, cast(model, precision), slots
         packed = packed_copy(self.model) if model.device.type == "cpu" else self.model
-        known = features_of(model, options, constraint_tokens, word_continuations)
-        self.options = search_options(options, (*known, *features))
+        self.options = search_options(model, options, constraint_tokens, word_continuations, features)
         self._rules = SourceRules(model, options, self.options)
         self.lock = threading.Lock()
         self._alignment_heads = alignment_heads_of(model) if options.return_alignments else []

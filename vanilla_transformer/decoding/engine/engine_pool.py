@@ -76,7 +76,28 @@ class EnginePool:
             self._notice_changes()
             problem = self._problem or find_problem(self.model, options)
             if problem is None:
-                return self._engine_of(options, constraints)
+                unused = {"num_beams", "num_return_sequences", *(() if options.do_sample else FILTERS)}
+                search = [(name, getattr(options, name)) for name in options_of(CONFIG) if name not in unused]
+                beams = options.num_beams or 1
+                key = repr((beams, search, options.is_prefixed, options.return_alignments, constraints))
+                if key not in self._engines:
+                    precision = resolve_precision(self.model, self.precision)
+                    # Engines share the weights of a precision.
+                    self._cast = cast(self.model, precision) if self._cast is None else self._cast
+                    engine = Engine(
+                        self._cast,
+                        options.without_columns(),  # which may hold all texts of a call
+                        slots=usual_slots(beams, self.model.device),
+                        precision=precision,
+                        compile=self.compile,
+                        **constraints,
+                    )
+                    engine.decoded_model = self.model
+                    self._engines[key] = engine
+                self._engines.move_to_end(key)
+                while len(self._engines) > _MOST_ENGINES:
+                    self._engines.popitem(last=False)
+                return self._engines[key]
         for name, is_given in ((required_by, required_by), ("precision", self.precision)):
             if is_given:
                 raise OptionError(f"With `{name}`, {problem} Leave `{name}` out to decode by `generate()`.")
@@ -95,26 +116,6 @@ class EnginePool:
         engines = [*self._engines.values()]  # which another thread may change
         return bool(engines) and engines[-1].steps.is_compiled
 
-    def _engine_of(self, options: TranslationOptions, constraints: dict[str, Any]) -> Engine:
-        key = repr((engine_options(options), options.is_prefixed, options.return_alignments, constraints))
-        if key not in self._engines:
-            precision = resolve_precision(self.model, self.precision)
-            self._cast = cast(self.model, precision) if self._cast is None else self._cast  # which engines share
-            engine = Engine(
-                self._cast,
-                options.without_columns(),  # which may hold all texts of a call
-                slots=usual_slots(options.num_beams or 1, self.model.device),
-                precision=precision,
-                compile=self.compile,
-                **constraints,
-            )
-            engine.decoded_model = self.model
-            self._engines[key] = engine
-        self._engines.move_to_end(key)
-        while len(self._engines) > _MOST_ENGINES:
-            self._engines.popitem(last=False)
-        return self._engines[key]
-
     def _notice_changes(self) -> None:
         """Forget the engines of other weights, since engines copy some or all of them."""
         modules, weights = [self.model] if isinstance(self.model, nn.Module) else [], list[Any]()
@@ -122,7 +123,8 @@ class EnginePool:
             modules.extend(child for child in module._modules.values() if child is not None)
             weights.extend(weight for weight in module._parameters.values() if weight is not None)
         known = _optimizer_steps.number, [*map(id, modules)], [*map(type, modules)], [*map(_place_of, weights)]
-        is_new = known != self._known or not _are_equal(_join(self._views), self._samples)
+        is_same = torch.allclose(_join(self._views), self._samples, rtol=0.0, atol=0.0, equal_nan=True)
+        is_new = known != self._known or not is_same
         if not is_new and self._problem is None:  # a hook, for example, may have been removed
             return
         self._engines.clear()
@@ -142,10 +144,6 @@ class EnginePool:
 
 def _join(samples: list[Tensor]) -> Tensor:
     return torch.cat(samples) if samples else torch.empty(0)
-
-
-def _are_equal(values: Tensor, others: Tensor) -> bool:
-    return torch.allclose(values, others, rtol=0.0, atol=0.0, equal_nan=True)
 
 
 def _place_of(weight: nn.Parameter) -> tuple[int, ...]:
@@ -178,10 +176,3 @@ def find_problem(model: Any, options: TranslationOptions) -> str | None:
         if (options.max_length if new is None else 1 + new) > most:  # type: ignore[operator]
             return f"the limit of the length must fit the model's {most} positions."
     return None
-
-
-def engine_options(options: TranslationOptions) -> dict[str, Any]:
-    """Return the options of an [`Engine`] that decodes a request as `generate()` does, by their declarations."""
-    unused = {"num_return_sequences", *(() if options.do_sample else FILTERS)}
-    names = [name for name in options_of(CONFIG) if name not in unused]
-    return {name: getattr(options, name) for name in names} | {"num_beams": options.num_beams or 1}

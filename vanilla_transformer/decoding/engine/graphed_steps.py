@@ -29,6 +29,7 @@ logger = logging.get_logger(__name__)
 
 def steps_for(step: nn.Module, compile: bool | str, buffers: SlotBuffers) -> "CompiledSteps | GraphedSteps":
     """Return the forms of a step for the device of its weights: CUDA graphs on a GPU, compiled packages on a CPU."""
+    check_compile(compile)
     device = next(step.parameters()).device
     if profile_of(device).captures_steps:
         return GraphedSteps(step, compile, CudaGraphs(device))
@@ -46,7 +47,6 @@ class GraphedSteps:
     """
 
     def __init__(self, step: nn.Module, compile: bool | str, capture: Capture):
-        check_compile(compile)
         self.step = step
         self._compile, self._capture = compile, capture
         # With the addresses of the buffers of each size.
@@ -71,15 +71,12 @@ class GraphedSteps:
         if not self._compile:
             return self.step
         addresses = [leaf.data_ptr() for leaf in pytree.tree_leaves(arguments)]
-        known, form = self._forms.get(_size_of(arguments), (None, self.step))
+        size = tuple(arguments[0].ancestors.shape)  # slots, beams and positions
+        known, form = self._forms.get(size, (None, self.step))
         if known != addresses:
             form = self._captured(arguments)
-            self._forms[_size_of(arguments)] = addresses, form
+            self._forms[size] = addresses, form
         return form
-
-    def are_cached(self) -> bool:
-        """Return False: graphs are not kept on disk."""
-        return False
 
     @property
     def is_compiled(self) -> bool:
@@ -89,25 +86,17 @@ class GraphedSteps:
     def _captured(self, arguments: Any) -> Step:
         """Capture the step with these tensors, which keep their values: only copies of them are used to warm up."""
         try:
+            step: Step = self.step
             copies = pytree.tree_map(torch.clone, arguments)
-            step = _compiled(self.step, copies) if self._compile is True and _can_compile() else self.step
+            if self._compile is True and _can_compile():  # at the first call
+                compiled = torch.compile(export_step(self.step, copies).module(), dynamic=False)
+                step = lambda *tensors: compiled(pytree.tree_leaves(tensors))  # noqa: E731
             replay = self._capture(partial(step, *arguments), partial(step, *copies))
         except Exception as error:  # of the driver, the allocator or the compiler
             reason = first_line(error)
             logger.warning_once(f"Capturing a CUDA graph failed, so decoding is not captured: {reason}.")
             return self.step
         return lambda *_: replay()
-
-
-def _compiled(step: nn.Module, arguments: Any) -> Step:
-    """Return a step for arguments of these sizes that inductor compiles at its first call."""
-    compiled = torch.compile(export_step(step, arguments).module(), dynamic=False)
-    return lambda *tensors: compiled(pytree.tree_leaves(tensors))
-
-
-def _size_of(arguments: Any) -> tuple[int, ...]:
-    """Return the numbers of slots, of beams and of positions of a step's arguments."""
-    return tuple(arguments[0].ancestors.shape)
 
 
 def _can_compile() -> bool:

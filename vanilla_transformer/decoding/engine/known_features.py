@@ -1,4 +1,4 @@
-"""The features of the engine's search, by the options of a request; and no n-gram twice in a hypothesis."""
+"""The options and features of an engine's search, from a request; and hypotheses without repeated n-grams."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,9 +8,11 @@ from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 
-from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, WordContinuations, continuation_penalties
-from .search_options import SearchFeature, search_options
+from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, WordContinuations
+from .sampling import SamplingOptions
+from .search_options import SearchFeature, SearchOptions
 from .target_prefix import ForcedBos, TargetPrefix
+from .top_k import UNLIKELY
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,11 @@ class NoRepeatedNgrams(SearchFeature):
 
     size: int
 
-    def __post_init__(self) -> None:
-        if type(self.size) is not int or self.size < 1:
-            raise OptionError(f"`no_repeat_ngram_size` must be an integer of 0 or more, got {self.size!r}.")
-
     def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]) -> Tensor:
-        history, now = _histories(state), state.time[:, None, None]  # (B, N, R), (B, 1, 1)
-        places = torch.arange(history.shape[2], device=history.device)
+        written = state.tokens.gather(2, state.ancestors.transpose(1, 2)).transpose(1, 2)  # (B, N, R)
+        places, now = torch.arange(written.shape[2], device=written.device), state.time[:, None, None]
+        # The tokens of each hypothesis; those at later places mean nothing. Each beam descends from itself now.
+        history = torch.where(places == now, state.last_tokens[..., None], written)
         # An n-gram of the history ends at each place. Its last token is forbidden if its others are the latest ones.
         repeats = (places >= self.size - 1) & (places <= now)
         for back in range(1, self.size):
@@ -44,37 +44,42 @@ class NoRepeatedNgrams(SearchFeature):
         return logits.scatter_add(2, history, penalties.to(logits.dtype))
 
 
-def _histories(state: Any) -> Tensor:
-    """Return the tokens of the running hypotheses, `(B, N, R)`; those after `state.time` mean nothing."""
-    written = state.tokens.gather(2, state.ancestors.transpose(1, 2)).transpose(1, 2)
-    is_now = torch.arange(written.shape[2], device=written.device) == state.time[:, None, None]
-    return torch.where(is_now, state.last_tokens[..., None], written)  # each beam descends from itself now
-
-
-def features_of(
+def search_options(
     model: Any,
     options: TranslationOptions,
     constraint_tokens: int = 0,
     word_continuations: WordContinuations = NO_CONTINUATIONS,
-) -> tuple[SearchFeature, ...]:
-    """Return the features that the options of a search ask for."""
-    features: list[SearchFeature] = []
-    bos = options.forced_bos_token_id
+    features: tuple[SearchFeature, ...] = (),
+) -> SearchOptions:
+    """Return the options of the engine's search for a request, with the features that it asks for and further ones."""
+    beams, bos, eos = options.num_beams or 1, options.forced_bos_token_id, options.eos_token_id
+    eos = tuple(eos) if isinstance(eos, list) else (eos,)
+    known: list[SearchFeature] = []
     if bos is not None:
         if options.is_prefixed or not model.config.is_encoder_decoder:
             raise OptionError("`forced_bos_token_id` needs a model with an encoder, and no target prefixes.")
-        features.append(ForcedBos(bos))
+        known.append(ForcedBos(bos))
     if options.is_prefixed:
-        features.append(TargetPrefix())
+        known.append(TargetPrefix())
     if options.no_repeat_ngram_size:
         if not model.config.is_encoder_decoder:
             raise OptionError("`no_repeat_ngram_size` needs a model with an encoder.")
-        features.append(NoRepeatedNgrams(options.no_repeat_ngram_size))  # after features that force tokens
+        known.append(NoRepeatedNgrams(options.no_repeat_ngram_size))  # after features that force tokens
     if constraint_tokens:
-        entries = model.get_output_embeddings().weight.shape[0]
-        penalties = continuation_penalties(word_continuations, entries, model.device)
-        search = search_options(options)
-        features.append(
-            PhraseConstraints(constraint_tokens, search.num_beams, search.eos_token_ids, word_continuations, penalties)
-        )
-    return tuple(features)
+        penalties = None
+        if word_continuations:
+            entries = len(model.get_output_embeddings().weight)
+            penalties = torch.zeros(entries)
+            penalties[[token for token in word_continuations if token < entries]] = UNLIKELY
+            penalties = penalties.to(model.device)
+        known.append(PhraseConstraints(constraint_tokens, beams, eos, word_continuations, penalties))
+    return SearchOptions(
+        num_beams=beams,
+        eos_token_ids=eos,
+        length_penalty=1.0 if options.length_penalty is None else float(options.length_penalty),
+        length_penalty_type=options.length_penalty_type or "power",
+        early_stopping=options.early_stopping or False,
+        min_new_tokens=options.min_new_tokens or 0,
+        sampling=SamplingOptions.from_options(vars(options)) if options.do_sample else None,
+        features=(*known, *features),
+    )

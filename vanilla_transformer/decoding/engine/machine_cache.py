@@ -1,7 +1,6 @@
 """The cache of compiled steps on this machine: its folder, and the identities of its entries."""
 
 import hashlib
-import json
 import os
 import platform
 from collections.abc import Iterator
@@ -10,19 +9,18 @@ from typing import Any
 
 import torch
 from huggingface_hub.constants import HF_HOME
-from torch import Tensor, nn
+from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers.utils import logging
 
 from vanilla_transformer.errors import UserError, UserFileError
-from vanilla_transformer.utils.file_utils import read_json, write_text_atomically
 from vanilla_transformer.utils.private_folders import create_private_folder, find_unsafe
 
 logger = logging.get_logger(__name__)
 
 
 def cache_root() -> Path:
-    """Return the folder of compiled steps and of failures of compilers."""
+    """Return the folder that this package makes for machine code."""
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
     try:
         return Path(root).expanduser().absolute()
@@ -31,8 +29,13 @@ def cache_root() -> Path:
         raise UserError(f"{rule}, but there is no home folder for {root}. Give its full path.") from error
 
 
+def cache_folder() -> Path:
+    """Return the folder of compiled steps."""
+    return cache_root() / "compiled_steps"
+
+
 def is_usable(path: Path) -> bool:
-    """Tell whether a file of the cache, or a folder with its files, may be used, and log the reason if not.
+    """Tell whether a folder of the cache and its files may be used, and log the reason if not.
 
     Code from there runs with the rights of this user; see [`find_unsafe`].
     """
@@ -56,72 +59,27 @@ def _refuse(unsafe: str) -> str:
     return f"The cache of compiled steps is not used, since {unsafe}. {remedy}"
 
 
-def identity_of(*settings: Any) -> str:
-    """Return a hash of `settings`, of the release of torch and of the processor."""
-    digest = hashlib.sha256()
-    facts = torch.__version__, torch.backends.cpu.get_cpu_capability(), _processor()
-    for each in (*facts, *settings):
-        digest.update(each if isinstance(each, bytes) else repr(each).encode())
+def identity_of(step: nn.Module, *settings: Any) -> str:
+    """Return a hash of `settings`, of the release of torch and of the processor, and of the shape of a step.
+
+    That are the names, types and shapes of its weights, and the values of quantized weights.
+    """
+    if Path("/proc/cpuinfo").is_file():
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+        processor = "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
+    else:
+        processor = platform.platform() + platform.processor()
+    facts = torch.__version__, torch.backends.cpu.get_cpu_capability(), processor
+    digest = hashlib.sha256(repr((facts, settings)).encode())
+    for name, weight in step.state_dict(keep_vars=True).items():
+        digest.update(repr((name, weight.dtype, tuple(weight.shape))).encode())
+        for part in _quantized_parts(weight):
+            digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy())
     return digest.hexdigest()[:32]
 
 
-def shape_of(module: nn.Module) -> Iterator[Any]:
-    """Yield the names, types and shapes of the weights of a module, and the values of quantized weights."""
-    for name, weight in module.state_dict(keep_vars=True).items():
-        yield name, weight.dtype, tuple(weight.shape)
-        if is_traceable_wrapper_subclass(weight):
-            yield from map(_content, _plain_parts(weight))
-
-
-def _content(tensor: Tensor) -> bytes:
-    return tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-
-
-def _plain_parts(weight: Any) -> Iterator[Any]:
-    """Yield a weight, or the integers and scales of a quantized one."""
-    if not is_traceable_wrapper_subclass(weight):
-        yield weight
-        return
-    for name in weight.__tensor_flatten__()[0]:
-        yield from _plain_parts(getattr(weight, name))
-
-
-def _processor() -> str:
-    """Return the name and the instruction sets of the processor."""
-    path = Path("/proc/cpuinfo")
-    if not path.is_file():
-        return platform.platform() + platform.processor()
-    lines = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
-    return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
-
-
-def load_failure(identity: str) -> tuple[float, str] | None:
-    """Return when a compiler failed, in seconds of `time.time()`, and why, or None if it did not.
-
-    Args:
-        identity: A hash of the compiler.
-    """
-    path = _file_of(identity)
-    if not is_usable(path):
-        return None
-    try:
-        seconds, reason = read_json(path)
-        return float(seconds), str(reason)
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def store_failure(identity: str, seconds: float, reason: str) -> None:
-    """Store that a compiler fails; see [`load_failure`]."""
-    path = _file_of(identity)
-    prepare_cache(path.parent)
-    write_text_atomically(path, json.dumps([seconds, reason]) + "\n", mode=0o600)
-
-
-def forget_failure(identity: str) -> None:
-    """Delete what [`store_failure`] stored, if anything."""
-    _file_of(identity).unlink(missing_ok=True)
-
-
-def _file_of(identity: str) -> Path:
-    return cache_root() / "compiler_failures" / f"{identity}.json"
+def _quantized_parts(weight: Any) -> Iterator[Any]:
+    """Yield the integers and scales of a quantized weight, and nothing for a plain one."""
+    if is_traceable_wrapper_subclass(weight):
+        for part in (getattr(weight, name) for name in weight.__tensor_flatten__()[0]):
+            yield from _quantized_parts(part) if is_traceable_wrapper_subclass(part) else [part]

@@ -112,25 +112,6 @@ class PhraseTokens(NamedTuple):
         written = (self.offsets[:, None] + 1) * (matched & ~met)
         return (~met).sum(dim=2) - written.amax(dim=2)
 
-    def has_closed(self, progress: Progress) -> Tensor:
-        """Tell which hypotheses have just completed [`WholeWords`]: `(B, N)`."""
-        return (progress.matched & self.closes[:, None].bool()).any(dim=2)
-
-    def add_candidates(self, best: Candidates, logits: Tensor, log_scale: Tensor, progress: Progress) -> Candidates:
-        """Add the best token of each beam, and the tokens that continue a phrase, to the best candidates.
-
-        Args:
-            logits, log_scale: `(B, N, V)` and `(B, N)`, whose sum are the scores of continuations.
-        """
-        slots, beams, _ = logits.shape
-        own = argmax(logits.flatten(0, 1)).view(slots, beams, 1)
-        tokens = torch.cat([own, self.tokens.clamp(min=0)[:, None].expand(-1, beams, -1)], dim=2)  # (B, N, 1 + M)
-        scores = logits.gather(2, tokens) + log_scale[..., None]
-        is_candidate = torch.cat([torch.ones_like(own, dtype=torch.bool), self.next_tokens(progress)], dim=2)
-        parents = torch.arange(beams, device=tokens.device)[:, None].expand_as(tokens)
-        added = torch.where(is_candidate, scores, UNLIKELY), parents, tokens
-        return Candidates(*(torch.cat([one, more.flatten(1)], dim=1) for one, more in zip(best, added, strict=True)))
-
     def allocate(self, candidates: Candidates, progress: Progress, room: Tensor) -> Candidates:
         """Put candidates in the order in which they get beams.
 
@@ -153,19 +134,14 @@ class PhraseTokens(NamedTuple):
 
 def phrase_rows(phrases: Phrases, room: int) -> list[list[int]]:
     """Return the row of each tensor of [`PhraseTokens`] for the phrases of a sentence."""
-    rows: list[list[int]] = [[], [], [], [], []]
-    ends = dict[tuple[int, ...], int]()
-    for given in phrases:
-        phrase, last = tuple(given), len(given) - 1
-        end = len(rows[0]) + last
-        places = range(len(phrase)), [end] * len(phrase), [ends.get(phrase, -1)] * len(phrase)
-        columns = phrase, *places, [0] * last + [int(isinstance(given, WholeWords))]
-        for row, column in zip(rows, columns, strict=True):
-            row += column
-        ends[phrase] = end
-    used = len(rows[0])
-    padding = [-1] * (room - used), [0] * (room - used), range(used, room), [-1] * (room - used), [0] * (room - used)
-    return [[*row, *rest] for row, rest in zip(rows, padding, strict=True)]
+    columns, ends = list[tuple[int, ...]](), dict[tuple[int, ...], int]()
+    for phrase in phrases:
+        key, last, is_whole = tuple(phrase), len(phrase) - 1, isinstance(phrase, WholeWords)
+        end, earlier = len(columns) + last, ends.get(key, -1)
+        columns += [(token, place, end, earlier, int(is_whole and place == last)) for place, token in enumerate(key)]
+        ends[key] = end
+    columns += [(-1, 0, place, -1, 0) for place in range(len(columns), room)]
+    return [*map(list, zip(*columns, strict=True))]
 
 
 def check_phrases(phrases: Phrases, room: int, limit: int, tokens: Container[int]) -> None:
@@ -252,15 +228,25 @@ class PhraseConstraints(SearchFeature):
         for eos in self.eos_token_ids:  # in place, since hypotheses with a forbidden EOS are never returned
             logits[:, :, eos].masked_fill_(is_incomplete, -torch.inf)
         if self.word_continuations:
-            has_closed = memory.phrases.has_closed(memory.progress) & (state.time >= memory.prefix_lengths)[:, None]
+            # Hypotheses that have just completed whole words, (B, N)
+            has_closed = (memory.progress.matched & memory.phrases.closes[:, None].bool()).any(dim=2)
+            has_closed = has_closed & (state.time >= memory.prefix_lengths)[:, None]
             logits.addcmul_(has_closed[:, :, None].to(logits.dtype), self.penalties.to(logits.dtype))
         return logits
 
     def rank(
         self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: PhraseMemory
     ) -> Candidates:
-        phrases, progress = memory.phrases, memory.progress
-        every = phrases.add_candidates(best, logits, log_scale, progress)
+        (slots, beams, _), phrases, progress = logits.shape, memory.phrases, memory.progress
+        # The best token of each beam, and the tokens that continue a phrase, are candidates, too.
+        likely = argmax(logits.flatten(0, 1)).view(slots, beams, 1)
+        continuing = phrases.tokens.clamp(min=0)[:, None].expand(-1, beams, -1)
+        tokens = torch.cat([likely, continuing], dim=2)  # (B, N, 1 + M)
+        is_candidate = torch.cat([torch.ones_like(likely, dtype=torch.bool), phrases.next_tokens(progress)], dim=2)
+        scores = torch.where(is_candidate, logits.gather(2, tokens) + log_scale[..., None], UNLIKELY)
+        parents = torch.arange(beams, device=tokens.device)[:, None].expand_as(tokens)
+        added = scores.flatten(1), parents.flatten(1), tokens.flatten(1)
+        every = Candidates(*(torch.cat(both, dim=1) for both in zip(best, added, strict=True)))
         ordered = phrases.allocate(every, progress, state.limits - state.time - 1)
         return Candidates(*(each[:, : best.scores.shape[1]] for each in ordered))
 
@@ -275,15 +261,6 @@ class PhraseConstraints(SearchFeature):
         advanced = memory.phrases.advance(memory.progress, parents, tokens)
         for old, new in zip(memory.progress, advanced, strict=True):
             old.copy_(torch.where(state.done[:, None, None], old, new))
-
-
-def continuation_penalties(tokens: WordContinuations, entries: int, device: torch.device) -> Tensor | None:
-    """Return the penalties of [`PhraseConstraints`] for a vocabulary of so many entries."""
-    if not tokens:
-        return None
-    penalties = torch.zeros(entries)
-    penalties[[token for token in tokens if token < entries]] = UNLIKELY
-    return penalties.to(device)
 
 
 def check_complete(hypotheses: Sequence[Hypothesis]) -> None:

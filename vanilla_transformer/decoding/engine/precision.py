@@ -28,14 +28,6 @@ def check_precision(precision: str) -> None:
             import torchao.quantization  # noqa: F401
 
 
-def warn_if_emulated(precision: str, device: torch.device) -> None:
-    """Log a warning, once, if a device is a processor without instructions for a precision."""
-    if device.type == "cpu" and not multiplies(precision, device):
-        logger.warning_once(
-            f"This processor has no instructions for {precision} and emulates it, many times more slowly than float32."
-        )
-
-
 def precision_of(model: Any) -> str | None:
     """Return the precision of a model's weights, or None if the engine does not know it."""
     return next((name for name, dtype in PRECISIONS.items() if dtype == getattr(model, "dtype", None)), None)
@@ -43,7 +35,6 @@ def precision_of(model: Any) -> str | None:
 
 def cast(model: _Model, precision: str) -> _Model:
     """Return the model with contiguous weights of a precision, as `resolve_precision` names it: a copy if need be."""
-    check_precision(precision)
     dtype = PRECISIONS[precision]
     if all(weight.dtype == dtype and weight.is_contiguous() for weight in model.parameters()):
         return model
@@ -55,7 +46,6 @@ def cast(model: _Model, precision: str) -> _Model:
 
 def round_to_int8(module: _Model) -> _Model:
     """Return a copy of a module whose linear layers multiply 8-bit integers, by torchao's dynamic quantization."""
-    check_precision(INT8)
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 
     module = copy.deepcopy(module)
@@ -65,14 +55,22 @@ def round_to_int8(module: _Model) -> _Model:
 
 
 def resolve_precision(model: Any, precision: str | None) -> str:
-    """Return a precision: `"auto"` is bfloat16 on devices that multiply it, which is logged, and None the model's."""
+    """
+    Return a precision: `"auto"` is bfloat16 on devices that multiply it, which is logged, and None the model's.
+
+    A processor without instructions for it is a warning.
+    """
     if precision is None:
         precision = precision_of(model)
         if precision is None:
             raise UserError(f"The weights must be float32 or bfloat16, got {model.dtype}. Give a `precision`.")
-    if precision != AUTO:
-        return precision
-    fast = multiplies("bfloat16", model.device)
-    precision, verb = ("bfloat16", "has") if fast else ("float32", "does not have")
-    logger.warning_once(f'`precision="auto"` is {precision}: this device {verb} instructions for bfloat16.')
+    check_precision(precision)
+    if precision == AUTO:
+        fast = multiplies("bfloat16", model.device)
+        precision, verb = ("bfloat16", "has") if fast else ("float32", "does not have")
+        logger.warning_once(f'`precision="auto"` is {precision}: this device {verb} instructions for bfloat16.')
+    elif model.device.type == "cpu" and not multiplies(precision, model.device):
+        logger.warning_once(
+            f"This processor has no instructions for {precision} and emulates it, many times more slowly than float32."
+        )
     return precision

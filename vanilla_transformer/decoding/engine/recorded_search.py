@@ -15,7 +15,8 @@ from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .engine import Engine
 from .engine_pool import find_problem
-from .search_options import SearchFeature, SearchOptions, search_options
+from .known_features import search_options
+from .search_options import SearchFeature, SearchOptions
 from .supported_models import SUPPORTED, kind_of
 from .top_k import UNLIKELY, top_continuations
 
@@ -70,7 +71,7 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
         problem = f"the model must be {SUPPORTED}, got {kind_of(model)}."
     if problem is not None:
         raise OptionError(f"To record a search, {problem}")
-    recorder = _Recorder(search_options(resolved))
+    recorder = _Recorder(search_options(model, resolved))
     engine = Engine(model, resolved, slots=1, compile=False, features=(recorder,))
     ((*found,),) = engine.decode([source], resolved.num_beams or 1)
     finished = {each.tokens: each for step in recorder.steps for each in step if each.state == "finished"}

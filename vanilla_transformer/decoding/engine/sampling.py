@@ -28,7 +28,7 @@ from transformers.generation.logits_process import (
 
 from vanilla_transformer.errors import UserError
 
-from .top_k import block_log_sums, tokens_of_blocks
+from .top_k import reduce_blocks, tokens_of_blocks
 
 _MASK = 2**32 - 1
 # The multipliers of lowbias32 of the Hash Prospector (C. Wellons), equal modulo 2³² and below 2³¹ in magnitude.
@@ -129,7 +129,7 @@ def sample(logits: Tensor, seeds: Tensor, times: Tensor) -> Tensor:
     Returns:
         The tokens, `(B,)`.
     """
-    scores = block_log_sums(logits)
+    scores = reduce_blocks(logits, torch.logsumexp)
     blocks = torch.arange(scores.shape[1], device=logits.device)
     block = (scores + gumbel_noise(seeds, times, _OF_BLOCKS, blocks)).argmax(dim=-1, keepdim=True)
     tokens, repeated = tokens_of_blocks(block, logits.shape[1])

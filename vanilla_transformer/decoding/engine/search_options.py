@@ -1,5 +1,5 @@
 """
-The options of the engine's search, how they follow from a request's, and the interface of further options.
+The options of the engine's search, and the interface of further options.
 
 A [`SearchFeature`] adds to the decoding step: tensors of each slot, and changes of logits and scores. A search without
 features has none of these tensors, and computes nothing for them.
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from vanilla_transformer.decoding.options import OptionError, TranslationOptions
+from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .sampling import SamplingOptions
@@ -132,18 +132,3 @@ class SearchOptions:
         """
         dtype = torch.float32 if lengths.device.type == "mps" else torch.float64
         return length_penalty(lengths.to(dtype), self.length_penalty, self.length_penalty_type).float()
-
-
-def search_options(options: TranslationOptions, features: tuple[SearchFeature, ...] = ()) -> SearchOptions:
-    """Return the options of the engine's search for a request."""
-    eos = options.eos_token_id
-    return SearchOptions(
-        num_beams=options.num_beams or 1,
-        eos_token_ids=tuple(eos) if isinstance(eos, list) else (eos,),  # type: ignore[arg-type]
-        length_penalty=1.0 if options.length_penalty is None else float(options.length_penalty),
-        length_penalty_type=options.length_penalty_type or "power",
-        early_stopping=options.early_stopping or False,
-        min_new_tokens=options.min_new_tokens or 0,
-        sampling=SamplingOptions.from_options(vars(options)) if options.do_sample else None,
-        features=features,
-    )

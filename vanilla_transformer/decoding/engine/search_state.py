@@ -24,16 +24,6 @@ class ModelScores(NamedTuple):
     finished: Tensor
 
 
-class Finished(NamedTuple):
-    """Finished hypotheses of some slots, `(slots, count, …)`; see [`SearchState`]."""
-
-    ancestors: Tensor
-    tokens: Tensor
-    lengths: Tensor
-    scores: Tensor
-    model_scores: Tensor | None
-
-
 class SearchState(NamedTuple):
     """
     The search of all slots, updated in place.
@@ -119,23 +109,6 @@ class SearchState(NamedTuple):
         for scores in self.model_scores:
             fill_rows(scores, slots, 0.0)
 
-    def finished(self, slots: Tensor, count: int) -> "Finished":
-        """Return the `count` best finished hypotheses of each given slot, best first."""
-        best = torch.arange(count, device=slots.device)[None]
-        rows = slots[:, None]
-        return Finished(
-            self.finished_ancestors[rows, best],
-            self.finished_tokens[rows, best],
-            self.finished_lengths[rows, best],
-            self.finished_scores[rows, best],
-            self.model_scores.finished[rows, best] if self.model_scores else None,
-        )
-
-    def stop(self, slots: Tensor | slice) -> None:
-        """Empty the given slots. They return to time 0, which any room can hold."""
-        fill_rows(self.done, slots, True)
-        fill_rows(self.time, slots, 0)
-
 
 class Hypothesis(NamedTuple):
     """
@@ -162,14 +135,14 @@ class Hypothesis(NamedTuple):
 def read_hypotheses(state: SearchState, slots: Tensor, count: int, options: SearchOptions) -> list[list[Hypothesis]]:
     """Return the `count` best finished hypotheses of each given slot, best first."""
     penalty = partial(length_penalty, alpha=options.length_penalty, penalty_type=options.length_penalty_type)
-    finished = state.finished(slots, count)
-    lines = finished.ancestors.transpose(1, 2)  # (slots, R, count)
+    finished = slots[:, None], torch.arange(count, device=slots.device)
+    lines = state.finished_ancestors[finished].transpose(1, 2)  # (slots, R, count)
     written = state.tokens[slots].gather(2, lines).transpose(1, 2)  # (slots, count, R)
     before = state.log_probabilities[slots].gather(2, lines).transpose(1, 2)
-    lengths, scores = finished.lengths, finished.scores
+    lengths, scores = state.finished_lengths[finished], state.finished_scores[finished]  # (slots, count)
     last = (lengths - 1).clamp(min=0)
-    tokens = _shifted(written, last, finished.tokens)
-    totals = scores * options.divisor(last + 1) if finished.model_scores is None else finished.model_scores
+    tokens = _shifted(written, last, state.finished_tokens[finished])
+    totals = state.model_scores.finished[finished] if state.model_scores else scores * options.divisor(last + 1)
     token_log_probabilities = _shifted(before, last, totals) - before
     columns = HostCopy(tokens, token_log_probabilities, lengths, scores).wait()
     return [

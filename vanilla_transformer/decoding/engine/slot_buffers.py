@@ -1,7 +1,7 @@
 """The tensors of an engine's slots, of few sizes, so that few steps are compiled."""
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,10 +12,9 @@ from vanilla_transformer.decoding.ensemble import members_of
 from vanilla_transformer.utils.device_utils import fill_rows, to_device
 
 from .device_profile import spare_memory
-from .prefill import Prefilled
-from .requests import DecodeRequest
 from .search_options import SearchOptions
 from .search_state import SearchState
+from .sources import PrefilledSource
 from .static_decoder import AlignmentHeads, SlotMemory
 from .step_package import Dimensions
 
@@ -93,31 +92,27 @@ class SlotBuffers:
         rooms = [each.room for each in self._sizes if each.slots == size.slots]
         return min((room for room in rooms if size.room <= room <= 2 * size.room), default=size.room)
 
-    def enter(self, slots: Tensor, prefilled: Prefilled, rows: Tensor, lengths: Tensor) -> None:
-        """Copy rows of a batch of sources or prompts of these lengths to the given slots."""
+    def enter(self, slots: Sequence[int], sources: Sequence[PrefilledSource], start_token: int) -> None:
+        """Start the searches of sources of one batch in the given slots."""
+        searches = [source.search for source in sources]
+        columns = zip(*((each.row, each.length, each.limit) for each in sources), strict=True)
+        places, rows, lengths, limits, counts, seeds = to_device(
+            [[*slots], *map(list, columns), [each.hypotheses for each in searches], [each.seed for each in searches]],
+            self._model.device,
+        )
         targets = (tensor for memory in self.memory for tensor in memory.prefilled())
-        for source, target in zip(prefilled, targets, strict=True):
-            _copy_rows(source, rows, target, slots)
-        for memory in self.memory:  # how many tokens the sources or prompts have
-            memory.source_lengths[slots] = lengths
-
-    def start(
-        self,
-        slots: Tensor,
-        limits: Tensor,
-        counts: Tensor,
-        seeds: Tensor,
-        requests: Sequence[DecodeRequest],
-        start_token: int,
-    ) -> None:
-        """Start the search of new sentences in the given slots."""
-        self.state.start(slots, limits, counts, seeds, start_token)
+        for source, target in zip(sources[0].batch, targets, strict=True):
+            _copy_rows(source, rows, target, places)
+        for memory in self.memory:
+            memory.source_lengths[places] = lengths
+        self.state.start(places, limits, counts, seeds, start_token)
         for feature, own in zip(self._options.features, self.state.features, strict=True):
-            feature.enter(own, slots, requests)
+            feature.enter(own, places, [each.request for each in searches])
 
     def free(self, slots: Tensor | slice) -> None:
         """Empty the given slots. They return to positions that any room can hold."""
-        self.state.stop(slots)
+        fill_rows(self.state.done, slots, True)
+        fill_rows(self.state.time, slots, 0)
         for memory in self.memory:
             fill_rows(memory.source_lengths, slots, 1)
 
@@ -157,11 +152,9 @@ class SlotBuffers:
         return state, [memory, *(SlotMemory.empty(other, *sizes) for other in others)]
 
 
-def _rows(state: SearchState, memory: Memory) -> Iterator[Tensor]:
-    """Yield the tensors that have a row for each slot."""
-    yield from pytree.tree_leaves(state)
-    for each in memory:
-        yield from each.rows()
+def _rows(state: SearchState, memory: Memory) -> list[Tensor]:
+    """Return the tensors that have a row for each slot."""
+    return pytree.tree_leaves((state, [each[1:] for each in memory]))  # all but `positions`
 
 
 def _copy_rows(source: Tensor, rows: Any, target: Tensor, places: Any) -> None:

@@ -18,7 +18,7 @@ from .prefill import room_for
 from .requests import Search
 from .search_options import SearchOptions
 from .slot_buffers import SlotBuffers, SlotSize
-from .sources import PrefilledSource, SourceQueue
+from .sources import SourceQueue
 from .static_decoder import AlignmentHeads
 
 
@@ -36,15 +36,7 @@ class Entry(NamedTuple):
 
     def positions(self, end: int) -> int:
         """Return the positions for which its slot needs room when `end` steps have been run."""
-        return max(_positions(self.length, self.search), end - self.entered)
-
-
-class _Aside(NamedTuple):
-    """A long sentence that waits for a slot: its entry, what its slot held, and the steps that had been run."""
-
-    entry: Entry
-    rows: list[Tensor]
-    since: int
+        return max(self.length, len(self.search.request.prefix), end - self.entered)
 
 
 class SlotSchedule:
@@ -80,7 +72,8 @@ class SlotSchedule:
         self.buffers = SlotBuffers(model, options, first, alignment_heads)
         self.steps_run = 0
         self._entries: list[Entry | None] = [None] * self.sizes[0]  # the sentence in each slot
-        self._aside: deque[_Aside] = deque()
+        # Long sentences that wait for a slot, as if no steps had been run, with what their slots held.
+        self._aside = deque[tuple[Entry, list[Tensor]]]()
         self._aside_returns = False
         self._settled_until = 0  # steps for which nothing is to be done, unless sentences enter or leave
 
@@ -144,45 +137,30 @@ class SlotSchedule:
         """Keep the sentences of some slots for later, and free the slots."""
         entries = self.occupied()
         for slot in slots:
-            self._aside.append(_Aside(entries[slot], self.buffers.copy_rows(slot), self.steps_run))
+            entry = entries[slot]._replace(entered=entries[slot].entered - self.steps_run)
+            self._aside.append((entry, self.buffers.copy_rows(slot)))
         self.free(slots)
 
     def _fill_slots(self, queue: SourceQueue, steps: int) -> None:
         """Let sentences enter free slots, once enough slots are free to pay for it."""
         free = [slot for slot, entry in enumerate(self._entries) if entry is None]
-        self._return_long_ones(free, queue, steps)
-        while len(free) >= max(1, len(self._entries) // 16) and queue:
-            together = queue.take(len(free))
-            self._enter(free[: len(together)], together)
-            del free[: len(together)]
-
-    def _return_long_ones(self, free: list[int], queue: SourceQueue, steps: int) -> None:
-        """Let sentences that were set aside return to free slots, which are removed from the list, if it is time."""
-        if not self._aside:
-            self._aside_returns = False
-            return
-        self._aside_returns = self._aside_returns or len(self._aside) >= self._slots or not queue
+        # Long sentences return together, once there are no others or as many as slots.
+        is_time = self._aside_returns or len(self._aside) >= self._slots or not queue
+        self._aside_returns = bool(self._aside) and is_time
         while self._aside_returns and self._aside and free:
-            entry, rows, since = self._aside.popleft()
-            entered = entry.entered + self.steps_run - since
-            self._entries[free[0]] = entry._replace(entered=entered, stays=True)
+            entry, rows = self._aside.popleft()
+            self._entries[free[0]] = entry._replace(entered=entry.entered + self.steps_run, stays=True)
             self._resize(SlotSize(len(self._entries), self._room(steps)))
             self.buffers.restore_rows(free.pop(0), rows)
-
-    def _enter(self, slots: list[int], sources: list[PrefilledSource]) -> None:
-        """Start the search of sources of one batch in the given slots."""
-        searches, size = [source.search for source in sources], self.buffers.size
-        rooms = [_positions(source.length, source.search) for source in sources]
-        self._resize(SlotSize(size.slots, max(size.room, self._room_for(max(rooms)))))
-        columns = zip(*((each.row, each.length, each.limit) for each in sources), strict=True)
-        index, rows, sizes, limits, counts, seeds = to_device(
-            [slots, *map(list, columns), [each.hypotheses for each in searches], [each.seed for each in searches]],
-            self._device,
-        )
-        self.buffers.enter(index, sources[0].batch, rows, sizes)
-        self.buffers.start(index, limits, counts, seeds, [each.request for each in searches], self._start_token)
-        for slot, source in zip(slots, sources, strict=True):
-            self._entries[slot] = Entry(source.search, source.length, self.steps_run)
+        while len(free) >= max(1, len(self._entries) // 16) and queue:
+            sources, size = queue.take(len(free)), self.buffers.size
+            entries = [Entry(source.search, source.length, self.steps_run) for source in sources]
+            room = self._room_for(max(entry.positions(self.steps_run) for entry in entries))
+            self._resize(SlotSize(size.slots, max(size.room, room)))
+            slots = [free.pop(0) for _ in sources]
+            self.buffers.enter(slots, sources, self._start_token)
+            for slot, entry in zip(slots, entries, strict=True):
+                self._entries[slot] = entry
 
     def _resize(self, size: SlotSize) -> None:
         """Change the numbers of slots and of positions. With fewer slots, those in use become the first ones."""
@@ -193,8 +171,3 @@ class SlotSchedule:
         kept = [*self.occupied()] if size.slots < len(self._entries) else [*range(len(self._entries))]
         self.buffers.resize(size, kept)
         self._entries = [self._entries[slot] for slot in kept] + [None] * (size.slots - len(kept))
-
-
-def _positions(source_length: int, search: Search) -> int:
-    """Return the positions for which a slot needs room from the start."""
-    return max(source_length, len(search.request.prefix))

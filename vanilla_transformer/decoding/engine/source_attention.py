@@ -32,7 +32,8 @@ def alignment_heads_of(model: Any) -> list[tuple[int, int]]:
         raise UserError(f"The model's configuration must have `alignment_heads`, got none. {CHOOSE}")
     pairs = heads if isinstance(heads, list | tuple) else [heads]
     sizes = config.decoder_layers, config.decoder_attention_heads
-    if not all(_is_head(pair, sizes) for pair in pairs):
+    are_pairs = all(isinstance(pair, list | tuple) and [*map(type, pair)] == [int, int] for pair in pairs)
+    if not are_pairs or any(not (0 <= layer < sizes[0] and 0 <= head < sizes[1]) for layer, head in pairs):
         rule = f"[layer, head] pairs of {sizes[0]} layers and {sizes[1]} heads, counted from 0"
         raise UserError(f"`alignment_heads` must be a list of {rule}, got {heads!r}.")
     return [(layer, head) for layer, head in pairs]
@@ -51,7 +52,7 @@ def read_attention(
     model: Any, heads: AlignmentHeads, state: SearchState, memory: SlotMemory, slots: Tensor, count: int
 ) -> list[list[list[list[float]]]]:
     """Return the mean attention of the heads in each step of the `count` best hypotheses of each given slot."""
-    lines = state.finished(slots, count).ancestors.transpose(1, 2)[..., None]  # (slots, R, count, 1)
+    lines = state.finished_ancestors[slots, :count].transpose(1, 2)[..., None]  # (slots, R, count, 1)
     seen = torch.arange(lines.shape[1], device=slots.device) < memory.source_lengths[slots, None]  # (slots, R)
     found = list[Tensor]()
     for layer, own in enumerate(memory.layers):
@@ -59,16 +60,11 @@ def read_attention(
             written = queries[slots].gather(2, lines.expand(-1, -1, -1, queries.shape[-1]))  # (slots, R, count, K)
             scaling = model.get_decoder().layers[layer].encoder_attn.scaling
             keys = own.source.keys[slots, head]  # (slots, R, K)
-            weights = attention_weights(written.flatten(1, 2), keys, seen, scaling)  # (slots, R * count, R)
+            scores = scores_of(written.flatten(1, 2) * scaling, keys).float() + additive(seen)[:, None]
+            weights = nn.functional.softmax(scores, dim=-1)  # (slots, R * count, R)
             found.append(weights.unflatten(1, written.shape[1:3]).transpose(1, 2))
     (rows,) = HostCopy(torch.stack(found).mean(dim=0)).wait()
     return rows
-
-
-def attention_weights(queries: Tensor, keys: Tensor, seen: Tensor, scaling: float) -> Tensor:
-    """Return the attention `(B, Q, R)` of queries `(B, Q, K)` to those keys `(B, R, K)` that are seen, `(B, R)`."""
-    scores = scores_of(queries * scaling, keys)
-    return nn.functional.softmax(scores.float() + additive(seen)[:, None], dim=-1)
 
 
 def with_attention(hypotheses: Sequence[Hypothesis], rows: Sequence[Any], length: int) -> list[Hypothesis]:
@@ -77,11 +73,3 @@ def with_attention(hypotheses: Sequence[Hypothesis], rows: Sequence[Any], length
         each._replace(attention=[weights[:length] for weights in steps[: len(each.tokens)]])
         for each, steps in zip(hypotheses, rows, strict=True)
     ]
-
-
-def _is_head(pair: Any, sizes: tuple[int, int]) -> bool:
-    return (
-        isinstance(pair, list | tuple)
-        and [type(value) for value in pair] == [int, int]
-        and all(0 <= value < size for value, size in zip(pair, sizes, strict=True))
-    )

@@ -40,9 +40,23 @@ class SourceRules:
 
     def check(self, position: int, request: DecodeRequest) -> None:
         """Check a request: its source, the prefix of its target, and the phrases in it."""
-        source, limit = request.source, self.limit(request)
+        source, name, limit = request.source, "source" if self.has_encoder else "prompt", self.limit(request)
         if not isinstance(source, Tensor):
-            self._check_source(position, request)
+            entries = self._model.vocab_size
+            wrong = [token for token in source if not 0 <= token < entries]
+            if wrong:
+                raise UserError(f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} {position}.")
+            longest, reason = len(source), ""
+            if self._model.position_embedding_type == "learned":
+                longest, reason = self._model.max_position_embeddings, ", as many as learned positions"
+            most = self._options.max_length
+            is_limited = not self.has_encoder and self._options.max_new_tokens is None and request.limit is None
+            if is_limited and most is not None and most <= longest:
+                longest, reason = most - 1, " before `max_length`"
+            length = len(source if self.has_encoder else self.seen(request))
+            if not 1 <= length <= max(1, longest):
+                rule = "at least 1 token" if not source else f"at most {longest} tokens{reason}"
+                raise OptionError(f"A {name} must have {rule}, got {length} in {name} {position}.")
         prefix, last = request.prefix, {*request.prefix[-1:]} & {*self._eos}  # with which a target may be complete
         if prefix and not self._prefixed:
             raise UserError("A prefix needs an engine with `target_prefix`.")
@@ -56,24 +70,6 @@ class SourceRules:
                 f"A target prefix must be shorter than the {limit} tokens of the limit, got {found}."
             )
         check_phrases(request.phrases, self._phrase_room, limit - len(prefix), self._target_tokens)
-
-    def _check_source(self, position: int, request: DecodeRequest) -> None:
-        source, entries = request.source, self._model.vocab_size
-        name = "source" if self.has_encoder else "prompt"
-        wrong = [token for token in source if not 0 <= token < entries]
-        if wrong:
-            raise UserError(f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} {position}.")
-        longest, reason = len(source), ""
-        if self._model.position_embedding_type == "learned":
-            longest, reason = self._model.max_position_embeddings, ", as many as learned positions"
-        most = self._options.max_length
-        is_limited = not self.has_encoder and self._options.max_new_tokens is None and request.limit is None
-        if is_limited and most is not None and most <= longest:
-            longest, reason = most - 1, " before `max_length`"
-        length = len(source if self.has_encoder else self.seen(request))
-        if not 1 <= length <= max(1, longest):
-            rule = "at least 1 token" if not source else f"at most {longest} tokens{reason}"
-            raise OptionError(f"A {name} must have {rule}, got {length} in {name} {position}.")
 
     def seen(self, request: DecodeRequest) -> Sequence[int] | Tensor:
         """Return the tokens that attention may see."""

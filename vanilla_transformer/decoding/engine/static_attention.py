@@ -75,6 +75,16 @@ class KeysAndValues(NamedTuple):
     values: Tensor
 
 
+def _heads(attention: Any) -> int:
+    return attention.out_proj.in_features // attention.value_dim
+
+
+def empty_keys(attention: Any, slots: int, *sizes: int) -> KeysAndValues:
+    """Return keys and values `(B, H, *sizes, K)` of zeros, of the type and on the device of an attention's weights."""
+    weight, shape = attention.out_proj.weight, (slots, _heads(attention), *sizes)
+    return KeysAndValues(*(weight.new_zeros(*shape, width) for width in (attention.head_dim, attention.value_dim)))
+
+
 class StaticSelfAttention(nn.Module):
     """The static form of softmax self-attention: the projections of one input are one product."""
 
@@ -82,18 +92,8 @@ class StaticSelfAttention(nn.Module):
         super().__init__()
         self.qkv_proj = PackedLinear(*self.inputs_of(attention))
 
-    @staticmethod
-    def inputs_of(attention: Any) -> list[Any]:
-        """Return the projections that become one product."""
-        return inputs_of(attention)
-
-    @staticmethod
-    def own_memory(attention: Any, slots: int, beams: int, room: int) -> KeysAndValues:
-        return KeysAndValues(*zeros_like_heads(attention, slots, room, beams))
-
-    @staticmethod
-    def prompt_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
-        return KeysAndValues(*zeros_like_heads(attention, slots, room))
+    inputs_of = staticmethod(inputs_of)  # the projections that become one product
+    empty_memory = staticmethod(empty_keys)
 
     @staticmethod
     def read_prompt(cache: Any) -> KeysAndValues:
@@ -113,7 +113,7 @@ class StaticSelfAttention(nn.Module):
         else:
             query = query * attention.scaling
             of_prompt = scores_of(query, prompt.keys) + moment.source
-            output = join_heads(mix(scores_of(query, keys) + past, values, of_prompt, prompt.values))
+            output = mix(scores_of(query, keys) + past, values, of_prompt, prompt.values)
         return attention.out_proj(output)
 
 
@@ -129,9 +129,7 @@ class StaticCrossAttention(nn.Module):
         super().__init__()
         self.kept_heads = tuple(kept_heads)
 
-    @staticmethod
-    def source_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
-        return KeysAndValues(*zeros_like_heads(attention, slots, room))
+    empty_memory = staticmethod(empty_keys)
 
     @staticmethod
     def read_source(attention: Any, states: Tensor, lengths: Tensor) -> KeysAndValues:
@@ -164,34 +162,19 @@ def split_heads(attention: Any, states: Tensor, parts: str) -> Sequence[Tensor]:
     return [attention.split_heads(part, width) for part, width in zip(split, widths, strict=True)]
 
 
-def _heads(attention: Any) -> int:
-    return attention.out_proj.in_features // attention.value_dim
-
-
-def zeros_like_heads(attention: Any, slots: int, *sizes: int) -> tuple[Tensor, Tensor]:
-    """Return keys and values `(slots, H, *sizes, K)` of the type and on the device of an attention's weights."""
-    weight, shape = attention.out_proj.weight, (slots, _heads(attention), *sizes)
-    keys, values = (weight.new_zeros(*shape, width) for width in (attention.head_dim, attention.value_dim))
-    return keys, values
-
-
 def _readable(own: Sequence[Tensor], moment: Moment, fused: bool) -> tuple[list[Tensor], Tensor]:
-    """Return what attention reads of the target's memory, and the mask to add to its scores.
+    """Return what attention reads of the target's memory, `(B, H, R, N, ·)`, and the mask to add to its scores.
 
-    Fused, it reads the positions of each hypothesis, `(B, H, N, R, ·)`; otherwise the positions of all beams,
-    `(B, H, R * N, ·)`.
+    Fused, it reads the positions that the ancestors of each hypothesis wrote, `(B, H, N, R, ·)`; otherwise the
+    positions of all beams, `(B, H, R * N, ·)`.
     """
-    if fused:
-        return [_written_by_ancestors(memory, moment) for memory in own], moment.past
-    return [memory.flatten(2, 3) for memory in own], moment.past_of_all
-
-
-def _written_by_ancestors(memory: Tensor, moment: Moment) -> Tensor:
-    """Return the own keys or values of each hypothesis, `(B, H, N, R, K)`, from all, `(B, H, R, N, K)`."""
-    if memory.shape[3] == 1:
-        return memory.transpose(2, 3)
-    heads, steps = (torch.arange(size, device=memory.device) for size in memory.shape[1:3])
-    return memory[moment.slots[:, None, None, None], heads[:, None, None], steps, moment.ancestors[:, None]]
+    if not fused:
+        return [memory.flatten(2, 3) for memory in own], moment.past_of_all
+    if own[0].shape[3] == 1:
+        return [memory.transpose(2, 3) for memory in own], moment.past
+    heads, steps = (torch.arange(size, device=own[0].device) for size in own[0].shape[1:3])
+    places = moment.slots[:, None, None, None], heads[:, None, None], steps, moment.ancestors[:, None]
+    return [memory[places] for memory in own], moment.past
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float) -> Tensor:
@@ -242,7 +225,7 @@ def _is_fused(states: Tensor) -> bool:
 
 def mix(of_target: Tensor, target: Tensor, of_prompt: Tensor, prompt: Tensor) -> Tensor:
     """
-    Return the mean of all values, weighted by the softmax of their scores: `(B, H, N, K)`.
+    Return the mean of all values, weighted by the softmax of their scores, with heads joined: `(B, N, D)`.
 
     Args:
         of_target, of_prompt: Scores `(B, H, N, M)` and `(B, H, N, R)`.
@@ -251,7 +234,7 @@ def mix(of_target: Tensor, target: Tensor, of_prompt: Tensor, prompt: Tensor) ->
     scores = torch.cat([of_prompt, of_target], dim=-1).float()
     probabilities = nn.functional.softmax(scores, dim=-1).to(target.dtype)
     for_prompt, for_target = probabilities.split([of_prompt.shape[-1], of_target.shape[-1]], dim=-1)
-    return weighted(for_prompt, prompt) + weighted(for_target, target)
+    return join_heads(weighted(for_prompt, prompt) + weighted(for_target, target))
 
 
 def join_heads(states: Tensor) -> Tensor:
@@ -270,16 +253,16 @@ class Sums(NamedTuple):
     sums: Tensor
 
 
+def _empty_sums(attention: Any, slots: int, room: int, *beams: int) -> Sums:
+    weight, width = attention.out_proj.weight, attention.head_dim
+    sizes = slots, *beams, _heads(attention), width, width + 1
+    return Sums(torch.zeros(sizes, dtype=torch.promote_types(weight.dtype, torch.float32), device=weight.device))
+
+
 class StaticLinearAttention(StaticSelfAttention):
     """The static form of linear self-attention."""
 
-    @staticmethod
-    def own_memory(attention: Any, slots: int, beams: int, room: int) -> Sums:  # type: ignore[override]
-        return _no_sums(attention, slots, beams)
-
-    @staticmethod
-    def prompt_memory(attention: Any, slots: int, room: int) -> Sums:  # type: ignore[override]
-        return _no_sums(attention, slots)
+    empty_memory = staticmethod(_empty_sums)  # type: ignore[assignment]
 
     @staticmethod
     def read_prompt(cache: Any) -> Sums:  # type: ignore[override]
@@ -311,9 +294,7 @@ class StaticLinearAttention(StaticSelfAttention):
 class StaticLinearCrossAttention(nn.Module):
     """The static form of linear cross-attention."""
 
-    @staticmethod
-    def source_memory(attention: Any, slots: int, room: int) -> Sums:
-        return _no_sums(attention, slots)
+    empty_memory = staticmethod(_empty_sums)
 
     @staticmethod
     def read_source(attention: Any, states: Tensor, lengths: Tensor) -> Sums:
@@ -326,12 +307,6 @@ class StaticLinearCrossAttention(nn.Module):
         """Map `(B, N, D)` to `(B, N, D)`."""
         query = attention.split_heads(attention.q_proj(states), attention.head_dim)  # (B, H, N, K)
         return attention.out_proj(_divide(weighted(_features(query), source.sums), states))
-
-
-def _no_sums(attention: Any, slots: int, *beams: int) -> Sums:
-    weight, width = attention.out_proj.weight, attention.head_dim
-    sizes = slots, *beams, _heads(attention), width, width + 1
-    return Sums(torch.zeros(sizes, dtype=torch.promote_types(weight.dtype, torch.float32), device=weight.device))
 
 
 def _features(states: Tensor) -> Tensor:
@@ -379,12 +354,10 @@ class StaticLSHAttention(StaticSelfAttention):
         return [attention.q_proj, attention.v_proj]
 
     @staticmethod
-    def own_memory(attention: Any, slots: int, beams: int, room: int) -> HashedKeys:  # type: ignore[override]
-        return _no_keys(attention, slots, room, beams)
-
-    @staticmethod
-    def prompt_memory(attention: Any, slots: int, room: int) -> HashedKeys:  # type: ignore[override]
-        return _no_keys(attention, slots, room)
+    def empty_memory(attention: Any, slots: int, *sizes: int) -> HashedKeys:  # type: ignore[override]
+        keys, values = empty_keys(attention, slots, *sizes)
+        shape = *keys.shape[:-1], attention.config.num_hashes
+        return HashedKeys(keys, values, keys.new_zeros(shape, dtype=torch.int32))
 
     @staticmethod
     def read_prompt(cache: Any) -> HashedKeys:  # type: ignore[override]
@@ -410,12 +383,7 @@ class StaticLSHAttention(StaticSelfAttention):
             return attention.out_proj(join_heads(weighted(probabilities, values)))
         of_prompt = scores_of(query, prompt.keys).float() + moment.source
         of_prompt = of_prompt + _if_shared(buckets, prompt.buckets)
-        return attention.out_proj(join_heads(mix(scores, values, of_prompt, prompt.values)))
-
-
-def _no_keys(attention: Any, slots: int, *sizes: int) -> HashedKeys:
-    keys, values = zeros_like_heads(attention, slots, *sizes)
-    return HashedKeys(keys, values, keys.new_zeros(*keys.shape[:-1], attention.config.num_hashes, dtype=torch.int32))
+        return attention.out_proj(mix(scores, values, of_prompt, prompt.values))
 
 
 def _if_shared(buckets: Tensor, others: Tensor) -> Tensor:

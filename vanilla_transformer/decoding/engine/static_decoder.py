@@ -13,7 +13,6 @@ positions, D d_model, V vocabulary.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -22,18 +21,8 @@ from transformers import PreTrainedConfig
 
 from vanilla_transformer.linear_attention import VanillaTransformerLinearAttention
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
-from vanilla_transformer.modeling_vanilla_transformer import (
-    VanillaTransformerAttention,
-    VanillaTransformerDecoder,
-    VanillaTransformerDecoderLayer,
-)
-from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel
-from vanilla_transformer.modeling_vanilla_transformer_long import (
-    VanillaTransformerLongDecoder,
-    VanillaTransformerLongDecoderLayer,
-    VanillaTransformerLongDecoderModel,
-)
-from vanilla_transformer.reversible import ReversibleBranch, apply_storing_activations
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerAttention
+from vanilla_transformer.reversible import apply_storing_activations
 
 from .static_attention import (
     Moment,
@@ -45,9 +34,6 @@ from .static_attention import (
     additive,
 )
 
-_DECODERS: list[type] = [VanillaTransformerDecoder, VanillaTransformerDecoderModel]
-_DECODERS += [VanillaTransformerLongDecoder, VanillaTransformerLongDecoderModel]
-_LAYERS = (VanillaTransformerDecoderLayer, VanillaTransformerLongDecoderLayer)
 # The static form of each attention that has one.
 SELF_ATTENTIONS: dict[type, Any] = {
     VanillaTransformerAttention: StaticSelfAttention,
@@ -99,23 +85,23 @@ class SlotMemory(NamedTuple):
         steps = torch.arange(2 * room if follows_prompt else room, device=model.device)
         if isinstance(decoder.embed_positions, nn.Embedding):
             steps = steps.clamp(max=decoder.embed_positions.num_embeddings - 1)
+        layers = []
+        for index, layer in enumerate(decoder.layers):
+            form, queries = SELF_ATTENTIONS[type(layer.self_attn)], list[Tensor]()
+            own = form.empty_memory(layer.self_attn, slots, room, beams)
+            if layer.has_cross_attention:
+                source = CROSS_ATTENTIONS[type(layer.encoder_attn)].empty_memory(layer.encoder_attn, slots, room)
+                for _ in heads_of_layer(alignment_heads, index):
+                    queries.append(source.keys.new_zeros(slots, room, beams, source.keys.shape[-1]))
+            else:
+                source = form.empty_memory(layer.self_attn, slots, room)
+            layers.append(LayerMemory(own, source, queries))
         return cls(
             positions=decoder.embed_positions(steps[None])[0].to(model.dtype),
             source_lengths=torch.ones(slots, dtype=torch.long, device=model.device),
             first_states=[first_states] if follows_prompt else [],
-            layers=[
-                _empty_memory(layer, slots, beams, room, len(heads_of_layer(alignment_heads, index)))
-                for index, layer in enumerate(decoder.layers)
-            ],
+            layers=layers,
         )
-
-    def rows(self) -> Iterator[Tensor]:
-        """Yield the tensors that have a row for each slot."""
-        yield from self.prefilled()
-        yield self.source_lengths
-        for layer in self.layers:
-            yield from layer.own
-            yield from layer.queries
 
     def prefilled(self) -> Iterator[Tensor]:
         """Yield the tensors that a source or a prompt fills when it enters, in the order of [`prefill`]."""
@@ -129,7 +115,7 @@ class StaticDecoder(nn.Module):
     The decoder and the output projection, with the weights of a model.
 
     Args:
-        model: A model whose decoder [`has_static_form`].
+        model: A model that [`is_supported`].
         alignment_heads: Heads of cross-attention whose queries are kept.
     """
 
@@ -164,23 +150,30 @@ class StaticDecoder(nn.Module):
         masks = (additive(seen).to(memory.positions.dtype)[:, None, None] for seen in (past, source))
         moment = Moment(slots, time, done, ancestors, *masks)
         states = self.embed_tokens(tokens) + memory.positions[positions][:, None]  # (B, N, D)
-        states = self._run_layers(states, moment, memory.layers)
+        layers: list[Any] = [*self.layers]
+        sublayers = [
+            (layer.layer, norm, sublayer)
+            for layer, own in zip(layers, memory.layers, strict=True)
+            for norm, sublayer in layer.sublayers(moment, own)
+        ]
+        if self.is_reversible:
+            branches = [layer.branch(norm, sublayer) for layer, norm, sublayer in sublayers]
+            states = apply_storing_activations(branches, states, None)
+        else:
+            for layer, norm, sublayer in sublayers:
+                states = layer.add_and_norm(states, norm, sublayer)
         states = states if self.layer_norm is None else self.layer_norm(states)
         if self.follows_prompt:
             states = torch.where((time == 0)[:, None, None], memory.first_states[0][:, None], states)
         return self.lm_head(states).float()
 
     def extra_repr(self) -> str:
-        return repr(_settings_of(self._config))  # compiled steps depend on it
-
-    def _run_layers(self, states: Tensor, moment: Moment, memory: list[LayerMemory]) -> Tensor:
-        pairs: list[tuple[Any, LayerMemory]] = [*zip(self.layers, memory, strict=True)]
-        if self.is_reversible:
-            branches = [branch for layer, own in pairs for branch in layer.branches(moment, own)]
-            return apply_storing_activations(branches, states, None)
-        for layer, own in pairs:
-            states = layer(states, moment, own)
-        return states
+        """Return the fields of the configuration on which compiled code may depend: not weights, nor training."""
+        others = {field.name for field in fields(PreTrainedConfig)} | {"init_std", "max_source_length", "use_cache"}
+        names = [field.name for field in fields(type(self._config)) if field.name not in others]
+        names = [name for name in names if not name.startswith("encoder_")]
+        names = [name for name in names if not name.endswith(("dropout", "_token_id"))]
+        return repr({name: getattr(self._config, name) for name in names})
 
 
 class StaticDecoderLayer(nn.Module):
@@ -193,74 +186,26 @@ class StaticDecoderLayer(nn.Module):
         if layer.has_cross_attention:
             self.encoder_attn = CROSS_ATTENTIONS[type(layer.encoder_attn)](*([kept_heads] if kept_heads else []))
 
-    def forward(self, states: Tensor, moment: Moment, memory: LayerMemory) -> Tensor:
-        """Map `(B, N, D)` to `(B, N, D)`."""
-        for norm, sublayer in self._sublayers(moment, memory):
-            states = self.layer.add_and_norm(states, norm, sublayer)
-        return states
-
-    def branches(self, moment: Moment, memory: LayerMemory) -> list[ReversibleBranch]:
-        """Return the sub-layers as branches of a reversible layer."""
-        sublayers = self._sublayers(moment, memory)
-        return [self.layer.branch(norm, partial(_alone, sublayer)) for norm, sublayer in sublayers]
-
-    def _sublayers(self, moment: Moment, memory: LayerMemory) -> list[tuple[nn.LayerNorm, Callable[[Tensor], Tensor]]]:
-        """Return the sub-layers in order, each with its normalization."""
-        layer = self.layer
-        prompt = None if layer.has_cross_attention else memory.source
-
-        def attend_to_target(states: Tensor) -> Tensor:
-            return self.self_attn(layer.self_attn, states, moment, memory.own, prompt)
-
-        def attend_to_source(states: Tensor) -> Tensor:
-            return self.encoder_attn(layer.encoder_attn, states, moment, memory.source, memory.queries)
-
-        sublayers = [(layer.self_attn_layer_norm, attend_to_target)]
+    def sublayers(self, moment: Moment, memory: LayerMemory) -> list[tuple[nn.LayerNorm, Callable[..., Tensor]]]:
+        """Return the sub-layers in order, which map `(B, N, D)` to `(B, N, D)`, each with its normalization."""
+        layer, prompt = self.layer, None if self.layer.has_cross_attention else memory.source
+        sublayers: list[tuple[nn.LayerNorm, Callable[..., Tensor]]] = [
+            (
+                layer.self_attn_layer_norm,
+                lambda states, *_: self.self_attn(layer.self_attn, states, moment, memory.own, prompt),
+            )
+        ]
         if layer.has_cross_attention:
-            sublayers.append((layer.encoder_attn_layer_norm, attend_to_source))
-        return [*sublayers, (layer.final_layer_norm, layer.position_wise)]
-
-
-def _settings_of(config: Any) -> dict[str, Any]:
-    """Return the fields of a configuration on which the code of a decoder may depend: not weights, nor training."""
-    others = {field.name for field in fields(PreTrainedConfig)} | {"init_std", "max_source_length", "use_cache"}
-    own = [field.name for field in fields(type(config)) if field.name not in others]
-    own = [name for name in own if not name.startswith("encoder_") and not name.endswith(("dropout", "_token_id"))]
-    return {name: getattr(config, name) for name in own}
-
-
-def _alone(sublayer: Callable[[Tensor], Tensor], states: Tensor, *_: Any) -> Tensor:
-    """Apply a sub-layer that needs nothing but the states of its stream."""
-    return sublayer(states)
+            source = moment, memory.source, memory.queries
+            sublayers.append(
+                (
+                    layer.encoder_attn_layer_norm,
+                    lambda states, *_: self.encoder_attn(layer.encoder_attn, states, *source),
+                )
+            )
+        return [*sublayers, (layer.final_layer_norm, lambda states, *_: layer.position_wise(states))]
 
 
 def heads_of_layer(heads: AlignmentHeads, layer: int) -> list[int]:
     """Return the heads of one layer."""
     return [head for its_layer, head in heads if its_layer == layer]
-
-
-def _empty_memory(layer: Any, slots: int, beams: int, room: int, kept_heads: int) -> LayerMemory:
-    self_attn = SELF_ATTENTIONS[type(layer.self_attn)]
-    own = self_attn.own_memory(layer.self_attn, slots, beams, room)
-    if not layer.has_cross_attention:
-        return LayerMemory(own, self_attn.prompt_memory(layer.self_attn, slots, room), [])
-    cross = CROSS_ATTENTIONS[type(layer.encoder_attn)]
-    source = cross.source_memory(layer.encoder_attn, slots, room)
-    queries = [source.keys.new_zeros(slots, room, beams, source.keys.shape[-1]) for _ in range(kept_heads)]
-    return LayerMemory(own, source, queries)
-
-
-def has_static_form(decoder: Any) -> bool:
-    """Tell whether [`StaticDecoder`] computes the same as a decoder."""
-    return type(decoder) in _DECODERS and all(
-        type(layer) in _LAYERS
-        and type(layer.self_attn) in SELF_ATTENTIONS
-        and (not layer.has_cross_attention or type(layer.encoder_attn) in CROSS_ATTENTIONS)
-        for layer in decoder.layers
-    )
-
-
-def joined_linears(decoder: Any) -> list[Any]:
-    """Return the layers of a decoder's modules whose weights [`StaticDecoder`] joins."""
-    attentions = [layer.self_attn for layer in decoder.layers]
-    return [linear for each in attentions for linear in SELF_ATTENTIONS[type(each)].inputs_of(each)]

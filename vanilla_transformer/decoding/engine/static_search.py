@@ -80,11 +80,15 @@ class SearchStep(nn.Module):
         state.tokens.index_put_((slots, state.time), state.last_tokens)
         running = state.model_scores.running if state.model_scores else state.scores
         state.log_probabilities.index_put_((slots, state.time), running)
-        logits = self._logits(state, ancestors, memory)  # (B, N, V)
+        inputs = state.last_tokens, state.time, state.done, ancestors
+        outputs = (decoder(*inputs, own) for decoder, own in zip(self.decoders, memory, strict=True))  # (B, N, V) each
+        is_alone = len(self.decoders) == 1
+        logits = next(outputs) if is_alone else log_mean_probabilities([*outputs], self._weights)
         options = self._options(logits, state)
         for feature in self.options.features:
             feature.observe(options.logits, options.log_scale, state)
-        parents, tokens = self._advance(state, options, ancestors)
+        advance = self._advance_one if self.beams == 1 else self._advance_beams
+        parents, tokens = advance(state, options, ancestors)  # of the running hypotheses, (B, N) each
         for feature, own in zip(self.options.features, state.features, strict=True):
             feature.follow(state, own, parents, tokens)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
@@ -92,12 +96,6 @@ class SearchStep(nn.Module):
 
     def extra_repr(self) -> str:
         return f"weights={self._weights}"  # compiled steps depend on them
-
-    def _logits(self, state: SearchState, ancestors: Tensor, memory: Sequence[SlotMemory]) -> Tensor:
-        """Return the logits of the model, or of an ensemble the logarithms of its probabilities."""
-        inputs = state.last_tokens, state.time, state.done, ancestors
-        logits = [decoder(*inputs, own) for decoder, own in zip(self.decoders, memory, strict=True)]
-        return logits[0] if len(logits) == 1 else log_mean_probabilities(logits, self._weights)
 
     def _options(self, logits: Tensor, state: SearchState) -> "_Options":
         """Return the tokens from which the search chooses, given the model's logits."""
@@ -112,13 +110,14 @@ class SearchStep(nn.Module):
         own_log_scale = state.model_scores.running - log_norms if state.model_scores else log_scale
         return _Options(changed, logits, log_scale, own_log_scale)
 
-    def _advance(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose the next tokens. Return the beams and the tokens of the running hypotheses, `(B, N)` each."""
-        return (self._advance_one if self.beams == 1 else self._advance_beams)(state, options, ancestors)
-
     def _advance_one(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
-        length = state.time + 1
-        tokens = self._choose(options.logits[:, 0], state)[:, None]  # (B, 1)
+        length, logits = state.time + 1, options.logits[:, 0]
+        if self.options.sampling is None:
+            tokens = argmax(logits)[:, None]  # (B, 1)
+        else:
+            for each in self._filters:
+                logits = each(None, logits)
+            tokens = sample(logits, state.seeds, state.time)[:, None]
         scores = options.logits[:, 0].gather(1, tokens) + options.log_scale
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
         parents = torch.zeros_like(tokens) if self.options.features else tokens  # which only features read
@@ -138,14 +137,6 @@ class SearchStep(nn.Module):
         if state.model_scores:
             _store(state.model_scores, state.done[:, None], running=model_scores)
         return parents, tokens
-
-    def _choose(self, logits: Tensor, state: SearchState) -> Tensor:
-        """Return the most likely tokens of `logits` `(B, V)`, or samples."""
-        if self.options.sampling is None:
-            return argmax(logits)
-        for each in self._filters:
-            logits = each(None, logits)
-        return sample(logits, state.seeds, state.time)
 
     def _advance_beams(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
         length, beams, candidates = state.time + 1, self.beams, self.options.candidates

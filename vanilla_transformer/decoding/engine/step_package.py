@@ -7,6 +7,9 @@ in linear layers in the memory layout that the products read.
 They are not stored: `constants.json` names the parameter that each constant is, and loading takes it from the model.
 Tensors of the search's options are stored in `constants.safetensors`. Quantized weights stay in the package.
 
+Packages with weights would do without names of constants. But steps of few rows in float32 then take a fifth more
+time, weights are in memory once more for each form, and each fine-tuned model compiles its own; see `docs/tried.md`.
+
 Two things have no public door in torch 2.13:
 
 - `torch._inductor.aoti_load_package` takes seconds of imports, and its models read their signature from JSON at each
@@ -57,9 +60,17 @@ class CompiledStep:
         # Calling the package itself would read its signature from JSON each time, for a tenth of a small step.
         self._loader = _load(folder)
         constants = json.loads((folder / _CONSTANTS).read_text(encoding="utf-8"))
-        self._weights = None if constants is None else _read_constants(folder, step, constants)
-        if self._weights is not None:  # which the package uses where they are
-            self._loader.load_constants(self._weights, False, True, True)
+        if constants is not None:
+            tensors = _tensors_of(step)
+            layers = {id(each.weight): each for each in step.modules() if isinstance(each, PackedLinear)}
+            self._weights = load_file(folder / _VALUES) if None in constants.values() else {}
+            with torch.inference_mode():
+                for name, source in constants.items():
+                    if source is not None:
+                        weight, layout = tensors[source[0]], source[1]
+                        shares = layout == {"packed": True} and id(weight) in layers  # with eager steps
+                        self._weights[name] = layers[id(weight)].packed() if shares else _in_layout(weight, **layout)
+            self._loader.load_constants(self._weights, False, True, True)  # which the package uses where they are
         self._arguments: tuple[Any, ...] = ()
         self._leaves: list[Tensor] = []
 
@@ -118,8 +129,13 @@ class StepCompiler:
 
     @cached_property
     def _traced(self) -> tuple[nn.Module, torch.export.ExportedProgram]:
-        """The step, unless it is quantized with weights by which constants are recognized, and its program."""
-        step = self._step if _is_quantized(self._step) else _with_distinct_weights(self._step)
+        """The step, unless it is quantized with random weights by which constants are recognized, and its program."""
+        step = self._step
+        if not _is_quantized(step):
+            step, generator = copy.deepcopy(step), torch.Generator().manual_seed(0)
+            with tracing(step):
+                for weight in step.parameters():
+                    weight.copy_(torch.rand(weight.shape, generator=generator))
         return step, export_step(step, self._arguments, self._dimensions)
 
 
@@ -187,42 +203,29 @@ class _FlatStep(nn.Module):
         return self.step(*pytree.tree_unflatten(leaves, self.structure))
 
 
-def _with_distinct_weights(step: nn.Module) -> nn.Module:
-    """Return a copy of a step with random weights, by which constants are recognized."""
-    step, generator = copy.deepcopy(step), torch.Generator().manual_seed(0)
-    with torch.inference_mode(next(step.parameters()).is_inference()), torch.no_grad():
-        for weight in step.parameters():
-            weight.copy_(torch.rand(weight.shape, generator=generator))
-    return step
-
-
 def _source_of(
     name: str, constants: dict[str, Tensor], step: nn.Module, program: torch.export.ExportedProgram
-) -> dict[str, Any] | None:
-    """Return how a constant is made: of which tensor of the step, and the arguments of [`_in_layout`].
+) -> tuple[str, dict[str, Any]] | None:
+    """Return of which tensor of the step a constant is made, and the arguments of [`_in_layout`].
 
     None is for tensors of the search's options, on whose values the identity of the step depends.
     """
-    tensors = _tensors_of(step)
+    tensors, values = _tensors_of(step), constants[name]
     if name.removeprefix(_PREFIX) in tensors:
-        return {"tensor": name.removeprefix(_PREFIX)}
-    packed = {"packed": True} if constants[name].is_mkldnn else {}
-    values = constants[name].to_dense() if constants[name].is_mkldnn else constants[name]
-    for own, tensor in tensors.items():
-        if tensor.shape == values.shape and torch.equal(tensor, values):
-            return {"tensor": own, **packed}
-        if tensor.dim() == 2 and tensor.t().shape == values.shape and torch.equal(tensor.t(), values):
-            return {"tensor": own, "transposed": True, **packed}
+        return name.removeprefix(_PREFIX), {}
+    packed = {"packed": True} if values.is_mkldnn else {}
+    values = values.to_dense() if values.is_mkldnn else values
+    for source, tensor in tensors.items():
+        layouts: list[dict[str, Any]] = []
+        if tensor.numel() == values.numel() and tensor.dtype == values.dtype:
+            layouts = [{}, *([{"transposed": True}] if tensor.dim() == 2 else []), {"shape": [*values.shape]}]
         if tensor.dim() == 2 and values.dim() == 3 and values.shape[1] == tensor.shape[1]:
-            for pairs in (False, True):
-                blocked = _in_layout(tensor, block=values.shape[2], pairs=pairs)
-                if blocked.shape == values.shape and torch.equal(blocked, values):
-                    return {"tensor": own, "block": values.shape[2], "pairs": pairs}
-        if tensor.numel() == values.numel() and torch.equal(tensor.flatten(), values.flatten()):
-            return {"tensor": own, "shape": [*values.shape]}
-    for tensor in program.tensor_constants.values():
-        if tensor.shape == values.shape and torch.equal(tensor.to(values.dtype), values):
-            return None
+            layouts += [{"block": values.shape[2], "pairs": pairs} for pairs in (False, True)]
+        for layout in layouts:
+            if torch.equal(_in_layout(tensor, **layout), values):
+                return source, layout | packed
+    if any(torch.equal(tensor.to(values.dtype), values) for tensor in program.tensor_constants.values()):
+        return None
     raise RuntimeError(f"The constant {name} of the compiled step, {tuple(values.shape)}, is no tensor of the step.")
 
 
@@ -249,22 +252,6 @@ def _in_layout(
         return (blocks.unflatten(1, (-1, 2)).transpose(2, 3).reshape(blocks.shape) if pairs else blocks).contiguous()
     tensor = tensor.t().contiguous() if transposed else tensor
     return pack(tensor) if packed else tensor
-
-
-def _read_constants(folder: Path, step: nn.Module, constants: dict[str, dict[str, Any] | None]) -> dict[str, Tensor]:
-    """Return the constants of a package, made of the tensors of a step or stored; see [`_source_of`]."""
-    tensors = _tensors_of(step)
-    packed = {id(each.weight): each for each in step.modules() if isinstance(each, PackedLinear)}
-
-    def make(tensor: str, **layout: Any) -> Tensor:
-        if layout == {"packed": True} and id(tensors[tensor]) in packed:
-            return packed[id(tensors[tensor])].packed()  # which eager steps use, too
-        return _in_layout(tensors[tensor], **layout)
-
-    stored = load_file(folder / _VALUES) if None in constants.values() else {}
-    with torch.inference_mode():
-        made = {name: make(**each) for name, each in constants.items() if each is not None}
-    return stored | made
 
 
 def _tensors_of(step: nn.Module) -> dict[str, Tensor]:

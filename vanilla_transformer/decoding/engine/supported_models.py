@@ -12,11 +12,30 @@ from transformers.utils import output_capturing
 
 from vanilla_transformer.decoding.ensemble import Ensemble
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerDecoder,
+    VanillaTransformerDecoderLayer,
+    VanillaTransformerForConditionalGeneration,
+)
+from vanilla_transformer.modeling_vanilla_transformer_decoder import (
+    VanillaTransformerDecoderModel,
+    VanillaTransformerForCausalLM,
+)
+from vanilla_transformer.modeling_vanilla_transformer_long import (
+    VanillaTransformerLongDecoder,
+    VanillaTransformerLongDecoderLayer,
+    VanillaTransformerLongDecoderModel,
+)
 
-from .static_decoder import has_static_form, joined_linears
+from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
 
+_DECODERS: tuple[type, ...] = (
+    VanillaTransformerDecoder,
+    VanillaTransformerDecoderModel,
+    VanillaTransformerLongDecoder,
+    VanillaTransformerLongDecoderModel,
+)
+_LAYERS = (VanillaTransformerDecoderLayer, VanillaTransformerLongDecoderLayer)
 # A class or a model that replaces one of them decodes in its own way.
 _METHODS = {"forward", "__call__", *vars(GenerationMixin), *vars(PaperGenerationMixin)} - {"save_pretrained"}
 _METHODS -= {name for name in _METHODS if name.startswith("__") and name != "__call__"}
@@ -27,22 +46,28 @@ def is_supported(model: Any) -> bool:
     """Tell whether an engine computes the same as a model itself, or as the models of an ensemble."""
     if isinstance(model, Ensemble):
         return all(map(is_supported, model.models))
-    return (
-        isinstance(model, VanillaTransformerForConditionalGeneration | VanillaTransformerForCausalLM)
-        and has_static_form(model.get_decoder())
-        and model.config._attn_implementation in ("eager", "sdpa")
-        and not (model.training or model.config.output_attentions or model.config.output_hidden_states)
-        and not any(map(_is_hooked, model.modules()))
-        and not _replaces_method(model)
-        and not _replaces_method(model.model)
-        and not hasattr(model, "hf_device_map")
-        and not _decodes_in_step_with_others(model)
-        # No adapter and no other type of weight.
-        and all(
-            type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
-            for linear in joined_linears(model.get_decoder())
-        )
-    )
+    if not isinstance(model, VanillaTransformerForConditionalGeneration | VanillaTransformerForCausalLM):
+        return False
+    decoder, config = model.get_decoder(), model.config
+    if type(decoder) not in _DECODERS or config._attn_implementation not in ("eager", "sdpa"):
+        return False
+    if model.training or config.output_attentions or config.output_hidden_states or hasattr(model, "hf_device_map"):
+        return False
+    for layer in decoder.layers:
+        cross_attention = type(layer.encoder_attn) if layer.has_cross_attention else None
+        if type(layer) not in _LAYERS or type(layer.self_attn) not in SELF_ATTENTIONS:
+            return False
+        if cross_attention is not None and cross_attention not in CROSS_ATTENTIONS:
+            return False
+        for linear in SELF_ATTENTIONS[type(layer.self_attn)].inputs_of(layer.self_attn):  # whose weights are joined
+            if type(linear) is not nn.Linear or type(linear.weight) is not nn.Parameter:  # an adapter, for example
+                return False
+    # Processes that share a sharded model have to call it equally often.
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    several = several and torch.distributed.get_world_size() > 1
+    if several and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model)):
+        return False
+    return not any(map(_is_hooked, model.modules())) and not any(map(_replaces_method, (model, model.model)))
 
 
 def _replaces_method(module: nn.Module) -> bool:
@@ -65,13 +90,6 @@ def _is_hooked(module: Any) -> bool:
     hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
     hooks += [*global_hooks._global_forward_hooks.values(), *global_hooks._global_forward_pre_hooks.values()]
     return "forward" in vars(module) or any(hook.__module__ != output_capturing.__name__ for hook in hooks)
-
-
-def _decodes_in_step_with_others(model: Any) -> bool:
-    """Tell whether all processes have to call a sharded model equally often."""
-    several = torch.distributed.is_available() and torch.distributed.is_initialized()
-    several = several and torch.distributed.get_world_size() > 1
-    return several and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model))
 
 
 def kind_of(model: Any) -> str:

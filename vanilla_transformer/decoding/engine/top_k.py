@@ -28,7 +28,7 @@ class Candidates(NamedTuple):
 
 def argmax(scores: Tensor) -> Tensor:
     """Return `scores.argmax(dim=-1)` of `(B, V)`."""
-    tokens, _ = tokens_of_blocks(_block_maxima(scores).argmax(dim=-1, keepdim=True), scores.shape[1])
+    tokens, _ = tokens_of_blocks(reduce_blocks(scores, torch.amax).argmax(dim=-1, keepdim=True), scores.shape[1])
     return tokens.gather(1, scores.gather(1, tokens).argmax(dim=-1, keepdim=True))[:, 0]
 
 
@@ -44,7 +44,7 @@ def top_continuations(logits: Tensor, log_scale: Tensor, count: int) -> tuple[Te
         Scores, beams and tokens, each `(B, count)`, best first.
     """
     vocab_size = logits.shape[2]
-    maxima = _block_maxima(logits) + log_scale[:, :, None]  # (B, N, blocks)
+    maxima = reduce_blocks(logits, torch.amax) + log_scale[:, :, None]  # (B, N, blocks)
     best = maxima.flatten(1).topk(min(count, maxima[0].numel()))[1]
     tokens, repeated = tokens_of_blocks(best % maxima.shape[2], vocab_size)
     parents = (best // maxima.shape[2]).repeat_interleave(_BLOCK, dim=1)
@@ -65,18 +65,8 @@ def log_sums(logits: Tensor) -> Tensor:
     return torch.cat([chunk.logsumexp(dim=-1) for chunk in chunks]).view(logits.shape[:2])
 
 
-def block_log_sums(scores: Tensor) -> Tensor:
-    """Map `(…, V)` to `(…, blocks)`: the logarithm of the sum of exponentials of each block of the vocabulary."""
-    return _reduce_blocks(scores, torch.logsumexp)
-
-
-def _block_maxima(scores: Tensor) -> Tensor:
-    """Map `(…, V)` to `(…, blocks)`: the best score of each block of the vocabulary."""
-    return _reduce_blocks(scores, torch.amax)
-
-
-def _reduce_blocks(scores: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
-    """Reduce each block of the vocabulary to one number; the last block may be smaller."""
+def reduce_blocks(scores: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
+    """Map `(…, V)` to `(…, blocks)`: reduce each block of the vocabulary to a number. The last one may be smaller."""
     complete = scores.shape[-1] // _BLOCK
     reduced = reduce(scores[..., : complete * _BLOCK].unflatten(-1, (complete, _BLOCK)), dim=-1)
     rest = scores[..., complete * _BLOCK :]

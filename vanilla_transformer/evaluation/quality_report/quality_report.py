@@ -127,11 +127,26 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
         )
     style = read_part(str(__package__), "css")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.finalize = _without_controls
-    environment.filters |= {"marked": mark_differences, "signed": _format_signed}
+    # Markup stays, and a text gets U+FFFD for each character that HTML must not have.
+    environment.finalize = lambda value: _NOT_IN_HTML.sub("\ufffd", value) if type(value) is str else value
+    environment.filters["signed"] = lambda value, digits=1: f"{value:+.{digits}f}".replace("-", "−")
+    environment.filters["marked"] = mark_differences
     source, target = ((code or "").replace("_", "-") for code in setup.languages)
+    # The meaning of each warning, how many translations have it, and the worst one
+    warned = {name: [each for each in sentences if name in each.warnings] for name in WARNINGS}
+    warnings = [
+        (WARNINGS[name], len(all_), min(all_, key=attrgetter("score"))) for name, all_ in warned.items() if all_
+    ]
     versions = {"vanilla-transformer": setup.version, "Python": platform.python_version()}
     versions |= {name: version(name) for name in ("torch", "transformers", "sacrebleu")}
+    models = []  # files of weights and their SHA-256, or names on the Hub and their commits
+    for name in setup.models:
+        folder = Path(name)
+        if folder.is_dir():
+            paths = sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
+            models += [(f"{folder.resolve().name}/{path.name}", hash_file(path)) for path in paths]
+        else:
+            models.append((name, getattr(load_config(name), "_commit_hash", None) or "unknown commit"))
     return environment.from_string(read_part(str(__package__), "html")).render(
         style=style,
         style_hash=hash_content(style),
@@ -143,19 +158,20 @@ def render_report(evaluation: Evaluation, setup: Setup) -> str:
         is_few=len(sentences) < _FEW_SENTENCES,
         has_sources=bool(evaluation.sources),
         report=report,
-        scores=describe_scores(report),
+        labels=METRIC_LABELS,
+        meanings=_MEANINGS,
         scale=describe_scale(report.estimates["bleu"]),
         comparison=compare(report, sentences) if report.comparisons else None,
         lengths=describe_lengths(sentences),
         distribution=describe_distribution(sentences),
         examples=choose_examples(sentences),
-        warnings=count_warnings(sentences),
+        warnings=sorted(warnings, key=lambda row: -row[1]),
         warned=sum(bool(each.warnings) for each in sentences),
         meanings_of_warnings=WARNINGS,
         speed=describe_speed(sentences, evaluation.seconds),
         versions=", ".join(f"{name} {number}" for name, number in versions.items()),
         files=[(label, Path(path).name, hash_file(Path(path))) for label, path in setup.files.items()],
-        models=[row for name in setup.models for row in _identify(name)],
+        models=models,
     )
 
 
@@ -181,16 +197,6 @@ def score_sentences(evaluation: Evaluation, limits: WarningLimits) -> list[Score
         )
         if reference
     ]
-
-
-def describe_scores(report: Report) -> list[tuple[str, str, str, str]]:
-    """Return the name, the value, the interval and the meaning of each score."""
-    rows = [
-        (METRIC_LABELS[name], f"{one.score:.1f}", f"{one.low:.1f} to {one.high:.1f}", _MEANINGS[name])
-        for name, one in report.estimates.items()
-    ]
-    known = {name: _MEANINGS.get(name.partition(":")[0], "A further measure") for name in report.metrics}
-    return rows + [(name, f"{value:.3f}", "not known", known[name]) for name, value in report.metrics.items()]
 
 
 def describe_scale(bleu: Estimate) -> dict[str, Any] | None:
@@ -275,13 +281,6 @@ def choose_examples(sentences: Sequence[ScoredSentence]) -> dict[str, list[Score
     return {"Best": best, "Typical": middle[max(0, start) :][:count], "Worst": others[-count:][::-1]}
 
 
-def count_warnings(sentences: Sequence[ScoredSentence]) -> list[tuple[str, int, ScoredSentence]]:
-    """Return the meaning of each warning, how many translations have it, and the worst one; most frequent first."""
-    found = {name: [each for each in sentences if name in each.warnings] for name in WARNINGS}
-    rows = [(WARNINGS[name], len(all_), min(all_, key=attrgetter("score"))) for name, all_ in found.items() if all_]
-    return sorted(rows, key=lambda row: -row[1])
-
-
 def describe_speed(sentences: Sequence[ScoredSentence], seconds: float | None) -> dict[str, Any] | None:
     """Return how fast the model translated, or None if translations were read."""
     if seconds is None:
@@ -304,21 +303,3 @@ def mark_differences(text: str, reference: str) -> Iterator[tuple[str, bool]]:
             yield text[start:end], True
             place = end
     yield text[place:], False
-
-
-def _without_controls(value: Any) -> Any:
-    """Return a text with U+FFFD for each character that HTML must not have. Markup stays."""
-    return _NOT_IN_HTML.sub("\ufffd", value) if type(value) is str else value
-
-
-def _format_signed(value: float, digits: int = 1) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")
-
-
-def _identify(name: str) -> list[tuple[str, str]]:
-    """Return the names of a model's files of weights and their SHA-256, or its name on the Hub and its commit."""
-    folder = Path(name)
-    if folder.is_dir():
-        paths = sorted(path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
-        return [(f"{folder.resolve().name}/{path.name}", hash_file(path)) for path in paths]
-    return [(name, getattr(load_config(name), "_commit_hash", None) or "unknown commit")]

@@ -50,7 +50,6 @@ class TranslationScores(evaluate.Metric):
         references: Sequence[str | Sequence[str]],
         paper_bleu: str | None = None,
     ) -> dict[str, Any]:
-        """Compute the scores."""
         targets = [_only_reference(reference) for reference in references]
         scores = score(predictions, targets)._asdict()
         if paper_bleu is not None:

@@ -69,16 +69,13 @@ def rank_alignment_heads(
     if not pairs:
         raise UserError("There must be sentences to choose an alignment head on, got none.")
     expected = align_lexically(pairs) if expected is None else expected
-    layers = [[(layer, head) for head in range(model.config.decoder_attention_heads)] for layer in _layers(model)]
+    count = model.config.decoder_attention_heads
+    layers = [[(layer, head) for head in range(count)] for layer in range(model.config.decoder_layers)]
     choices: list[Heads] = [*([head] for heads in layers for head in heads), *(each for each in layers if each[1:])]
     found = zip(*align_given(model, tokenizer, pairs, choices), strict=True)
     gold = [GoldAlignment(sure=links, possible=links) for links in expected]
     errors = [score_alignments(links, gold).error_rate for links in found]
     return sorted(map(HeadsError, choices, errors), key=lambda each: each.error)
-
-
-def _layers(model: Any) -> range:
-    return range(model.config.decoder_layers)
 
 
 def align_by_heads(
@@ -90,11 +87,11 @@ def align_by_heads(
         reverse: A model of the other direction and its tokenizer, which may have another vocabulary. The links of
             both are put together by [`grow_diagonally`].
     """
-    forward = _align_by_named_heads(model, tokenizer, pairs)
-    if reverse is None:
-        return forward
-    backward = _align_by_named_heads(*reverse, [SentencePair(pair.target, pair.source) for pair in pairs])
-    return grow_diagonally(forward, [{(source, target) for target, source in links} for links in backward])
+    aligners = [(model, tokenizer, pairs)]
+    if reverse is not None:
+        aligners.append((*reverse, [SentencePair(pair.target, pair.source) for pair in pairs]))
+    found = [[links for (links,) in align_given(*each, [alignment_heads_of(each[0])])] for each in aligners]
+    return found[0] if reverse is None else grow_diagonally(*found)
 
 
 def align_given(
@@ -133,10 +130,6 @@ def cross_attentions(
         ids, previous = (torch.tensor([row], device=device) for row in (source, [start, *target[:-1]]))
         outputs = model(input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True)
         yield torch.stack([outputs.cross_attentions[layer][0, head] for layer, head in heads]).float().cpu()
-
-
-def _align_by_named_heads(model: Any, tokenizer: Any, pairs: Sequence[SentencePair]) -> list[set[WordPair]]:
-    return [links for (links,) in align_given(model, tokenizer, pairs, [alignment_heads_of(model)])]
 
 
 def store_alignment_heads(folder: str | Path, heads: Heads) -> None:

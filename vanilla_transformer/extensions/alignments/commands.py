@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
@@ -20,9 +20,6 @@ from vanilla_transformer.cli.lines import print_texts
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import write_text_atomically
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
-
-if TYPE_CHECKING:
-    from vanilla_transformer.data.readers import SentencePair, WordPair
 
 
 class ExplainArguments(ModelNameArguments, LanguageArguments, ThreadArguments, OverwriteArguments):
@@ -145,17 +142,15 @@ def write_alignments_command(arguments: Sequence[str]) -> None:
     from .unit_links import format_pairs
 
     pairs = [*stream_text_files(options.source, options.target)]
-    print_texts((f"{format_pairs(links)}\n" for links in _align(options.models, pairs)), options.output)
+    if options.models:
+        from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
 
+        from .alignment_scores import align_by_heads
 
-def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[WordPair]]":
-    from .word_alignments import align_lexically
+        model, *reverse = ((load_seq2seq(name, "aligns words"), load_tokenizer(name)) for name in options.models)
+        links = align_by_heads(*model, pairs, *reverse)
+    else:
+        from .word_alignments import align_lexically
 
-    if not models:
-        return align_lexically(pairs)
-    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-
-    from .alignment_scores import align_by_heads
-
-    model, *reverse = ((load_seq2seq(name, "aligns words"), load_tokenizer(name)) for name in models)
-    return align_by_heads(*model, pairs, *reverse)
+        links = align_lexically(pairs)
+    print_texts((f"{format_pairs(words)}\n" for words in links), options.output)

@@ -8,8 +8,7 @@ word is aligned with, each word with an equal share. EOS, and words without a co
 Letters in shapes: B batch, T target length, S source length, L links in a batch.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +48,12 @@ class GuidedAlignment:
         if "link_places" not in batch:
             return label_loss(batch)
         attention = self.layer(model).encoder_attn
-        with recorded_inputs(attention) as calls:
+        calls = list[tuple[Any, ...]]()
+        handle = attention.register_forward_pre_hook(lambda _, arguments: calls.append(arguments))
+        try:
             loss = label_loss(batch)
+        finally:
+            handle.remove()
         states, mask, source = calls[0]
         guidance = alignment_loss(attention, states, mask, source, batch["link_places"], batch["link_weights"])
         return loss._replace(smoothed=loss.smoothed + self.weight * guidance)
@@ -74,17 +77,6 @@ def create_guided_alignment(recipe: Recipe, config: VanillaTransformerConfig) ->
     check_alignment_layer(layer, layers)
     config.alignment_heads = [[layer, HEAD]]
     return GuidedAlignment(layer, recipe.optimization.alignment_weight)
-
-
-@contextmanager
-def recorded_inputs(attention: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
-    """Collect the arguments of each call of a cross-attention: states, mask and source states."""
-    calls: list[tuple[Any, ...]] = []
-    handle = attention.register_forward_pre_hook(lambda _, arguments: calls.append(arguments))
-    try:
-        yield calls
-    finally:
-        handle.remove()
 
 
 def alignment_loss(

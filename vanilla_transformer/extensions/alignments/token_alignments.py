@@ -2,7 +2,7 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -30,7 +30,6 @@ from .unit_links import token_spans, words_of_tokens
 from .word_alignments import align_lexically, parse_alignment
 
 logger = logging.getLogger(__name__)
-_Align = Callable[[], Iterable[set[WordPair]]]
 _FORMAT = 2  # of the cached files; another number invalidates all older entries
 _SCHEMA = pa.schema([("links", pa.list_(pa.int32())), ("words", pa.list_(pa.int32()))])
 
@@ -48,9 +47,16 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLi
         raise UserError(f"`train_alignments` {rule}: {reason}. Leave it out of the recipe.")
     words = AGREEMENT if path == AGREEMENT else hash_file(Path(path))
     key = hash_json(_FORMAT, texts.training.key, words, hash_tokenizer(tokenizer))
-    pairs = texts.training.dataset
-    align: _Align = partial(_align, pairs) if path == AGREEMENT else partial(_read, path, texts.specs[0].files)
-    write = partial(_write_links, align=align, dataset=pairs, tokenizer=tokenizer)
+
+    def write(folder: Path) -> None:
+        aligned = iter(_read(path, texts.specs[0].files) if path != AGREEMENT else _align(texts.training.dataset))
+        with pa.ipc.new_stream(str(folder / "links.arrow"), _SCHEMA) as file:
+            for pairs in _batches(texts.training.dataset):
+                words = [*islice(aligned, len(pairs))]
+                columns = _find_links(pairs, words, tokenizer), [[*chain.from_iterable(sorted(row))] for row in words]
+                arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+                file.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
+
     dataset = open_arrow_files(cached_folder(texts.cache_dir, f"alignments-{key}", write))
     words_of_rows = TokenColumn(dataset.data.column("words"))
     return TokenLinks(dataset.select_columns("links"), words_of_rows, partial(_link_pairs, tokenizer=tokenizer))
@@ -74,16 +80,6 @@ def _find_links(
         [number for link in align_tokens(*each) for number in link]
         for each in zip(pairs, sources, targets, words, strict=True)
     ]
-
-
-def _write_links(folder: Path, align: _Align, dataset: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> None:
-    aligned = iter(align())
-    with pa.ipc.new_stream(str(folder / "links.arrow"), _SCHEMA) as file:
-        for pairs in _batches(dataset):
-            words = [*islice(aligned, len(pairs))]
-            columns = _find_links(pairs, words, tokenizer), [[*chain.from_iterable(sorted(row))] for row in words]
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-            file.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
 
 
 def _align(dataset: datasets.Dataset) -> Iterable[set[WordPair]]:

@@ -36,7 +36,12 @@ def align(source: str, source_spans: Sequence[Span], text: str, hypothesis: Hypo
         hypothesis: Its tokens, with attention.
     """
     assert hypothesis.attention is not None
-    target_spans = spans_of_tokens(token_texts(tokenizer, hypothesis.tokens), hypothesis.tokens, text, tokenizer)
+    special, texts = {*tokenizer.all_special_ids}, token_texts(tokenizer, hypothesis.tokens)
+    shown = ["" if token in special else each for each, token in zip(texts, hypothesis.tokens, strict=True)]
+    whole = "".join(shown)
+    before = len(whole) - len(whole.lstrip())
+    ends = [min(max(0, end - before), len(text)) for end in accumulate(map(len, shown), initial=0)]
+    target_spans = [*zip(ends[:-1], ends[1:], strict=True)]
     return link_units(source, source_spans, text, target_spans, torch.tensor(hypothesis.attention))
 
 
@@ -100,16 +105,6 @@ def token_spans(
     if encoded is None:
         return each_spans
     return [[(0, 0)] * (len(ids) - len(spans)) + spans for ids, spans in zip(encoded, each_spans, strict=True)]
-
-
-def spans_of_tokens(texts: Sequence[str], tokens: Sequence[int], stripped: str, tokenizer: Any) -> list[Span]:
-    """Return the characters of each token of a translation, given the texts of all tokens and the stripped whole."""
-    special = {*tokenizer.all_special_ids}
-    sizes = [0 if token in special else len(text) for text, token in zip(texts, tokens, strict=True)]
-    whole = "".join(text for text, token in zip(texts, tokens, strict=True) if token not in special)
-    before, most = len(whole) - len(whole.lstrip()), len(stripped)
-    ends = [min(max(0, end - before), most) for end in accumulate(sizes, initial=0)]
-    return [*zip(ends[:-1], ends[1:], strict=True)]
 
 
 def words_of_tokens(text: str, spans: Sequence[Span]) -> list[set[int]]:

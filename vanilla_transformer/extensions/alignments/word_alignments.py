@@ -8,7 +8,7 @@ Letters in shapes: R target words of some pairs, C cells: for each target word, 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -39,7 +39,13 @@ def read_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> list[set
 
 def read_gold_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> list[GoldAlignment]:
     """Return the sure (`0-1`) and the possible (`0p1`) links of each pair."""
-    return [_parse_gold(*row) for row in _rows(path, pairs)]
+    found = list[GoldAlignment]()
+    for line, pair, location in _rows(path, pairs):
+        optional = [text for text in line.split() if _POSSIBLE.fullmatch(text)]
+        sure = parse_alignment(" ".join(text for text in line.split() if text not in optional), pair, location)
+        possible = parse_alignment(" ".join(optional).replace("p", "-"), pair, location)
+        found.append(GoldAlignment(sure, sure | possible))
+    return found
 
 
 def _rows(path: str | Path, pairs: Sequence[SentencePair]) -> list[tuple[str, SentencePair, str]]:
@@ -48,12 +54,6 @@ def _rows(path: str | Path, pairs: Sequence[SentencePair]) -> list[tuple[str, Se
         raise UserError(f"{path} must have a line for each of {len(pairs)} pairs of sentences, got {len(lines)}.")
     rows = enumerate(zip(lines, pairs, strict=True), start=1)
     return [(line, pair, f"line {number} of {path}") for number, (line, pair) in rows]
-
-
-def _parse_gold(line: str, pair: SentencePair, location: str) -> GoldAlignment:
-    optional = [text for text in line.split() if _POSSIBLE.fullmatch(text)]
-    sure = parse_alignment(" ".join(text for text in line.split() if text not in optional), pair, location)
-    return GoldAlignment(sure, sure | parse_alignment(" ".join(optional).replace("p", "-"), pair, location))
 
 
 def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPair]:
@@ -74,24 +74,27 @@ def grow_diagonally(forward: Sequence[set[WordPair]], backward: Sequence[set[Wor
     """Return the links of both directions, and neighbors of them in one direction that link a word without a link.
 
     This is grow-diag (Koehn et al., 2003). The first of several neighbors is added first.
+
+    Args:
+        backward: Links from the target to the source.
     """
-    return [_grow(ours & theirs, ours | theirs) for ours, theirs in zip(forward, backward, strict=True)]
-
-
-def _grow(links: set[WordPair], union: set[WordPair]) -> set[WordPair]:
-    grown, waiting = set(links), sorted(union - links)
-    while True:
-        linked = [{link[side] for link in grown} for side in (0, 1)]
-        free = (each for each in waiting if each[0] not in linked[0] or each[1] not in linked[1])
-        added = next((each for each in free if _has_neighbor(each, grown)), None)
-        if added is None:
-            return grown
-        grown.add(added)
-        waiting.remove(added)
-
-
-def _has_neighbor(link: WordPair, links: set[WordPair]) -> bool:
-    return any((link[0] + here, link[1] + there) in links for here, there in _NEIGHBORS)
+    rows = list[set[WordPair]]()
+    for ours, reversed_links in zip(forward, backward, strict=True):
+        theirs = {(source, target) for target, source in reversed_links}
+        grown = ours & theirs
+        waiting, added = sorted((ours | theirs) - grown), True
+        while added:
+            sources, targets = ({link[side] for link in grown} for side in (0, 1))
+            added = False
+            for link in waiting:
+                is_near = any((link[0] + here, link[1] + there) in grown for here, there in _NEIGHBORS)
+                if is_near and (link[0] not in sources or link[1] not in targets):
+                    grown.add(link)
+                    waiting.remove(link)
+                    added = True
+                    break
+        rows.append(grown)
+    return rows
 
 
 FITTED_PAIRS = 100_000  # at most; further pairs are aligned by the probabilities of these
@@ -115,8 +118,7 @@ class _Cells(NamedTuple):
 def align_lexically(pairs: Sequence[SentencePair]) -> list[set[WordPair]]:
     """Return the linked words of each pair: links of both directions, and their neighbors of one direction."""
     sources, targets = (_number_words([pair[side] for pair in pairs]) for side in (0, 1))
-    forward, backward = _align(sources, targets), _align(targets, sources)
-    return grow_diagonally(forward, [{(source, target) for target, source in links} for links in backward])
+    return grow_diagonally(_align(sources, targets), _align(targets, sources))
 
 
 def _number_words(texts: Sequence[str]) -> list[Sentence]:
@@ -131,7 +133,16 @@ def _align(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> list[set
     parts = [slice(start, start + _PAIRS_PER_CHUNK) for start in range(0, len(sources), _PAIRS_PER_CHUNK)]
     chunks = [(sources[part], targets[part]) for part in parts]
     known, probabilities = _fit([_cells(*chunk) for chunk in chunks[: FITTED_PAIRS // _PAIRS_PER_CHUNK]])
-    return [links for chunk in chunks for links in _best_sources(*chunk, known, probabilities)]
+    found = list[set[WordPair]]()
+    for chunk in chunks:
+        cells, pairs = _cells(*chunk), [*zip(*chunk, strict=True)]
+        place = np.searchsorted(known, cells.keys).clip(max=len(known) - 1)
+        joint = np.where(known[place] == cells.keys, probabilities[place], 0.0) * cells.prior
+        ends = np.cumsum([0, *((len(source) + 1) * len(target) for source, target in pairs)])
+        for (source, _), (start, end) in zip(pairs, pairwise(ends), strict=True):
+            best = joint[start:end].reshape(-1, len(source) + 1).argmax(axis=1)
+            found.append({(int(column) - 1, row) for row, column in enumerate(best) if column})
+    return found
 
 
 def _fit(chunks: Sequence[_Cells]) -> tuple[np.ndarray, np.ndarray]:
@@ -144,27 +155,11 @@ def _fit(chunks: Sequence[_Cells]) -> tuple[np.ndarray, np.ndarray]:
         counts = np.zeros(len(known))
         for chunk, place in zip(chunks, places, strict=True):
             joint = probabilities[place] * (1.0 if iteration < _ITERATIONS else chunk.prior)
-            counts += np.bincount(place, _posterior(joint, chunk.sizes), len(known))
+            totals = np.add.reduceat(joint, np.cumsum(chunk.sizes) - chunk.sizes)
+            posterior = joint / np.repeat(totals, chunk.sizes)  # (C,): that the word of a row comes from the cell
+            counts += np.bincount(place, posterior, len(known))
         probabilities = counts / np.bincount(sources, counts)[sources]
     return known, probabilities
-
-
-def _posterior(joint: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the probability that the word of a cell's row comes from the cell, `(C,)`."""
-    totals = np.add.reduceat(joint, np.cumsum(sizes) - sizes)
-    return joint / np.repeat(totals, sizes)
-
-
-def _best_sources(
-    sources: Sequence[Sentence], targets: Sequence[Sentence], known: np.ndarray, probabilities: np.ndarray
-) -> Iterator[set[WordPair]]:
-    cells = _cells(sources, targets)
-    place = np.searchsorted(known, cells.keys).clip(max=len(known) - 1)
-    joint = np.where(known[place] == cells.keys, probabilities[place], 0.0) * cells.prior
-    ends = np.cumsum([0, *((len(source) + 1) * len(target) for source, target in zip(sources, targets, strict=True))])
-    for source, (start, end) in zip(sources, pairwise(ends), strict=True):
-        best = joint[start:end].reshape(-1, len(source) + 1).argmax(axis=1)
-        yield {(int(column) - 1, row) for row, column in enumerate(best) if column}
 
 
 def _cells(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> _Cells:

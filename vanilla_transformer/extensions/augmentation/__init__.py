@@ -5,7 +5,7 @@ from functools import partial
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.corpus import Corpus
-from vanilla_transformer.data.data_arguments import DataArguments, augmentations
+from vanilla_transformer.data.data_arguments import augmentations
 from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
@@ -14,24 +14,18 @@ from .augmented_corpus import AugmentedCorpus, find_augmentations
 from .bpe_dropout import BpeDropoutCorpus
 
 
-def add_tokens(tokenizer: PreTrainedTokenizerBase, data: DataArguments) -> None:
-    """Add the tokens of augmented text that the vocabulary lacks."""
-    add_augmentation_tokens(tokenizer, augmentations(data))
-
-
 def change_corpus(
     corpus: Corpus, texts: Texts, tokenizer: PreTrainedTokenizerBase, seed: int, max_tokens: int
 ) -> Corpus:
     """Return a corpus with the augmentations and the BPE-dropout of a recipe."""
     data, training = texts.data, texts.training
     if requested := augmentations(data):
-        augment = find_augmentations(
-            requested, training.dataset, training.key, texts.cache_dir, data.source_tags or ()
-        )
+        tags = data.source_tags or ()
+        augment = find_augmentations(requested, training.dataset, training.key, texts.cache_dir, tags)
         corpus = AugmentedCorpus(corpus, augment, partial(encode_sentences, tokenizer), seed, max_tokens)
     if data.bpe_dropout:
         corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, max_tokens)
     return corpus
 
 
-__all__ = ["add_tokens", "change_corpus"]
+__all__ = ["add_augmentation_tokens", "change_corpus"]

@@ -12,7 +12,14 @@ import numpy as np
 
 from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
 from vanilla_transformer.data.readers import SentencePair, WordPair
-from vanilla_transformer.data.tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
+from vanilla_transformer.data.tokenized_corpus import (
+    Encode,
+    EncodedPairs,
+    TokenTable,
+    encode_sides,
+    encode_texts,
+    hash_json,
+)
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.utils.file_utils import cached_folder
@@ -45,10 +52,7 @@ class AugmentedCorpus(DerivedCorpus):
     Aligning the changed text instead would miss what the aligner has never seen, such as typos.
 
     Args:
-        plain (`Corpus`): The corpus without augmentation.
         augment: Functions with the share of the pairs for which each is drawn. A pair may get several, in this order.
-        encode: Returns the token ids of texts.
-        seed (`int`): Seed of all draws.
         max_tokens (`int`): A pair with a side that would become longer stays as it is.
     """
 
@@ -67,7 +71,7 @@ class AugmentedCorpus(DerivedCorpus):
             return pairs
         columns = {name: [row[name] for row in changed.values()] for name in self.texts.column_names}
         texts = datasets.Dataset.from_dict(columns, features=self.texts.features)
-        tokens = encode_texts(texts, self.encode, num_proc=1)
+        tokens = encode_texts(texts, partial(encode_sides, encode=self.encode), num_proc=1)
         if self.links is not None:
             links = self.links.find(
                 [*map(SentencePair, columns["source"], columns["target"])],
@@ -90,7 +94,10 @@ class AugmentedCorpus(DerivedCorpus):
         changed = {}
         for index, row in zip(indices.tolist(), self.texts.select(pairs.rows[indices]), strict=True):
             pair = before = SentencePair(row["source"], row["target"])
-            words = self._aligned_words(pairs.rows[index])
+            words = set[WordPair]()
+            if self.links is not None:
+                values, _ = self.links.words.read(np.array([pairs.rows[index]]))
+                words = {(source, target) for source, target in values.reshape(-1, 2).tolist()}
             random = Random(f"{self.seed} {epoch} augment {index}")
             for function, is_drawn in zip(self.augment, drawn[index], strict=True):
                 if is_drawn:
@@ -99,12 +106,6 @@ class AugmentedCorpus(DerivedCorpus):
             if pair != before:
                 changed[index] = row | {"source": pair.source, "target": pair.target, _ALIGNED_WORDS: words}
         return changed
-
-    def _aligned_words(self, row: int) -> set[WordPair]:
-        if self.links is None:
-            return set()
-        values, _ = self.links.words.read(np.array([row]))
-        return {(source, target) for source, target in values.reshape(-1, 2).tolist()}
 
 
 def find_augmentations(
@@ -126,15 +127,9 @@ def find_augmentations(
     functions: dict[str, Augment] = {"noise_pairs": replace_by_noise, "placeholders": insert_placeholders}
     functions |= {name: partial(perturb_pair, name=name) for name in PERTURBATIONS}
     if "inline_terms" in augmentations:
-        functions["inline_terms"] = _create_inline_terms(texts, key, cache_dir)
-    _warn_of_skipped(augmentations, texts, tags)
-    if tags:
-        functions = {name: partial(_augment_after_tag, augment=each, tags=tags) for name, each in functions.items()}
-    return {functions[name]: share for name, share in augmentations.items()}
-
-
-def _warn_of_skipped(augmentations: Mapping[str, float], texts: datasets.Dataset, tags: Sequence[str]) -> None:
-    """Warn of each perturbation that is not meant for the scripts of many sources, by a sample of them."""
+        lexicon = _load_lexicon(texts, key, cache_dir)
+        words = sorted({form for forms in lexicon.values() for form in forms})
+        functions["inline_terms"] = partial(insert_inline_terms, lexicon=lexicon, words=words)
     places = range(0, len(texts), max(1, len(texts) // _SAMPLE))
     sample = [text.removeprefix(_tag_of(text, tags)) for text in texts.select(places)["source"]]
     for name in [name for name in augmentations if name in PERTURBATIONS]:
@@ -145,6 +140,9 @@ def _warn_of_skipped(augmentations: Mapping[str, float], texts: datasets.Dataset
             logger.warning(
                 "`%s` of `augment` skips %.0f %% of the sources: %s.", name, 100 * len(skipped) / len(sample), reason
             )
+    if tags:
+        functions = {name: partial(_augment_after_tag, augment=each, tags=tags) for name, each in functions.items()}
+    return {functions[name]: share for name, share in augmentations.items()}
 
 
 def _tag_of(source: str, tags: Sequence[str]) -> str:
@@ -152,20 +150,9 @@ def _tag_of(source: str, tags: Sequence[str]) -> str:
 
 
 def _augment_after_tag(pair: SentencePair, random: Random, augment: Augment, tags: Sequence[str]) -> SentencePair:
-    """Augment the text after a tag."""
     tag = _tag_of(pair.source, tags)
     changed = augment(pair._replace(source=pair.source.removeprefix(tag)), random)
     return changed._replace(source=f"{tag}{changed.source}")
-
-
-def _create_inline_terms(texts: datasets.Dataset, key: str, cache_dir: Path) -> Augment:
-    """Return `insert_inline_terms` with the lexicon of a text."""
-    lexicon = _load_lexicon(texts, key, cache_dir)
-    if not lexicon:
-        rule = "must be given for text whose words have reliable translations, but none of its words has one"
-        raise UserError(f"`inline_terms` of `augment` {rule}. Leave it out, or give more text.")
-    words = sorted({form for forms in lexicon.values() for form in forms})
-    return partial(insert_inline_terms, lexicon=lexicon, words=words)
 
 
 def _load_lexicon(texts: datasets.Dataset, key: str, cache_dir: Path) -> Lexicon:
@@ -177,4 +164,8 @@ def _load_lexicon(texts: datasets.Dataset, key: str, cache_dir: Path) -> Lexicon
         (folder / _LEXICON_FILE).write_text(json.dumps(lexicon, ensure_ascii=False), encoding="utf-8")
 
     folder = cached_folder(cache_dir, f"lexicon-{hash_json(_FORMAT, key, _LEXICON_PAIRS)}", write)
-    return json.loads((folder / _LEXICON_FILE).read_text(encoding="utf-8"))
+    lexicon = json.loads((folder / _LEXICON_FILE).read_text(encoding="utf-8"))
+    if not lexicon:
+        rule = "must be given for text whose words have reliable translations, but none of its words has one"
+        raise UserError(f"`inline_terms` of `augment` {rule}. Leave it out, or give more text.")
+    return lexicon

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.corpus import Corpus, DerivedCorpus
-from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, map_texts
+from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, encode_texts
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
@@ -181,12 +181,7 @@ class BpeDropoutCorpus(DerivedCorpus):
     """
     The pairs of another corpus, tokenized with BPE-dropout: a function of seed, epoch and the pair's index in it.
 
-    Args:
-        plain (`Corpus`): The corpus tokenized without dropout.
-        tokenizer (`VanillaTransformerTokenizer`): A BPE tokenizer.
-        dropout (`float`): The probability of dropping each merge.
-        seed (`int`): Seed of the draws.
-        max_tokens (`int`): A side that dropout would make longer than this is tokenized without dropout.
+    A side that dropout would make longer than `max_tokens` is tokenized without it.
     """
 
     def __init__(self, plain: Corpus, tokenizer: PreTrainedTokenizerBase, dropout: float, seed: int, max_tokens: int):
@@ -198,7 +193,7 @@ class BpeDropoutCorpus(DerivedCorpus):
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         self.texts = self.plain.texts.select(pairs.rows)
         encode = partial(_encode_batch, segmenters=self.segmenters, seed=self.seed, epoch=epoch, limit=self.max_tokens)
-        return EncodedPairs(TokenTable(map_texts(self.texts, encode, with_indices=True)))
+        return EncodedPairs(TokenTable(encode_texts(self.texts, encode, with_indices=True)))
 
 
 def _encode_batch(

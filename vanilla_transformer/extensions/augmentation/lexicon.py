@@ -1,7 +1,7 @@
 """Find the translations of content words in a parallel text, by IBM model 1 (Brown et al., 1993)."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import numpy as np
@@ -20,11 +20,11 @@ _SHARED_START = 3  # letters that forms of one word share
 
 def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
     """Return the content words of the source side, in lower case, and their translations in the text."""
-    sources = _ContentWords([[word.casefold() for word in _content_words(pair.source)] for pair in pairs])
-    targets = _ContentWords([_content_words(pair.target) for pair in pairs])
-    if not sources.words or not targets.words:
+    source_words, sources = _number_words([pair.source for pair in pairs], str.casefold)
+    target_words, targets = _number_words([pair.target for pair in pairs], str)
+    if not source_words or not target_words:
         return {}
-    both = list(zip(sources.of_sentence, targets.of_sentence, strict=True))
+    both = list(zip(sources, targets, strict=True))
     source_cells = np.concatenate([np.repeat(source, len(target)) for source, target in both])
     target_cells = np.concatenate([np.tile(target, len(source)) for source, target in both])
     if not len(source_cells):  # no sentence has words on both sides
@@ -36,23 +36,22 @@ def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
     kept = (forward >= _LEAST_PROBABILITY) & (backward >= _LEAST_PROBABILITY) & (counts >= _LEAST_COUNT)
     found: dict[str, dict[str, float]] = {}
     for index in np.flatnonzero(kept):
-        found.setdefault(sources.words[source[index]], {})[targets.words[target[index]]] = float(forward[index])
-    return {word: {form: _citation(form, forms) for form in forms} for word, forms in found.items()}
+        found.setdefault(source_words[source[index]], {})[target_words[target[index]]] = float(forward[index])
+    lexicon: Lexicon = {}
+    for word, forms in found.items():
+        starts = {form: "".join(split_graphemes(form)[:_SHARED_START]).casefold() for form in forms}
+        likely = sorted(forms, key=lambda form: (forms[form], form), reverse=True)
+        lexicon[word] = {form: next(other for other in likely if starts[other] == starts[form]) for form in forms}
+    return lexicon
 
 
-class _ContentWords:
-    """Numbers of the content words of each sentence, without repetitions."""
-
-    def __init__(self, sentences: Sequence[Sequence[str]]):
-        counts = Counter(chain.from_iterable(map(set, sentences)))
-        self.words = sorted(word for word, count in counts.items() if count <= _MOST_FREQUENT * len(sentences))
-        numbers = {word: number for number, word in enumerate(self.words)}
-        found = [sorted({numbers[word] for word in words if word in numbers}) for words in sentences]
-        self.of_sentence = [np.array(each, np.int64) for each in found]
-
-
-def _content_words(text: str) -> list[str]:
-    return [word for word in split_words(text) if is_word_of_letters(word)]
+def _number_words(texts: Sequence[str], change: Callable[[str], str]) -> tuple[list[str], list[np.ndarray]]:
+    """Return the content words of one side, and their numbers in each sentence, without repetitions."""
+    sentences = [{change(word) for word in split_words(text) if is_word_of_letters(word)} for text in texts]
+    counts = Counter(chain.from_iterable(sentences))
+    known = sorted(word for word, count in counts.items() if count <= _MOST_FREQUENT * len(sentences))
+    numbers = {word: number for number, word in enumerate(known)}
+    return known, [np.array(sorted(numbers[word] for word in words & numbers.keys()), np.int64) for words in sentences]
 
 
 def _fit_lexicon(
@@ -69,13 +68,3 @@ def _fit_lexicon(
         expected = np.bincount(cells, shares / np.bincount(groups, shares)[groups])
         probabilities = expected / np.bincount(owners, expected)[owners]
     return np.stack([owners, kinds % words]), probabilities, counts
-
-
-def _citation(form: str, forms: dict[str, float]) -> str:
-    """Return the most likely of the forms that begin as `form` does."""
-    same = [other for other in forms if _start(other) == _start(form)]
-    return max(same, key=lambda other: (forms[other], other))
-
-
-def _start(form: str) -> str:
-    return "".join(split_graphemes(form)[:_SHARED_START]).casefold()

@@ -30,40 +30,34 @@ _PERIODS = ".。｡．।॥۔։።။។៕།༎᠃᠉᱾᱿꯫᙮"
 _EMOJI = "😀😂😍🙏👍🎉🔥🚀🌍🐶"
 
 
-def title_case(text: str, draw: random.Random) -> str:
-    """Begin each word with a capital."""
-    return re.sub(r"\S+", lambda match: match[0][0].title() + match[0][1:], text)
-
-
-def upper_case(text: str, draw: random.Random) -> str:
-    """Write the text in capitals."""
-    return text.upper()
-
-
-def lower_case(text: str, draw: random.Random) -> str:
-    """Write the text without capitals."""
-    return text.lower()
-
-
 def typos(text: str, draw: random.Random) -> str:
-    """Swap, drop or double a letter in one of each started ten words of four letters or more."""
+    """Swap, drop or double a letter, not the first one, in one of each started ten words of four letters or more."""
+
+    def misspell(word: str) -> str:
+        letters = split_graphemes(word)
+        place, kind = draw.randrange(1, len(letters) - 1), draw.choice(["swap", "drop", "double"])
+        letter, after = letters[place : place + 2]
+        changed = {"swap": [after, letter], "drop": [after], "double": [letter, letter, after]}[kind]
+        return "".join([*letters[:place], *changed, *letters[place + 2 :]])
+
     words = (match for match in _LETTERS.finditer(text) if len(split_graphemes(match[0])) >= _LONG_WORD)
-    return _change_words(words, _misspell, text, draw)
-
-
-def no_final_period(text: str, draw: random.Random) -> str:
-    """Remove the period at the end."""
-    return text.rstrip(_PERIODS)
+    return _change_words(words, misspell, text, draw)
 
 
 def doubled_words(text: str, draw: random.Random) -> str:
     """Write one of each started ten words twice."""
-    return _change_words(_WORD.finditer(text), lambda word, draw: f"{word} {word}", text, draw)
+    return _change_words(_WORD.finditer(text), lambda word: f"{word} {word}", text, draw)
 
 
-def emoji(text: str, draw: random.Random) -> str:
-    """Add an emoji at the end."""
-    return f"{text} {draw.choice(_EMOJI)}"
+def _change_words(
+    words: Iterable[regex.Match[str]], change: Callable[[str], str], text: str, draw: random.Random
+) -> str:
+    """Change one of each started ten words of a text."""
+    found = [match.span() for match in words]
+    chosen = draw.sample(found, -(-len(found) // _WORDS_PER_CHANGE))
+    for start, end in sorted(chosen, reverse=True):
+        text = text[:start] + change(text[start:end]) + text[end:]
+    return text
 
 
 def html_tags(text: str, draw: random.Random) -> str:
@@ -120,13 +114,17 @@ class Perturbation(NamedTuple):
 
 
 PERTURBATIONS = {
-    "title_case": Perturbation(title_case, on_target=True, needs="capitals"),
-    "upper_case": Perturbation(upper_case, on_target=True, needs="capitals"),
-    "lower_case": Perturbation(lower_case, on_target=False, needs="capitals"),
+    "title_case": Perturbation(
+        lambda text, draw: re.sub(r"\S+", lambda match: match[0][0].title() + match[0][1:], text),
+        on_target=True,
+        needs="capitals",
+    ),
+    "upper_case": Perturbation(lambda text, draw: text.upper(), on_target=True, needs="capitals"),
+    "lower_case": Perturbation(lambda text, draw: text.lower(), on_target=False, needs="capitals"),
     "typos": Perturbation(typos, on_target=False, needs="spaces between words"),
-    "no_final_period": Perturbation(no_final_period, on_target=True, needs="a period"),
+    "no_final_period": Perturbation(lambda text, draw: text.rstrip(_PERIODS), on_target=True, needs="a period"),
     "doubled_words": Perturbation(doubled_words, on_target=False, needs="spaces between words"),
-    "emoji": Perturbation(emoji, on_target=True),
+    "emoji": Perturbation(lambda text, draw: f"{text} {draw.choice(_EMOJI)}", on_target=True),
     "html_tags": Perturbation(html_tags, on_target=True),
     "other_numbers": Perturbation(other_numbers, on_target=True),
 }
@@ -144,23 +142,3 @@ def perturb(name: str, pair: SentencePair, seed: int | str) -> SentencePair:
     return SentencePair(
         source, change.apply(pair.target, random.Random(str(seed))) if change.on_target else pair.target
     )
-
-
-def _change_words(
-    words: Iterable[regex.Match[str]], change: Callable[[str, random.Random], str], text: str, draw: random.Random
-) -> str:
-    """Change one of each started ten words of a text."""
-    found = [match.span() for match in words]
-    chosen = draw.sample(found, -(-len(found) // _WORDS_PER_CHANGE))
-    for start, end in sorted(chosen, reverse=True):
-        text = text[:start] + change(text[start:end], draw) + text[end:]
-    return text
-
-
-def _misspell(word: str, draw: random.Random) -> str:
-    """Change a letter of a word that is not the first one."""
-    letters = split_graphemes(word)
-    place, kind = draw.randrange(1, len(letters) - 1), draw.choice(["swap", "drop", "double"])
-    letter, after = letters[place : place + 2]
-    changed = {"swap": [after, letter], "drop": [after], "double": [letter, letter, after]}[kind]
-    return "".join([*letters[:place], *changed, *letters[place + 2 :]])

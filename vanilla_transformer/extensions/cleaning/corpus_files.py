@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from vanilla_transformer.data.cleaning_rules import language_code, load_identifier
-from vanilla_transformer.data.prepare_data import REPORT_FILE, Texts, text_files
+from vanilla_transformer.data.prepare_data import REPORT_FILE, Texts
 from vanilla_transformer.data.readers import CorpusSpec
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
@@ -37,7 +37,7 @@ def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
     """
     directions = [spec.direction for spec in texts.specs]
     names = {name for direction in directions for name in _text_file_names(direction)}
-    check_outputs([Path(folder) / name for name in names], text_files(texts.specs))
+    check_outputs([Path(folder) / name for name in names], [file for spec in texts.specs for file in spec.files])
     check_output_dir(folder, own=[REPORT_FILE, *names])
     with atomic_folder(folder) as aside:
         with ExitStack() as stack:

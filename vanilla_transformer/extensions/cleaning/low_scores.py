@@ -1,6 +1,7 @@
 """Score the pairs of corpora, and drop the worst ones. The models are imported when a corpus is scored."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,7 @@ from accelerate import PartialState
 from tqdm.auto import tqdm
 
 from vanilla_transformer.data.cached_texts import CachedTexts, load_folder, write_texts
-from vanilla_transformer.data.cleaning import (
-    EXAMPLES,
-    CleaningReport,
-    Histograms,
-    count_lengths,
-    nothing_left_error,
-)
+from vanilla_transformer.data.cleaning import count_lengths
 from vanilla_transformer.data.cleaning_rules import ScoreRule
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
 from vanilla_transformer.data.tokenized_corpus import hash_json
@@ -41,55 +36,39 @@ def drop_low_scores(
     for number, (spec, rule) in enumerate(zip(specs, rules, strict=True)):
         rows = np.flatnonzero(corpora == number)
         if rule is not None and len(rows):
-            scores = _load_scores(texts, rows, spec.direction, rule, cache_dir)
+            name = hash_json(texts.key, [int(rows[0]), len(rows)], spec.direction, _model_keys(rule))
+            write = partial(_write_scores, texts=texts, rows=rows, direction=spec.direction, rule=rule)
+            scores = np.load(cached_folder(cache_dir, f"scores-{name}", write) / _SCORES_FILE)
             kept[rows[scores < rule.threshold(scores.tolist())]] = False
     key = hash_json(texts.key, [rule and vars(rule) | {"models": _model_keys(rule)} for rule in rules])
     folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_kept, texts=texts, kept=kept))
     return load_folder(folder, key)
 
 
-def _load_scores(
-    texts: CachedTexts, rows: np.ndarray, direction: Direction, rule: ScoreRule, cache_dir: Path
-) -> np.ndarray:
-    def write(folder: Path) -> None:
-        pairs = texts.dataset[rows.tolist()]
-        numbered = list(map(SentencePair, pairs["source"], pairs["target"]))
-        scores = corpus_scores(rule.models, numbered, direction)
-        np.save(folder / _SCORES_FILE, scores.astype(np.float32))
-
-    name = hash_json(texts.key, [int(rows[0]), len(rows)], direction, _model_keys(rule))
-    return np.load(cached_folder(cache_dir, f"scores-{name}", write) / _SCORES_FILE)
+def _write_scores(folder: Path, texts: CachedTexts, rows: np.ndarray, direction: Direction, rule: ScoreRule) -> None:
+    pairs = texts.dataset[rows.tolist()]
+    scores = corpus_scores(rule.models, list(map(SentencePair, pairs["source"], pairs["target"])), direction)
+    np.save(folder / _SCORES_FILE, scores.astype(np.float32))
 
 
 def _model_keys(rule: ScoreRule) -> list[Any]:
     """Return values that identify the content of the models; of a model on the Hub, its name."""
-    return [
-        [hash_file(path) for path in _files_of(Path(name))] if Path(name).is_dir() else name for name in rule.models
-    ]
-
-
-def _files_of(model: Path) -> list[Path]:
-    """Return the files of a model; the weights of a COMET model are in a folder."""
-    return sorted(path for path in (*model.glob("*.*"), *model.glob("checkpoints/*.ckpt")) if path.is_file())
+    keys: list[Any] = []
+    for name in rule.models:
+        # The weights of a COMET model are in a folder.
+        paths = sorted([*Path(name).glob("*.*"), *Path(name).glob("checkpoints/*.ckpt")])
+        keys.append([hash_file(path) for path in paths if path.is_file()] if Path(name).is_dir() else name)
+    return keys
 
 
 def _write_kept(folder: Path, texts: CachedTexts, kept: np.ndarray) -> None:
-    report = CleaningReport.from_dict(texts.report.to_dict())
-    dropped = np.flatnonzero(~kept)
-    examples = texts.dataset[dropped[:EXAMPLES].tolist()]
-    report.add("score", list(map(SentencePair, examples["source"], examples["target"])), len(dropped))
-    report.histograms = move_to_dropped(report.histograms, count_lengths(texts.dataset, kept))
-    if not kept.any():
-        raise nothing_left_error(report)
+    report = deepcopy(texts.report)
+    report.add_rows("score", texts.dataset, np.flatnonzero(~kept))
+    for side, counts in count_lengths(texts.dataset, kept).items():
+        earlier = np.array(report.histograms[side]["dropped"])
+        report.histograms[side] = counts | {"dropped": (earlier + counts["dropped"]).tolist()}
+    report.check_kept()
     write_texts(folder, texts.dataset, kept, report)
-
-
-def move_to_dropped(before: Histograms, after: Histograms) -> Histograms:
-    """Return the histograms after a further rule, given the counts of the pairs that were kept before it."""
-    return {
-        name: {"kept": labels["kept"], "dropped": (np.array(before[name]["dropped"]) + labels["dropped"]).tolist()}
-        for name, labels in after.items()
-    }
 
 
 def corpus_scores(models: Sequence[str], pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
@@ -134,12 +113,8 @@ def cross_entropies(name: str, pairs: Sequence[tuple[str, str]], direction: Dire
     tokenizer = load_tokenizer(name)
     direction = NO_DIRECTION if find_languages(tokenizer) is None else direction
     results = list[float]()
-    for window in tqdm(list(_windows(pairs)), f"Scoring by {name}", delay=1, disable=None):
-        sources, targets = zip(*window, strict=True)
+    for start in tqdm(range(0, len(pairs), _WINDOW), f"Scoring by {name}", delay=1, disable=None):
+        sources, targets = zip(*pairs[start : start + _WINDOW], strict=True)
         ids, labels = encode_as_trained(model, tokenizer, sources, targets, direction)
         results += [-sum(row) / len(row) for row in score_tokens(model, ids, labels)]
     return np.array(results)
-
-
-def _windows(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
-    return (pairs[start : start + _WINDOW] for start in range(0, len(pairs), _WINDOW))

@@ -75,8 +75,17 @@ def find_misaligned(texts: datasets.Dataset, num_proc: int | None = None) -> np.
         new_fingerprint="misalignment",  # without it `datasets` would hash the function
         desc="Looking for misaligned pairs",
     )
-    scores, shuffled = results.data.column("score").to_numpy(), _score_shuffled(texts, models)
-    return scores < find_threshold(scores[~np.isnan(scores)], shuffled[~np.isnan(shuffled)])
+    scores = results.data.column("score").to_numpy()
+    # The first sources with targets from far away, since neighbors may share words.
+    rows, shuffled = range(min(len(texts), _SHUFFLED_PAIRS)), list[np.ndarray]()
+    sources, targets = (texts[rows][side] for side in ("source", "target"))
+    targets = targets[len(rows) // 2 :] + targets[: len(rows) // 2]
+    for start in range(0, len(rows), _PAIRS_PER_BATCH):
+        part = slice(start, start + _PAIRS_PER_BATCH)
+        batch = {"source": sources[part], "target": targets[part]}
+        shuffled.append(_score_batch(batch, rows[part], models)["score"])
+    of_shuffled = np.concatenate(shuffled)
+    return scores < find_threshold(scores[~np.isnan(scores)], of_shuffled[~np.isnan(of_shuffled)])
 
 
 def find_threshold(scores: np.ndarray, shuffled: np.ndarray) -> float:
@@ -152,18 +161,6 @@ def _score_batch(batch: dict[str, Any], indices: Sequence[int], models: Sequence
         forward, backward = (sources, targets, model.forward), (targets, sources, model.backward)
         scores[places] = _score_targets(*forward) + _score_targets(*backward)
     return {"score": scores}
-
-
-def _score_shuffled(texts: datasets.Dataset, models: Sequence[_Model]) -> np.ndarray:
-    """Return the scores of the first sources with targets from far away, since neighbors may share words."""
-    rows = range(min(len(texts), _SHUFFLED_PAIRS))
-    sources, targets = (texts[rows][side] for side in ("source", "target"))
-    targets = targets[len(rows) // 2 :] + targets[: len(rows) // 2]
-    scores = []
-    for start in range(0, len(rows), _PAIRS_PER_BATCH):
-        part = slice(start, start + _PAIRS_PER_BATCH)
-        scores.append(_score_batch({"source": sources[part], "target": targets[part]}, rows[part], models)["score"])
-    return np.concatenate(scores)
 
 
 def _score_targets(sources: Sequence[Sentence], targets: Sequence[Sentence], lexicon: _Lexicon) -> np.ndarray:

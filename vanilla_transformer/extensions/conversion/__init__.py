@@ -1,49 +1,59 @@
-"""Convert models from and to the formats of other toolkits, one module per format."""
+"""Convert models from and to the formats of other toolkits, one module per format.
 
-from collections.abc import Callable, Sequence
+A reader takes the name of a model, and for `LANGUAGES` perhaps two languages, and returns a `ConvertedModel`. A writer
+takes a model of this package, its tokenizer and the folder to write into, and returns what translates with it.
+"""
+
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.utils.import_utils import requires_extra
 
 if TYPE_CHECKING:
-    from .common import Comparison
+    from .comparison import Comparison
 
 # A converter takes the model to convert, the folder to write, and the sentences to translate with both. It returns
 # None if the other toolkit cannot run here. The readers in `LANGUAGES` take `languages` too.
 Converter = Callable[..., "Comparison | None"]
 
 
-def _lazy(module: str, function: str, extra: str | None = None, **options: str) -> Converter:
-    """Return a converter whose module is imported on the first call, since it may need an extra."""
+def _load(path: str, extra: str | None = None) -> Callable[..., Any]:
+    """Import a function, such as `marian.read_marian`, whose module may need an extra."""
+    module, function = path.split(".")
+    with nullcontext() if extra is None else requires_extra(extra, "This format"):
+        return getattr(import_module(f"{__name__}.{module}"), function)
 
-    def convert(source: str, output_dir: str, sentences: Sequence[str], **given: Any) -> "Comparison | None":
-        with nullcontext() if extra is None else requires_extra(extra, "This format"):
-            converter = getattr(import_module(f"{__name__}.{module}"), function)
-        return converter(source, output_dir, sentences, **options, **given)
 
-    return convert
+def _read(toolkit: str, path: str, *arguments: Any, **languages: Any) -> "Comparison | None":
+    return _load("comparison.convert_from")(toolkit, _load(path), *arguments, **languages)
+
+
+def _write(path: str, *arguments: Any, extra: str | None = None, **options: Any) -> "Comparison":
+    return _load("comparison.convert_to")(_load(path, extra), *arguments, **options)
 
 
 READERS: dict[str, Converter] = {
-    "marian": _lazy("marian", "from_marian"),
-    "marian-npz": _lazy("marian_npz", "from_marian_npz"),
-    "m2m_100": _lazy("m2m_100", "from_m2m_100"),
-    "fsmt": _lazy("fairseq", "from_fsmt"),
-    "fairseq": _lazy("fairseq", "from_fairseq"),
-    "joeynmt": _lazy("joeynmt", "from_joeynmt"),
-    "opennmt-py": _lazy("opennmt", "from_opennmt_py"),
-    "eole": _lazy("opennmt", "from_eole"),
+    "marian": partial(_read, "MarianMTModel", "marian.read_marian"),
+    "marian-npz": partial(_read, "Marian", "marian_npz.read_marian_npz"),
+    "m2m_100": partial(_read, "M2M-100", "m2m_100.read_m2m_100"),
+    "fsmt": partial(_read, "FSMT", "fairseq.read_fsmt"),
+    "fairseq": partial(_read, "fairseq", "fairseq.read_fairseq"),
+    "joeynmt": partial(_read, "JoeyNMT", "joeynmt.read_joeynmt"),
+    "opennmt-py": partial(_read, "OpenNMT-py", "opennmt.read_opennmt_py"),
+    "eole": partial(_read, "eole", "opennmt.read_eole"),
 }
 LANGUAGES = ("fairseq", "m2m_100")
+_write_ctranslate2 = partial(_write, "ctranslate2.write_ctranslate2", extra="ctranslate2")
 WRITERS: dict[str, Converter] = {
-    "marian": _lazy("marian", "to_marian"),
-    "ctranslate2": _lazy("ctranslate2", "to_ctranslate2", "ctranslate2", quantization="float32"),
-    "ctranslate2-float16": _lazy("ctranslate2", "to_ctranslate2", "ctranslate2", quantization="float16"),
-    "ctranslate2-int8": _lazy("ctranslate2", "to_ctranslate2", "ctranslate2", quantization="int8"),
-    "onnx": _lazy("onnx", "to_onnx", "onnx"),
-    "transformers.js": _lazy("transformers_js", "to_transformers_js", "onnx"),
+    "marian": partial(_write, "marian.write_marian"),
+    "ctranslate2": partial(_write_ctranslate2, quantization="float32"),
+    "ctranslate2-float16": partial(_write_ctranslate2, quantization="float16"),
+    "ctranslate2-int8": partial(_write_ctranslate2, quantization="int8"),
+    "onnx": partial(_write, "onnx.write_onnx", extra="onnx"),
+    "transformers.js": partial(_write, "transformers_js.write_transformers_js", extra="onnx"),
 }
 
 __all__ = ["LANGUAGES", "READERS", "WRITERS", "Converter"]

@@ -69,20 +69,16 @@ def convert_command(arguments: Sequence[str]) -> None:
 
 
 def _read_sentences(path: str | None, folder: str) -> list[str]:
+    """Read the sentences to compare on: of a file, the validation text of a folder's recipe, or the demo corpus."""
     from vanilla_transformer.data.demo_corpus import read_demo_corpus
     from vanilla_transformer.data.readers import read_lines
 
     if path is not None:
         return read_lines(path)
-    if (validation := _validation_text(folder)) is not None:
+    try:
+        validation = Path(read_json(Path(folder) / "recipe.json")["validation_source"])
+    except (OSError, KeyError, TypeError):  # a model of another toolkit, or of a dataset
+        validation = None
+    if validation is not None and validation.is_file():
         return read_lines(validation)[:_SENTENCES]
     return [pair.source for pair in read_demo_corpus("test", _SENTENCES)]
-
-
-def _validation_text(folder: str) -> str | None:
-    """Return the file with the validation text of the recipe in a folder, or None if it names none that is there."""
-    try:
-        path = read_json(Path(folder) / "recipe.json")["validation_source"]
-        return path if Path(path).is_file() else None
-    except (OSError, KeyError, TypeError):  # also a model of another toolkit
-        return None

@@ -19,32 +19,15 @@ from ctranslate2.converters.transformers import (
 from ctranslate2.specs import TransformerSpec
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     sinusoidal_positions,
 )
-from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
 
-from .common import (
-    BATCH_SIZE,
-    HEAD_WIDTHS,
-    MAX_NEW_TOKENS,
-    NO_TOKENIZER_JSON,
-    SOURCES_WITHOUT_EOS,
-    Comparison,
-    Translator,
-    check_supported,
-    compare_translators,
-    greedy_translator,
-    has_head_widths,
-    load_model,
-    require_same,
-)
+from .common import HEAD_WIDTHS, NO_TOKENIZER_JSON, SOURCES_WITHOUT_EOS, check_supported, has_head_widths
+from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Translator
 from .ctranslate2_runtime import CONVERTED_CONFIG, token_names
 
-QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")
 # CTranslate2 stores positional encodings in a table, so sinusoids need a last position.
 _NUM_POSITIONS = 4096
 # Files that the pipeline needs. CTranslate2 writes its own `config.json`, so ours gets another name.
@@ -112,21 +95,17 @@ class VanillaTransformerLoader(BartLoader):
         return [names.get(index, f"<unused{index}>") for index in range(model.config.vocab_size)]
 
 
-def to_ctranslate2(
-    folder: str | Path, output_dir: str | Path, sentences: Sequence[str], quantization: str = "float32"
-) -> Comparison:
-    """Convert a model folder of this package to CTranslate2.
-
-    The tokenizer and the generation configuration are copied, so that `TranslationPipeline` can run the folder.
+def write_ctranslate2(
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    quantization: str,
+) -> list[tuple[str, Translator]]:
+    """Write a model for CTranslate2, with its tokenizer and generation configuration for `TranslationPipeline`.
 
     Args:
-        quantization: The data type of the weights, one of `QUANTIZATIONS`.
+        quantization: The data type of the weights.
     """
-    check_output_dir_is_empty(output_dir)
-    if quantization not in QUANTIZATIONS:
-        raise UserError(f"`quantization` must be one of {', '.join(QUANTIZATIONS)}, got {quantization!r}.")
-    model = load_model(VanillaTransformerForConditionalGeneration, folder)
-    tokenizer = load_tokenizer(folder)
     check_supported(
         "CTranslate2",
         {
@@ -134,16 +113,12 @@ def to_ctranslate2(
             NO_TOKENIZER_JSON: not hasattr(tokenizer, "backend_tokenizer"),
         },
     )
-    with atomic_folder(output_dir) as temporary:
-        converter = TransformersConverter(str(folder), copy_files=list(_TOKENIZER_FILES))
-        converter.convert(str(temporary), quantization=None if quantization == "float32" else quantization, force=True)
-        model.config.to_json_file(temporary / CONVERTED_CONFIG)
-        translator = ctranslate2.Translator(str(temporary))
-        theirs = ctranslate2_greedy_translator(translator, tokenizer, model.generation_config.forced_bos_token_id)
-        comparison = compare_translators(greedy_translator(model, tokenizer), theirs, sentences, tokenizer)
-        if quantization != "float32":
-            return comparison
-        return require_same(comparison, model, tokenizer, sentences)
+    converter = TransformersConverter(model.name_or_path, copy_files=list(_TOKENIZER_FILES))
+    converter.convert(str(folder), quantization=None if quantization == "float32" else quantization, force=True)
+    model.config.to_json_file(folder / CONVERTED_CONFIG)
+    translator = ctranslate2.Translator(str(folder))
+    forced = model.generation_config.forced_bos_token_id
+    return [(quantization, ctranslate2_greedy_translator(translator, tokenizer, forced))]
 
 
 def ctranslate2_greedy_translator(

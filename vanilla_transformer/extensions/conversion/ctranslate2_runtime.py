@@ -13,6 +13,7 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.decoding.pretrained import limit_threads, refusing_files
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 from vanilla_transformer.generation_vanilla_transformer import closest_margin, length_penalty
+from vanilla_transformer.utils.import_utils import requires_extra
 
 # The file, in a folder for CTranslate2, with the configuration of the converted model.
 CONVERTED_CONFIG = "vanilla_transformer_config.json"
@@ -20,6 +21,7 @@ _MAX_NEW_TOKENS_BEYOND_SOURCE = 50  # section 6.1, for a folder whose generation
 _PARAMETERS = {"num_beams", "num_return_sequences", "length_penalty", "length_penalty_type"}
 _PARAMETERS |= {"max_new_tokens", "max_new_tokens_beyond_source", "repetition_penalty", "forced_bos_token_id"}
 _PARAMETERS |= {"no_repeat_ngram_size", "do_sample", "temperature", "top_k", "top_p"}
+_DEFAULTS = {"length_penalty": 1.0, "repetition_penalty": 1.0, "top_k": 50, "top_p": 1.0, "temperature": 1.0}
 
 
 def load_ctranslate2(folder: str | Path, tokenizer: Any, device: Any) -> tuple["CTranslate2Model", Any]:
@@ -44,12 +46,8 @@ class CTranslate2Model:
     input_modalities = output_modalities = ("text",)
 
     def __init__(self, folder: str | Path, tokenizer: Any, device: str | torch.device = "cpu"):
-        try:
+        with requires_extra("ctranslate2", "CTranslate2"):
             import ctranslate2
-        except ImportError as error:
-            raise UserError(
-                f"CTranslate2 is not installed ({error}). `pip install ctranslate2` installs it."
-            ) from error
         self.device = torch.device(device)
         self.config = read_converted_config(folder)
         with refusing_files(folder):
@@ -88,28 +86,31 @@ class CTranslate2Model:
         if margin is None and options.max_new_tokens is None:
             margin = _MAX_NEW_TOKENS_BEYOND_SOURCE
         limit = options.max_new_tokens if margin is None else max(map(len, sources)) + margin
-        beams = 1 if options.do_sample else options.num_beams or 1
-        first = options.forced_bos_token_id
+        beams, first, sampling = options.num_beams or 1, options.forced_bos_token_id, dict[str, Any]()
+        if options.do_sample:
+            beams = 1
+            sampling = {"sampling_topk": options.top_k, "sampling_topp": options.top_p}
+            sampling["sampling_temperature"] = options.temperature
         results = self._translator.translate_batch(
             [[self._names[token] for token in source] for source in sources],
             # The token with which each translation begins, such as its language in NLLB.
             target_prefix=None if first is None else [[self._names[first]]] * len(sources),
             beam_size=beams,
             num_hypotheses=max(beams, options.num_return_sequences or 1),
-            length_penalty=_first_given(options.length_penalty, 1.0),
-            repetition_penalty=_first_given(options.repetition_penalty, 1.0),
+            length_penalty=options.length_penalty,
+            repetition_penalty=options.repetition_penalty,
             no_repeat_ngram_size=options.no_repeat_ngram_size or 0,
             max_decoding_length=limit,
             return_scores=True,
             disable_unk=True,
-            **_sampling_options(options),
+            **sampling,
         )
         best_first = [self._best_hypotheses(result, options) for result in results]
         rows = [ids for hypotheses in best_first for ids in hypotheses]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._tokenizer.pad_token_id)
 
     def _options(self, kwargs: Mapping[str, Any]) -> GenerationConfig:
-        """Return the folder's generation config, updated by the arguments of the call."""
+        """Return the folder's generation config, updated by the arguments of the call, with defaults."""
         unknown = kwargs.keys() - _PARAMETERS
         if unknown:
             raise UserError(
@@ -117,11 +118,14 @@ class CTranslate2Model:
             )
         options = copy.deepcopy(self.generation_config)
         options.update(**kwargs)
+        for name, default in _DEFAULTS.items():
+            if getattr(options, name) is None:
+                setattr(options, name, default)
         return options
 
     def _best_hypotheses(self, result: Any, options: GenerationConfig) -> list[torch.Tensor]:
         """Return the ids of the `num_return_sequences` best hypotheses by the requested length penalty."""
-        alpha = _first_given(options.length_penalty, 1.0)
+        alpha = options.length_penalty
         scored = []
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             length = len(tokens) + 1  # EOS
@@ -147,17 +151,3 @@ def read_converted_config(folder: str | Path) -> VanillaTransformerConfig:
             f"{path.name}."
         )
     return VanillaTransformerConfig.from_json_file(path)
-
-
-def _sampling_options(options: GenerationConfig) -> dict[str, Any]:
-    if not options.do_sample:
-        return {}
-    return {
-        "sampling_topk": options.top_k if options.top_k is not None else 50,
-        "sampling_topp": _first_given(options.top_p, 1.0),
-        "sampling_temperature": _first_given(options.temperature, 1.0),
-    }
-
-
-def _first_given(*values: Any) -> Any:
-    return next(value for value in values if value is not None)

@@ -11,7 +11,6 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,21 +27,17 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
 from .common import (
-    Comparison,
     ForeignWeights,
     build_model,
     check_supported,
-    compare_models,
     fairseq_sinusoids,
     load_model,
-    load_weights,
     option_reasons,
-    reading,
     side_reasons,
 )
+from .comparison import ConvertedModel
 
 Weights = Mapping[str, torch.Tensor]
 _LAYER_NORM_EPS = 1e-5  # the default of torch's LayerNorm, which both use
@@ -66,27 +61,28 @@ _BUFFERS = re.compile(
 )
 # Sinusoids, which are computed, and a projection beside the other one.
 _UNUSED = r"(en|de)coder\.embed_positions\.weight|decoder\.(output_projection\.weight|embed_out)"
+# The values of options that this package has a counterpart for.
+_OPTIONS: dict[str, Sequence[Any]] = {
+    "activation_fn": [*_ACTIVATIONS],
+    "layernorm_embedding": [False, None],
+    "no_token_positional_embeddings": [False, None],
+    "adaptive_softmax_cutoff": [None, "", []],
+    "cross_self_attention": [False, None],
+}
 _DICTIONARY = re.compile(r"dict\.(.+)\.txt")
 
 
-def from_fsmt(name: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison:
-    """Convert an FSMT model, such as `facebook/wmt19-en-de`, to a model folder of this package.
-
-    The tokenizer and the generation configuration stay the same.
-    """
-    check_output_dir_is_empty(output_dir)
-    with reading(name, "FSMT"):
-        original = load_model(FSMTForConditionalGeneration, name)
-        tokenizer = load_fsmt_tokenizer(name)
-        model = model_from_fsmt(original)
-        comparison = compare_models(original, model, tokenizer, sentences)
-    save_model_folder(model, tokenizer, output_dir)
-    return comparison
+def read_fsmt(name: str | Path) -> ConvertedModel:
+    """Read an FSMT model, such as `facebook/wmt19-en-de`. Its tokenizer and generation configuration stay the same."""
+    original = load_model(FSMTForConditionalGeneration, name)
+    return ConvertedModel(model_from_fsmt(original), load_fsmt_tokenizer(name), original)
 
 
 def load_fsmt_tokenizer(name: str | Path) -> FSMTTokenizer:
-    """Load the tokenizer of an FSMT model, with the EOS token that the pipeline needs."""
-    return _set_eos_token(FSMTTokenizer.from_pretrained(name))
+    """Load the tokenizer of an FSMT model, with its `sep_token` as the EOS token that the pipeline needs."""
+    tokenizer = FSMTTokenizer.from_pretrained(name)
+    tokenizer.eos_token = tokenizer.sep_token
+    return tokenizer
 
 
 def model_from_fsmt(original: FSMTForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:
@@ -118,45 +114,36 @@ class FairseqCheckpoint(NamedTuple):
     merges: list[str]
 
 
-def from_fairseq(
-    folder: str | Path,
-    output_dir: str | Path,
-    sentences: Sequence[str],
-    languages: Sequence[str] | None = None,
-) -> Comparison | None:
-    """Convert a checkpoint of fairseq's `transformer` to a model folder of this package.
+def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> ConvertedModel:
+    """Read a checkpoint of fairseq's `transformer`.
 
-    The generation configuration has the defaults of `fairseq-generate`.
+    The generation configuration has the defaults of `fairseq-generate`. The original is FSMT, transformers' port of
+    fairseq, with the same weights, unless FSMT does not support the model (pre-norm, learned positions, other
+    activation functions).
 
     Args:
         folder: A checkpoint (`*.pt`), `dict.LANGUAGE.txt` of both languages, and `bpecodes` of subword-nmt or fastBPE.
         languages: Source and target language, such as `("en", "de")`. By default the checkpoint's own or, if it was
             trained without `--source-lang` and `--target-lang`, the only direction that the sizes of the dictionaries
             allow.
-
-    Returns:
-        The comparison with FSMT, transformers' port of fairseq, with the same weights. None if FSMT does not support
-        the model (pre-norm, learned positions, other activation functions).
     """
-    check_output_dir_is_empty(output_dir)
-    with tempfile.TemporaryDirectory() as temporary:
-        with reading(folder, "fairseq"):
-            checkpoint = read_fairseq(folder, languages)
-            model = model_from_fairseq(checkpoint)
-            tokenizer = _build_tokenizer(checkpoint, Path(temporary))
-            reference = _build_fsmt_reference(checkpoint, model)
-            comparison = reference and compare_models(reference, model, tokenizer, sentences)
-        save_model_folder(model, tokenizer, output_dir)
-    return comparison
+    checkpoint = read_fairseq_folder(folder, languages)
+    model = model_from_fairseq(checkpoint)
+    return ConvertedModel(model, _build_tokenizer(checkpoint), _build_fsmt_reference(checkpoint, model))
 
 
-def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> FairseqCheckpoint:
-    """Read a fairseq folder; see [`from_fairseq`] for its files and `languages`."""
+def read_fairseq_folder(folder: str | Path, languages: Sequence[str] | None = None) -> FairseqCheckpoint:
+    """Read the files of a fairseq folder."""
     folder = Path(folder)
     checkpoints = sorted(folder.glob("*.pt"))
     if len(checkpoints) != 1:
         raise MissingFileError(f"There must be one checkpoint (*.pt) in {folder}, got {len(checkpoints)}.")
-    arguments, weights = _read_checkpoint(checkpoints[0])
+    content = load_pickled_checkpoint(checkpoints[0], "fairseq", "model", allowed_types=[argparse.Namespace])
+    config = content.get("cfg") or {}
+    arguments: dict[str, Any] = {}
+    for part in (content.get("args"), config.get("task"), config.get("model")):
+        arguments |= vars(part) if isinstance(part, argparse.Namespace) else dict(part or {})
+    weights = {name: tensor.float() for name, tensor in content["model"].items() if not _BUFFERS.fullmatch(name)}
     source, target = languages or _find_languages(folder, arguments, weights)
     source_tokens, target_tokens = (_read_dictionary(folder / f"dict.{language}.txt") for language in (source, target))
     lines = (folder / "bpecodes").read_text(encoding="utf-8").splitlines()
@@ -182,16 +169,6 @@ def _find_languages(folder: Path, arguments: Mapping[str, Any], weights: Weights
     return fitting[0]
 
 
-def _read_checkpoint(path: Path) -> tuple[dict[str, Any], Weights]:
-    content = load_pickled_checkpoint(path, "fairseq", "model", allowed_types=[argparse.Namespace])
-    config = content.get("cfg") or {}
-    arguments: dict[str, Any] = {}
-    for part in (content.get("args"), config.get("task"), config.get("model")):
-        arguments |= vars(part) if isinstance(part, argparse.Namespace) else dict(part or {})
-    weights = {name: tensor.float() for name, tensor in content["model"].items() if not _BUFFERS.fullmatch(name)}
-    return arguments, weights
-
-
 def _read_dictionary(path: Path) -> list[str]:
     """Read the tokens of a dictionary in the order of their ids. Each line has a token and its count."""
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -201,7 +178,11 @@ def _read_dictionary(path: Path) -> list[str]:
 def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForConditionalGeneration:
     """Build the model of a checkpoint."""
     given = checkpoint.arguments
-    _check_arguments(given)
+    encoder, decoder = (
+        {name.removeprefix(side): value for name, value in given.items()} for side in ("encoder_", "decoder_")
+    )
+    reasons = side_reasons(encoder, decoder, ["embed_dim", "normalize_before", "learned_pos"])
+    check_supported("This package", reasons | option_reasons(given, _OPTIONS))
     learned = bool(given.get("encoder_learned_pos"))
     config = VanillaTransformerConfig(
         vocab_size=len(checkpoint.source_tokens),
@@ -228,74 +209,46 @@ def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForCo
     return model
 
 
-def _check_arguments(given: Mapping[str, Any]) -> None:
-    encoder, decoder = (
-        {name.removeprefix(side): value for name, value in given.items()} for side in ("encoder_", "decoder_")
-    )
-    no: Sequence[Any] = [False, None]
-    allowed: dict[str, Sequence[Any]] = {
-        "activation_fn": [*_ACTIVATIONS],
-        "layernorm_embedding": no,
-        "no_token_positional_embeddings": no,
-        "adaptive_softmax_cutoff": [None, "", []],
-        "cross_self_attention": no,
-    }
-    check_supported(
-        "This package",
-        {
-            **side_reasons(encoder, decoder, ["embed_dim", "normalize_before", "learned_pos"]),
-            **option_reasons(given, allowed),
-        },
-    )
-
-
 def load_fairseq_weights(
     config: VanillaTransformerConfig, weights: Weights, learned: bool = False
 ) -> VanillaTransformerForConditionalGeneration:
-    """Build a model and load weights that have fairseq's names."""
-    model = build_model(config, weights)
-    load_weights(model, weights, partial(_find_weight, config, learned), unused=_UNUSED)
-    return model
-
-
-def _find_weight(
-    config: VanillaTransformerConfig, learned: bool, name: str, initial: torch.Tensor, weights: ForeignWeights
-) -> torch.Tensor:
-    """Return fairseq's tensor for our parameter `name`."""
-    theirs = name.removeprefix("model.")
-    if name == "lm_head.weight":
-        tied = ["decoder.embed_tokens.weight"] if config.tie_word_embeddings else []
-        return weights.first(_PROJECTION, _OLD_PROJECTION, *tied)
-    if not theirs.endswith("embed_positions.weight"):
-        return weights.first(theirs)
+    """Build a model of weights that have fairseq's names."""
     count = config.max_position_embeddings
-    if learned:
-        return weights.first(theirs)[PAD + 1 :][:count]
-    return fairseq_sinusoids(count, config.d_model, first_position=PAD + 1)
+
+    def find(name: str, _: torch.Tensor, weights: ForeignWeights) -> torch.Tensor:
+        theirs = name.removeprefix("model.")
+        if name == "lm_head.weight":
+            tied = ["decoder.embed_tokens.weight"] if config.tie_word_embeddings else []
+            return weights.first(_PROJECTION, _OLD_PROJECTION, *tied)
+        if not theirs.endswith("embed_positions.weight"):
+            return weights.first(theirs)
+        if learned:
+            return weights.first(theirs)[PAD + 1 :][:count]
+        return fairseq_sinusoids(count, config.d_model, first_position=PAD + 1)
+
+    return build_model(config, weights, find, unused=_UNUSED)
 
 
-def _build_tokenizer(checkpoint: FairseqCheckpoint, folder: Path) -> FSMTTokenizer:
+def _build_tokenizer(checkpoint: FairseqCheckpoint) -> FSMTTokenizer:
     """Build FSMT's tokenizer, which applies Moses and then BPE, as is usual for fairseq."""
+
+    def mark(token: str) -> str:
+        """Convert fairseq's continuation marks (`ab@@`) to FSMT's end-of-word marks (`ab</w>`)."""
+        if token in _SPECIAL_TOKENS:
+            return token
+        return token.removesuffix("@@") if token.endswith("@@") else f"{token}</w>"
+
     sides = {"src_vocab_file": checkpoint.source_tokens, "tgt_vocab_file": checkpoint.target_tokens}
-    for name, tokens in sides.items():
-        entries = {_with_end_of_word(token): index for index, token in enumerate(tokens)}
-        (folder / f"{name}.json").write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
-    (folder / "merges.txt").write_text("".join(f"{merge}\n" for merge in checkpoint.merges), encoding="utf-8")
-    files = {name: str(folder / f"{name}.json") for name in sides}
-    return _set_eos_token(FSMTTokenizer(list(checkpoint.languages), **files, merges_file=str(folder / "merges.txt")))
-
-
-def _set_eos_token(tokenizer: FSMTTokenizer) -> FSMTTokenizer:
-    """Set `eos_token`, which the pipeline needs, to the token that FSMT calls `sep_token`."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"merges_file": str(Path(folder, "merges.txt"))}
+        Path(files["merges_file"]).write_text("".join(f"{merge}\n" for merge in checkpoint.merges), encoding="utf-8")
+        for name, tokens in sides.items():
+            files[name] = str(Path(folder, f"{name}.json"))
+            entries = {mark(token): index for index, token in enumerate(tokens)}
+            Path(files[name]).write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
+        tokenizer = FSMTTokenizer(list(checkpoint.languages), **files)
     tokenizer.eos_token = tokenizer.sep_token
     return tokenizer
-
-
-def _with_end_of_word(token: str) -> str:
-    """Convert a token from fairseq's continuation marks (`ab@@`) to FSMT's end-of-word marks (`ab</w>`)."""
-    if token in _SPECIAL_TOKENS:
-        return token
-    return token.removesuffix("@@") if token.endswith("@@") else f"{token}</w>"
 
 
 def _build_fsmt_reference(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers import (
@@ -23,14 +23,6 @@ from .fairseq import load_fsmt_tokenizer, model_from_fsmt
 from .m2m_100 import model_from_m2m_100
 from .marian import model_from_marian
 
-
-class ConvertedModel(NamedTuple):
-    """A model of this package, and its tokenizer."""
-
-    model: VanillaTransformerForConditionalGeneration
-    tokenizer: Any
-
-
 # By the type of the model: its class in transformers, and the function that converts it.
 _CONVERTERS: dict[str, tuple[Any, Callable[[Any], VanillaTransformerForConditionalGeneration]]] = {
     "marian": (MarianMTModel, model_from_marian),
@@ -39,15 +31,15 @@ _CONVERTERS: dict[str, tuple[Any, Callable[[Any], VanillaTransformerForCondition
 }
 
 
-def load_converted(name: str | Path) -> ConvertedModel:
-    """Load a translation model in float32: one of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB.
+def load_converted(name: str | Path) -> tuple[VanillaTransformerForConditionalGeneration, Any]:
+    """Load a model in float32 and its tokenizer: one of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB.
 
     Args:
         name: A folder, or a name on the Hub.
     """
     config = load_config(name)
     if isinstance(config, VanillaTransformerConfig):
-        return ConvertedModel(load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(name))
+        return load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(name)
     if config.model_type not in _CONVERTERS:
         known = ", ".join([VanillaTransformerConfig.model_type, *_CONVERTERS])
         raise UserError(f"{name} must be a translation model of type {known}, got type {config.model_type!r}.")
@@ -57,4 +49,4 @@ def load_converted(name: str | Path) -> ConvertedModel:
         raise UserError(
             f"{name} must have one vocabulary to be fine-tuned, but its tokenizer has two and encodes sources only."
         )
-    return ConvertedModel(convert(load_model(model_class, name)), tokenizer)
+    return convert(load_model(model_class, name)), tokenizer

@@ -14,38 +14,29 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import set_languages
-from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
-from .common import Comparison, check_supported, compare_models, load_model, reading
+from .common import check_supported, load_model
+from .comparison import ConvertedModel
 from .fairseq import FIXED_FIELDS, PAD, SHARED_FIELDS, load_fairseq_weights
 
 
-def from_m2m_100(
-    name: str | Path, output_dir: str | Path, sentences: Sequence[str], languages: Sequence[str] | None = None
-) -> Comparison:
-    """Convert an M2M-100 or NLLB model, such as `facebook/nllb-200-distilled-600M`, to a model folder of this package.
+def read_m2m_100(name: str | Path, languages: Sequence[str] | None = None) -> ConvertedModel:
+    """Read an M2M-100 or NLLB model, such as `facebook/nllb-200-distilled-600M`: a folder, or a name on the Hub.
 
     The tokenizer, with its language codes, and the generation configuration stay the same.
 
     Args:
-        name: A folder, or a name on the Hub.
-        sentences: Sentences to translate with both models.
         languages: The codes of the source and the target language that the folder translates by default, such as
             `("eng_Latn", "deu_Latn")`. Without them, the folder has the tokenizer's source language, and the model
             chooses the target language.
     """
-    check_output_dir_is_empty(output_dir)
-    with reading(name, "M2M-100"):
-        original = load_model(M2M100ForConditionalGeneration, name)
-        tokenizer = load_tokenizer(name)
-        ends_in_eos = tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id
-        check_supported("This package", {"its sources end in the language, not in EOS": not ends_in_eos})
-        if languages is not None:
-            set_languages(original, tokenizer, *languages)
-        model = model_from_m2m_100(original)
-        comparison = compare_models(original, model, tokenizer, sentences)
-    save_model_folder(model, tokenizer, output_dir)
-    return comparison
+    original = load_model(M2M100ForConditionalGeneration, name)
+    tokenizer = load_tokenizer(name)
+    ends_in_eos = tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id
+    check_supported("This package", {"its sources end in the language, not in EOS": not ends_in_eos})
+    if languages is not None:
+        set_languages(original, tokenizer, *languages)
+    return ConvertedModel(model_from_m2m_100(original), tokenizer, original)
 
 
 def model_from_m2m_100(original: M2M100ForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:

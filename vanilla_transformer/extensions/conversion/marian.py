@@ -5,7 +5,6 @@ logits, and its positional encodings hold all sines before all cosines.
 """
 
 import copy
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -13,27 +12,18 @@ from transformers import (
     GenerationConfig,
     MarianConfig,
     MarianMTModel,
+    PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_tokenizer
-from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
-from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, save_model_folder
 
-from .common import (
-    HEAD_WIDTHS,
-    SOURCES_WITHOUT_EOS,
-    Comparison,
-    check_supported,
-    compare_models,
-    has_head_widths,
-    load_model,
-    reading,
-)
+from .common import HEAD_WIDTHS, SOURCES_WITHOUT_EOS, check_supported, has_head_widths, load_model
+from .comparison import ConvertedModel
 
 _LAYER_NORM_EPS = 1e-5  # fixed in MarianMTModel
 # Configuration fields with the same meaning in both.
@@ -53,24 +43,13 @@ _STREAM_IN = (
 )
 
 
-def from_marian(name: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison:
-    """Convert a Marian model of transformers, such as `Helsinki-NLP/opus-mt-en-de`, to a model folder of this package.
+def read_marian(name: str | Path) -> ConvertedModel:
+    """Read a Marian model of transformers, such as `Helsinki-NLP/opus-mt-en-de`: a folder, or a name on the Hub.
 
     The tokenizer and the generation configuration stay the same.
-
-    Args:
-        name: A folder, or a name on the Hub.
-        sentences: Sentences to translate with both models.
     """
-    check_output_dir_is_empty(output_dir)
-    with reading(name, "MarianMTModel"):
-        original = load_model(MarianMTModel, name)
-        tokenizer = load_tokenizer(name)
-        model = model_from_marian(original)
-        _check_lengths(original, tokenizer, sentences)
-        comparison = compare_models(original, model, tokenizer, sentences)
-    save_model_folder(model, tokenizer, output_dir)
-    return comparison
+    original = load_model(MarianMTModel, name)
+    return ConvertedModel(model_from_marian(original), load_tokenizer(name), original)
 
 
 def model_from_marian(original: MarianMTModel) -> VanillaTransformerForConditionalGeneration:
@@ -91,32 +70,19 @@ def model_from_marian(original: MarianMTModel) -> VanillaTransformerForCondition
     return model.eval()
 
 
-def to_marian(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison:
-    """Convert a model folder of this package to `MarianMTModel`, which transformers loads without custom code.
+def write_marian(
+    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
+) -> list[tuple[str, PreTrainedModel]]:
+    """Write a `MarianMTModel`, which transformers loads without custom code.
 
     Marian always uses a layer-norm epsilon of 1e-5. With another epsilon the logits differ in their last digits. The
     paper's length penalty becomes the `length_penalty` of transformers with the same exponent, and the limit of
     source + 50 tokens becomes 512 tokens.
     """
-    check_output_dir_is_empty(output_dir)
-    original = load_model(VanillaTransformerForConditionalGeneration, folder)
-    tokenizer = load_tokenizer(folder)
-    model = model_to_marian(original)
-    _check_lengths(model, tokenizer, sentences)
-    comparison = compare_models(original, model, tokenizer, sentences)
-    save_model_folder(model, library_tokenizer(tokenizer), output_dir)
-    return comparison
-
-
-def _check_lengths(model: MarianMTModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> None:
-    """Raise a `ValueError` if a sentence has more tokens than Marian's table of positions has rows."""
-    most = model.config.max_position_embeddings
-    for number, ids in enumerate(tokenizer([*sentences])["input_ids"], start=1):
-        if len(ids) > most:
-            raise UserError(
-                f"Sentences to compare must have at most {most} tokens, for which MarianMTModel has positions, got "
-                f"{len(ids)} in sentence {number}. Leave it out of --sentences."
-            )
+    converted = model_to_marian(model)
+    converted.save_pretrained(folder)
+    library_tokenizer(tokenizer).save_pretrained(folder)
+    return [("float32", converted)]
 
 
 def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> MarianMTModel:
@@ -137,23 +103,19 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
     )
     weights = original.state_dict()
     if config.sinusoid_layout == "interleaved":
-        weights = _permute_residual_stream(weights, _sines_first(config.d_model))
+        weights = _put_sines_first(weights, config.d_model)
     model.load_state_dict({name: _find_weight(name, weights, tensor) for name, tensor in model.state_dict().items()})
     model.generation_config = library_generation_config(original.generation_config)
     return model.eval()
 
 
-def _sines_first(d_model: int) -> torch.Tensor:
-    """Return the indices that reorder interleaved sines and cosines to all sines before all cosines."""
-    return torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
-
-
-def _permute_residual_stream(weights: dict[str, torch.Tensor], order: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Reorder the features of the residual stream; the model computes the same function.
+def _put_sines_first(weights: dict[str, torch.Tensor], d_model: int) -> dict[str, torch.Tensor]:
+    """Reorder the features of the residual stream, whose sines and cosines alternate; the function stays the same.
 
     Layers that write to the stream are permuted on their output, layers that read from it on their input. Features
     inside attention and feed-forward layers keep their order.
     """
+    order = torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
     permuted = {}
     for name, tensor in weights.items():
         if name.endswith(_STREAM_OUT):

@@ -6,7 +6,7 @@ returns the keys and values of the source; and the decoder for each further toke
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -16,42 +16,24 @@ from transformers import PreTrainedTokenizerBase
 from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 
 from vanilla_transformer.compatibility_vanilla_transformer import CACHE
-from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.utils.file_utils import atomic_folder, check_output_dir_is_empty
 
-from .common import (
-    SOURCES_WITHOUT_EOS,
-    Comparison,
-    Translator,
-    check_supported,
-    compare_translators,
-    greedy_translator,
-    load_model,
-    require_same,
-)
+from .common import SOURCES_WITHOUT_EOS, check_supported
+from .comparison import Translator, greedy_translator
 from .onnx_runtime import DECODER, DECODER_WITH_PAST, ENCODER, OnnxModel
 
 
-def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison:
-    """Write a model folder of this package as three ONNX graphs in float32, with its configurations and tokenizer.
+def write_onnx(
+    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
+) -> list[tuple[str, Translator]]:
+    """Write three ONNX graphs in float32, with the configurations and the tokenizer.
 
-    `TranslationPipeline(output_dir, backend="onnx")` translates by ONNX Runtime, and so does the command `translate`.
+    `TranslationPipeline(folder, backend="onnx")` translates by ONNX Runtime, and so does the command `translate`.
     """
-    check_output_dir_is_empty(output_dir)
-    model = load_model(VanillaTransformerForConditionalGeneration, folder, attn_implementation="eager")
     check_supported("ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
-    tokenizer = load_tokenizer(folder)
-    with atomic_folder(output_dir) as temporary:
-        export_graphs(model).save_pretrained(temporary)
-        tokenizer.save_pretrained(temporary)
-        theirs = onnx_greedy_translator(temporary, tokenizer)
-        return require_same(
-            compare_translators(greedy_translator(model, tokenizer), theirs, sentences, tokenizer),
-            model,
-            tokenizer,
-            sentences,
-        )
+    export_graphs(model).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return [("float32", greedy_translator(OnnxModel(folder), tokenizer))]
 
 
 def export_graphs(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:
@@ -60,30 +42,26 @@ def export_graphs(model: VanillaTransformerForConditionalGeneration) -> Exported
     `OnnxExporter.export_for_generation` is not used: it exports no encoder, and its decoder takes a cache of exactly
     one token.
     """
+    model.set_attn_implementation("eager")
+    batch_size, source_length, past_length = 2, 5, 3  # all sizes differ, so that no two axes are unified
+    input_ids = torch.ones(batch_size, source_length, dtype=torch.long)
+    source = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
+    decoder_input_ids = torch.ones(batch_size, past_length, dtype=torch.long)
     with torch.no_grad(), silence_exporters():
+        encoder_outputs = model.get_encoder()(**source)
+        step = {"encoder_outputs": encoder_outputs, "attention_mask": source["attention_mask"], "use_cache": True}
+        cache = model(**step, decoder_input_ids=decoder_input_ids)[CACHE]
+        examples: dict[str, tuple[Any, dict[str, Any]]] = {
+            ENCODER: (model.get_encoder(), source),
+            DECODER: (model, step | {"decoder_input_ids": decoder_input_ids}),
+            DECODER_WITH_PAST: (model, step | {"decoder_input_ids": decoder_input_ids[:, :1], "cache": cache}),
+        }
         exporter = OnnxExporter()
         components = {
             name: exporter.export(module, inputs, OnnxConfig(dynamic=True)).components["model"]
-            for name, (module, inputs) in _example_inputs(model).items()
+            for name, (module, inputs) in examples.items()
         }
     return ExportedModel(components, exporter.export_format, model.config, model.generation_config)
-
-
-def _example_inputs(model: VanillaTransformerForConditionalGeneration) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Return the module and example inputs of each graph. All sizes differ, so that no two axes are unified."""
-    batch_size, source_length, past_length = 2, 5, 3
-    input_ids = torch.ones(batch_size, source_length, dtype=torch.long)
-    source = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
-    encoder_outputs = model.get_encoder()(**source)
-    decoder_input_ids = torch.ones(batch_size, past_length, dtype=torch.long)
-    step = {"encoder_outputs": encoder_outputs, "attention_mask": source["attention_mask"], "use_cache": True}
-    cache = model(**step, decoder_input_ids=decoder_input_ids)[CACHE]
-    further = step | {"decoder_input_ids": decoder_input_ids[:, :1], "cache": cache}
-    return {
-        ENCODER: (model.get_encoder(), source),
-        DECODER: (model, step | {"decoder_input_ids": decoder_input_ids}),
-        DECODER_WITH_PAST: (model, further),
-    }
 
 
 @contextmanager
@@ -97,8 +75,3 @@ def silence_exporters() -> Iterator[None]:
             yield
     finally:
         logging.disable(disabled)
-
-
-def onnx_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerBase) -> Translator:
-    """Return a function from sentences to the token ids that the graphs in `folder` generate by greedy search."""
-    return greedy_translator(OnnxModel(folder), tokenizer)

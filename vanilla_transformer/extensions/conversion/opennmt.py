@@ -10,31 +10,29 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from transformers import GenerationConfig, MarianTokenizer
+from transformers import GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.utils.file_utils import check_output_dir_is_empty, read_json, save_model_folder
+from vanilla_transformer.utils.file_utils import read_json
 
 from .common import (
-    Comparison,
     ForeignWeights,
-    ModuleNames,
     build_model,
     build_sentencepiece_tokenizer,
     check_supported,
     find_sentencepiece_model,
-    load_weights,
     option_reasons,
-    reading,
+    rename,
     side_reasons,
 )
+from .comparison import ConvertedModel
 
 Weights = dict[str, torch.Tensor]
 _SIDES = ("encoder", "decoder")
@@ -44,103 +42,71 @@ _SPECIAL_TOKENS = {"unk_token": "<unk>", "pad_token": "<blank>", "bos_token": "<
 _TRANSFORMS = {"sentencepiece", "filtertoolong"}
 # The defaults of both toolkits.
 _BEAMS, _MAX_NEW_TOKENS = 5, 250
-
-
+# The toolkits' names of our parameters, see `rename`.
 _PROJECTIONS = {
-    "q_proj": "linear_query",
-    "k_proj": "linear_keys",
-    "v_proj": "linear_values",
-    "out_proj": "final_linear",
+    r"\.encoder_attn\.": ".context_attn.",
+    r"\.q_proj": ".linear_query",
+    r"\.k_proj": ".linear_keys",
+    r"\.v_proj": ".linear_values",
+    r"\.out_proj": ".final_linear",
 }
-_OPENNMT_FEED_FORWARD = {
-    "fc1": "feed_forward.w_1",
-    "fc2": "feed_forward.w_2",
-    "final_layer_norm": "feed_forward.layer_norm",
+OPENNMT_PY = {
+    r"^model\.": "",
+    r"^(encoder|decoder)\.embed_tokens": r"\1.embeddings.make_embedding.emb_luts.0",
+    r"^lm_head": "generator",
+    r"^encoder\.layers": "encoder.transformer",
+    r"^decoder\.layers": "decoder.transformer_layers",
+    r"^(encoder.*)\.self_attn_layer_norm": r"\1.layer_norm",
+    r"^(decoder.*)\.self_attn_layer_norm": r"\1.layer_norm_1",
+    r"\.encoder_attn_layer_norm": ".layer_norm_2",
+    r"\.fc([12])": r".feed_forward.w_\1",
+    r"\.final_layer_norm": ".feed_forward.layer_norm",
+    **_PROJECTIONS,
 }
-OPENNMT_PY = ModuleNames(
-    modules={
-        "encoder.embed_tokens": "encoder.embeddings.make_embedding.emb_luts.0",
-        "decoder.embed_tokens": "decoder.embeddings.make_embedding.emb_luts.0",
-        "lm_head": "generator",
-        "encoder.layers": "encoder.transformer",
-        "decoder.layers": "decoder.transformer_layers",
-    },
-    encoder_layer={"self_attn_layer_norm": "layer_norm", **_OPENNMT_FEED_FORWARD},
-    decoder_layer={
-        "self_attn_layer_norm": "layer_norm_1",
-        "encoder_attn": "context_attn",
-        "encoder_attn_layer_norm": "layer_norm_2",
-        **_OPENNMT_FEED_FORWARD,
-    },
-    projections=_PROJECTIONS,
-)
-_EOLE_LAYER = {
-    "self_attn_layer_norm": "input_layernorm",
-    "fc1": "mlp.gate_up_proj",
-    "fc2": "mlp.down_proj",
-    "final_layer_norm": "post_attention_layernorm",
+EOLE = {
+    r"^model\.": "",
+    r"^encoder\.embed_tokens": "src_emb.embeddings",
+    r"^decoder\.embed_tokens": "tgt_emb.embeddings",
+    r"^lm_head": "generator",
+    r"\.layers": ".transformer_layers",
+    r"\.self_attn_layer_norm": ".input_layernorm",
+    r"\.encoder_attn_layer_norm": ".precontext_layernorm",
+    r"\.fc1": ".mlp.gate_up_proj",
+    r"\.fc2": ".mlp.down_proj",
+    r"\.final_layer_norm": ".post_attention_layernorm",
+    **_PROJECTIONS,
 }
-EOLE = ModuleNames(
-    modules={
-        "encoder.embed_tokens": "src_emb.embeddings",
-        "decoder.embed_tokens": "tgt_emb.embeddings",
-        "lm_head": "generator",
-        "encoder.layers": "encoder.transformer_layers",
-        "decoder.layers": "decoder.transformer_layers",
+# The values of options that this package has a counterpart for.
+_OPENNMT_PY_OPTIONS: dict[str, Sequence[Any]] = {
+    **{"encoder_type": ["transformer"], "decoder_type": ["transformer"], "model_task": ["seq2seq"]},
+    **{
+        "position_encoding": [True],
+        "position_encoding_type": ["SinusoidalInterleaved"],
+        "max_relative_positions": [0],
     },
-    encoder_layer=_EOLE_LAYER,
-    decoder_layer={
-        **_EOLE_LAYER,
-        "encoder_attn": "context_attn",
-        "encoder_attn_layer_norm": "precontext_layernorm",
-    },
-    projections=_PROJECTIONS,
-)
+    **{"layer_norm": ["standard"], "generator_function": ["softmax"], "n_src_feats": [0], "copy_attn": [False]},
+    **{"multiquery": [False], "num_kv": [0], "sliding_window": [0], "num_experts": [0], "parallel_residual": [False]},
+    "pos_ffn_activation_fn": [*_ACTIVATIONS],
+}
+_EOLE_POSITIONS: dict[str, Sequence[Any]] = {"position_encoding_type": ["SinusoidalInterleaved"]}
+_EOLE_OPTIONS: dict[str, Sequence[Any]] = {  # of both sides
+    **{**_EOLE_POSITIONS, "layer_norm": ["standard"], "heads_kv": [None], "head_dim": [None], "attn_scaling": [None]},
+    **{"sliding_window": [0], "num_experts": [0], "parallel_residual": [False], "ffn_layernorm": [False]},
+    **{"query_norm": [False], "key_norm": [False], "q_gating": [False], "relative_positions_buckets": [0]},
+    "mlp_activation_fn": [*_ACTIVATIONS],
+}
+_EOLE_ENCODER_OPTIONS: dict[str, Sequence[Any]] = {
+    **{"encoder_type": ["transformer"], "encoder_layer_style": ["standard"], **_EOLE_OPTIONS},
+    "final_encoder_layer_norm": [True],
+}
+_EOLE_DECODER_OPTIONS = {"decoder_type": ["transformer"], **_EOLE_OPTIONS, "layer_types": [None]}
 
 
-class OpenNMTModel(NamedTuple):
-    """Contents of a model of either toolkit: our configuration fields, its weights and names, and the vocabularies."""
+def read_opennmt_py(path: str | Path) -> ConvertedModel:
+    """Read an OpenNMT-py checkpoint (`*.pt`).
 
-    fields: dict[str, Any]
-    weights: Weights
-    names: ModuleNames
-    source_tokens: list[str]
-    target_tokens: list[str]
-    special_tokens: Mapping[str, str]
-    spm_paths: tuple[Path, Path]
-
-
-def from_opennmt_py(path: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
-    """Convert an OpenNMT-py checkpoint (`*.pt`) to a model folder of this package.
-
-    Returns:
-        None: there is no comparison, since OpenNMT-py's requirements conflict with this package's.
+    The original is None, since OpenNMT-py's requirements conflict with this package's.
     """
-    check_output_dir_is_empty(output_dir)
-    with reading(path, "OpenNMT-py"):
-        model, tokenizer = _build(read_opennmt_py(path))
-    save_model_folder(model, tokenizer, output_dir)
-    return None
-
-
-def from_eole(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
-    """Convert an eole model folder to a model folder of this package. Returns and raises as `from_opennmt_py` does."""
-    check_output_dir_is_empty(output_dir)
-    with reading(folder, "eole"):
-        model, tokenizer = _build(read_eole(folder))
-    save_model_folder(model, tokenizer, output_dir)
-    return None
-
-
-def _build(contents: OpenNMTModel) -> tuple[VanillaTransformerForConditionalGeneration, MarianTokenizer]:
-    tokenizer = build_sentencepiece_tokenizer(
-        contents.spm_paths, (contents.source_tokens, contents.target_tokens), contents.special_tokens
-    )
-    return model_from_opennmt(contents), tokenizer
-
-
-def read_opennmt_py(path: str | Path) -> OpenNMTModel:
-    """Read an OpenNMT-py checkpoint."""
     path = Path(path)
     content = load_pickled_checkpoint(path, "OpenNMT-py", "generator", allowed_types=[argparse.Namespace])
     options, vocab = vars(content["opt"]), content["vocab"]
@@ -148,7 +114,15 @@ def read_opennmt_py(path: str | Path) -> OpenNMTModel:
         raise UserError(
             f"{path} must be a checkpoint of OpenNMT-py 3. Convert older ones with the scripts in its tools/."
         )
-    _check_opennmt_py(options, vocab)
+    used = {name for corpus in options["data"].values() for name in corpus.get("transforms", [])}
+    check_supported(
+        "This package",
+        {
+            **option_reasons(options, _OPENNMT_PY_OPTIONS),
+            "it uses average attention": options.get("self_attn_type") == "average",
+            **_text_reasons(used, options),
+        },
+    )
     weights = content["model"] | {f"generator.{name}": tensor for name, tensor in content["generator"].items()}
     fields = {
         "d_model": options["hidden_size"],
@@ -163,37 +137,27 @@ def read_opennmt_py(path: str | Path) -> OpenNMTModel:
     special = _SPECIAL_TOKENS | dict(
         zip(_SPECIAL_TOKENS, options.get("default_specials", _SPECIAL_TOKENS.values()), strict=True)
     )
-    return _collect(fields, weights, OPENNMT_PY, vocab, special, _find_spm_paths(options, path.parent))
+    return _build(fields, weights, OPENNMT_PY, vocab, special, options, path.parent)
 
 
-def _check_opennmt_py(options: Mapping[str, Any], vocab: Mapping[str, Any]) -> None:
-    expected = {
-        **{"encoder_type": "transformer", "decoder_type": "transformer", "model_task": "seq2seq"},
-        **{"position_encoding": True, "position_encoding_type": "SinusoidalInterleaved", "max_relative_positions": 0},
-        **{"layer_norm": "standard", "generator_function": "softmax", "n_src_feats": 0, "copy_attn": False},
-        **{"multiquery": False, "num_kv": 0, "sliding_window": 0, "num_experts": 0, "parallel_residual": False},
-    }
-    used = {name for corpus in options["data"].values() for name in corpus.get("transforms", [])}
-    check_supported(
-        "This package",
-        {
-            **option_reasons(options, {name: [value] for name, value in expected.items()}),
-            **option_reasons(options, {"pos_ffn_activation_fn": [*_ACTIVATIONS]}),
-            "it uses average attention": options.get("self_attn_type") == "average",
-            **_text_reasons(used, options),
-        },
-    )
-
-
-def read_eole(folder: str | Path) -> OpenNMTModel:
-    """Read an eole model folder."""
+def read_eole(folder: str | Path) -> ConvertedModel:
+    """Read an eole model folder. The original is None, since eole's requirements conflict with this package's."""
     folder = Path(folder)
     config, vocab = (read_json(folder / name) for name in ("config.json", "vocab.json"))
     if not isinstance(config.get("model"), dict) or "encoder" not in config["model"]:
         raise UserError(f"{folder / 'config.json'} must have eole's format, with encoder and decoder under `model`.")
     model, options = config["model"], (config.get("transforms_configs") or {}).get("sentencepiece", {})
-    decoder = model["decoder"]
-    _check_eole(model, set(config.get("transforms") or []), options)
+    encoder, decoder = model["encoder"], model["decoder"]
+    check_supported(
+        "This package",
+        {
+            **option_reasons({"encoder_type": None} | encoder, _EOLE_ENCODER_OPTIONS),
+            **option_reasons({"decoder_type": None} | decoder, _EOLE_DECODER_OPTIONS),
+            **option_reasons(model.get("embeddings") or {}, {**_EOLE_POSITIONS, "normalize": [False]}),
+            **side_reasons(encoder, decoder, ["hidden_size", "mlp_activation_fn", "norm_eps"]),
+            **_text_reasons(set(config.get("transforms") or []), options),
+        },
+    )
     weights = load_file(folder / "model.00.safetensors")
     fields = {
         "d_model": decoder.get("hidden_size", 512),
@@ -207,33 +171,7 @@ def read_eole(folder: str | Path) -> OpenNMTModel:
     }
     paths = {name: str(value).replace("${MODEL_PATH}", os.fspath(folder)) for name, value in options.items()}
     special = _SPECIAL_TOKENS | vocab.get("specials", {})
-    return _collect(fields, weights, EOLE, vocab, special, _find_spm_paths(paths, folder))
-
-
-def _check_eole(model: Mapping[str, Any], transforms: set[str], options: Mapping[str, Any]) -> None:
-    encoder, decoder = model["encoder"], model["decoder"]
-    sinusoids = {"position_encoding_type": ["SinusoidalInterleaved"]}
-    both: dict[str, Sequence[Any]] = {
-        **{**sinusoids, "layer_norm": ["standard"], "heads_kv": [None], "head_dim": [None], "attn_scaling": [None]},
-        **{"sliding_window": [0], "num_experts": [0], "parallel_residual": [False], "ffn_layernorm": [False]},
-        **{"query_norm": [False], "key_norm": [False], "q_gating": [False], "relative_positions_buckets": [0]},
-        "mlp_activation_fn": [*_ACTIVATIONS],
-    }
-    of_encoder = {"encoder_type": ["transformer"], "encoder_layer_style": ["standard"]}
-    check_supported(
-        "This package",
-        {
-            **option_reasons(
-                {"encoder_type": None} | encoder, {**of_encoder, **both, "final_encoder_layer_norm": [True]}
-            ),
-            **option_reasons(
-                {"decoder_type": None} | decoder, {"decoder_type": ["transformer"], **both, "layer_types": [None]}
-            ),
-            **option_reasons(model.get("embeddings") or {}, {**sinusoids, "normalize": [False]}),
-            **side_reasons(encoder, decoder, ["hidden_size", "mlp_activation_fn", "norm_eps"]),
-            **_text_reasons(transforms, options),
-        },
-    )
+    return _build(fields, weights, EOLE, vocab, special, paths, folder)
 
 
 def _text_reasons(transforms: set[str], options: Mapping[str, Any]) -> dict[str, bool]:
@@ -257,21 +195,16 @@ def _tying(options: Mapping[str, Any], same_vocabulary: bool) -> dict[str, bool]
     return {"share_encoder_decoder_embeddings": shared and tied and same_vocabulary, "tie_word_embeddings": tied}
 
 
-def _find_spm_paths(options: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
-    source = options["src_subword_model"]
-    target = options.get("tgt_subword_model") or source
-    return find_sentencepiece_model(source, folder), find_sentencepiece_model(target, folder)
-
-
-def _collect(
+def _build(
     fields: dict[str, Any],
     weights: Weights,
-    names: ModuleNames,
+    names: Mapping[str, str],
     vocab: Mapping[str, Any],
     special_tokens: Mapping[str, str],
-    spm_paths: tuple[Path, Path],
-) -> OpenNMTModel:
-    """Add the special token ids to the configuration fields."""
+    options: Mapping[str, Any],
+    folder: Path,
+) -> ConvertedModel:
+    """Build the model, with the ids of the special tokens, and the tokenizer of both SentencePiece models."""
     source, target = vocab["src"], vocab["tgt"]
     start = vocab.get("decoder_start_token", special_tokens["bos_token"])
     missing = sorted({*special_tokens.values(), start} - set(target))
@@ -289,14 +222,19 @@ def _collect(
         "decoder_start_token_id": target.index(start),
         **{f"{name}_token_id": target.index(special_tokens[f"{name}_token"]) for name in ("pad", "bos", "eos")},
     }
-    return OpenNMTModel(fields, weights, names, source, target, special_tokens, spm_paths)
+    source_spm = options["src_subword_model"]
+    target_spm = options.get("tgt_subword_model") or source_spm
+    paths = find_sentencepiece_model(source_spm, folder), find_sentencepiece_model(target_spm, folder)
+    tokenizer = build_sentencepiece_tokenizer(paths, (source, target), special_tokens)
+    return ConvertedModel(model_from_opennmt(fields, weights, names), tokenizer)
 
 
-def model_from_opennmt(contents: OpenNMTModel) -> VanillaTransformerForConditionalGeneration:
-    """Build the same model."""
-    model = build_model(VanillaTransformerConfig(**contents.fields), contents.weights)
-    # Positional encodings and other buffers are no parameters.
-    load_weights(model, contents.weights, partial(_find_weight, contents.names), unused=r".*(?<!\.weight)(?<!\.bias)")
+def model_from_opennmt(
+    fields: Mapping[str, Any], weights: Weights, names: Mapping[str, str]
+) -> VanillaTransformerForConditionalGeneration:
+    """Build the model of our configuration fields, and of weights with the names of a toolkit."""
+    unused = r".*(?<!\.weight)(?<!\.bias)"  # positional encodings and other buffers
+    model = build_model(VanillaTransformerConfig(**fields), weights, partial(_find_weight, names), unused)
     # The default of both toolkits: hypotheses are ranked by the mean of their log-probabilities.
     ids = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
     model.generation_config = GenerationConfig(
@@ -310,13 +248,13 @@ def model_from_opennmt(contents: OpenNMTModel) -> VanillaTransformerForCondition
     return model
 
 
-def _find_weight(names: ModuleNames, name: str, initial: torch.Tensor, weights: ForeignWeights) -> torch.Tensor:
+def _find_weight(names: Mapping[str, str], name: str, initial: torch.Tensor, weights: ForeignWeights) -> torch.Tensor:
     """Return the toolkit's tensor for our parameter `name`. Shared weights may be saved once or several times."""
     others = {
         "model.decoder.embed_tokens.weight": ["model.encoder.embed_tokens.weight"],
         "lm_head.weight": ["model.decoder.embed_tokens.weight", "model.encoder.embed_tokens.weight"],
     }
-    candidates = [names.translate(candidate) for candidate in [name, *others.get(name, [])]]
+    candidates = [rename(candidate, names) for candidate in [name, *others.get(name, [])]]
     if name.endswith(".bias") and not name.endswith("norm.bias") and candidates[0] not in weights:
         return torch.zeros_like(initial)  # a projection without a bias
     return weights.first(*candidates)

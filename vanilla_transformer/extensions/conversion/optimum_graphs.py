@@ -1,4 +1,4 @@
-"""Rewrite exported graphs as transformers.js and Optimum read them, in several data types, and search by them.
+"""Rewrite exported graphs as transformers.js and Optimum read them, in several data types.
 
 Optimum's own exporter does not replace this: it reads MarianMTModel alone, which has no `normalize_before`, no learned
 positions and no heads of another width, and optimum-onnx 0.1.0, the latest release, needs transformers below 4.58.
@@ -7,23 +7,17 @@ positions and no heads of another width, and optimum-onnx 0.1.0, the latest rele
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir
-import torch
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass, RemoveUnusedNodesPass, TopologicalSortPass
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers.float16 import convert_float_to_float16
-from transformers import GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-
-from .common import MAX_NEW_TOKENS
 
 USE_CACHE_BRANCH = "use_cache_branch"
 # The exporter's names, and the names in decoders of Optimum and transformers.js.
@@ -46,40 +40,34 @@ def to_proto(exported: onnx_ir.Model) -> ModelProto:
 
 
 def to_optimum_decoder(exported: onnx_ir.Model, config: VanillaTransformerConfig) -> ModelProto:
-    """Return an exported decoder with the names and shapes of inputs and outputs that Optimum uses."""
+    """Return an exported decoder with the names and shapes of inputs and outputs that Optimum uses.
+
+    transformers.js knows the size `batch_size` and sets other named ones to 0.
+    """
     model = exported.clone()
     graph = model.graph
     graph.outputs[:] = [value for value in graph.outputs if value.name != _ENCODER_OUTPUT]
-    for values, cache_name in ((graph.inputs, "past_key_values"), (graph.outputs, "present")):
-        for value in values:
-            value.name = _optimum_name(str(value.name), cache_name)
-            value.shape = onnx_ir.Shape(_optimum_shape(value.name, config))
-    return to_proto(model)
-
-
-def _optimum_name(name: str, cache_name: str) -> str:
-    """Return Optimum's name of an input or output; a tensor of the cache starts with `cache_name`."""
-    match = _CACHE.search(name)
-    if match is None:
-        return _NAMES.get(name, name)
-    return f"{cache_name}.{match[2]}.{_STACKS[match[1]]}.{match[3]}"
-
-
-def _optimum_shape(name: str, config: VanillaTransformerConfig) -> tuple[str | int, ...]:
-    """Return the shape of an input or output. transformers.js knows `batch_size` and sets other names to 0."""
     batch, source, target = "batch_size", "encoder_sequence_length", "decoder_sequence_length"
-    if "." in name:
-        cache_name, _, stack, part = name.split(".")
-        heads = config.decoder_attention_heads
-        width = config.head_dims(heads)[part == "value"]
-        return batch, heads, f"{cache_name}_{stack}_sequence_length", width
+    heads = config.decoder_attention_heads
+    widths = dict(zip(("key", "value"), config.head_dims(heads), strict=True))
     shapes: dict[str, tuple[str | int, ...]] = {
         "input_ids": (batch, target),
         "encoder_attention_mask": (batch, source),
         "encoder_hidden_states": (batch, source, config.d_model),
         "logits": (batch, target, int(config.decoder_vocab_size or 0)),
     }
-    return shapes[name]
+    for values, cache in ((graph.inputs, "past_key_values"), (graph.outputs, "present")):
+        for value in values:
+            name = str(value.name)
+            if (match := _CACHE.search(name)) is not None:
+                kind, layer, part = match.groups()
+                value.name = f"{cache}.{layer}.{_STACKS[kind]}.{part}"
+                length = f"{cache}_{_STACKS[kind]}_sequence_length"
+                value.shape = onnx_ir.Shape((batch, heads, length, widths[part]))
+            else:
+                value.name = _NAMES.get(name, name)
+                value.shape = onnx_ir.Shape(shapes[value.name])
+    return to_proto(model)
 
 
 def repeat_eos(model: ModelProto, eos_token_id: int) -> ModelProto:
@@ -198,27 +186,3 @@ def to_float16(model: ModelProto) -> ModelProto:
     converted = onnx_ir.from_proto(convert_float_to_float16(copy, keep_io_types=True))
     TopologicalSortPass()(converted)  # it appends the casts of the inputs
     return onnx_ir.to_proto(converted)
-
-
-# Maps the newest tokens and the cache (None in the first step) to logits and the cache of the next step.
-Step = Callable[[torch.Tensor, Any], tuple[torch.Tensor, Any]]
-
-
-def greedy_search(step: Step, batch_size: int, generation_config: GenerationConfig) -> list[list[int]]:
-    """Decode one batch until every sentence has its EOS."""
-    tokens, cache = torch.full((batch_size, 1), generation_config.decoder_start_token_id), None
-    generated: list[torch.Tensor] = []
-    finished = torch.zeros(batch_size, dtype=torch.bool)
-    for _ in range(MAX_NEW_TOKENS):
-        logits, cache = step(tokens, cache)
-        scores = logits[:, -1].clone()  # (batch_size, vocab_size)
-        scores[:, generation_config.pad_token_id] = -torch.inf  # no translation contains padding
-        tokens = scores.argmax(dim=-1, keepdim=True)
-        if not generated and generation_config.forced_bos_token_id is not None:  # the language of the translation
-            tokens = torch.full_like(tokens, generation_config.forced_bos_token_id)
-        generated.append(tokens)
-        finished |= tokens[:, 0] == generation_config.eos_token_id
-        if finished.all():
-            break
-    eos, rows = generation_config.eos_token_id, torch.cat(generated, dim=1).tolist()
-    return [row[: row.index(eos)] if eos in row else row for row in rows]

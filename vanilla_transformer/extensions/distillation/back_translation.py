@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +20,7 @@ BLANK = "blank"  # the reason for which lines without text or without translatio
 
 
 class BackTranslations(NamedTuple):
-    """
-    The numbers of a corpus of back-translations.
-
-    Attributes:
-        lines: Number of lines of the text.
-        pairs: Number of pairs that were written.
-        dropped: Lines that were dropped, by reason: blank, or a warning.
-    """
+    """Numbers of lines of the text, of written pairs, and of dropped lines by reason: blank, or a warning."""
 
     lines: int
     pairs: int
@@ -74,34 +67,26 @@ def back_translate(
         return [json.dumps(answer["translation_text"], ensure_ascii=False) for answer in answers]
 
     limits, dropped = WarningLimits.from_config(translate.model.config), Counter[str]()
+    before, as_line = "" if tag is None else f"{tag} ", as_tsv if file_format(output.name) == TSV else _as_json
+
+    def kept_lines() -> Iterator[str]:
+        pairs = zip(map(json.loads, shards.result_lines(total)), stream_lines(text), strict=True)
+        for source, line in pairs:
+            blank = not (source.strip() and line.strip())
+            reasons = [BLANK] if blank else [] if keep_warnings else find_warnings(line, source, limits)
+            if reasons:
+                dropped[reasons[0]] += 1
+            else:
+                yield as_line(before + source, line)
+        if dropped.total() == total:
+            counts = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+            raise UserError(f"Some line must have a usable translation, but all are dropped: {counts}.")
+
     with shards.held(resume):
-        shards.complete(stream_lines(text), work, total, "Translating")
-        sources = map(json.loads, shards.result_lines(total))
-        pairs = zip(sources, stream_lines(text), strict=True)
-        kept = _keep(pairs, None if keep_warnings else limits, dropped)
-        before = "" if tag is None else f"{tag} "
-        as_line = as_tsv if file_format(output.name) == TSV else _as_json
-        write_text_atomically(output, (as_line(before + source, line) for source, line in kept))
+        shards.complete(stream_lines(text), work, total)
+        write_text_atomically(output, kept_lines())
         shards.delete()
     return BackTranslations(total, total - dropped.total(), dict(dropped))
-
-
-def _keep(
-    pairs: Iterable[tuple[str, str]], limits: WarningLimits | None, dropped: Counter[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield the pairs to be written, and count the others by reason."""
-    kept = False
-    for source, line in pairs:
-        blank = not (source.strip() and line.strip())
-        reasons = [BLANK] if blank else [] if limits is None else find_warnings(line, source, limits)
-        if reasons:
-            dropped[reasons[0]] += 1
-        else:
-            kept = True
-            yield source, line
-    if not kept:
-        counts = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
-        raise UserError(f"Some line must have a usable translation, but all are dropped: {counts}.")
 
 
 def _as_json(source: str, target: str) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 
 from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.data.prepare_data import CachedTexts, Texts, load_texts
-from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.engine.precision import check_precision
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.pretrained import load_config, load_tokenizer
@@ -30,8 +29,8 @@ from vanilla_transformer.utils.device_utils import process_state
 from vanilla_transformer.utils.file_utils import write_text_atomically
 
 from .distillation_arguments import DistillationArguments
-from .student import FilterReport, Row, corpus_name, one_line, write_student_corpora
-from .teacher import load_teacher, open_shards, open_teacher, read_candidates, search_options, translate_pairs
+from .student import CORPUS_FILE, FilterReport, Row, one_line, write_student_corpora
+from .teacher import Candidate, load_teacher, open_shards, open_teacher, search_options, translate_pairs
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +67,22 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
 
     The scores are written to `RESULTS_FILE` and `TABLE_FILE` in the folder of the run.
     """
-    _check(recipe, options)
+    # Refuse what would fail after hours.
+    processes = process_state().num_processes
+    if processes > 1:
+        hint = "Distill in one process; `train` uses several"
+        raise UserError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
+    for name in filter(None, [*options.teacher, options.reverse_model]):
+        refuse_model_inside(name, Path(recipe.output.output_dir))
+    if options.teacher_precision is not None:
+        check_precision(options.teacher_precision)
+    directions = {spec.direction for spec in corpus_specs(recipe.data)}
+    if len(directions) > 1 or find_languages(load_teacher(options)[1]) is not None:
+        hint = "Translate each direction with `translate --target_language`, and train on `corpora`"
+        raise UserError(f"distill needs one direction and a teacher of one, got several. {hint}.")
+    for name in filter(None, [options.reverse_model, recipe.fine_tuning.init_from]):
+        load_config(name)
+        load_tokenizer(name)
     texts = load_texts(recipe.data)
     if not texts.test:
         raise UserError("Teacher and student are compared on test text, but the dataset has no split `test`.")
@@ -79,18 +93,15 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
     student = student_recipe(recipe, texts, folder)
     RunFolder(student)  # fails now if the folder holds another run
 
-    def pairs() -> Iterator[SentencePair]:
-        return (pair for _, pair in training.pairs())
-
     def rows() -> Iterator[Row]:
-        for (corpus, pair), candidates in zip(training.pairs(), read_candidates(shards, total), strict=True):
-            yield Row(corpus, pair.source, candidates)
+        for (corpus, pair), result in zip(training.pairs(), shards.result_lines(total), strict=True):
+            yield Row(corpus, pair.source, [Candidate(*candidate) for candidate in json.loads(result)])
 
     with lock_output_dir(folder):
         shards = open_shards(folder / "translations", options, training.key, overwrite)
         if shards.finished_lines != total:
             logger.info("The teacher translates %s sentences.", f"{total:,}")
-            translate_pairs(shards, pairs, total, options)
+            translate_pairs(shards, lambda: (pair for _, pair in training.pairs()), total, options)
         rules = options.drop_warnings, options.drop_lowest_scores
         report = write_student_corpora(folder / "corpora", rows, len(texts.specs), *rules)
         kept, made = f"{report.kept:,}", f"{report.translations:,}"
@@ -108,7 +119,7 @@ def student_recipe(recipe: Recipe, texts: Texts, folder: Path) -> Recipe:
     """Return the recipe with the translations of the teacher as its training text."""
     corpora = [
         {
-            "file": str(folder / "corpora" / corpus_name(number)),
+            "file": str(folder / "corpora" / CORPUS_FILE.format(number)),
             "name": spec.name,
             "weight": spec.weight,
             "source_language": spec.direction.source,
@@ -138,22 +149,3 @@ def compare(run: Path, options: DistillationArguments, pairs: Any) -> dict[str, 
     texts, scores["student"] = translate_and_score(load_pipeline(run), pairs)
     write_text_atomically(run / FOLDER / "test.student.txt", (f"{text}\n" for text in texts))
     return scores
-
-
-def _check(recipe: Recipe, options: DistillationArguments) -> None:
-    """Refuse what would fail after hours."""
-    processes = process_state().num_processes
-    if processes > 1:
-        hint = "Distill in one process; `train` uses several"
-        raise UserError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
-    for name in filter(None, [*options.teacher, options.reverse_model]):
-        refuse_model_inside(name, Path(recipe.output.output_dir))
-    if options.teacher_precision is not None:
-        check_precision(options.teacher_precision)
-    directions = {spec.direction for spec in corpus_specs(recipe.data)}
-    if len(directions) > 1 or find_languages(load_teacher(options)[1]) is not None:
-        hint = "Translate each direction with `translate --target_language`, and train on `corpora`"
-        raise UserError(f"distill needs one direction and a teacher of one, got several. {hint}.")
-    for name in filter(None, [options.reverse_model, recipe.fine_tuning.init_from]):
-        load_config(name)
-        load_tokenizer(name)

@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import atomic_folder
 
 from .teacher import Candidate
 
-REPORT_FILE = "report.json"
+REPORT_FILE, CORPUS_FILE = "report.json", "corpus-{}.tsv"
 SCORE = "score"  # the reason for which pairs with the lowest scores are dropped
 _EXAMPLES = 3  # of pairs that were dropped, for each reason
 _SPACES = str.maketrans("\t\n\r", "   ")  # what ends a column or a line
@@ -51,13 +50,6 @@ class FilterReport:
     least_score: float | None = None
     examples: dict[str, list[list[str]]] = field(default_factory=dict)
 
-    def drop(self, reason: str, pair: SentencePair) -> None:
-        """Count a pair that is dropped."""
-        self.dropped[reason] = self.dropped.get(reason, 0) + 1
-        examples = self.examples.setdefault(reason, [])
-        if len(examples) < _EXAMPLES:
-            examples.append([*pair])
-
     def reasons(self) -> str:
         """Return how many pairs were dropped, by reason, as text."""
         return ", ".join(f"{count:,} by {reason}" for reason, count in self.dropped.items()) or "none was dropped"
@@ -71,11 +63,6 @@ def one_line(text: str) -> str:
 def as_tsv(source: str, target: str) -> str:
     """Return the line of a pair."""
     return f"{one_line(source)}\t{one_line(target)}\n"
-
-
-def corpus_name(number: int) -> str:
-    """Return the name of the file of a corpus."""
-    return f"corpus-{number}.tsv"
 
 
 def write_student_corpora(
@@ -97,21 +84,24 @@ def write_student_corpora(
     report = FilterReport(least_score=scores[count] if count else None)
     empty = {*range(corpora)}
     with atomic_folder(folder) as temporary, ExitStack() as stack:
-        paths = [temporary / corpus_name(number) for number in range(corpora)]
+        paths = [temporary / CORPUS_FILE.format(number) for number in range(corpora)]
         files = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths]
         for row in rows():
             report.sentences += 1
             report.untranslated += not row.candidates
             report.translations += len(row.candidates)
             for target, warnings, score in row.candidates:
-                if drop_warnings and warnings:
-                    report.drop(warnings[0], SentencePair(row.source, target))
-                elif report.least_score is not None and score is not None and score < report.least_score:
-                    report.drop(SCORE, SentencePair(row.source, target))
-                else:
+                is_low = report.least_score is not None and score is not None and score < report.least_score
+                reason = warnings[0] if drop_warnings and warnings else SCORE if is_low else None
+                if reason is None:
                     report.kept += 1
                     files[row.corpus].write(as_tsv(row.source, target))
                     empty.discard(row.corpus)
+                    continue
+                report.dropped[reason] = report.dropped.get(reason, 0) + 1
+                examples = report.examples.setdefault(reason, [])
+                if len(examples) < _EXAMPLES:
+                    examples.append([row.source, target])
         if empty:
             raise UserError(
                 "Filtering must leave translations of each corpus to train on, but it leaves none of corpus "

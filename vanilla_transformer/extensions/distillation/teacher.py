@@ -63,13 +63,7 @@ def load_teacher(options: DistillationArguments) -> tuple[Any, Any]:
 
 
 def open_shards(folder: Path, options: DistillationArguments, text_key: str, overwrite: bool) -> CorpusShards:
-    """
-    Open the folder of a teacher's translations, of which some may be finished.
-
-    Args:
-        text_key: A hash of the text.
-        overwrite: Delete the translations of another teacher, text or choice.
-    """
+    """Open the folder of a teacher's translations, or overwrite the ones of another teacher, text or choice."""
     names = ["teacher_weights", "teacher_num_beams", "teacher_precision", "hypotheses", "teacher_targets"]
     origin = {
         "text": text_key,
@@ -91,12 +85,7 @@ def open_shards(folder: Path, options: DistillationArguments, text_key: str, ove
 def translate_pairs(
     shards: CorpusShards, pairs: Callable[[], Iterator[SentencePair]], total: int, options: DistillationArguments
 ) -> None:
-    """
-    Translate the shards that have no result yet. The result of a pair is a JSON list of its candidates.
-
-    Args:
-        pairs: Returns the pairs of the text, from the first one.
-    """
+    """Translate the shards that have no result yet. The result of a pair is a JSON list of its candidates."""
     scorer = load_scorer(options)
     with open_teacher(options) as translate:
         check_direction(translate, [*islice(pairs(), DIRECTION_SAMPLE)])
@@ -112,7 +101,7 @@ def translate_pairs(
             ]
             return [*map(json.dumps, measure_candidates(sources, chosen, limits, scorer))]
 
-        shards.complete(map(json.dumps, pairs()), work, total, "Translating")
+        shards.complete(map(json.dumps, pairs()), work, total)
 
 
 def search_options(options: DistillationArguments) -> dict[str, Any]:
@@ -135,13 +124,7 @@ def check_direction(translate: TranslationPipeline, pairs: Sequence[SentencePair
 
 
 def choose_targets(answers: Any, reference: str, kind: str) -> list[str]:
-    """
-    Return the translations of a sentence on which the student is trained. Blank ones are never chosen.
-
-    Args:
-        answers: The answer of the pipeline, or a list of them, best first.
-        kind: Value of `teacher_targets`.
-    """
+    """Return the translations on which the student is trained, given the pipeline's answers and `teacher_targets`."""
     answers = answers if isinstance(answers, list) else [answers]
     texts = [*dict.fromkeys(answer["translation_text"] for answer in answers)]
     texts = [text for text in texts if text.strip()]
@@ -165,11 +148,7 @@ def measure_candidates(
 
 
 def load_scorer(options: DistillationArguments) -> Scorer | None:
-    """
-    Return a function for the log-probability for each token of one side of each pair, given the other side.
-
-    A reverse model scores the source given its translation, the teacher the translation given its source.
-    """
+    """Return a function for the log-probabilities of pairs, for each token: sources by a reverse model, or targets."""
     if not options.drop_lowest_scores:
         return None
     name = options.reverse_model
@@ -183,9 +162,3 @@ def load_scorer(options: DistillationArguments) -> Scorer | None:
         return [result.log_probability / len(result.tokens) for result in score_pairs(model, tokenizer, sides)]
 
     return score_all
-
-
-def read_candidates(shards: CorpusShards, total: int) -> Iterator[list[Candidate]]:
-    """Yield the candidates of each pair."""
-    for line in shards.result_lines(total):
-        yield [Candidate(*candidate) for candidate in json.loads(line)]

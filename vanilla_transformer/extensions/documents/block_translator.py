@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,11 +12,10 @@ from vanilla_transformer.decoding.answers import Link, Translation, join_pieces
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
-from vanilla_transformer.decoding.steps import Report
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.protection import Range, find_protected, merge, overlaps
 
-from .blocks import Block, find_formulas
+from .blocks import Block, find_formulas, walk
 from .projection import CrossingSpansError, project, proportional_links
 
 # The translation of a text, and its alignment or None.
@@ -23,7 +23,6 @@ Answer = tuple[str, Sequence[tuple[int, int, int, int, float]] | None]
 Translate = Callable[[list[str]], Sequence[Answer]]
 # Return a translation of each text that contains the phrases given for it, or None where there is none.
 Constrain = Callable[[list[str], list[list[str]]], Sequence[Answer | None]]
-Search = Callable[[list[Sentence]], Sequence[Sequence[Translation]]]
 _LINE_BREAK = regex.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
@@ -55,15 +54,20 @@ class BlockTranslator:
         """Return the translated blocks, with every span of the source."""
         from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch
 
-        constrain = None if self.constrain is None else self._constrain
-        options = TranslationOptions(protect=self.protect)
-        search = ProtectedSearch(self._decode, options, self.masks, constrain=constrain)
+        search = ProtectedSearch(
+            lambda sentences, options, report: _search(self.translate, sentences),
+            TranslationOptions(protect=self.protect),
+            self.masks,
+            constrain=None if self.constrain is None else partial(_search, self.constrain),
+        )
         found = self._translate(blocks, lambda sentences: search(sentences, lambda done: None))
         crossing = [block for block, answer in zip(blocks, found, strict=True) if answer is None]
         again = (answer for answer in self._translate(crossing, search.translate_around) if answer is not None)
         return [next(again) if answer is None else answer for answer in found]
 
-    def _translate(self, blocks: Sequence[Block], search: Search) -> list[Block | None]:
+    def _translate(
+        self, blocks: Sequence[Block], search: Callable[[list[Sentence]], Sequence[Sequence[Translation]]]
+    ) -> list[Block | None]:
         """Return the translated blocks, or None for one whose spans cannot be nested as in the source."""
         sentences = [list(self._split(block)) for block in blocks]
         rows = iter(search([sentence for of_block in sentences for _, sentence in of_block]))
@@ -76,85 +80,75 @@ class BlockTranslator:
         """Yield the sentences and their starts. None ends in text that is kept; each ends at a break."""
         from vanilla_transformer.extensions.protection.icu_messages import parse_message
 
-        fixed = [(span.start, span.end) for span in block.walk() if span.fixed and span.end > span.start]
+        fixed = sorted((span.start, span.end) for span in walk(block.spans) if span.fixed and span.end > span.start)
         formulas = find_formulas(block) if self.protect else []
-        for low, high in pairwise([0, *sorted(set(_breaks(block))), len(block.text)]):
+        for low, high in pairwise([0, *sorted({*_breaks(block)}), len(block.text)]):
             text = block.text[low:high]
-            own, its_formulas = _inside(fixed, low, high), _inside(formulas, low, high)
-            found = merge([*find_protected(text, self.protect), *its_formulas])
-            ranges = merge([*sentence_ranges(text, self.splitter), *own, *found])
-            apart = [piece for place in found for piece in _outside(place, own)]
-            for start, end in ranges:
-                inside = [(first - start, last - start) for first, last in sorted(own + apart) if start <= first < end]
-                is_plain = not overlaps((start, end), own + its_formulas)
+            marked, formulas_here = (
+                [(start - low, end - low) for start, end in places if low <= start and end <= high]
+                for places in (fixed, formulas)
+            )
+            found = merge([*find_protected(text, self.protect), *formulas_here])
+            kept = sorted([*marked, *(piece for place in found for piece in _without(place, marked))])
+            for start, end in merge([*sentence_ranges(text, self.splitter), *marked, *found]):
+                is_plain = not overlaps((start, end), marked + formulas_here)
                 is_message = self.protect and is_plain and parse_message(text[start:end])
-                kept = None if is_message else inside
-                yield low + start, Sentence(text[start:end], "", (), kept=kept)
-
-    def _decode(
-        self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
-    ) -> list[list[Translation]]:
-        texts = [_on_one_line(each.text) for each in sentences]
-        return [[_read(*row)] for row in _pairs(texts, self.translate(texts))]
-
-    def _constrain(
-        self, sentences: Sequence[Sentence], phrases: Sequence[Sequence[str]]
-    ) -> list[list[Translation] | None]:
-        assert self.constrain is not None
-        texts = [_on_one_line(each.text) for each in sentences]
-        found = _pairs(texts, self.constrain(texts, [[*own] for own in phrases]))
-        return [None if answer is None else [_read(text, answer)] for text, answer in found]
+                inside = [(first - start, last - start) for first, last in kept if start <= first < end]
+                yield low + start, Sentence(text[start:end], "", (), kept=None if is_message else inside)
 
 
-def _pairs(texts: Sequence[str], answers: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+def _search(
+    translate: Callable[..., Sequence[Any]],
+    sentences: Sequence[Sentence],
+    phrases: Sequence[Sequence[str]] | None = None,
+) -> Any:
+    """Return one translation on one line for each sentence, with links, in a list; None where there is none."""
+    texts = [_LINE_BREAK.sub(" ", each.text) for each in sentences]
+    answers = translate(texts) if phrases is None else translate(texts, [[*some] for some in phrases])
     if len(answers) != len(texts):
         raise UserError(f"`translate` must return {len(texts)} translations, got {len(answers)}.")
-    return zip(texts, answers, strict=True)
-
-
-def _read(text: str, answer: Answer) -> Translation:
-    """Return a translation on one line, with links: without an alignment, words are in the order of the source."""
-    translation, alignment = answer
-    links = [Link(*link) for link in alignment or ()] or proportional_links(len(text), translation)
-    return Translation(_on_one_line(translation), alignment=links)
+    rows = list[list[Translation] | None]()
+    for text, answer in zip(texts, answers, strict=True):
+        if answer is None:
+            rows.append(None)
+            continue
+        translation, alignment = answer
+        # Without an alignment, words are in the order of the source.
+        links = [Link(*link) for link in alignment or ()] or proportional_links(len(text), translation)
+        rows.append([Translation(_LINE_BREAK.sub(" ", translation), alignment=links)])
+    return rows
 
 
 def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) -> Block | None:
     """Return the translation of a block, or None if its spans cannot be nested as in the source."""
-    pieces = [(start, sentence.text, _aligned(sentence, found)) for start, sentence, found in sentences]
+    pieces, kept = list[tuple[int, str, Translation]](), set[Range]()
+    for start, sentence, found in sentences:
+        if sentence.kept is None:  # words are linked also in the syntax of a message, which is linked as a whole
+            links = [
+                each.shift(first, low)._replace(weight=weight)
+                for first, last, low, high, weight in found.alignment
+                for each in proportional_links(last - first, found.text[low:high])
+            ]
+            found = found._replace(alignment=links)
+        pieces.append((start, sentence.text, found))
+        kept |= {(start + low, start + high) for low, high in sentence.kept or ()}
     target, links = join_pieces(block.text, pieces)
     if target == block.text:
         return block  # its markup is where it was, also within words
-    kept = {(start + low, start + high) for start, sentence, _ in sentences for low, high in sentence.kept or ()}
     fixed = [((start, end), (low, high)) for start, end, low, high, _ in links if (start, end) in kept]
-    fixed += [((at, at), (_place_of(at, block.text, pieces),) * 2) for at in _breaks(block)]
+    for at in _breaks(block):
+        before = [(start, text, found) for start, text, found in pieces if start + len(text) <= at]
+        fixed.append(((at, at), (len(join_pieces(block.text[:at], before)[0]),) * 2))
     try:
         return Block(target, project(block.spans, block.text, target, links, fixed))
     except CrossingSpansError:
         return None
 
 
-def _aligned(sentence: Sentence, found: Translation) -> Translation:
-    """Return a translation with links of words also in the syntax of a message, which is linked as a whole."""
-    if sentence.kept is not None:
-        return found
-    links = [
-        each.shift(start, low)._replace(weight=weight)
-        for start, end, low, high, weight in found.alignment
-        for each in proportional_links(end - start, found.text[low:high])
-    ]
-    return found._replace(alignment=links)
-
-
-def _inside(places: Sequence[Range], low: int, high: int) -> list[Range]:
-    """Return the places in a part of a text, relative to its start."""
-    return [(start - low, end - low) for start, end in places if low <= start and end <= high]
-
-
-def _outside(place: Range, own: Sequence[Range]) -> Iterator[Range]:
-    """Yield the parts of a range that are in none of others."""
+def _without(place: Range, others: Sequence[Range]) -> Iterator[Range]:
+    """Yield the parts of a range that are in none of others, which are in order."""
     start, end = place
-    for low, high in sorted(own):
+    for low, high in others:
         if low < end and start < high:
             if start < low:
                 yield start, low
@@ -164,14 +158,4 @@ def _outside(place: Range, own: Sequence[Range]) -> Iterator[Range]:
 
 
 def _breaks(block: Block) -> list[int]:
-    return [span.start for span in block.walk() if span.breaks]
-
-
-def _place_of(position: int, source: str, pieces: Sequence[tuple[int, str, Translation]]) -> int:
-    """Return where a position of the source between two sentences is in the translation."""
-    before = [(start, text, found) for start, text, found in pieces if start + len(text) <= position]
-    return len(join_pieces(source[:position], before)[0])
-
-
-def _on_one_line(text: str) -> str:
-    return _LINE_BREAK.sub(" ", text)
+    return [span.start for span in walk(block.spans) if span.breaks]

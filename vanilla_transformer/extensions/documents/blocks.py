@@ -2,8 +2,8 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import regex
@@ -46,12 +46,6 @@ class Span:
     space_after: bool = False
     parts: bool = False
 
-    def walk(self) -> Iterator["Span"]:
-        """Yield the span and all spans in it, outer ones first."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
-
 
 @dataclass
 class Block:
@@ -60,10 +54,12 @@ class Block:
     text: str
     spans: list[Span] = field(default_factory=list)
 
-    def walk(self) -> Iterator[Span]:
-        """Yield all spans, outer ones first."""
-        for span in self.spans:
-            yield from span.walk()
+
+def walk(spans: Iterable[Span]) -> Iterator[Span]:
+    """Yield spans and all spans in them, outer ones first."""
+    for span in spans:
+        yield span
+        yield from walk(span.children)
 
 
 class Document(ABC):
@@ -74,15 +70,12 @@ class Document(ABC):
     Attributes:
         blocks: The texts that are translated.
         directions: The languages that the text names for its parts, if its format asks for them.
+        summary: Numbers of texts that were translated and of others, in one line; empty for most formats.
     """
 
     blocks: list[Block]
     directions: Sequence[Direction] = ()
-
-    @property
-    def summary(self) -> str:
-        """Numbers of texts that are translated and of others, in one line; empty for most formats."""
-        return ""
+    summary: str = ""
 
     @abstractmethod
     def render(self, blocks: Sequence[Block]) -> str:
@@ -97,7 +90,7 @@ def is_part_of_word(base: str, text: str) -> bool:
 def find_formulas(block: Block) -> list[Range]:
     """Return where the words are to which spans of digits belong, such as the 2 of H₂O."""
     found = list[Range]()
-    for span in block.walk():
+    for span in walk(block.spans):
         base = _LAST_WORD.search(block.text, 0, span.start)
         if not span.fixed and base and is_part_of_word(base[0], block.text[span.start : span.end].strip()):
             tail = _FIRST_WORD.match(block.text, span.end)
@@ -126,8 +119,12 @@ class SpanBuilder:
             return
         text = text if self._keeps_space else _SPACE.sub(" ", text)
         self._part(text)
-        opened = [span for span, *_ in self._open[-1:]]  # may stay a mark, which keeps the space after it
-        text = _note_space(self._level or opened, self.text, text)
+        # An empty span at the end notes the white space after it; an open one may stay a mark.
+        last = self._level[-1] if self._level else self._open[-1][0] if self._open else None
+        if last and last.start == len(self.text) and text[0].isspace():
+            last.space_after = True
+            if self.text.endswith(" ") and text[0] == " " and _STARTS_WORD.match(text, 1):
+                text = text[1:]
         self.text += text.lstrip(" ") if self.text.endswith(" ") and not self._keeps_space else text
 
     def add_mark(self, payload: Any, text: str = "", breaks: bool = False) -> None:
@@ -194,66 +191,44 @@ class SpanBuilder:
         span.children = []
 
 
-def _note_space(spans: Sequence[Span], text: str, added: str) -> str:
-    """Note white space after an empty span at the end of a text. Return the added text without a doubled space."""
-    if spans and spans[-1].start == len(text) and added[:1].isspace():
-        spans[-1].space_after = True
-        if text.endswith(" ") and added[0] == " " and _STARTS_WORD.match(added, 1):
-            return added[1:]
-    return added
-
-
-def restore_spaces(block: Block) -> Block:
-    """
-    Return a block as its document has it.
-
-    It has a space beside each empty span that had one, except at the ends and before punctuation, and none after a
-    span that only [`SpanBuilder.part`] separates from what follows.
-    """
-    text, is_due, is_parted = "", False, False
-
-    def copy(spans: Sequence[Span], start: int, end: int) -> list[Span]:
-        nonlocal text, is_due, is_parted
-        copied = []
-        for span in spans:
-            add(block.text[start : span.start])
-            if is_due or (span.space_before and text and not text[-1].isspace()):
-                text += " "
-            is_due, first = False, len(text)
-            children = copy(span.children, span.start, span.end)
-            copied.append(replace(span, start=first, end=len(text), children=children))
-            is_due, is_parted, start = is_due or span.space_after, is_parted or span.parts, span.end
-        add(block.text[start:end])
-        return copied
-
-    def add(more: str) -> None:
-        nonlocal text, is_due, is_parted
-        if is_parted and more:
-            more, is_parted = more.removeprefix(" "), False
-        text += " " + more if is_due and _STARTS_WORD.match(more) else more
-        is_due = is_due and not more
-
-    spans = copy(block.spans, 0, len(block.text))
-    return Block(text, spans)
-
-
 def write_block(block: Block, write_text: Callable[[str], str], write_span: Callable[[Any, str | None], str]) -> str:
     """
     Return a block as it is written in its document.
+
+    It has a space beside each empty span that had one, except at the ends and before punctuation, and none after a
+    span that only [`SpanBuilder.part`] separates from what follows.
 
     Args:
         write_text: Writes the text between marks.
         write_span: Writes a span, given its payload and its written content, which is None for a fixed span.
     """
+    last, is_due, is_parted = "", False, False  # the last character, and whether a space is due or too much
+
+    def read(start: int, end: int) -> str:
+        nonlocal last, is_due, is_parted
+        text = block.text[start:end]
+        if is_parted and text:
+            text, is_parted = text.removeprefix(" "), False
+        if text:
+            text = f" {text}" if is_due and _STARTS_WORD.match(text) else text
+            last, is_due = text[-1], False
+        return text
 
     def write(spans: Sequence[Span], start: int, end: int) -> str:
+        nonlocal last, is_due, is_parted
         pieces = []
         for span in spans:
-            pieces.append(write_text(block.text[start : span.start]))
+            text = read(start, span.start)
+            if is_due or (span.space_before and last and not last.isspace()):
+                text, last = f"{text} ", " "
+            is_due, start = False, span.end
+            pieces.append(write_text(text))
+            if span.fixed:
+                read(span.start, span.end)
             content = None if span.fixed else write(span.children, span.start, span.end)
             pieces.append(write_span(span.payload, content))
-            start = span.end
-        return "".join([*pieces, write_text(block.text[start:end])])
+            is_due, is_parted = is_due or span.space_after, is_parted or span.parts
+        return "".join([*pieces, write_text(read(start, end))])
 
     return write(block.spans, 0, len(block.text))
 

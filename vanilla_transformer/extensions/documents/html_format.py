@@ -6,8 +6,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .blocks import SpanBuilder
-from .page_languages import PageLanguages
-from .source_text import Place, SourceDocument, Token, read_html
+from .source_text import PageLanguages, Place, SourceDocument, Token, read_tokens
 
 
 def _names(text: str) -> frozenset[str]:
@@ -77,28 +76,22 @@ class HtmlDocument(SourceDocument):
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
-        super().__init__(text, read_html(text, _RAW))
+        super().__init__(text, read_tokens(text, _RAW))
         _pair(self.tokens)
-        page = next((token for token in self.tokens if token.name == "html"), None)
-        self._languages = PageLanguages(direction, None if page is None else _language(self, page))
+        pages = [token for token in self.tokens if token.name == "html"]
+        self._languages = PageLanguages(self, pages, ("lang", "xml:lang"), direction)
         first = index = 0
         while index < len(self.tokens):
             token = self.tokens[index]
-            following = self._following(index)
+            following = self._read_tag(index)
+            if token.kind == "open" and token.name in _OPAQUE | _FIXED:  # its text is kept
+                while following < token.after:
+                    following = self._read_tag(following)
             if token.name and token.name not in _IN_PARAGRAPHS:
-                self.add_run(first, index, self._add_token, False)
+                self.add_run(first, index)
                 first = following
             index = following
-        self.add_run(first, index, self._add_token, False)
-
-    def _following(self, index: int) -> int:
-        """Translate the attributes of a token. Return the number of the next token, after text that is kept."""
-        token = self.tokens[index]
-        following = self._read_tag(index)
-        if token.kind == "open" and token.name in _OPAQUE | _FIXED:
-            while following < token.after:
-                following = self._read_tag(following)
-        return following
+        self.add_run(first, index)
 
     def _read_tag(self, index: int) -> int:
         """Translate the attributes of a tag. Return the number of the next token whose attributes are translated."""
@@ -107,12 +100,8 @@ class HtmlDocument(SourceDocument):
             return index + 1
         if self._is_kept(token):
             return token.after
+        self._languages.name_target(token)
         attributes = self.attributes(token)
-        for name in ("lang", "xml:lang"):
-            if name in attributes:
-                code = self._languages.translated(attributes[name].value, is_page=token.name == "html")
-                if code is not None:
-                    self.replace(attributes[name], code)
         seen = set(_ATTRIBUTES | _OWN_ATTRIBUTES.get(token.name, frozenset()))
         values = {name: attribute.value.strip().lower() for name, attribute in attributes.items()}
         if token.name == "input" and values.get("type") in _BUTTONS:
@@ -125,35 +114,25 @@ class HtmlDocument(SourceDocument):
         return token.after if token.name in _UNTOUCHED else index + 1
 
     def _is_kept(self, token: Token) -> bool:
-        attributes = self.attributes(token)
-        translate, names = attributes.get("translate"), attributes.get("class")
-        if translate is not None and translate.value.strip().lower() == "no":
-            return True
-        if names is not None and "notranslate" in names.value.split():
-            return True
-        return token.name != "html" and self._languages.is_other(_language(self, token))
+        values = {name: attribute.value for name, attribute in self.attributes(token).items()}
+        is_marked = (
+            values.get("translate", "").strip().lower() == "no" or "notranslate" in values.get("class", "").split()
+        )
+        return is_marked or self._languages.is_other(token)
 
-    def _add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:
-        """Add a token of a paragraph, or all tokens of an element whose text is not translated."""
+    def add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:
         token = self.tokens[index]
         if token.kind == "text":
             self.add_text(builder, token, place)
-        elif token.kind == "close":
-            span = builder.close(token.name)
+            return index + 1
+        if token.kind != "open":
+            span = builder.close(token.name) if token.kind == "close" else None
             if span is None:
                 builder.add_mark(self.span_of(index, index + 1))
             else:
                 span.payload[1] = (token.start, token.end)
-        elif token.kind == "other":
-            builder.add_mark(self.span_of(index, index + 1))
-        else:
-            return self._add_element(builder, index)
-        return index + 1
-
-    def _add_element(self, builder: SpanBuilder, index: int) -> int:
-        token = self.tokens[index]
-        mark = self.span_of(index, token.after)
-        text = self.text_of(index, token.after)
+            return index + 1
+        mark, text = self.span_of(index, token.after), self.text_of(index, token.after)
         if token.name == "br":
             builder.add_mark(mark, breaks=True)
         elif token.name in _OPAQUE or (token.name in ("sub", "sup") and builder.is_note(text)):
@@ -169,13 +148,6 @@ class HtmlDocument(SourceDocument):
             builder.open(token.name, [(token.start, token.end), None])
             return index + 1
         return token.after
-
-
-def _language(document: SourceDocument, token: Token) -> str | None:
-    """Return the language that an element names itself."""
-    attributes = document.attributes(token)
-    found = attributes.get("lang") or attributes.get("xml:lang")
-    return found.value.strip() if found else None
 
 
 def _pair(tokens: Sequence[Token]) -> None:

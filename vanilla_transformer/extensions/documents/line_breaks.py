@@ -14,11 +14,10 @@ _PIECE = regex.compile(
     rf"\s*(?:{_OPENING}*{_CHARACTER}[[\p{{P}}{FURTHER}ー]--{_OPENING}]*|(?:(?!{_CHARACTER})\S)+)", regex.V1
 )
 _UNSPACED_END = regex.compile(rf"{UNSPACED_SCRIPTS}[{FURTHER}]*\p{{P}}*\Z", regex.V1)
-_UNSPACED_START = regex.compile(rf"\p{{P}}*{UNSPACED_SCRIPTS}", regex.V1)
+STARTS_UNSPACED = regex.compile(rf"\p{{P}}*{UNSPACED_SCRIPTS}", regex.V1)
 _COMPOUND_END = regex.compile(r"\p{L}[-\u2010]\Z")
 _FINAL = regex.compile(r"[\p{Sentence_Terminal}…\u0F0D\u0F0E][\p{Pe}\p{Pf}\"'\p{M}]*\s*\Z")
 _LONGEST_END = 16  # characters that say whether a space follows
-_LONGEST_UNSPACED = 8  # columns that a word of a script without spaces has, at most, nearly always
 
 
 def join_lines(lines: Iterable[str]) -> str:
@@ -31,7 +30,7 @@ def join_lines(lines: Iterable[str]) -> str:
         elif text and line:
             end = text[-_LONGEST_END:]  # or long texts would take time that grows with its square
             is_compound = _COMPOUND_END.search(end) and line[0].islower()
-            if not is_compound and not (_UNSPACED_END.search(end) and _UNSPACED_START.match(line)):
+            if not is_compound and not (_UNSPACED_END.search(end) and STARTS_UNSPACED.match(line)):
                 text += " "
         text += line
     return text
@@ -56,13 +55,6 @@ def count_columns(text: str) -> int:
         for character in text
         if not unicodedata.combining(character)
     )
-
-
-def is_full(line: str, following: str, width: int) -> bool:
-    """Return whether a line has no space for the first word of the following text."""
-    first = following.split(maxsplit=1)[0]
-    needed = _LONGEST_UNSPACED if _UNSPACED_START.match(first) else 1 + count_columns(first)
-    return count_columns(line) + needed > width
 
 
 def wrap(text: str, width: int, first: str = "", further: str = "") -> list[str]:

@@ -7,7 +7,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import pairwise, repeat
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import yaml
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.import_utils import requires_extra
 
-from .blocks import Block, Document, Span, SpanBuilder, restore_spaces, unify_line_ends, write_block
+from .blocks import Block, Document, Span, SpanBuilder, unify_line_ends, write_block
 
 _SPECIAL = re.compile(
     r"[\\`*\[\]$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~|\{(?=[{%:#./])"
@@ -27,6 +27,25 @@ _LINE_START = re.compile(
 _NUMBERED = re.compile(r"^(\s*\d{1,9})([.)])(?=\s|$)")
 _HTML_NAMES = {"em": "em", "strong": "strong", "s": "del", "link": "a"}
 _UNESCAPED = re.compile(r"[^\w\s]|_")
+_HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>]*?(/?)>")
+_FIRST_MARK = re.compile(r"\[[ xX]\](?=\s)|\[!\w+\][-+]?(?=\s|$)")  # of a task or an alert
+_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+_FRONT = re.compile(r"(---|\+\+\+)[ \t]*\n(?=\S)(?:.*\n)*?\1[ \t]*(?:\n|\Z)")
+_FRONT_VALUE = re.compile(r"(?:title|description)\s*[:=]\s*\S")
+# Lengths are limited so that marks without an end take no quadratic time.
+_TAG = r"\{\{(?:(?!\}\}).){,1000}\}\}|\{%(?:(?!%\}).){,1000}%\}|\{#.{,1000}?#\}|\{/\*.{,1000}?\*/\}"
+_ATTRIBUTES = r"\{[:#.][^{}\n]{,1000}\}"
+_KEPT = re.compile(rf"{_TAG}|{_ATTRIBUTES}|\\\((.{{1,1000}}?)\\\)|\\\[(.{{1,1000}}?)\\\]", re.DOTALL)
+_DESTINATION = re.compile(rf"[^\s()<>{{]*+(?:(?:{_TAG})[^\s()<>{{]*+)++")  # of a link
+_KEPT_LINES = re.compile(
+    r"(?:\{%-?\s*(raw|verbatim|highlight|comment)\b.{,50000}?\{%-?\s*end\1\s*-?%\}"
+    r"|\{\{[<%]\s*(highlight|katex)\b.{,50000}?\{\{[<%]\s*/\s*\2\s*[%>]\}\}"
+    rf"|(?:(?:{_TAG}|{_ATTRIBUTES})[ \t]*+)++|\\\[((?:(?!\n\s*\n).){{1,2000}}?)\\\])[ \t]*+(?=\n|\Z)",
+    re.DOTALL,
+)
+_IS_MATH = re.compile(r"[\\^_={}<>+]|\A(?!.*[^\W\d_]{2})", re.DOTALL)  # other brackets are escaped ones of text
+_IS_NAME = re.compile(r"\{\{(?![<%#/!>])|\\")  # of a shortcode that stands for a word, or a formula
+_INTERRUPTS: Any = {"alt": ["paragraph", "reference", "blockquote", "list", "footnote_def"]}
 
 
 class MarkdownWriter:
@@ -52,18 +71,27 @@ class MarkdownWriter:
             context: `"paragraph"`, `"heading"` or `"cell"`.
             forms: Spellings of characters that the source escapes, at each of their places in order.
         """
-        block = restore_spaces(block)
+        texts = list[str]()
+
+        def collect(text: str) -> str:
+            texts.append(text)
+            return ""
+
+        write_block(block, collect, lambda tokens, content: "")
         expected = _join_texts(_block_signature(block.text, block.spans, 0, len(block.text)))
-        repeat_forms = partial(_repeat_forms, forms)
-        for escape, mark, is_guarded in (
-            (repeat_forms, _mark, False),
-            (repeat_forms, _mark, True),
-            (_escape, _mark, True),
-            (repeat_forms, _html_mark, True),
-            (_escape, _html_mark, True),
-            (_refer, _html_mark, True),
+        as_source = _repeat_forms(forms, texts)
+        escaped = [_SPECIAL.sub(r"\\\g<0>", text) for text in texts]
+        numeric = [_UNESCAPED.sub(lambda match: f"&#{ord(match[0])};", text) for text in texts]
+        for spelled, mark, is_guarded in (
+            (as_source, _mark, False),
+            (as_source, _mark, True),
+            (escaped, _mark, True),
+            (as_source, _html_mark, True),
+            (escaped, _html_mark, True),
+            (numeric, _html_mark, True),
         ):
-            written = _write(block, escape, mark).strip(" ")
+            left = iter(spelled)
+            written = write_block(block, lambda text, left=left: next(left), mark).strip(" ")  # type: ignore[misc]
             if context != "cell" and is_guarded:  # what would begin another kind of block
                 written = _NUMBERED.sub(r"\1\\\2", _LINE_START.sub(r"\1\\\2", written))
             signature = self._signature(written, context)
@@ -85,46 +113,13 @@ class MarkdownWriter:
         return _join_texts([_token_signature(token) for token in inline.children])
 
 
-def _write(block: Block, escape: Callable[[list[str]], list[str]], mark: Callable[[Any, str | None], str]) -> str:
-    """Return a block with each text between marks escaped."""
-    texts = list[str]()
-
-    def collect(text: str) -> str:
-        texts.append(text)
-        return ""
-
-    write_block(block, collect, lambda tokens, content: "")
-    escaped = iter(escape(texts))
-    return write_block(block, lambda text: next(escaped), mark)
-
-
 def _repeat_forms(forms: Mapping[str, Sequence[str]], texts: list[str]) -> list[str]:
     """Write each character as the source does. If it is there more or less often, escape it everywhere."""
     left = {}
-    for character, own in forms.items():
-        is_same = sum(text.count(character) for text in texts) == len(own)
-        left[character] = iter(own) if is_same else repeat(next(form for form in own if form != character))
+    for character, spellings in forms.items():
+        is_same = sum(text.count(character) for text in texts) == len(spellings)
+        left[character] = iter(spellings) if is_same else repeat(next(form for form in spellings if form != character))
     return ["".join(next(left[each]) if each in left else each for each in text) for text in texts]
-
-
-def _find_forms(tokens: Sequence[Any]) -> dict[str, list[str]]:
-    """Return the forms of each character that is escaped or a character reference somewhere."""
-    forms = defaultdict[str, list[str]](list)
-    for token in tokens:
-        if token.type == "text_special" and len(token.content) == 1:
-            forms[token.content].append(token.markup)
-        elif token.type in ("text", "text_special"):
-            for character in token.content:
-                forms[character].append(character)
-    return {character: own for character, own in forms.items() if set(own) != {character}}
-
-
-def _escape(texts: list[str]) -> list[str]:
-    return [_SPECIAL.sub(lambda match: "\\" + match[0], text) for text in texts]
-
-
-def _refer(texts: list[str]) -> list[str]:
-    return [_UNESCAPED.sub(lambda match: f"&#{ord(match[0])};", text) for text in texts]
 
 
 def _mark(tokens: Sequence[Any], content: str | None) -> str:
@@ -205,31 +200,8 @@ def _join_texts(signatures: Any) -> list[tuple]:
     return joined
 
 
-_HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>]*?(/?)>")
-_FIRST_MARK = re.compile(r"\[[ xX]\](?=\s)|\[!\w+\][-+]?(?=\s|$)")  # of a task or an alert
-_VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-
-
-_FRONT = re.compile(r"(---|\+\+\+)[ \t]*\n(?=\S)(?:.*\n)*?\1[ \t]*(?:\n|\Z)")
-_FRONT_VALUE = re.compile(r"(?:title|description)\s*[:=]\s*\S")
-# Lengths are limited so that marks without an end take no quadratic time.
-_TAG = r"\{\{(?:(?!\}\}).){,1000}\}\}|\{%(?:(?!%\}).){,1000}%\}|\{#.{,1000}?#\}|\{/\*.{,1000}?\*/\}"
-_ATTRIBUTES = r"\{[:#.][^{}\n]{,1000}\}"
-_KEPT = re.compile(rf"{_TAG}|{_ATTRIBUTES}|\\\((.{{1,1000}}?)\\\)|\\\[(.{{1,1000}}?)\\\]", re.DOTALL)
-_DESTINATION = re.compile(rf"[^\s()<>{{]*+(?:(?:{_TAG})[^\s()<>{{]*+)++")  # of a link
-_KEPT_LINES = re.compile(
-    r"(?:\{%-?\s*(raw|verbatim|highlight|comment)\b.{,50000}?\{%-?\s*end\1\s*-?%\}"
-    r"|\{\{[<%]\s*(highlight|katex)\b.{,50000}?\{\{[<%]\s*/\s*\2\s*[%>]\}\}"
-    rf"|(?:(?:{_TAG}|{_ATTRIBUTES})[ \t]*+)++|\\\[((?:(?!\n\s*\n).){{1,2000}}?)\\\])[ \t]*+(?=\n|\Z)",
-    re.DOTALL,
-)
-_IS_MATH = re.compile(r"[\\^_={}<>+]|\A(?!.*[^\W\d_]{2})", re.DOTALL)  # other brackets are escaped ones of text
-_IS_NAME = re.compile(r"\{\{(?![<%#/!>])|\\")  # of a shortcode that stands for a word, or a formula
-_INTERRUPTS: Any = {"alt": ["paragraph", "reference", "blockquote", "list", "footnote_def"]}
-
-
 class _Place(NamedTuple):
-    """Where the text of a block is in the lines of the document."""
+    """Where the text of a block is in the lines of the document, and how it is spelled there."""
 
     line: int
     start: int
@@ -237,6 +209,7 @@ class _Place(NamedTuple):
     last: int  # line after the text
     indent: str  # of further lines
     context: str  # "paragraph", "heading", "title" of an admonition, "cell", or "value" of the front matter
+    forms: Mapping[str, Sequence[str]] = {}  # of characters that are escaped or a character reference somewhere
 
 
 def _build_parser() -> Any:
@@ -327,7 +300,7 @@ class MarkdownDocument(Document):
         self._mark, self._line_end, text = unify_line_ends(text)
         text = text.replace("\r", "\n").replace("\0", "\ufffd")
         self._lines = text.split("\n")
-        self.blocks, self._places, self._forms = list[Block](), list[_Place](), list[dict[str, list[str]]]()
+        self.blocks, self._places = list[Block](), list[_Place]()
         self._environment = dict[str, Any]()
         front = _FRONT.match(text)
         if front:
@@ -336,39 +309,11 @@ class MarkdownDocument(Document):
                 line, following = self._lines[number : number + 2]
                 value = None if following[:1].isspace() else _read_value(line)
                 if value:
-                    self._add(_Place(number, 0, 0, number + 1, "", "value"), Block(value), {})
+                    self._add(_Place(number, 0, 0, number + 1, "", "value"), Block(value))
             text = "\n" * count + text[front.end() :]
-        self._collect(self._parser.parse(text, self._environment))
-
-    def render(self, blocks: Sequence[Block]) -> str:
-        """Return the text with translated blocks."""
-        lines = list(self._lines)
-        writer = MarkdownWriter(self._parser, self._environment.get("references", {}))
-        rows = list(zip(self._places, self._forms, self.blocks, blocks, strict=True))
-        for place, forms, source, block in reversed(rows):
-            if block == source:
-                continue
-            line = lines[place.line]
-            if place.context == "value":
-                lines[place.line] = _write_value(line, block.text)
-                continue
-            context = "paragraph" if place.context == "title" else place.context
-            written = writer.write(block, context, forms).split("\n")
-            written[1:] = [place.indent + more for more in written[1:]]
-            after = line[place.end :] if place.context != "paragraph" else ""
-            lines[place.line : place.last] = [line[: place.start] + written[0], *written[1:]]
-            lines[place.line + len(written) - 1] += after
-        return self._mark + "\n".join(lines).replace("\n", self._line_end)
-
-    def _add(self, place: _Place, block: Block, forms: dict[str, list[str]]) -> None:
-        if any(character.isalpha() for character in block.text):
-            self._places.append(place)
-            self._forms.append(forms)
-            self.blocks.append(block)
-
-    def _collect(self, tokens: Sequence[Any]) -> None:
+        tokens = self._parser.parse(text, self._environment)
         cell_line, cursor = -1, 0
-        for before, token in zip(tokens, tokens[1:], strict=False):
+        for before, token in pairwise(tokens):
             if token.type != "inline":
                 continue
             first = token.map[0]
@@ -380,11 +325,44 @@ class MarkdownDocument(Document):
             elif before.type == "admonition_title_open" and f'"{token.content}"' not in self._lines[first]:
                 continue  # its kind
             else:
-                place = self._text(first, token.content, before)
+                place = self._find_lines(first, token.content, before)
             block = _build_block(token.children, is_item=before.type == "paragraph_open")
-            self._add(place, block, _find_forms(token.children))
+            forms = defaultdict[str, list[str]](list)
+            for child in token.children:
+                if child.type == "text_special" and len(child.content) == 1:
+                    forms[child.content].append(child.markup)
+                elif child.type in ("text", "text_special"):
+                    for character in child.content:
+                        forms[character].append(character)
+            special = {character: some for character, some in forms.items() if set(some) != {character}}
+            self._add(place._replace(forms=special), block)
 
-    def _text(self, number: int, content: str, opening: Any) -> _Place:
+    def render(self, blocks: Sequence[Block]) -> str:
+        """Return the text with translated blocks."""
+        lines = list(self._lines)
+        writer = MarkdownWriter(self._parser, self._environment.get("references", {}))
+        for place, source, block in reversed([*zip(self._places, self.blocks, blocks, strict=True)]):
+            if block == source:
+                continue
+            line = lines[place.line]
+            if place.context == "value":
+                lines[place.line] = _write_value(line, block.text)
+                continue
+            context = "paragraph" if place.context == "title" else place.context
+            written = writer.write(block, context, place.forms).split("\n")
+            written[1:] = [place.indent + more for more in written[1:]]
+            after = line[place.end :] if place.context != "paragraph" else ""
+            lines[place.line : place.last] = [line[: place.start] + written[0], *written[1:]]
+            lines[place.line + len(written) - 1] += after
+        return self._mark + "\n".join(lines).replace("\n", self._line_end)
+
+    def _add(self, place: _Place, block: Block) -> None:
+        if any(character.isalpha() for character in block.text):
+            self._places.append(place)
+            self.blocks.append(block)
+
+    def _find_lines(self, number: int, content: str, opening: Any) -> _Place:
+        """Return where a paragraph or a heading is that begins in a line or after it."""
         parts = content.split("\n")
         while parts[0] not in self._lines[number]:  # the parser strips lines of white space such as U+2028
             number += 1
@@ -418,11 +396,8 @@ def _write_value(line: str, text: str) -> str:
     assert source is not None
     start = line.rfind(source)
     same = line[:start] + text + line[start + len(source) :] if start > len(name) else ""
-    return (
-        same
-        if _read_value(same) == text
-        else f"{name}{' =' if mark == '=' else ':'} {json.dumps(text, ensure_ascii=False)}"
-    )
+    quoted = f"{name}{' =' if mark == '=' else ':'} {json.dumps(text, ensure_ascii=False)}"
+    return same if _read_value(same) == text else quoted
 
 
 def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:

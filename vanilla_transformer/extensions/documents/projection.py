@@ -1,16 +1,16 @@
 """Put the markup of a text into its translation, by aligned characters."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 import regex
 
 from vanilla_transformer.decoding.answers import Link
-from vanilla_transformer.text.protection import Range
+from vanilla_transformer.text.protection import Range, overlaps
 from vanilla_transformer.text.units import FURTHER, UNSPACED_SCRIPTS
 
-from .blocks import Span
+from .blocks import Span, walk
 
 # Words, single characters of scripts without spaces, and single punctuation marks, each with its marks: markup begins
 # and ends at these.
@@ -47,35 +47,29 @@ def project(
         links: Aligned characters of the two texts.
         fixed: Equal ranges of source and target: text that was not translated, and places that belong together.
     """
-    edges = {edge for outer in spans for span in outer.walk() for edge in (span.start, span.end)}
-    fixed = [*fixed, *_equal_words(source, target, links, fixed, edges)]
-    fixed = [piece for pair in fixed for piece in _cut(pair, edges)]
-    return _Projection(source, target, links, fixed).place(spans, (0, len(source)), None)
-
-
-def _equal_words(
-    source: str, target: str, links: Sequence[Link], fixed: Sequence[tuple[Range, Range]], edges: Collection[int]
-) -> Iterator[tuple[Range, Range]]:
-    """Yield the words of the source in which markup begins or ends, and where they are in the target."""
-    taken = [there for _, there in fixed]
+    edges = {edge for span in walk(spans) for edge in (span.start, span.end)}
+    fixed, taken = [*fixed], [there for _, there in fixed]
+    known = [here for here, _ in fixed]
+    # Words of the source in which markup begins or ends, and which are also in the target
     for word in _UNIT.finditer(source):
         here = word.span()
-        if not any(here[0] < edge < here[1] for edge in edges) or any(_overlap(here, other) for other, _ in fixed):
+        if overlaps(here, known) or not any(here[0] < edge < here[1] for edge in edges):
             continue
         equal = [other.span() for other in _UNIT.finditer(target) if other[0] == word[0]]
-        equal = [there for there in equal if not any(_overlap(there, other) for other in taken)]
-        linked = [there for there in equal if any(_overlap(here, x[:2]) and _overlap(there, x[2:4]) for x in links)]
+        equal = [there for there in equal if not overlaps(there, taken)]
+        linked = [
+            there for there in equal if any(overlaps(here, [x[:2]]) and overlaps(there, [x[2:4]]) for x in links)
+        ]
         if equal:
             taken.append((linked or equal)[0])
-            yield here, taken[-1]
-
-
-def _cut(pair: tuple[Range, Range], edges: Collection[int]) -> Iterator[tuple[Range, Range]]:
-    """Yield the parts of equal ranges between edges."""
-    (start, end), (there, _) = pair
-    inner = sorted(edge for edge in edges if start < edge < end)
-    for low, high in pairwise([start, *inner, end]):
-        yield (low, high), (there + low - start, there + high - start)
+            fixed.append((here, taken[-1]))
+    # Markup may begin and end within equal ranges.
+    pieces = list[tuple[Range, Range]]()
+    for (start, end), (there, _) in fixed:
+        inner = sorted(edge for edge in edges if start < edge < end)
+        shift = there - start
+        pieces += [((low, high), (low + shift, high + shift)) for low, high in pairwise([start, *inner, end])]
+    return _Projection(source, target, links, pieces).place(spans, (0, len(source)), None)
 
 
 class _Projection:
@@ -84,10 +78,10 @@ class _Projection:
         self.fixed = dict(fixed)
         kept = [end for end in self.fixed.values() if end[1] > end[0]]
         inside = [match.span() for match in _UNIT.finditer(target)]
-        self.units = sorted([*(unit for unit in inside if not any(_overlap(unit, end) for end in kept)), *kept])
+        self.units = sorted([*(unit for unit in inside if not overlaps(unit, kept)), *kept])
         exact = [Link(*start, *end, 1.0) for start, end in fixed if start[1] > start[0]]
-        free = [link for link in links if not any(_overlap(link[:2], start) for start, _ in fixed)]
-        self.links = [[link for link in [*exact, *free] if _overlap(link[2:4], unit)] for unit in self.units]
+        free = [link for link in links if not overlaps(link[:2], [*self.fixed])]
+        self.links = [[link for link in [*exact, *free] if overlaps(link[2:4], [unit])] for unit in self.units]
 
     def place(self, spans: Sequence[Span], outer: Range, interval: Range | None) -> list[Span]:
         """Return the spans that are in `outer` of the source, within an interval of the target's units."""
@@ -118,11 +112,21 @@ class _Projection:
 
     def _runs(self, spans: Sequence[Span], low: int, high: int) -> list[Range | None]:
         """Return the run of units of each span, or None. Runs do not overlap."""
-        labels = [self._label(index, spans) for index in range(low, high)]
+        labels = list[int]()  # of the span that a unit is aligned with, or -1
+        for links in self.links[low:high]:
+            weights, total = [0.0] * len(spans), 0.0
+            for start, end, _, _, weight in links:
+                total += weight
+                for index, span in enumerate(spans):
+                    shared = min(end, span.end) - max(start, span.start)
+                    weights[index] += weight * max(0, shared) / max(1, end - start)
+            best = max(range(len(spans)), key=weights.__getitem__, default=-1)
+            is_aligned = best >= 0 and weights[best] > 0 and weights[best] >= total - sum(weights)
+            labels.append(best if is_aligned else -1)
         owners = [-1] * (high - low)
         hulls = list[Range | None]()
         for index, span in enumerate(spans):
-            kept = [self.fixed[inner.start, inner.end] for inner in span.walk() if self._is_kept(inner)]
+            kept = [self.fixed[inner.start, inner.end] for inner in walk([span]) if self._is_kept(inner)]
             inside = [unit - low for unit in range(low, high) if self.units[unit] in kept]
             if len(inside) < len(set(kept)):
                 raise CrossingSpansError
@@ -149,18 +153,6 @@ class _Projection:
     def _is_kept(self, span: Span) -> bool:
         return span.fixed and span.end > span.start and (span.start, span.end) in self.fixed
 
-    def _label(self, unit: int, spans: Sequence[Span]) -> int:
-        """Return the index of the span that a unit is aligned with, or -1."""
-        weights = [0.0] * len(spans)
-        total = 0.0
-        for start, end, _, _, weight in self.links[unit]:
-            total += weight
-            for index, span in enumerate(spans):
-                shared = min(end, span.end) - max(start, span.start)
-                weights[index] += weight * max(0, shared) / max(1, end - start)
-        best = max(range(len(spans)), key=weights.__getitem__, default=-1)
-        return best if best >= 0 and weights[best] > 0 and weights[best] >= total - sum(weights) else -1
-
     def _point(self, span: Span, outer: Range, limits: Range, covered: Sequence[tuple[int, int, Span]]) -> int:
         """Return the position of a span without text: at the same side of the same word, and in no other span."""
         left, right = limits
@@ -171,34 +163,27 @@ class _Projection:
             position = left + min(place - outer[0], len(inside) - len(inside.lstrip()))
         elif not self.source[place : outer[1]].strip():
             position = right - min(outer[1] - place, len(inside) - len(inside.rstrip()))
-        else:
-            position = self._beside(place)
+        else:  # beside the word before or after it, whichever it touches
+            after_word = not self.source[place - 1].isspace()
+            character = place - 1 if after_word else place
+            while not after_word and self.source[character].isspace():
+                character += 1
+            found = [
+                unit
+                for unit, links in zip(self.units, self.links, strict=True)
+                if any(start <= character < end for start, end, *_ in links)
+            ]
+            if found:
+                position = found[-1][1] if after_word else found[0][0]
+            else:
+                guess = place * len(self.target) / len(self.source)
+                edges = [edge for unit in self.units for edge in unit] or [0]
+                position = min(edges, key=lambda edge: abs(edge - guess))
         position = min(max(position, left), right)
         for start, end, other in covered:
             if start < position < end:
-                position = start if place <= other.start else end if place >= other.end else end
+                position = start if place <= other.start else end
         return position
-
-    def _beside(self, place: int) -> int:
-        """Return where the word before or after a position of the source is in the target, whichever it touches."""
-        after_word = place > 0 and not self.source[place - 1].isspace()
-        character = place - 1 if after_word else place
-        while not after_word and character + 1 < len(self.source) and self.source[character].isspace():
-            character += 1
-        found = [
-            unit
-            for unit, links in zip(self.units, self.links, strict=True)
-            if any(start <= character < end for start, end, *_ in links)
-        ]
-        if found:
-            return found[-1][1] if after_word else found[0][0]
-        guess = place * len(self.target) / max(1, len(self.source))
-        edges = [edge for unit in self.units for edge in unit] or [0]
-        return min(edges, key=lambda edge: abs(edge - guess))
-
-
-def _overlap(one: Sequence[int], other: Sequence[int]) -> bool:
-    return one[0] < other[1] and other[0] < one[1]
 
 
 def _collapse(span: Span, position: int) -> Span:

@@ -5,15 +5,18 @@ A tree would forget quotation marks, entities, the case of names and white space
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import unescape
 from typing import Any, NamedTuple
 
+from vanilla_transformer.text.languages import Direction, find_locale, is_same_language
 from vanilla_transformer.text.protection import Range
 
-from .blocks import Block, Document, SpanBuilder, restore_spaces, write_block
+from .blocks import Block, Document, SpanBuilder, write_block
 
 # Comments, declarations and instructions; and tags, whose attributes may contain `>` in quotation marks.
 _HTML = re.compile(
@@ -34,6 +37,7 @@ _UNQUOTED_END = re.compile(r"=\s*+[^\s\"'>]+/>\Z")
 _UNQUOTED = re.compile(r"[^\s\"'=<>`]+")
 _NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of XML
 _SPACE = " \t\r\n\f"
+_THREE_LETTERS = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")  # as NLLB names languages, such as deu_Latn
 Edit = tuple[int, int, str]  # the start and the end of a range of the source, and what replaces it
 
 
@@ -46,7 +50,7 @@ class Token:
         kind: `"text"`, `"open"`, `"close"`, or `"other"`: a comment, a declaration, an instruction or raw text.
         name: Name of a tag; in lower case in HTML.
         is_empty: The tag is an element by itself.
-        after: Number of the first token after the element of an opening tag.
+        after: Number of the first token after the element of an opening tag, which its format finds.
         element: Element in the tree, of an opening tag of XML.
     """
 
@@ -65,38 +69,26 @@ class Token:
 
 
 class Attribute(NamedTuple):
-    """An attribute of a tag: its value, and where the value is, with its quotation marks."""
+    """An attribute of a tag: its value, where the value is, with its quotation marks, and these."""
 
     value: str
     start: int
     end: int
+    quote: str  # "" if it has none
+
+    def edit(self, value: str) -> Edit:
+        """Return the edit that writes another value without special characters."""
+        return self.start, self.end, _quote(value, self.quote)
 
 
-def read_xml(text: str) -> list[Token]:
-    """Return the tokens of well-formed XML."""
-    tokens, opened = list[Token](), list[Token]()
-    for token in _tokens(_XML, text, {}):
-        if token.kind == "close":
-            opened.pop().after = len(tokens) + 1
-        elif token.kind == "open":
-            token.after = len(tokens) + 1
-            opened += [] if token.is_empty else [token]
-        tokens.append(token)
-    return tokens
-
-
-def read_html(text: str, raw: Mapping[str, str]) -> list[Token]:
+def read_tokens(text: str, raw: Mapping[str, str] | None = None) -> Iterator[Token]:
     """
-    Return the tokens of HTML, which need not be balanced. [`Token.after`] is for the format to find.
+    Yield the tokens of well-formed XML or of HTML, which need not be balanced.
 
     Args:
-        raw: Elements without tags in them, and the kind of their text.
+        raw: Elements of HTML without tags in them, and the kind of their text; None for XML.
     """
-    return [*_tokens(_HTML, text, raw)]
-
-
-def _tokens(expression: re.Pattern, text: str, raw: Mapping[str, str]) -> Iterator[Token]:
-    end = 0
+    expression, end = _XML if raw is None else _HTML, 0
     while (match := expression.search(text, end)) is not None:
         if match.start() > end:
             yield Token("text", end, match.start())
@@ -104,10 +96,10 @@ def _tokens(expression: re.Pattern, text: str, raw: Mapping[str, str]) -> Iterat
         if match["name"] is None:
             yield Token("other", match.start(), end)
             continue
-        name = match["name"].lower() if expression is _HTML else match["name"]
+        name = match["name"] if raw is None else match["name"].lower()
         is_empty = match[0].endswith("/>") and not _UNQUOTED_END.search(match[0])
         yield Token("close" if match["slash"] else "open", match.start(), end, name, is_empty)
-        if name in raw and not (match["slash"] or is_empty):
+        if raw and name in raw and not (match["slash"] or is_empty):
             closing = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, end)
             start, end = end, closing.start() if closing else len(text)
             if end > start:
@@ -149,23 +141,52 @@ class SourceDocument(Document):
         text: The source.
         tokens: All pieces of the source in order.
         read: Returns the characters that a text with references means.
+
+    Attributes:
+        places: Where each block is.
+        replaced: Edits of values of attributes that name the language or the encoding.
     """
 
-    def __init__(self, text: str, tokens: Sequence[Token], read: Callable[[str], str] = unescape):
-        self.text, self.tokens, self.read = text, tokens, read
+    def __init__(self, text: str, tokens: Iterable[Token], read: Callable[[str], str] = unescape):
+        self.text, self.tokens, self.read = text, [*tokens], read
         self.blocks = list[Block]()
-        self._places = list[Place]()
-        self._replaced = list[Edit]()
+        self.places = list[Place]()
+        self.replaced = list[Edit]()
         self._edits = list[Edit]()  # in tags
+        self._attributes = dict[int, dict[str, Attribute]]()
+
+    @abstractmethod
+    def add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:
+        """Add a token of a paragraph, or all tokens of an element whose text is not translated.
+
+        Returns: the number of the next token to add.
+        """
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
-        self._write_attributes(blocks)
-        rows = zip(self._places, self.blocks, blocks, strict=True)
-        edits = [(place.start, place.end, self.write(*row)) for row in rows if (place := row[0]).quote is None]
-        return self.splice(edits)
+        rows = zip(self.places, self.write_blocks(blocks), strict=True)
+        return self.splice([(place.start, place.end, written) for place, written in rows if place.quote is None])
 
-    def splice(self, edits: Sequence[Edit], start: int = 0, end: int | None = None) -> str:
+    def write_blocks(self, blocks: Sequence[Block]) -> list[str]:
+        """Return translated blocks as they are written at their places, in tags with translated attributes."""
+        rows = [*zip(self.places, self.blocks, blocks, strict=True)]
+        self._edits = sorted(self.replaced)
+        for place, source, block in rows:
+            if place.quote is not None and block != source:
+                insort(self._edits, (place.start, place.end, _quote(_escape(place, block.text), place.quote)))
+
+        def write_span(tags: Any, content: str | None) -> str:
+            opening, closing = tags
+            return self.slice(*opening) + ("" if closing is None else f"{content}{self.slice(*closing)}")
+
+        return [
+            self.slice(place.start, place.end)
+            if block == source
+            else write_block(block, partial(_escape, place), write_span)
+            for place, source, block in rows
+        ]
+
+    def splice(self, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:
         """Return the text, or a part of it, with other text at some places."""
         pieces = list[str]()
         for first, last, new in sorted(edits, key=lambda edit: edit[:2]):
@@ -183,80 +204,37 @@ class SourceDocument(Document):
             start = last
         return "".join([*pieces, self.text[start:end]])
 
-    def write(self, place: Place, source: Block, block: Block) -> str:
-        """Return a translated block as it is written at a place."""
-        if block == source:
-            return self.slice(place.start, place.end)
-
-        def write_span(tags: Any, content: str | None) -> str:
-            opening, closing = tags
-            return self.slice(*opening) + ("" if closing is None else f"{content}{self.slice(*closing)}")
-
-        return write_block(restore_spaces(block), lambda text: _escape(text, place), write_span)
-
-    def _write_attributes(self, blocks: Sequence[Block]) -> None:
-        edits = list(self._replaced)
-        for place, source, block in zip(self._places, self.blocks, blocks, strict=True):
-            if place.quote is not None and block != source:
-                edits.append((place.start, place.end, _quote(_escape(block.text, place), place.quote)))
-        self._edits = sorted(edits)
-
     def attributes(self, token: Token) -> dict[str, Attribute]:
         """Return the attributes of an opening tag by their names; names of HTML are in lower case."""
-        found = dict[str, Attribute]()
-        start, end = token.start + 1 + len(token.name), token.end
-        for match in _ATTRIBUTE.finditer(self.text, start, end):
-            raw = match[2] or ""
-            raw = raw[1:-1] if raw[:1] in ("'", '"') and len(raw) > 1 else raw
+        if token.start in self._attributes:
+            return self._attributes[token.start]
+        found = self._attributes[token.start] = {}
+        for match in _ATTRIBUTE.finditer(self.text, token.start + 1 + len(token.name), token.end):
             name = match[1].lower() if self.read is unescape else match[1]
-            found.setdefault(name, Attribute(self.read(raw), *match.span(2)))
+            raw = match[2] or ""
+            quote = raw[:1] if raw[:1] in ("'", '"') else ""
+            value = raw[1:-1] if quote and len(raw) > 1 else raw
+            found.setdefault(name, Attribute(self.read(value), *match.span(2), quote))
         return found
-
-    def replace(self, attribute: Attribute, value: str) -> None:
-        """Replace the value of an attribute by one without special characters."""
-        self._replaced.append(self._edit_value(attribute, value))
-
-    def set_attributes(self, token: Token, values: Mapping[str, str]) -> list[Edit]:
-        """Return the edits that set attributes of an opening tag to values without special characters.
-
-        New ones are the last ones of the tag.
-        """
-        found = self.attributes(token)
-        end = max([token.start + 1 + len(token.name), *(attribute.end for attribute in found.values())])
-        added = "".join(f' {name}="{value}"' for name, value in values.items() if name not in found)
-        edits = [self._edit_value(found[name], value) for name, value in values.items() if name in found]
-        return [*edits, (end, end, added)] if added else edits
-
-    def _edit_value(self, attribute: Attribute, value: str) -> Edit:
-        quote = _quote_of(self.text[attribute.start : attribute.end])
-        return attribute.start, attribute.end, _quote(value, quote)
 
     def add_attribute(self, attribute: Attribute) -> None:
         """Translate the value of an attribute."""
         if any(character.isalpha() for character in attribute.value):
-            raw = self.text[attribute.start : attribute.end]
-            place = Place(attribute.start, attribute.end, quote=_quote_of(raw))
-            self.note_references(raw, place)
-            self._add(Block(attribute.value), place)
+            place = Place(attribute.start, attribute.end, quote=attribute.quote)
+            self._note_references(self.text[attribute.start : attribute.end], place)
+            self.blocks.append(Block(attribute.value))
+            self.places.append(place)
 
-    def add_run(
-        self,
-        first: int,
-        last: int,
-        add: Callable[[SpanBuilder, int, Place], int],
-        keeps_space: bool,
-        needs_letters: bool = True,
-    ) -> None:
+    def add_run(self, first: int, last: int, keeps_space: bool = False, needs_letters: bool = True) -> None:
         """
         Translate the text of some tokens as one block, without comments and white space around it.
 
         Args:
-            add: Adds a token at a place to a builder, and returns the number of the next one.
             needs_letters: Whether text without letters is no block.
         """
-        while first < last and self._is_blank(self.tokens[first]):
+        while first < last and self.is_blank(self.tokens[first]):
             first += 1
-        while first < last and self._is_blank(self.tokens[last - 1]):
+        while first < last and self.is_blank(self.tokens[last - 1]):
             last -= 1
         if first == last:
             return
@@ -267,18 +245,19 @@ class SourceDocument(Document):
             end -= len(self.text[start:end]) - len(self.text[start:end].rstrip(_SPACE))
         place, builder = Place(start, end), SpanBuilder(keeps_space)
         while first < last:
-            first = add(builder, first, place)
+            first = self.add_token(builder, first, place)
         block = builder.finish()
         if not needs_letters or any(character.isalpha() for character in block.text):
-            self._add(block, place)
+            self.blocks.append(block)
+            self.places.append(place)
 
     def add_text(self, builder: SpanBuilder, token: Token, place: Place) -> None:
         """Add the text of a token to a block."""
         raw = self.text[max(token.start, place.start) : min(token.end, place.end)]
-        self.note_references(raw, place)
+        self._note_references(raw, place)
         builder.add_text(self.read(raw))
 
-    def note_references(self, raw: str, place: Place) -> None:
+    def _note_references(self, raw: str, place: Place) -> None:
         """Note which references a text has for characters."""
         for reference in _REFERENCE.findall(raw):
             character = self.read(reference)
@@ -291,18 +270,15 @@ class SourceDocument(Document):
         return " ".join(self.read("".join(pieces)).split())
 
     def span_of(self, first: int, last: int) -> list[Range | None]:
-        """Return the payload of a mark that is written as some tokens are."""
+        """Return the payload of a mark that is written as some tokens are. A span gets the range of its end tag."""
         return [(self.tokens[first].start, self.tokens[last - 1].end), None]
 
-    def _add(self, block: Block, place: Place) -> None:
-        self.blocks.append(block)
-        self._places.append(place)
-
-    def _is_blank(self, token: Token) -> bool:
+    def is_blank(self, token: Token) -> bool:
+        """Return whether a token at an end of a paragraph is no part of it."""
         return token.kind == "other" or (token.kind == "text" and not self.text[token.start : token.end].strip(_SPACE))
 
 
-def _escape(text: str, place: Place) -> str:
+def _escape(place: Place, text: str) -> str:
     references = {"&": "&amp;", "<": "&lt;"} | place.references
     if place.quote:
         references.setdefault(place.quote, "&quot;" if place.quote == '"' else "&#39;")
@@ -310,11 +286,46 @@ def _escape(text: str, place: Place) -> str:
     return text.replace("]]>", "]]&gt;")  # which may end a section only
 
 
-def _quote_of(raw: str) -> str:
-    return raw[0] if raw[:1] in ("'", '"') else ""
-
-
 def _quote(value: str, quote: str) -> str:
     if quote or _UNQUOTED.fullmatch(value):
         return f"{quote}{value}{quote}"
     return f'"{value.replace(chr(34), "&quot;")}"'
+
+
+class PageLanguages:
+    """
+    The languages that the elements of a document name, such as `<html lang="en">`.
+
+    Args:
+        pages: The elements whose language is the one of the document. The first names its source language, if no other
+            is given.
+        names: The attributes that name a language.
+        direction: The source and the target language, as far as they are known.
+    """
+
+    def __init__(self, document: SourceDocument, pages: Sequence[Token], names: Sequence[str], direction: Direction):
+        self._document, self._pages, self._names = document, {page.start for page in pages}, names
+        target = direction.target or ""
+        locale = find_locale(target) if _THREE_LETTERS.fullmatch(target) else None
+        # Documents spell `deu_Latn` as `de`, and `pt_BR` as `pt-BR`.
+        self._target = "-".join(filter(None, (locale.language, locale.script))) if locale else target.replace("_", "-")
+        self._source = direction.source or (self._language(pages[0]) if pages else None)
+
+    def is_other(self, token: Token) -> bool:
+        """Return whether an element, but no whole page, is in another language than the source language."""
+        return token.start not in self._pages and self._differs(self._language(token))
+
+    def name_target(self, token: Token) -> None:
+        """Replace the language that an element names, if it is translated, by the target language."""
+        attributes = self._document.attributes(token)
+        for attribute in (attributes[name] for name in self._names if name in attributes):
+            is_source = token.start in self._pages or (self._source and not self._differs(attribute.value))
+            if attribute.value.strip() and self._target and is_source:
+                self._document.replaced.append(attribute.edit(self._target))
+
+    def _language(self, token: Token) -> str | None:
+        attributes = self._document.attributes(token)
+        return next((attributes[name].value.strip() for name in self._names if name in attributes), None)
+
+    def _differs(self, code: str | None) -> bool:
+        return bool(code and self._source) and not is_same_language(str(code), str(self._source))

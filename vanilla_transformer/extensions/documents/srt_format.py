@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, islice
 from typing import Any
 
@@ -12,7 +12,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 from vanilla_transformer.utils.import_utils import requires_extra
 
-from .blocks import Block, Document, SpanBuilder, restore_spaces, unify_line_ends, write_block
+from .blocks import Block, Document, SpanBuilder, unify_line_ends, write_block
 from .line_breaks import find_cuts, join_lines
 
 _TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
@@ -48,12 +48,7 @@ class SrtDocument(Document):
         except srt.SRTParseError as error:
             raise UserError(f"The text must be SubRip subtitles: {error}.") from None
         self._speeches = [_DIALOGUE.split(cue.content) for cue in self._cues]
-        self._sentences = list(self._find_sentences())
-        self.blocks = [_block(join_lines("\n".join(sentence).split("\n"))) for sentence in self._sentences]
-
-    def _find_sentences(self) -> Iterator[list[str]]:
-        """Yield the speeches that are translated as one."""
-        speeches = [speech for each in self._speeches for speech in each]
+        speeches = [speech for some in self._speeches for speech in some]
         has_stops = 3 * sum(bool(_FULL_STOP.search(speech)) for speech in speeches) >= len(speeches)
         runs, end = list[list[str]](), None
         for cue, (first, *others) in zip(self._cues, self._speeches, strict=True):
@@ -64,8 +59,10 @@ class SrtDocument(Document):
                 runs.append([first])
             runs += [[speech] for speech in others]
             end = cue.end
+        self._sentences = list[list[str]]()  # the speeches that are translated as one
         for run in runs:
-            yield from [run] if len(run) <= _MOST_CUES else [[speech] for speech in run]
+            self._sentences += [run] if len(run) <= _MOST_CUES else [[speech] for speech in run]
+        self.blocks = [_build_block(join_lines("\n".join(sentence).split("\n"))) for sentence in self._sentences]
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -74,7 +71,7 @@ class SrtDocument(Document):
             if block == source:
                 written += sentence
                 continue
-            text = write_block(restore_spaces(block), str, lambda tags, content: tags[0] + (content or "") + tags[1])
+            text = write_block(block, str, lambda tags, content: tags[0] + (content or "") + tags[1])
             parts = _divide(text, [len(speech) for speech in sentence])
             written += [_wrap(part, speech.count("\n") + 1) for part, speech in zip(parts, sentence, strict=True)]
         left = iter(written)
@@ -112,7 +109,7 @@ def _divide(text: str, lengths: Sequence[int]) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _block(speech: str) -> Block:
+def _build_block(speech: str) -> Block:
     """Return the text of a speech. A tag that has no partner is a mark without text."""
     builder, dash = SpanBuilder(), _DASH.match(speech)
     end = dash.end() if dash else 0
@@ -121,13 +118,10 @@ def _block(speech: str) -> Block:
     for tag in _TAG.finditer(speech, end):
         builder.add_text(speech[end : tag.start()])
         end, name = tag.end(), (tag[2] or "").lower()
-        if tag[1]:
-            span = builder.close(name)
-            if span is None:
-                builder.add_mark([tag[0], ""])
-            else:
-                span.payload[1] = tag[0]
-        elif name:
+        span = builder.close(name) if tag[1] else None
+        if span is not None:
+            span.payload[1] = tag[0]
+        elif name and not tag[1]:
             builder.open(name, [tag[0], ""])
         else:
             builder.add_mark([tag[0], ""])

@@ -84,37 +84,25 @@ def read_document(path: str | None) -> str:
     return mark + decode_text(content, path or "Standard input")
 
 
-def translate_by(pipeline: Any, **options: Any) -> Translate:
-    """Return the function that translates by a pipeline, with alignments if its model has heads for them.
+def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:
+    """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do."""
+    options |= {"protect": False}  # the document protects, which knows fixed spans, too
+    if getattr(pipeline.model.config, "alignment_heads", None):
+        options |= {"return_alignments": True}
 
-    The pipeline protects nothing: the document does, which knows fixed spans, too.
-    """
-    return partial(_answer, pipeline, options)
-
-
-def constrain_by(pipeline: Any, **options: Any) -> Constrain | None:
-    """Return the function that translates by a pipeline under constraints, or None if no engine decodes its model."""
-    if not Engine.supports(pipeline.model):
-        return None
-    beams = several_beams(options.get("num_beams") or pipeline.model.generation_config.num_beams)
-    translate = partial(_answer, pipeline, options | {"num_beams": beams})
+    def translate(texts: list[str], **more: Any) -> list[Answer]:
+        answers = pipeline(texts, **options | more)
+        return [(each["translation_text"], each.get("alignment")) for each in answers]
 
     def constrain(texts: list[str], phrases: list[list[str]]) -> list[Answer | None]:
-        rows = [*zip(texts, phrases, strict=True)]
-        return split_on_error(lambda some: translate([text for text, _ in some], [own for _, own in some]), rows)
+        beams = several_beams(options.get("num_beams") or pipeline.model.generation_config.num_beams)
+        search, rows = partial(translate, num_beams=beams), [*zip(texts, phrases, strict=True)]
+        return split_on_error(
+            lambda some: search([row[0] for row in some], constraints=[row[1] for row in some]), rows
+        )
 
-    return constrain
-
-
-def _answer(
-    pipeline: Any, options: dict[str, Any], texts: list[str], phrases: list[list[str]] | None = None
-) -> list[Answer]:
-    if getattr(pipeline.model.config, "alignment_heads", None):
-        options = options | {"return_alignments": True}
-    if phrases is not None:
-        options = options | {"constraints": phrases}
-    options = options | {"protect": False}
-    return [(each["translation_text"], each.get("alignment")) for each in pipeline(texts, **options)]
+    constrain_by_engine = constrain if Engine.supports(pipeline.model) else None
+    return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain_by_engine, protect)
 
 
 class DocumentTranslator:
@@ -137,9 +125,3 @@ class DocumentTranslator:
         source, target = self._direction
         given = options.get("src_lang", source), options.get("tgt_lang", target)
         return translate_documents(texts, format, translator, find_direction(self._pipeline.tokenizer, *given))
-
-
-def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:
-    """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do."""
-    translate, constrain = translate_by(pipeline, **options), constrain_by(pipeline, **options)
-    return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain, protect)

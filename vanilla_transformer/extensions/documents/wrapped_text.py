@@ -1,18 +1,19 @@
 """Plain text whose lines were wrapped at a width."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .blocks import Block, Document, unify_line_ends
-from .line_breaks import count_columns, ends_sentence, find_cuts, is_full, join_lines, wrap
+from .line_breaks import STARTS_UNSPACED, count_columns, ends_sentence, find_cuts, join_lines, wrap
 
 _LINE = re.compile(r"((?:[ \t]*>)*\s*)((?:[-*•+]|\d{1,3}[.)]|\(?[^\W\d]\)|\(\d{1,3}\))\s+(?=\S))?(.*)", re.DOTALL)
 _ROW = re.compile(r"\||.*\S(?:\t|\s{3}|\s\|\s)\s*\S")  # of a table
 _LEAST = 3  # breaks within paragraphs that tell a width
+_LONGEST_UNSPACED = 8  # columns that a word of a script without spaces has, at most, nearly always
 _NARROWEST = 20  # columns: narrower lines are lists of words
 
 
@@ -38,9 +39,20 @@ class WrappedText(Document):
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         self._mark, self._line_end, text = unify_line_ends(text)
         lines = text.split("\n")
-        self.width = _find_width(lines)
+        # The widest lines have the width, without one of 20 and lines of which a word, such as a URL, is half.
+        filled = [line.rstrip() for line in lines if line.strip()]
+        plain = [line for line in filled if 2 * max(map(count_columns, line.split())) <= count_columns(line)]
+        widths = sorted(map(count_columns, plain or filled or [""]))
+        self.width = widths[-1 - len(widths) // 20]
         self._lines = [_Line(*(part or "" for part in _LINE.match(line).groups())) for line in lines]  # type: ignore[union-attr]
-        self._paragraphs = list(self._find_paragraphs())
+        self._paragraphs = [self._lines[:1]]
+        for before, line in pairwise(self._lines):
+            paragraph = self._paragraphs[-1]
+            is_outdented = len(paragraph) > 1 and len(line.indent) < len(before.indent)
+            if _can_be_one(before, line) and not is_outdented and self._continues(before, line):
+                paragraph.append(line)
+            else:
+                self._paragraphs.append([line])
         self.blocks = [Block(join_lines(line.content for line in lines)) for lines in self._paragraphs]
 
     @property
@@ -65,17 +77,6 @@ class WrappedText(Document):
                 written += wrap(block.text, self.width, first.indent + first.mark, further)
         return self._mark + self._line_end.join(written)
 
-    def _find_paragraphs(self) -> Iterator[list[_Line]]:
-        paragraph = self._lines[:1]
-        for before, line in pairwise(self._lines):
-            is_outdented = len(paragraph) > 1 and len(line.indent) < len(before.indent)
-            if _can_be_one(before, line) and not is_outdented and self._continues(before, line):
-                paragraph.append(line)
-            else:
-                yield paragraph
-                paragraph = [line]
-        yield paragraph
-
     def _continues(self, before: _Line, line: _Line) -> bool:
         """Return whether a line was wrapped: it is full, or long and ends within a sentence, or continues an item."""
         is_long = 2 * count_columns("".join(before)) > self.width
@@ -84,15 +85,10 @@ class WrappedText(Document):
         return is_indented or self._is_full(before, line) or (is_long and is_within)
 
     def _is_full(self, before: _Line, line: _Line) -> bool:
-        return is_full("".join(before), line.content, self.width)
-
-
-def _find_width(lines: Sequence[str]) -> int:
-    """Return the width of the widest lines, without one of 20 and lines of which a word, such as a URL, is half."""
-    texts = [line.rstrip() for line in lines if line.strip()]
-    plain = [line for line in texts if 2 * max(map(count_columns, line.split())) <= count_columns(line)]
-    widths = sorted(map(count_columns, plain or texts or [""]))
-    return widths[-1 - len(widths) // 20]
+        """Return whether a line has no space for the first word of the next one."""
+        word = line.content.split(maxsplit=1)[0]
+        needed = _LONGEST_UNSPACED if STARTS_UNSPACED.match(word) else 1 + count_columns(word)
+        return count_columns("".join(before)) + needed > self.width
 
 
 def _can_be_one(before: _Line, line: _Line) -> bool:

@@ -16,7 +16,7 @@ from vanilla_transformer.text.xliff import (
     find_definition,
     read_segments,
 )
-from vanilla_transformer.text.xml_tree import local_name
+from vanilla_transformer.text.xml_tree import local_name, translate_value
 
 from .blocks import Block, SpanBuilder
 from .source_text import Edit, Token
@@ -47,7 +47,7 @@ class XliffDocument(MarkupDocument):
 
     Attributes:
         directions: The languages of each `<file>`, as far as they are named.
-        longer: The number of rendered units that are longer than their `maxwidth` in characters.
+        summary: Numbers of segments: translated ones, others with the reason, and ones longer than `maxwidth`.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
@@ -67,47 +67,47 @@ class XliffDocument(MarkupDocument):
                 raise UserError(f"{requirement}, but it is {actual}. Choose a model for it, or correct the file.")
         self._numbers = {token.element: index for index, token in enumerate(self.tokens) if token.kind == "open"}
         self._pairs = self._find_pairs()
-        self._counts, self.longer = Counter[str](), 0
+        self._counts = Counter[str]()
         self._units = list[tuple[Any, list[XliffSegment], list[int | None]]]()  # with the numbers of their blocks
         for unit in root.iter(*(f"{{*}}{name}" for name in UNITS)):
-            segments = read_segments(unit)
-            numbers = [self._add_segment(segment) for segment in segments]
+            segments, numbers = read_segments(unit), list[int | None]()
+            for segment in segments:
+                kind, number = _KINDS[segment.status], len(self.blocks)
+                if kind == _OPEN:
+                    index = self._numbers[segment.source]
+                    self.add_run(index + 1, self.end(index), keeps_space=True, needs_letters=False)
+                    kind = _OPEN if len(self.blocks) > number else "without text"
+                self._counts[kind] += 1
+                numbers.append(number if kind == _OPEN else None)
             if any(number is not None for number in numbers):
                 self._units.append((unit, segments, numbers))
 
-    @property
-    def summary(self) -> str:
-        """How many segments are translated, and why the others are not."""
-        skipped = {name: count for name, count in sorted(self._counts.items()) if name != _OPEN}
-        rest = "; ".join(f"{count} {name}" for name, count in skipped.items()) or "none"
-        if not self.blocks:
-            return f"No segment is open, so the file stays as it is. Skipped: {rest}."
-        line = f"Translated {len(self.blocks)} of {self._counts.total()} segments. Skipped: {rest}."
-        return f"{line} Longer than their maxwidth: {self.longer}." if self.longer else line
-
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks as targets."""
-        self._write_attributes(blocks)
-        written = [self.write(*row) for row in zip(self._places, self.blocks, blocks, strict=True)]
-        edits, self.longer = list[Edit](), 0
+        written = self.write_blocks(blocks)
+        edits, longer = list[Edit](), 0
         for unit, segments, numbers in self._units:
             texts = list[str | None]()
             for segment, number in zip(segments, numbers, strict=True):
                 if number is None:
                     texts.append(None)
                 else:  # markup around the text of the block stays
-                    place = self._places[number]
-                    edit = place.start, place.end, written[number]
+                    edit = self.places[number].start, self.places[number].end, written[number]
                     texts.append(self.splice([edit], *self._content(segment.source)))
             edits += self._edit_unit(unit, segments, texts)
             length = sum(len(blocks[number].text) for number in numbers if number is not None)
             limit = unit.get("maxwidth", "") if unit.get("size-unit") == "char" else ""
-            self.longer += limit.isdecimal() and length > int(limit)
+            longer += limit.isdecimal() and length > int(limit)
+        skipped = [f"{count} {name}" for name, count in sorted(self._counts.items()) if name != _OPEN]
+        done = f"Translated {len(blocks)} of {self._counts.total()} segments."
+        done = done if blocks else "No segment is open, so the file stays as it is."
+        self.summary = f"{done} Skipped: {'; '.join(skipped) or 'none'}."
+        self.summary += f" Longer than their maxwidth: {longer}." if longer else ""
         return self.splice(edits)
 
     def role_of(self, token: Token) -> str:
         attributes, name = token.element.attrib, token.local_name
-        if self.is_untranslatable(token) or attributes.get("mtype") == "protected":
+        if translate_value(token.element) == "no" or attributes.get("mtype") == "protected":
             return "fixed"
         if name in _INLINE:
             return "inline"
@@ -155,22 +155,24 @@ class XliffDocument(MarkupDocument):
                 pairs[first] = pairs[code] = first, len(pairs) + 1
         return pairs
 
-    def _add_segment(self, segment: XliffSegment) -> int | None:
-        """Count a segment, and return the number of its block if it is translated."""
-        kind, number = _KINDS[segment.status], len(self.blocks)
-        if kind == _OPEN:
-            index = self._numbers[segment.source]
-            self.add_run(index + 1, self.end(index), self.add_token, keeps_space=True, needs_letters=False)
-            kind = _OPEN if len(self.blocks) > number else "without text"
-        self._counts[kind] += 1
-        return number if kind == _OPEN else None
-
     def _edit_unit(self, unit: Any, segments: Sequence[XliffSegment], texts: Sequence[str | None]) -> Iterator[Edit]:
         """Yield what changes in a unit of which the segments with a text have been translated."""
         translated = [(segment, text) for segment, text in zip(segments, texts, strict=True) if text is not None]
         target, mark = find_child(unit, "target"), {} if self._is_new else _MARK
-        if target is None:
-            yield self._add_target(unit, self._join(unit, segments, texts), mark)
+        if target is None:  # after the source, on another line if the source begins one
+            index = self._numbers[find_child(unit, "source")]
+            source, before = self.tokens[index], self.tokens[index - 1]
+            space = self.text[before.start : before.end] if before.kind == "text" else ""
+            kept = self.attributes(source).get("xml:space")
+            raw = {} if kept is None else {"xml:space": self.text[kept.start : kept.end]}
+            raw |= {name: f'"{value}"' for name, value in mark.items()}
+            tag = "".join(f" {name}={value}" for name, value in raw.items())
+            name = source.name.removesuffix("source") + "target"
+            segmented = find_child(unit, "seg-source")
+            last = source if segmented is None else self.tokens[self._numbers[segmented]]
+            at = self.tokens[last.after - 1].end
+            inner = self._join(unit, segments, texts)
+            yield at, at, f"{space if space.isspace() else ''}<{name}{tag}>{inner}</{name}>"
         else:
             yield from self._set(target, mark)
             if any(segment.target is None or segment.target is target for segment, _ in translated):
@@ -209,23 +211,14 @@ class XliffDocument(MarkupDocument):
         tag = self.text[token.start : token.end].removesuffix("/>").rstrip()
         return token.start + len(tag), token.end, f">{inner}</{token.name}>"
 
-    def _set(self, element: Any, attributes: Mapping[str, str]) -> list[Edit]:
-        return self.set_attributes(self.tokens[self._numbers[element]], attributes)
-
-    def _add_target(self, unit: Any, inner: str, attributes: Mapping[str, str]) -> Edit:
-        """Return the edit that adds a target after the source, on another line if the source begins one."""
-        index = self._numbers[find_child(unit, "source")]
-        source, before = self.tokens[index], self.tokens[index - 1]
-        space = self.text[before.start : before.end] if before.kind == "text" else ""
-        kept = self.attributes(source).get("xml:space")
-        raw = {} if kept is None else {"xml:space": self.text[kept.start : kept.end]}
-        raw |= {name: f'"{value}"' for name, value in attributes.items()}
-        tag = "".join(f" {name}={value}" for name, value in raw.items())
-        name = source.name.removesuffix("source") + "target"
-        segmented = find_child(unit, "seg-source")
-        last = source if segmented is None else self.tokens[self._numbers[segmented]]
-        at = self.tokens[last.after - 1].end
-        return at, at, f"{space if space.isspace() else ''}<{name}{tag}>{inner}</{name}>"
+    def _set(self, element: Any, values: Mapping[str, str]) -> list[Edit]:
+        """Return the edits that set attributes to values without special characters; new ones are the last ones."""
+        token = self.tokens[self._numbers[element]]
+        found = self.attributes(token)
+        end = max([token.start + 1 + len(token.name), *(attribute.end for attribute in found.values())])
+        added = "".join(f' {name}="{value}"' for name, value in values.items() if name not in found)
+        edits = [found[name].edit(value) for name, value in values.items() if name in found]
+        return [*edits, (end, end, added)] if added else edits
 
 
 def _shown(code: Any) -> str:

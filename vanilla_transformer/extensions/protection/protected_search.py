@@ -9,7 +9,6 @@ The branches of an ICU message are sentences by themselves.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,15 +20,15 @@ from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintErr
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
-from vanilla_transformer.text.protection import Range, find_masks, find_protected, locate, mask, overlaps
+from vanilla_transformer.text.protection import MASK, Range, find_masks, find_protected, locate, mask, overlaps
 
-from .icu_messages import Message, parse_message
-from .kept_text import find_invented_masks, find_own_tokens, has_others, keeps_order, space_gap
+from .icu_messages import parse_message
+from .kept_text import has_others, keeps_order, space_gap
 
-_Rows = dict[int, list[Translation]]  # by the indices of their sentences
 # Return the translations of each sentence that have the texts given for it, or None where there are none.
 Constrain = Callable[[Sequence[Sentence], Sequence[Sequence[str]]], Sequence[list[Translation] | None]]
 _LETTER = regex.compile(r"\p{L}")
+_MASK_IN_TEXT = regex.compile(rf"\A{MASK.pattern}\s?|\s?{MASK.pattern}")
 
 
 class _Protected:
@@ -42,40 +41,49 @@ class _Protected:
         protect: Whether patterns find such text, see [`find_protected`].
 
     Attributes:
+        is_kept: There are no letters besides the text that must survive.
         shown: The sentence as the model sees it, with masks if there are enough.
+        shown_texts: The texts that must survive, as the model sees them.
     """
 
     def __init__(self, sentence: Sentence, kept: Sequence[Range], masks: Sequence[str], protect: bool):
-        self.sentence, self._kept, self._protect = sentence, kept, protect
+        self._sentence, self._source, self._kept, self._protect = sentence, sentence.text, kept, protect
+        self._kept_texts = _texts_at(self._source, kept)
         self.shown, self._places = sentence, kept
         if 0 < len(kept) <= len(masks) and not sentence.phrases:
             text, self._places = mask(sentence.text, kept, masks[: len(kept)])
             self.shown = sentence._replace(text=text, tokens=())
+        self.shown_texts = _texts_at(self.shown.text, self._places)
+        starts, ends = [start for start, _ in kept], [end for _, end in kept]
+        gaps = zip([0, *ends], [*starts, len(self._source)], strict=True)
+        self.is_kept = not any(_LETTER.search(self._source, low, high) for low, high in gaps)
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether there are no letters besides the text that must survive."""
-        return not _LETTER.search(mask(self.sentence.text, self._kept, [" "] * len(self._kept))[0])
+    def around(self) -> list[Sentence]:
+        """Return the sentences between the text that must survive."""
+        pieces = [text for _, text, is_kept in self._pieces() if not is_kept and _LETTER.search(text)]
+        return [self._sentence._replace(text=text, separator="", tokens=()) for text in pieces]
 
-    @property
-    def shown_texts(self) -> list[str]:
-        """The texts that must survive, as the model sees them."""
-        return _texts_at(self.shown.text, self._places)
+    def _pieces(self) -> Iterator[tuple[int, str, bool]]:
+        """Yield the text that is kept and the text between, each with its start, and whether it is kept."""
+        edges = [0, *(edge for place in self._kept for edge in place), len(self._source)]
+        for index, (start, end) in enumerate(pairwise(edges)):
+            text = self._source[start:end] if index % 2 else self._source[start:end].strip()
+            if text:
+                yield self._source.index(text, start), text, bool(index % 2)
 
-    def read(self, row: Sequence[Translation]) -> list[Translation] | None:
+    def read(self, row: Sequence[Translation]) -> Sequence[Translation] | None:
         """Return translations of the model with all text that must survive, or None if one of them lacks some."""
         found = [self._restore(each) for each in row] if self._kept else row
-        return [each for each in found if each is not None] if None not in found else None
+        return None if None in found else found  # type: ignore[return-value]
 
     def _restore(self, translation: Translation) -> Translation | None:
         """Return a translation with the text that is kept instead of masks, linked with itself; None if it is lost."""
-        source, shown = self.sentence.text, translation.text
+        source, shown = self._source, translation.text
         found = locate(self.shown_texts, shown)
         if found is None:
             return None
         order = sorted(range(len(found)), key=found.__getitem__)
-        kept_texts = _texts_at(source, self._kept)
-        if not keeps_order(kept_texts, order):
+        if not keeps_order(self._kept_texts, order):
             return None
         edges = [0, *(edge for index in order for edge in found[index]), len(shown)]
         gaps = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
@@ -88,8 +96,8 @@ class _Protected:
             pieces.append(gap)
             if right is not None:
                 start = sum(map(len, pieces))
-                pieces.append(kept_texts[right])
-                moved.append((start, start + len(kept_texts[right])))
+                pieces.append(self._kept_texts[right])
+                moved.append((start, start + len(pieces[-1])))
         text, targets = "".join(pieces), dict(zip(order, moved, strict=True))
         if not self._is_whole(text, targets):
             return None
@@ -110,51 +118,32 @@ class _Protected:
 
         Neighbors stay neighbors, and each field is one beside other letters and signs, too.
         """
-        kept, fields = self._kept, {*_texts_at(self.sentence.text, find_protected(self.sentence.text, self._protect))}
+        fields = {*_texts_at(self._source, find_protected(self._source, self._protect))}
         found = find_protected(text, self._protect)
-        return (
-            all(
-                one[1] != other[0] or targets[at][1] == targets[at + 1][0]
-                for at, (one, other) in enumerate(pairwise(kept))
-            )
-            and not has_others(text, found, [*targets.values()])
-            and all(
-                any(low <= start and end <= high for low, high in found)
-                for start, end in targets.values()
-                if text[start:end] in fields
-            )
-        )
-
-    def around(self) -> list[Sentence]:
-        """Return the sentences between the text that must survive."""
-        pieces = [text for _, text, is_kept in self._pieces() if not is_kept and _LETTER.search(text)]
-        return [self.sentence._replace(text=text, separator="", tokens=()) for text in pieces]
+        for at, (one, other) in enumerate(pairwise(self._kept)):
+            if one[1] == other[0] and targets[at][1] != targets[at + 1][0]:
+                return False
+        for start, end in targets.values():
+            is_field = any(low <= start and end <= high for low, high in found)
+            if text[start:end] in fields and not is_field:
+                return False
+        return not has_others(text, found, [*targets.values()])
 
     def join(self, found: Sequence[Translation] = ()) -> Translation:
         """Return the translation of the sentence, given the ones of the sentences [`around`]; without, a copy."""
         answers, pieces = iter(found), list[tuple[int, str, Translation]]()
         for start, text, is_kept in self._pieces():
+            answer = copy_sentence(text)
             if is_kept:
-                each = Translation(text, alignment=[Link(0, len(text), 0, len(text), 1.0)])
-            else:
-                each = self._take(text, next(answers)) if _LETTER.search(text) else copy_sentence(text)
-            pieces.append((start, text, each))
-        return _join_scores(*join_pieces(self.sentence.text, pieces), found)
-
-    def _take(self, text: str, found: Translation) -> Translation:
-        """Return the translation of a piece, or the piece itself if that has text to keep or is empty."""
-        others = has_others(found.text, find_protected(found.text, self._protect), [])
-        is_other = any(locate([kept], found.text) for kept in _texts_at(self.sentence.text, self._kept))
-        return copy_sentence(text) if others or is_other or not found.text.strip() else found
-
-    def _pieces(self) -> Iterator[tuple[int, str, bool]]:
-        """Yield the text that is kept and the text between, each with its start, and whether it is kept."""
-        source = self.sentence.text
-        edges = [0, *(edge for place in self._kept for edge in place), len(source)]
-        for index, (start, end) in enumerate(pairwise(edges)):
-            text = source[start:end] if index % 2 else source[start:end].strip()
-            if text:
-                yield source.index(text, start), text, bool(index % 2)
+                answer = Translation(text, alignment=[Link(0, len(text), 0, len(text), 1.0)])
+            elif _LETTER.search(text):
+                answer = next(answers)
+                places = find_protected(answer.text, self._protect)
+                has_kept = any(locate([kept], answer.text) for kept in self._kept_texts)
+                if has_others(answer.text, places, []) or has_kept or not answer.text.strip():
+                    answer = copy_sentence(text)
+            pieces.append((start, text, answer))
+        return _join_scores(*join_pieces(self._source, pieces), found)
 
 
 def _texts_at(text: str, places: Sequence[Range]) -> list[str]:
@@ -187,15 +176,6 @@ def _join_scores(text: str, links: Sequence[Link], found: Sequence[Translation])
     return Translation(text, score, log_probability, values, tokens, links)
 
 
-def _join_message(message: Message, rows: Iterator[Sequence[Translation]]) -> list[Translation]:
-    """Return the translations of a message, given the ones of its texts. Its links are the ones of its first text."""
-    source, joined = _shifts(message.moved), list[Translation]()
-    for found in zip(*(next(rows) for _ in message.messages()), strict=True):
-        text, moved = message.render(each.text for each in found)
-        joined.append(_join_scores(text, _move(found[0].alignment, source, _shifts(moved)), found))
-    return joined
-
-
 # --- The search -----------------------------------------------------------------------------------------------------
 
 
@@ -224,7 +204,12 @@ class ProtectedSearch:
 
     def __call__(self, sentences: Sequence[Sentence], report: Report) -> list[list[Translation]]:
         """Return the translations of each sentence, best first."""
-        parsed = [self._parse(each) for each in sentences]
+        parsed = [
+            parse_message(each.text)
+            if self.options.protect and not (each.prefix or each.phrases or each.kept is not None)
+            else None
+            for each in sentences
+        ]
         branches = [
             sentence._replace(text=branch.text, separator="", tokens=())
             for sentence, message in zip(sentences, parsed, strict=True)
@@ -234,33 +219,43 @@ class ProtectedSearch:
         rows, of_branches = iter(self._translate(plain, report)), iter(self._translate(branches, _ignore))
         if branches:
             report(len(sentences) - len(plain))
-        return [
-            _join_message(message, of_branches) if message else next(rows)
-            for sentence, message in zip(sentences, parsed, strict=True)
-        ]
-
-    def _parse(self, sentence: Sentence) -> Message | None:
-        is_given = sentence.prefix or sentence.phrases or sentence.kept is not None
-        return None if is_given or not self.options.protect else parse_message(sentence.text)
+        answers = list[list[Translation]]()
+        for message in parsed:
+            if message is None:
+                answers.append(next(rows))
+                continue
+            source, joined = _shifts(message.moved), list[Translation]()
+            for found in zip(*(next(of_branches) for _ in message.messages()), strict=True):
+                text, moved = message.render(each.text for each in found)
+                links = _move(found[0].alignment, source, _shifts(moved))  # the ones of the first text
+                joined.append(_join_scores(text, links, found))
+            answers.append(joined)
+        return answers
 
     def _translate(self, sentences: Sequence[Sentence], report: Report) -> list[list[Translation]]:
         if not sentences:
             return []
-        parts = dict(enumerate(map(self._protect, sentences)))
-        found: _Rows = {at: [part.join()] * self.options.count for at, part in parts.items() if part.is_kept}
-        if found:
-            report(len(found))
-        shown = {at: part.shown for at, part in parts.items() if at not in found}
-        rows = dict(zip(shown, self.decode([*shown.values()], self.options, report) if shown else [], strict=True))
-        found |= _read(parts, rows)
-        lost = {at: part for at, part in parts.items() if at not in found}
+        parts = [self._protect(each) for each in sentences]
+        copied = [part.is_kept for part in parts]
+        if any(copied):
+            report(sum(copied))
+        shown = [part.shown for part in parts if not part.is_kept]
+        rows = iter(self.decode(shown, self.options, report) if shown else [])
+        decoded = [None if part.is_kept else next(rows) for part in parts]
+        found = [
+            [part.join()] * self.options.count if row is None else part.read(row)
+            for part, row in zip(parts, decoded, strict=True)
+        ]
+        lost = [at for at, row in enumerate(found) if row is None]
         if lost and self.constrain is not None:
-            texts = [part.shown_texts for part in lost.values()]
-            again = self.constrain([part.shown for part in lost.values()], texts)
-            found |= _read(parts, {at: row for at, row in zip(lost, again, strict=True) if row is not None})
-        apart = [at for at, part in lost.items() if at not in found and not part.shown.phrases]
-        found |= zip(apart, self.translate_around([sentences[at] for at in apart]), strict=True)
-        return [found.get(at) or rows[at] for at in parts]
+            texts = [parts[at].shown_texts for at in lost]
+            again = self.constrain([parts[at].shown for at in lost], texts)
+            for at, row in zip(lost, again, strict=True):
+                found[at] = None if row is None else parts[at].read(row)
+        apart = [at for at in lost if found[at] is None and not parts[at].shown.phrases]
+        for at, row in zip(apart, self.translate_around([sentences[at] for at in apart]), strict=True):
+            found[at] = row
+        return [[*(row or of_model or ())] for row, of_model in zip(found, decoded, strict=True)]
 
     def translate_around(self, sentences: Sequence[Sentence]) -> list[list[Translation]]:
         """Return translations of sentences of which only the text around what must survive is translated."""
@@ -282,12 +277,6 @@ class ProtectedSearch:
         return _Protected(sentence, kept, self.masks, protect)
 
 
-def _read(parts: Mapping[int, _Protected], rows: Mapping[int, Sequence[Translation]]) -> _Rows:
-    """Return the translations with all text that must survive."""
-    read = {at: parts[at].read(row) for at, row in rows.items()}
-    return {at: row for at, row in read.items() if row is not None}
-
-
 def _ignore(done: int) -> None:
     """Report nothing: these sentences are parts of others."""
 
@@ -306,54 +295,47 @@ def keep_protected(decode: Decode, tokenizer: Any, uses_masks: bool = True, can_
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
         is_beam_search = can_constrain and not options.do_sample and options.mbr is None
-        constrain = partial(_decode_with, decode, tokenizer, options) if is_beam_search else None
-        masks = find_masks(tokenizer) if uses_masks else ()
-        search = ProtectedSearch(decode, options, masks, find_own_tokens(tokenizer), constrain)
-        return search(sentences, report)
+
+        def constrain(some: Sequence[Sentence], texts: Sequence[Sequence[str]]) -> list[list[Translation] | None]:
+            phrases = list[Phrases]()
+            for kept in texts:
+                try:
+                    phrases.append([tokenize_constraint(tokenizer, text) for text in kept])
+                except ConstraintError:  # there are no tokens for one of them
+                    phrases.append([])
+            rows = zip(some, phrases, strict=True)
+            known = [each._replace(phrases=[*each.phrases, *its]) for each, its in rows if its]
+            beams = options.with_beams()
+            found = iter(split_on_error(lambda part: decode(part, beams, _ignore), known) if known else [])
+            return [next(found) if its else None for its in phrases]
+
+        masks = find_masks(tokenizer)
+        # Tokens that a model reads as marks, such as `<term>` and the tags of sources, and not as text
+        marks = {*getattr(tokenizer, "get_added_vocab", dict)()} - {*masks}
+        shown = masks if uses_masks else ()
+        return ProtectedSearch(decode, options, shown, marks, constrain if is_beam_search else None)(sentences, report)
 
     return decode_protected
 
 
 def remove_masks(decode: Decode) -> Decode:
-    """Return a decode whose translations have no masks but the ones of their sources."""
+    """Return a decode whose translations have no masks but the ones of their sources, each with a space beside it."""
 
     def decode_without(
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
-        rows = decode(sentences, options, report)
-        return [
-            [_without_masks(each, sentence.text) for each in row]
-            for sentence, row in zip(sentences, rows, strict=True)
-        ]
+        answers = list[list[Translation]]()
+        for sentence, row in zip(sentences, decode(sentences, options, report), strict=True):
+            answers.append([])
+            for answer in row:
+                found = _MASK_IN_TEXT.finditer(answer.text)
+                places = [match.span() for match in found if match[0].strip() not in sentence.text]
+                if places:
+                    text, removed = mask(answer.text, places, [""] * len(places))
+                    links = [link for link in answer.alignment if not overlaps(link[2:4], places)]
+                    links = _move(links, [], _shifts(zip(places, removed, strict=True)))
+                    answer = answer._replace(text=text, alignment=links)
+                answers[-1].append(answer)
+        return answers
 
     return decode_without
-
-
-def _without_masks(translation: Translation, source: str) -> Translation:
-    if not (places := find_invented_masks(translation.text, source)):
-        return translation
-    text, removed = mask(translation.text, places, [""] * len(places))
-    links = [link for link in translation.alignment if not overlaps(link[2:4], places)]
-    return translation._replace(text=text, alignment=_move(links, [], _shifts(zip(places, removed, strict=True))))
-
-
-def _decode_with(
-    decode: Decode,
-    tokenizer: Any,
-    options: TranslationOptions,
-    sentences: Sequence[Sentence],
-    texts: Sequence[Sequence[str]],
-) -> list[list[Translation] | None]:
-    """Return the translations with some texts by beam search, or None where there are none, or no tokens for them."""
-    phrases = [_tokenize(tokenizer, own) for own in texts]
-    known = [each._replace(phrases=[*each.phrases, *own]) for each, own in zip(sentences, phrases, strict=True) if own]
-    options = options.with_beams()
-    rows = iter(split_on_error(lambda some: decode(some, options, _ignore), known) if known else [])
-    return [next(rows) if own else None for own in phrases]
-
-
-def _tokenize(tokenizer: Any, texts: Sequence[str]) -> Phrases:
-    try:
-        return [tokenize_constraint(tokenizer, text) for text in texts]
-    except ConstraintError:
-        return []

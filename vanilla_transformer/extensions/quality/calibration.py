@@ -48,13 +48,7 @@ class CalibratedModel(NamedTuple):
 
 
 def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
-    """
-    Translate validation text, and fit the confidence to the chrF of the translations.
-
-    Args:
-        translate: The [`TranslationPipeline`] of the model.
-        pairs: Sentences that were not used in training, at least 100.
-    """
+    """Translate text that was not used in training by a pipeline, and fit the confidence to the translations' chrF."""
     check_enough(pairs)
     with requires_extra("evaluation", "Calibration"):
         import scipy.stats  # noqa: F401, better missing now than after translation
@@ -87,15 +81,23 @@ def fit_calibration(features: Sequence[Mapping[str, float]], scores: Sequence[fl
     """
     Fit weights of the features by least squares, and a curve from weighted sums to scores by isotonic regression.
 
-    Args:
-        features: The features of each translation, see [`measure_features`]. One that never differs gets no weight.
-        scores: The chrF of each translation, from 0 to 1.
+    The curve goes from 0 to 1 and never falls. A feature that never differs gets no weight.
     """
+    with requires_extra("evaluation", "Calibration"):
+        from scipy.optimize import isotonic_regression
     names = [name for name in features[0] if len({each[name] for each in features}) > 1]
     columns = np.array([[each[name] for name in names] + [1.0] for each in features])
-    *weights, intercept = np.linalg.lstsq(columns, np.array(scores))[0].round(_DIGITS)
+    targets = np.array(scores)
+    *weights, intercept = np.linalg.lstsq(columns, targets)[0].round(_DIGITS)
     sums = columns @ [*weights, intercept]
-    points = _fit_monotone(sums, np.array(scores))
+    order = np.argsort(sums, kind="stable")
+    groups = np.array_split(order, len(order) // _PER_POINT)
+    blocks = isotonic_regression([targets[group].mean() for group in groups], weights=[*map(len, groups)]).blocks
+    pools = [np.concatenate(groups[begin:end]) for begin, end in pairwise(blocks)]
+    xs, ys = ([float(values[pool].mean()) for pool in pools] for values in (sums, targets))
+    # Sums estimate scores, so scores change with them where there are no sentences: in text unlike the fitted one.
+    xs, ys = [xs[0] - ys[0], *xs, xs[-1] + 1 - ys[-1]], [0.0, *ys, 1.0]
+    points = ([round(value, _DIGITS) for value in values] for values in (xs, ys))
     return Calibration(dict(zip(names, map(float, weights), strict=True)), float(intercept), *points)
 
 
@@ -130,17 +132,3 @@ def spearman_correlation(here: Sequence[float], there: Sequence[float]) -> float
     with requires_extra("evaluation", "Rank correlation"):
         from scipy.stats import spearmanr
     return float(spearmanr(here, there).statistic)
-
-
-def _fit_monotone(sums: np.ndarray, scores: np.ndarray) -> tuple[list[float], list[float]]:
-    """Return a curve from 0 to 1 that never falls, by isotonic regression of the means of 10 neighbors each."""
-    with requires_extra("evaluation", "Calibration"):
-        from scipy.optimize import isotonic_regression
-    order = np.argsort(sums, kind="stable")
-    groups = np.array_split(order, len(order) // _PER_POINT)
-    blocks = isotonic_regression([scores[group].mean() for group in groups], weights=[*map(len, groups)]).blocks
-    pools = [np.concatenate(groups[begin:end]) for begin, end in pairwise(blocks)]
-    xs, ys = ([float(values[pool].mean()) for pool in pools] for values in (sums, scores))
-    # Sums estimate scores, so scores change with them where there are no sentences: in text unlike the fitted one.
-    xs, ys = [xs[0] - ys[0], *xs, xs[-1] + 1 - ys[-1]], [0.0, *ys, 1.0]
-    return [round(x, _DIGITS) for x in xs], [round(y, _DIGITS) for y in ys]

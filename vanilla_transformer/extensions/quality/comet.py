@@ -87,7 +87,16 @@ class Comet(nn.Module):
             without_references: Whether the model must score translations without references.
         """
         limit_threads()
-        folder = _find_folder(name)
+        folder = Path(name)
+        if not folder.is_dir():
+            try:
+                folder = Path(snapshot_download(str(name), allow_patterns=[*COMET_FILES]))
+            except Exception as error:  # of the Hub library, of the network, or of a name that no model can have
+                reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+                rule = f"There is no folder {name}, and the Hub gives no such model"
+                raise MissingFileError(f"{rule}: {reason}") from error
+        if not all((folder / file).is_file() for file in COMET_FILES):
+            raise MissingFileError(f"A COMET model must have the files {' and '.join(COMET_FILES)}, not so {name}.")
         content = load_pickled_checkpoint(folder / CHECKPOINT, "COMET", "state_dict", mmap=True)
         options = _read_options(folder / HPARAMS, content.get("hyper_parameters") or {})
         if without_references and options["class_identifier"] != UNIFIED:
@@ -142,7 +151,8 @@ class Comet(nn.Module):
 
     def _estimate(self, rows: Sequence[tuple[str, ...]]) -> Tensor:
         """Return the score of each row, which has a translation, a source and perhaps a reference."""
-        ids = [self._tokenize(side) for side in zip(*rows, strict=True)]
+        limits = {"truncation": True, "max_length": self.most_tokens - 2}
+        ids = [self.tokenizer(list(side), **limits)["input_ids"] for side in zip(*rows, strict=True)]
         if self.needs_references:
             mt, src, ref = self._embed([text for side in ids for text in side]).chunk(3)
             features = torch.cat([mt, ref, mt * ref, (mt - ref).abs(), mt * src, (mt - src).abs()], dim=1)
@@ -151,9 +161,6 @@ class Comet(nn.Module):
             texts = [[*translation, sep, *source[1:]] for translation, source in zip(*ids, strict=True)]
             features = self._embed([[each for each in text if each != pad][: self.most_tokens] for text in texts])
         return self.estimator["ff"](features)[:, 0]
-
-    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        return self.tokenizer(list(texts), truncation=True, max_length=self.most_tokens - 2)["input_ids"]
 
     def _embed(self, texts: Sequence[Sequence[int]]) -> Tensor:
         """Return the vector of each text, `(texts, hidden size)`."""
@@ -210,20 +217,6 @@ def sparsemax(scores: Tensor) -> Tensor:
     thresholds = (descending.cumsum(0) - 1) / torch.arange(1, len(scores) + 1, device=scores.device)
     support = int((descending > thresholds).sum())
     return (scores - thresholds[support - 1]).clamp(min=0)
-
-
-def _find_folder(name: str | Path) -> Path:
-    folder = Path(name)
-    if not folder.is_dir():
-        try:
-            folder = Path(snapshot_download(str(name), allow_patterns=[*COMET_FILES]))
-        except Exception as error:  # of the Hub library, of the network, or of a name that no model can have
-            reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-            raise MissingFileError(f"There is no folder {name}, and the Hub gives no such model: {reason}") from error
-    for file in COMET_FILES:
-        if not (folder / file).is_file():
-            raise MissingFileError(f"A COMET model must have the files {' and '.join(COMET_FILES)}, not so {name}.")
-    return folder
 
 
 def _read_options(path: Path, of_checkpoint: Mapping[str, Any]) -> dict[str, Any]:

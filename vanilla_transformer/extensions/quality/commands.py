@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -73,7 +74,6 @@ def check_language_command(arguments: Sequence[str]) -> None:
         raise UserError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
     recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]
     data = parse_recipe([*recipe, "--output_dir", "unused"], "vanilla-transformer check-language").data
-    from vanilla_transformer.data.prepare_data import text_files
     from vanilla_transformer.data.readers import CorpusSpec, SentencePair, open_corpus, read_pairs
 
     from .language_check import check_language
@@ -86,12 +86,12 @@ def check_language_command(arguments: Sequence[str]) -> None:
     given = {name: getattr(options, name) or getattr(data, name) for name in ("source_language", "target_language")}
     specs = [CorpusSpec(source=files[0], target=files[1], **given)] if files else corpus_specs(data)
     if options.json_file is not None:
-        check_outputs([options.json_file], text_files(specs))
+        check_outputs([options.json_file], [file for spec in specs for file in spec.files])
     reports = []
     for direction in dict.fromkeys(spec.direction for spec in specs):
         pairs = read([spec for spec in specs if spec.direction == direction])
         reports.append(check_language(pairs, *direction, data))
         print("\n".join(reports[-1].lines()))
     if options.json_file is not None:
-        values = [report.as_dict() for report in reports]
+        values = [asdict(report) for report in reports]
         write_text_atomically(options.json_file, json.dumps(values, indent=2, ensure_ascii=False) + "\n")

@@ -14,7 +14,7 @@ import numpy as np
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.translation_warnings import length_ratio
-from vanilla_transformer.text.units import Span, split_units
+from vanilla_transformer.text.units import split_units
 
 COMMAND = "`vanilla-transformer calibrate MODEL --source FILE --target FILE`"
 ALIGNED_SHARE = "aligned_share"
@@ -77,17 +77,10 @@ def measure_features(
         log_probabilities: Log-probabilities of the tokens of the translation, EOS included.
         links: See [`Link`]; none without alignments.
     """
+    starts = [start for start, end in split_units(source) if any(map(str.isalnum, source[start:end]))]
+    linked = {int(link[0]) for link in links}
     return {
         "mean_log_probability": sum(log_probabilities) / max(1, len(log_probabilities)),
         "log_length_ratio": math.log(length_ratio(source, translation)),
-        ALIGNED_SHARE: _aligned_share(source, links),
+        ALIGNED_SHARE: sum(start in linked for start in starts) / len(starts) if starts else 1.0,
     }
-
-
-def _aligned_share(source: str, links: Sequence[Sequence[float]]) -> float:
-    starts, words = {int(link[0]) for link in links}, _words(source)
-    return sum(start in starts for start, _ in words) / len(words) if words else 1.0
-
-
-def _words(text: str) -> list[Span]:
-    return [(start, end) for start, end in split_units(text) if any(map(str.isalnum, text[start:end]))]

@@ -4,12 +4,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from random import Random
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
@@ -48,7 +48,8 @@ _OPENING = re.compile(r"(?<!\w)[\"“„«»「](?=\w)")
 SIDES = ("source", "target")
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """
     Something in the text that training or scores suffer from.
 
@@ -97,15 +98,21 @@ class LanguageReport:
     sides: Sequence[Side]
     findings: Sequence[Finding]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self) | {"findings": [each._asdict() for each in self.findings]}
-
     def lines(self) -> Iterator[str]:
         """Yield the lines of the page."""
         yield f"{self.pairs:,} pairs, of which {self.sampled:,} were examined."
         yield ""
-        rows = [("", *SIDES), *_rows(*self.sides)]
+        words = ["no spaces" if (count := each.tokens_per_word) is None else f"{count:.2f}" for each in self.sides]
+        rows = [
+            ("", *SIDES),
+            ("language", *(each.language or "not given" for each in self.sides)),
+            ("scripts", *(", ".join(each.scripts) or "none" for each in self.sides)),
+            ("tokens a word", *words),
+            ("characters a token", *(f"{each.characters_per_token:.2f}" for each in self.sides)),
+            ("lines normalized", *(f"{each.normalized:.1%}" for each in self.sides)),
+            ("characters normalized", *(_show_counts(each.changes) for each in self.sides)),
+            ("BLEU tokens", "", self.sides[1].bleu_tokenizer),
+        ]
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         yield from (f"{row[0]:{widths[0]}}  {row[1]:{widths[1]}}  {row[2]}".rstrip() for row in rows)
         for each in self.findings:
@@ -115,17 +122,6 @@ class LanguageReport:
             yield f"  remedy:  {each.remedy}"
         yield ""
         yield f"{len(self.findings)} findings." if self.findings else "No findings."
-
-
-def _rows(*sides: Side) -> Iterator[tuple[str, ...]]:
-    yield ("language", *(each.language or "not given" for each in sides))
-    yield ("scripts", *(", ".join(each.scripts) or "none" for each in sides))
-    words = ["no spaces" if each.tokens_per_word is None else f"{each.tokens_per_word:.2f}" for each in sides]
-    yield ("tokens a word", *words)
-    yield ("characters a token", *(f"{each.characters_per_token:.2f}" for each in sides))
-    yield ("lines normalized", *(f"{each.normalized:.1%}" for each in sides))
-    yield ("characters normalized", *(_show_counts(each.changes) for each in sides))
-    yield ("BLEU tokens", "", sides[1].bleu_tokenizer)
 
 
 def _show_counts(counts: Mapping[str, int], most: int = 3) -> str:
@@ -155,9 +151,6 @@ class _Text:
     languages: Sequence[str | None]
     data: DataArguments
 
-    def side(self, index: int) -> list[str]:
-        return [each.pair[index] for each in self.sample]
-
     def remedy(self, key: str, value: str) -> str:
         """Return how a key of the recipe mends something, or that it does so already."""
         if value in (self.data.drop or ()):
@@ -165,6 +158,15 @@ class _Text:
         if key != "drop" and getattr(self.data, key):
             return f"`{key}` of the recipe mends it"
         return f"{key}: [{value}]" if key == "drop" else f"{key}: {value}"
+
+    def finding(
+        self, name: str, found: Sequence[Numbered], words: str, remedy: str, examined: Sequence[Numbered] | None = None
+    ) -> Iterator[Finding]:
+        """Yield a finding if some of the examined pairs have a fault; by default these are the sample."""
+        if found:
+            total = len(self.sample if examined is None else examined)
+            share = f"{len(found):,} of {total:,} examined pairs ({len(found) / total:.1%})"
+            yield Finding(name, f"{share} {words}.", found[0].show(), remedy)
 
 
 def check_language(
@@ -181,11 +183,24 @@ def check_language(
     sample, repeated, count = _read(pairs)
     if not any(text.strip() for each in sample for text in each.pair):
         raise UserError("There must be text to check, got no line with a character.")
-    languages = _find_languages(sample, (source_language, target_language))
-    text = _Text(sample, repeated, count, _find_tokenizer(sample, data), languages, data)
+    languages = [source_language, target_language]
+    if not all(languages) and find_spec("py3langid"):
+        some = sample[:: max(1, len(sample) // _IDENTIFIED)]
+        languages = [
+            code or f"{Counter(identify(each.pair[side]) for each in some).most_common(1)[0][0]} (identified)"
+            for side, code in enumerate(languages)
+        ]
+    if data.tokenizer is not None:
+        tokenizer = load_tokenizer(data.tokenizer)
+    else:
+        texts = [text for each in sample for text in each.pair]
+        size, model = min(data.vocab_size, _VOCABULARY), data.tokenizer_model
+        tokenizer = VanillaTransformerTokenizer.train_from_iterator(
+            texts, size, model=model, normalization=data.normalization
+        )
+    text = _Text(sample, repeated, count, tokenizer, languages, data)
     sides = [_describe(text, index) for index in (0, 1)]
-    found = (check(text, sides) for check in _CHECKS)
-    return LanguageReport(count, len(sample), sides, [finding for some in found for finding in some])
+    return LanguageReport(count, len(sample), sides, [finding for check in _CHECKS for finding in check(text, sides)])
 
 
 def _read(pairs: Iterable[SentencePair]) -> tuple[list[Numbered], list[Numbered], int]:
@@ -204,33 +219,22 @@ def _read(pairs: Iterable[SentencePair]) -> tuple[list[Numbered], list[Numbered]
     return sorted(sample), repeated, count
 
 
-def _find_languages(sample: Sequence[Numbered], given: Sequence[str | None]) -> list[str | None]:
-    """Return the languages that are given or, if the classifier is installed, the most frequent ones."""
-    if all(given) or not find_spec("py3langid"):
-        return [*given]
-    some = sample[:: max(1, len(sample) // _IDENTIFIED)]
-    return [
-        code or f"{Counter(identify(each.pair[side]) for each in some).most_common(1)[0][0]} (identified)"
-        for side, code in enumerate(given)
-    ]
-
-
-def _find_tokenizer(sample: Sequence[Numbered], data: DataArguments) -> PreTrainedTokenizerBase:
-    if data.tokenizer is not None:
-        return load_tokenizer(data.tokenizer)
-    texts = [text for each in sample for text in each.pair]
-    size, model = min(data.vocab_size, _VOCABULARY), data.tokenizer_model
-    return VanillaTransformerTokenizer.train_from_iterator(texts, size, model=model, normalization=data.normalization)
-
-
 def _describe(text: _Text, index: int) -> Side:
-    texts = [each for each in text.side(index) if each.strip()]
+    texts = [side for each in text.sample if (side := each.pair[index]).strip()]
     tokens = sum(len(ids) for ids in text.tokenizer(texts, add_special_tokens=False)["input_ids"])
     words, characters = sum(len(each.split()) for each in texts), sum(map(len, texts))
     scripts = find_scripts(texts)
     normal = [load_normalizer().normalize_str(each) for each in texts]
     changed = [pair for pair in zip(texts, normal, strict=True) if pair[0] != pair[1]]
-    changes = Counter(name for before, after in changed for name in _changes(before, after))
+    changes = Counter[str]()
+    for before, after in changed:
+        for character, times in (Counter(before) - Counter(after)).items():
+            name = unicodedata.name(character, f"U+{ord(character):04X}")
+            if character == " ":
+                name = "further spaces"
+            elif unicodedata.category(character)[0] in "LM":
+                name = "letters and marks apart (NFD)"
+            changes[name] += times
     return Side(
         text.languages[index],
         scripts,
@@ -242,27 +246,13 @@ def _describe(text: _Text, index: int) -> Side:
     )
 
 
-def _changes(before: str, after: str) -> Iterator[str]:
-    """Yield the names of the characters that normalization changes."""
-    for character, count in (Counter(before) - Counter(after)).items():
-        name = unicodedata.name(character, f"U+{ord(character):04X}")
-        if character == " ":
-            name = "further spaces"
-        elif unicodedata.category(character)[0] in "LM":
-            name = "letters and marks apart (NFD)"
-        yield from [name] * count
-
-
 # --- Checks ---------------------------------------------------------------------------------------------------------
-
-
-def _share(some: Sequence[Any], all_of: Sequence[Any]) -> str:
-    return f"{len(some):,} of {len(all_of):,} examined pairs ({len(some) / max(1, len(all_of)):.1%})"
 
 
 def _check_tokens(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     """Compare the tokens of both sides: a language with much longer sequences is learned worse."""
-    counts = [sum(map(len, text.side(side))) / sides[side].characters_per_token for side in (0, 1)]
+    lengths = [sum(len(each.pair[side]) for each in text.sample) for side in (0, 1)]
+    counts = [length / side.characters_per_token for length, side in zip(lengths, sides, strict=True)]
     longer = counts[1] > counts[0]
     ratio = counts[longer] / max(1.0, counts[not longer])
     if ratio > _UNEVEN:
@@ -282,12 +272,12 @@ def _check_normalization(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
         ids = [text.tokenizer(some)["input_ids"] if some else [] for some in forms]
         other = [each for each, *pair in zip(changed, *ids, strict=True) if pair[0] != pair[1]]
         if other:
-            words = f"{_share(other, text.sample)} have other tokens in the {name} than their normal form: "
+            words = f"have other tokens in the {name} than their normal form: {_show_counts(sides[side].changes)}"
             remedy = "normalization: nfc"
             if text.data.tokenizer is not None:
                 remedy = "a tokenizer trained by `train-tokenizer`, or `translate --normalize` for text to translate"
-            characters = _show_counts(sides[side].changes)
-            yield Finding("normalization", f"{words}{characters}.", ascii(other[0].pair[side])[:_EXAMPLE], remedy)
+            (finding,) = text.finding("normalization", other, words, remedy)
+            yield replace(finding, example=ascii(other[0].pair[side])[:_EXAMPLE])
 
 
 def _check_scores(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -306,8 +296,8 @@ def _check_sentences(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
         is_usual = count > _USUAL_END * len(text.sample) and unicodedata.category(mark) == "Po" and mark not in ":;,"
         if is_usual and len(split_simply(f"A{mark} B")) == 1:
             found = [each for each in text.sample if each.pair.source.strip().endswith(mark)]
-            words = f"{_share(found, text.sample)} end in {mark}, at which lines are not split into sentences."
-            yield Finding("sentences", words, found[0].show(), "sentence_splitter='my_module:split' of the pipeline")
+            words = f"end in {mark}, at which lines are not split into sentences"
+            yield from text.finding("sentences", found, words, "sentence_splitter='my_module:split' of the pipeline")
 
 
 def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -318,8 +308,8 @@ def _check_augmentations(text: _Text, sides: Sequence[Side]) -> Iterator[Finding
         change = PERTURBATIONS.get(name)
         found = [each for each in text.sample if change and not change.suits(each.pair.source)]
         if change and 2 * len(found) > len(text.sample):
-            words = f"{name} needs {change.needs}, and {_share(found, text.sample)} have a source without them."
-            yield Finding("augmentation", words, found[0].show(), f"`augment` without {name}")
+            (finding,) = text.finding("augmentation", found, "have a source without them", f"`augment` without {name}")
+            yield replace(finding, text=f"{name} needs {change.needs}, and {finding.text}")
 
 
 def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -330,9 +320,8 @@ def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     some = long[:: max(1, len(long) // _IDENTIFIED)]
     names = [language_code(code) or "" for code in codes]
     found = [each for each in some if is_in_other_languages(each.pair, names)]
-    if found:
-        words = f"{_share(found, some)} are in another language than {' and '.join(codes)}, by their letters."
-        yield Finding("other_languages", words, found[0].show(), text.remedy("drop", "other_languages"))
+    words = f"are in another language than {' and '.join(codes)}, by their letters"
+    yield from text.finding("other_languages", found, words, text.remedy("drop", "other_languages"), some)
 
 
 def _check_quotes(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
@@ -361,9 +350,8 @@ def _check_lengths(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     filled = [each for each in text.sample if _is_filled(each.pair)]
     usual = median(length_ratio(*each.pair) for each in filled) if filled else 1.0
     found = [each for each in filled if not 1 / _RATIO < length_ratio(*each.pair) / usual < _RATIO]
-    if found:
-        words = f"{_share(found, filled)} are {_RATIO} times as long or short in the target as usual ({usual:.2f})."
-        yield Finding("lengths", words, found[0].show(), text.remedy("max_length_ratio", "2.5"))
+    words = f"are {_RATIO} times as long or short in the target as usual ({usual:.2f})"
+    yield from text.finding("lengths", found, words, text.remedy("max_length_ratio", "2.5"), filled)
 
 
 def _has_other_placeholders(pair: SentencePair) -> bool:
@@ -380,48 +368,27 @@ def _has_letters(pair: SentencePair) -> bool:
     return all(any(map(str.isalpha, text)) for text in pair)
 
 
-def _is_without_letters(pair: SentencePair) -> bool:
-    return _is_filled(pair) and not _has_letters(pair)
-
-
-def _is_identical(pair: SentencePair) -> bool:
-    return _has_letters(pair) and pair.source == pair.target
-
-
-# A fault of single pairs, its words, the key and the value of the recipe that mends it, and whether a pair has it.
-_PairCheck = tuple[str, str, str, str, Callable[[SentencePair], bool]]
+# Faults of single pairs, their words, and whether a pair has one. The rule `drop` mends most of them by their names.
+_PairCheck = tuple[str, str, Callable[[SentencePair], bool]]
 _PAIR_CHECKS: list[_PairCheck] = [
-    ("empty", "have no text on a side", "drop", "empty", lambda pair: not _is_filled(pair)),
-    ("without_letters", "have a side without a letter", "min_letter_ratio", "0.3", _is_without_letters),
-    ("identical", "have a target that is its source", "drop", "identical", _is_identical),
-    (
-        "bad_encoding",
-        "have text that was read in a wrong encoding, or control characters",
-        "drop",
-        "bad_encoding",
-        is_in_bad_encoding,
-    ),
-    ("markup", "have tags or entities of HTML or XML", "drop", "markup", is_marked_up),
-    ("numbers", "have a number that only one side has", "drop", "other_numbers", has_unequal_numbers),
-    (
-        "placeholders",
-        "have a placeholder, URL or emoji that only one side has",
-        "augment",
-        "{placeholders: 0.05}",
-        _has_other_placeholders,
-    ),
+    ("empty", "have no text on a side", lambda pair: not _is_filled(pair)),
+    ("without_letters", "have a side without a letter", lambda pair: _is_filled(pair) and not _has_letters(pair)),
+    ("identical", "have a target that is its source", lambda pair: _has_letters(pair) and pair.source == pair.target),
+    ("bad_encoding", "have text that was read in a wrong encoding, or control characters", is_in_bad_encoding),
+    ("markup", "have tags or entities of HTML or XML", is_marked_up),
+    ("numbers", "have a number that only one side has", has_unequal_numbers),
+    ("placeholders", "have a placeholder, URL or emoji that only one side has", _has_other_placeholders),
 ]
+_OTHER_REMEDIES = {"without_letters": ("min_letter_ratio", "0.3"), "numbers": ("drop", "other_numbers")}
+_OTHER_REMEDIES["placeholders"] = ("augment", "{placeholders: 0.05}")
 
 
 def _check_pairs(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     scripts = partial(is_in_other_scripts, scripts=[side.scripts for side in sides])
-    other_words = "have letters of other scripts than the rest"
-    other: _PairCheck = ("other_scripts", other_words, "drop", "other_scripts", scripts)
-    for name, words, key, value, has_fault in [*_PAIR_CHECKS, other]:
+    other: _PairCheck = ("other_scripts", "have letters of other scripts than the rest", scripts)
+    for name, words, has_fault in [*_PAIR_CHECKS, other]:
         faulty = [numbered for numbered in text.sample if has_fault(numbered.pair)]
-        if faulty:
-            sentence = f"{_share(faulty, text.sample)} {words}."
-            yield Finding(name, sentence, faulty[0].show(), text.remedy(key, value))
+        yield from text.finding(name, faulty, words, text.remedy(*_OTHER_REMEDIES.get(name, ("drop", name))))
 
 
 _CHECKS = (

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.evaluation.scores import Scores, score, sentence_chrf
+from vanilla_transformer.evaluation.scores import score, sentence_chrf
 from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 
 from .calibration import group_means, spearman_correlation
@@ -13,7 +13,8 @@ from .calibration import group_means, spearman_correlation
 _SHORT_SHARE = 20  # one in twenty pairs is short
 _JOINED = 5  # pairs in a row that become one
 _GROUPS = 5
-_CONFIDENCE_COLUMNS = ("confidence", "correlation")
+_COLUMNS = ("pairs", "BLEU", "change", "chrF", "change", *WARNINGS, "confidence", "correlation")
+PLAIN = "plain"
 
 
 class StressText(NamedTuple):
@@ -66,16 +67,11 @@ class StressTable(NamedTuple):
     groups: list[tuple[float, float]]
 
 
-class _Translated(NamedTuple):
-    texts: list[str]
-    confidences: list[float]
-
-
 def stress_texts(pairs: Sequence[SentencePair], seed: int = 0) -> Iterator[StressText]:
     """Yield the text itself, the pairs that each perturbation changes, the shortest twentieth, and joined pairs."""
     from vanilla_transformer.extensions.augmentation.perturbations import PERTURBATIONS, perturb
 
-    yield StressText("plain", [*pairs], [*range(len(pairs))])
+    yield StressText(PLAIN, [*pairs], [*range(len(pairs))])
     for name in PERTURBATIONS:
         changed = [perturb(name, pair, f"{seed} {row}") for row, pair in enumerate(pairs)]
         rows = [row for row, pair in enumerate(pairs) if changed[row].source != pair.source]
@@ -103,76 +99,60 @@ def measure_stress(
     config = translate.model.config
     is_calibrated, limits = getattr(config, "confidence", None) is not None, WarningLimits.from_config(config)
     rows, groups, plain = list[StressRow](), list[tuple[float, float]](), list[str]()
-    for text in stress_texts(pairs):
-        if not text.pairs:
+    for name, changed, places in stress_texts(pairs):
+        if not changed:
             continue
-        answers = translate([pair.source for pair in text.pairs], return_confidence=is_calibrated)
+        sources, targets = ([getattr(pair, side) for pair in changed] for side in ("source", "target"))
+        answers = translate(sources, return_confidence=is_calibrated)
+        texts = [answer["translation_text"] for answer in answers]
+        scores, before = score(texts, targets), None
         confidences = [answer["confidence"] for answer in answers if "confidence" in answer]
-        found = _Translated([answer["translation_text"] for answer in answers], confidences)
-        targets = [pair.target for pair in text.pairs]
-        before = None
-        if text.name == "plain":
-            plain = found.texts
-            if is_calibrated:
-                shares = [chrf / 100 for chrf in sentence_chrf(plain, targets)]
-                groups = group_means(found.confidences, shares, _GROUPS)
-        elif text.rows is not None:
-            before = score([plain[row] for row in text.rows], [pairs[row].target for row in text.rows])
-        rows.append(_build_row(text, found, limits, before))
-        report(rows[-1])
+        confidence = correlation = None
+        if confidences:
+            chrf = sentence_chrf(texts, targets)
+            confidence, found = sum(confidences) / len(confidences), spearman_correlation(confidences, chrf)
+            correlation = None if math.isnan(found) else found
+            if name == PLAIN:
+                groups = group_means(confidences, [each / 100 for each in chrf], _GROUPS)
+        if name == PLAIN:
+            plain = texts
+        elif places is not None:
+            before = score([plain[place] for place in places], [pairs[place].target for place in places])
+        warned = [find_warnings(source, text, limits) for source, text in zip(sources, texts, strict=True)]
+        row = StressRow(
+            name,
+            len(changed),
+            scores.bleu,
+            scores.chrf,
+            None if before is None else scores.bleu - before.bleu,
+            None if before is None else scores.chrf - before.chrf,
+            {warning: sum(warning in each for each in warned) / len(warned) for warning in WARNINGS},
+            confidence,
+            correlation,
+        )
+        rows.append(row)
+        report(row)
     return StressTable(rows, groups)
 
 
 def format_header() -> str:
     """Return the header of a table for a terminal."""
-    columns = ["pairs", "BLEU", "change", "chrF", "change", *WARNINGS, *_CONFIDENCE_COLUMNS]
-    return f"{'text':<15}" + "".join(f"{column:>{_width(column)}}" for column in columns)
+    return _format("text", _COLUMNS)
 
 
 def format_row(row: StressRow) -> str:
     """Return a row of a table for a terminal. Warnings are in percent."""
-    cells = {
-        "pairs": str(row.pairs),
-        "BLEU": f"{row.bleu:.2f}",
-        "BLEU change": _signed(row.bleu_change),
-        "chrF": f"{row.chrf:.2f}",
-        "chrF change": _signed(row.chrf_change),
-        **{name: f"{100 * row.warnings[name]:.1f}" for name in WARNINGS},
-        "confidence": _fixed(row.confidence),
-        "correlation": _fixed(row.correlation),
-    }
-    return f"{row.name:<15}" + "".join(f"{cell:>{_width(name.split()[-1])}}" for name, cell in cells.items())
 
+    def show(value: float | None, form: str) -> str:
+        return "–" if value is None else f"{value:{form}}"
 
-def _build_row(text: StressText, found: _Translated, limits: WarningLimits, before: Scores | None) -> StressRow:
-    sources, targets = ([getattr(pair, side) for pair in text.pairs] for side in ("source", "target"))
-    scores = score(found.texts, targets)
-    warned = [find_warnings(source, each, limits) for source, each in zip(sources, found.texts, strict=True)]
-    confidence = correlation = None
-    if found.confidences:
-        confidence = sum(found.confidences) / len(found.confidences)
-        found_correlation = spearman_correlation(found.confidences, sentence_chrf(found.texts, targets))
-        correlation = None if math.isnan(found_correlation) else found_correlation
-    return StressRow(
-        text.name,
-        len(text.pairs),
-        scores.bleu,
-        scores.chrf,
-        None if before is None else scores.bleu - before.bleu,
-        None if before is None else scores.chrf - before.chrf,
-        {name: sum(name in each for each in warned) / len(warned) for name in WARNINGS},
-        confidence,
-        correlation,
+    scores = [f"{row.bleu:.2f}", show(row.bleu_change, "+.2f"), f"{row.chrf:.2f}", show(row.chrf_change, "+.2f")]
+    warnings = [f"{100 * row.warnings[name]:.1f}" for name in WARNINGS]
+    return _format(
+        row.name, [str(row.pairs), *scores, *warnings, show(row.confidence, ".3f"), show(row.correlation, ".3f")]
     )
 
 
-def _width(column: str) -> int:
-    return max(8, len(column) + 2)
-
-
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.2f}"
-
-
-def _fixed(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _format(name: str, cells: Sequence[str]) -> str:
+    widths = [max(8, len(column) + 2) for column in _COLUMNS]
+    return f"{name:<15}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))

@@ -68,12 +68,12 @@ def choose(candidates: Sequence[Translation], utility: str, by_probability: bool
 
 def expected_utilities(texts: Sequence[str], log_weights: Sequence[float], utility: str) -> np.ndarray:
     """Return the expected utility of each text, if the right one is drawn from the texts by their weights."""
-    from .sentence_utilities import pairwise_utilities  # which imports sacrebleu
+    from .sentence_utilities import PAIRWISE  # which imports sacrebleu
 
     different = list(dict.fromkeys(texts))
     places = {text: place for place, text in enumerate(different)}
     each = np.exp(np.array(log_weights) - max(log_weights))
     weights = np.zeros(len(different))
     np.add.at(weights, [places[text] for text in texts], each / each.sum())
-    expected = pairwise_utilities(different, utility) @ weights
+    expected = PAIRWISE[utility](different) @ weights
     return expected[[places[text] for text in texts]]

@@ -38,23 +38,6 @@ def steps(pipeline: Any, options: TranslationOptions) -> Iterator[Step]:
         yield partial(rerank, reranker=pipeline.reranker)
 
 
-def rerank_candidates(options: TranslationOptions, argument: str) -> TranslationOptions:
-    """Return the options of a search for the n-best list, with the tokens of each candidate.
-
-    Args:
-        argument: Name of the argument that named the model that reranks, for messages.
-    """
-    if options.mbr is not None:
-        raise OptionError(f"Give `mbr` or `{argument}`, not both: each one chooses from the candidates.")
-    if options.do_sample:
-        raise OptionError("Reranking is for the n-best list of beam search. Leave out `do_sample`.")
-    beams, count = options.num_beams or 1, options.count
-    if beams < 2 or count > beams:
-        rule = f"at least as many candidates as translations, and 2 or more; got {count} of `num_beams={beams}`"
-        raise OptionError(f"Reranking needs {rule}.")
-    return options.override(num_return_sequences=beams, return_scores=True, return_tokens=True)
-
-
 def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
     """Return a decode of the best of the n-best list of each sentence, with the scores of a reranker.
 
@@ -64,10 +47,19 @@ def rerank(decode: Decode, reranker: "Reranker | QualityReranker") -> Decode:
     def decode_reranked(
         sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
-        found = decode(sentences, rerank_candidates(options, reranker.argument), report)
-        scores = iter(reranker.score([sentence.text for sentence in sentences], found, options))
-        scored = [[each._replace(score=next(scores)) for each in row] for row in found]
-        return [sorted(row, key=lambda each: each.score, reverse=True)[: options.count] for row in scored]
+        if options.mbr is not None:
+            raise OptionError(f"Give `mbr` or `{reranker.argument}`, not both: each one chooses from the candidates.")
+        if options.do_sample:
+            raise OptionError("Reranking is for the n-best list of beam search. Leave out `do_sample`.")
+        beams, count = options.num_beams or 1, options.count
+        if beams < 2 or count > beams:
+            rule = f"at least as many candidates as translations, and 2 or more; got {count} of `num_beams={beams}`"
+            raise OptionError(f"Reranking needs {rule}.")
+        search = options.override(num_return_sequences=beams, return_scores=True, return_tokens=True)
+        candidates = decode(sentences, search, report)
+        scores = iter(reranker.score([sentence.text for sentence in sentences], candidates, options))
+        scored = [[each._replace(score=next(scores)) for each in row] for row in candidates]
+        return [sorted(row, key=lambda each: each.score, reverse=True)[:count] for row in scored]
 
     return decode_reranked
 

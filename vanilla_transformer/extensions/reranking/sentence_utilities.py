@@ -16,11 +16,6 @@ from sacrebleu.metrics.helpers import extract_all_char_ngrams, extract_word_ngra
 from vanilla_transformer.text.scripts import bleu_tokenizer
 
 
-def pairwise_utilities(texts: Sequence[str], utility: str) -> np.ndarray:
-    """Return the `"chrf"` or `"bleu"` of each text, with each one as reference, `(K, K)`."""
-    return {"chrf": pairwise_chrf, "bleu": pairwise_bleu}[utility](texts)
-
-
 def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
     """Return the chrF of each text, with each one as reference, `(K, K)`."""
     ngrams = [extract_all_char_ngrams(text, CHRF.CHAR_ORDER) for text in texts]
@@ -52,6 +47,9 @@ def pairwise_bleu(texts: Sequence[str]) -> np.ndarray:
 
     places = range(len(texts))
     return np.array([[score(row, column) for column in places] for row in places])
+
+
+PAIRWISE = {"chrf": pairwise_chrf, "bleu": pairwise_bleu}
 
 
 def _matches(counters: Sequence[Counter]) -> tuple[np.ndarray, np.ndarray]:

@@ -56,42 +56,30 @@ def tune_reranking(
         for some in answers
     ]
     texts = [[each.text for each in some] for some in candidates]
-    return choose_weights(
-        texts, reranker.features(sources, candidates, Direction(direction.target, direction.source)), references
-    )
+    features = reranker.features(sources, candidates, Direction(direction.target, direction.source))
+    return choose_weights(texts, features, references)
 
 
 def choose_weights(
     texts: Sequence[Sequence[str]], features: Sequence[Sequence[Features]], references: Sequence[str]
 ) -> TunedWeights:
     """Return the best weights for n-best lists of equal sizes, in the order of beam search; of a tie, the smallest."""
-    columns = [count_ngrams(column, references) for column in zip(*texts, strict=True)]
-    counts = np.stack(columns, axis=1)  # (sentences, candidates, 10)
-    forward, reverse, length = np.moveaxis(np.array(features, dtype=np.float64), 2, 0)  # (sentences, candidates) each
+    check_same_length([some[0] for some in texts], references)
+    metric = sacrebleu.BLEU(effective_order=True, tokenize=bleu_tokenizer(references))
+    pairs = zip(texts, references, strict=True)
+    scores = [[metric.sentence_score(text, [reference]) for text in some] for some, reference in pairs]
+    # Matches and n-grams of 4 orders, and both lengths: (sentences, candidates, 10)
+    counts = np.array([[[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in some] for some in scores])
+    forward, reverse, lengths = np.moveaxis(np.array(features, dtype=np.float64), 2, 0)  # (sentences, candidates) each
     sentences = np.arange(len(references))
 
-    def bleu_of(weights: tuple[float, float]) -> float:
-        chosen = (forward + weights[0] * reverse + weights[1] * length).argmax(axis=1)
-        return corpus_bleu(counts[sentences, chosen].sum(axis=0))
+    def bleu_of(chosen: Any) -> float:
+        *total, length, reference_length = counts[sentences, chosen].sum(axis=0).tolist()
+        return sacrebleu.BLEU.compute_bleu(total[:4], total[4:], length, reference_length, smooth_method="exp").score
+
+    def bleu_with(weights: tuple[float, float]) -> float:
+        return bleu_of((forward + weights[0] * reverse + weights[1] * lengths).argmax(axis=1))
 
     grid = [(float(one), float(other)) for one in _REVERSE_WEIGHTS for other in _LENGTH_WEIGHTS]
-    best = max(sorted(grid, key=lambda pair: (pair[0], abs(pair[1]))), key=bleu_of)
-    return TunedWeights(*best, bleu_of(best), corpus_bleu(counts[:, 0].sum(axis=0)))
-
-
-_ORDERS = 4
-
-
-def count_ngrams(hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
-    """Return the counts of each sentence, `(sentences, 10)`: matches and n-grams of 4 orders, and both lengths."""
-    check_same_length(hypotheses, references)
-    metric = sacrebleu.BLEU(effective_order=True, tokenize=bleu_tokenizer(references))
-    scores = (metric.sentence_score(*pair) for pair in zip(hypotheses, ([each] for each in references), strict=True))
-    return np.array([[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in scores])
-
-
-def corpus_bleu(counts: np.ndarray) -> float:
-    """Return sacreBLEU's corpus BLEU for the sum of such counts, `(10,)`."""
-    total = [int(each) for each in counts]
-    matches, ngrams, (length, reference_length) = total[:_ORDERS], total[_ORDERS : 2 * _ORDERS], total[2 * _ORDERS :]
-    return sacrebleu.BLEU.compute_bleu(matches, ngrams, length, reference_length, smooth_method="exp").score
+    best = max(sorted(grid, key=lambda pair: (pair[0], abs(pair[1]))), key=bleu_with)
+    return TunedWeights(*best, bleu_with(best), bleu_of(0))

@@ -60,15 +60,15 @@ class WorkerPipeline(TranslationPipeline):
         precision: str | None = None,
         **loading: Any,
     ):
-        check_workers(workers)
         super().__init__(loaded.model, loaded.tokenizer, device="cpu", precision=precision)
         # The workers decode, but these decide here which options a call may have.
         self._ensemble, self.reranker = loaded._ensemble, loaded.reranker
-        self.workers, self.threads = workers, threads_of(workers, usable_cores(), torch.get_num_threads())
+        # The share of each worker, and not more threads than this process has.
+        self.workers, threads = workers, max(1, min(usable_cores() // workers, torch.get_num_threads()))
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)
-        with _safe_path():  # for the tracker of its semaphores
-            self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, self.threads))
+        with _starting_processes():  # the tracker of its semaphores
+            self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, threads))
         frozen = [(key, tuple(value) if isinstance(value, list) else value) for key, value in loading.items()]
         self._task = partial(_translate_chunk, str(name), precision, tuple(frozen))
 
@@ -85,8 +85,10 @@ class WorkerPipeline(TranslationPipeline):
         futures = dict[Future, list[int]]()
         options = options.without_columns()
         try:
-            for chunk in _split(order, self.workers):
-                futures[self._submit([sentences[index] for index in chunk], options)] = chunk
+            with _starting_processes():
+                for chunk in _split(order, self.workers):
+                    some = [sentences[index] for index in chunk]
+                    futures[self._executor.submit(self._task, some, options)] = chunk
             for future in as_completed(futures):
                 translations |= zip(futures[future], future.result(), strict=True)
                 report(len(futures[future]))
@@ -98,51 +100,43 @@ class WorkerPipeline(TranslationPipeline):
                 future.cancel()
         return [translations[index] for index in range(len(sentences))]
 
-    def _submit(self, *arguments: Any) -> Future:
-        """Submit a chunk. Workers that start now inherit that SIGINT is blocked: Ctrl-C is for their parent."""
-        with _safe_path():
-            if not hasattr(signal, "pthread_sigmask"):  # on Windows
-                return self._executor.submit(self._task, *arguments)
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                return self._executor.submit(self._task, *arguments)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
 
 @contextmanager
-def _safe_path() -> Iterator[None]:
-    """Let processes that start find no module in the current folder, where `multiprocessing` would seek its own."""
+def _starting_processes() -> Iterator[None]:
+    """Let processes that start inherit that SIGINT is blocked, since Ctrl-C is for their parent.
+
+    They also find no module in the current folder, where `multiprocessing` would seek its own.
+    """
     before = os.environ.get("PYTHONSAFEPATH", "")
     os.environ["PYTHONSAFEPATH"] = "1"
+    is_posix = hasattr(signal, "pthread_sigmask")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if is_posix else set()
     try:
         yield
     finally:
         os.environ["PYTHONSAFEPATH"] = before
+        if is_posix:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @contextmanager
 def open_workers(
     name: str | Path, workers: int, precision: str | None, **loading: Any
 ) -> Iterator[TranslationPipeline]:
-    """Yield the pipeline of a model for a number of workers, see [`open_pipeline`]."""
+    """Yield the pipeline of a model for several workers, see [`open_pipeline`]."""
     check_workers(workers)
     backend = loading["backend"] = loading.get("backend") or find_backend(name)
     translate = load_pipeline(name, precision=precision, **loading)
     model = translate.model
     precision = None if precision is None else resolve_precision(model, precision)
-    on_cpu = model.device.type == "cpu"
-    if workers == 1:
-        yield translate
-    elif backend is not None:
+    if backend is not None:
         raise UserError(f"Workers translate with PyTorch, but `backend` is {backend!r}. Use one worker.")
-    elif not on_cpu:
+    if model.device.type != "cpu":
         raise UserError(f"Workers translate on the CPU, but this process uses {model.device}. Use one worker.")
-    else:
-        of_workers = {key: value for key, value in loading.items() if key not in ("backend", "device")}
-        with closing(WorkerPipeline(name, translate, workers, precision, **of_workers)) as parallel:
-            del translate
-            yield parallel
+    of_workers = {key: value for key, value in loading.items() if key not in ("backend", "device")}
+    with closing(WorkerPipeline(name, translate, workers, precision, **of_workers)) as parallel:
+        del translate
+        yield parallel
 
 
 def check_workers(workers: Any) -> None:
@@ -151,11 +145,6 @@ def check_workers(workers: Any) -> None:
     if type(workers) is not int or not 1 <= workers <= cores:
         rule = f"from 1 to {cores}, the number of cores that this process may use"
         raise UserError(f"`workers` must be an integer {rule}, got {workers!r}.")
-
-
-def threads_of(workers: int, cores: int, most: int) -> int:
-    """Return the threads of each worker: its share of the cores, and not more than `most`."""
-    return max(1, min(cores // workers, most))
 
 
 def _split(order: list[int], workers: int) -> Iterator[list[int]]:
@@ -168,18 +157,16 @@ def _split(order: list[int], workers: int) -> Iterator[list[int]]:
 
 
 def _start_worker(lifeline: Connection, threads: int) -> None:
-    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+    def end_with_parent() -> None:
+        lifeline.poll(None)  # until the parent closes its end of the pipe, or dies
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # whose threads would be as many as cores
     torch.set_num_threads(threads)
     compiled_steps.EAGER_SECONDS = math.inf  # or each worker would compile the same steps in the background
     logging.set_verbosity_error()  # the parent has loaded the same model, and shown its warnings
     logging.disable_progress_bar()
-
-
-def _end_with(lifeline: Connection) -> None:
-    """End this process when the parent closes its end of a pipe, or dies."""
-    lifeline.poll(None)
-    os._exit(1)
 
 
 def _translate_chunk(

@@ -17,32 +17,41 @@ ShardWork = Callable[[Shard], list[str]]  # returns one result for each line
 _SHARDS_PER_ACTOR = 2  # one that it works on, and one that waits
 
 
-def map_shards(
-    shards: Iterable[Shard], build: Callable[[], ShardWork], workers: int | None = None, threads: int = 1
+def work_by_ray(
+    shards: Iterable[Shard],
+    done: int,
+    build: Callable[[], ShardWork],
+    total: int,
+    workers: int | None = None,
+    threads: int = 1,
+    hidden: bool = False,
 ) -> Iterator[tuple[Shard, list[str]]]:
     """
-    Yield each shard with its results, in the order in which they are done.
+    Yield each shard with its results, in the order in which they are done, and show how many of all lines are done.
 
     Connects to the cluster that the environment variable `RAY_ADDRESS` names or that runs on this machine, or else
     starts one on this machine. All shards are read before work begins.
 
     Args:
+        done: The number of lines that are in no shard.
         build: Called by each actor; returns the function that works on a shard. It is pickled.
         workers: Actors; by default one per GPU or, without GPUs, as many as the CPUs of the cluster allow.
         threads: CPUs of each actor.
+        hidden: Show no progress bar.
     """
     with requires_extra("ray", "Ray"):
         import pyarrow
         import ray
         from ray.data import ActorPoolStrategy, DataContext
+    columns = {"number": pyarrow.int64(), "start": pyarrow.int64(), "lines": pyarrow.list_(pyarrow.string())}
+    schema = pyarrow.schema(columns.items())
     is_own = not ray.is_initialized()
     if is_own:
         ray.init(log_to_driver=False, logging_level=logging.ERROR)
     try:
         gpus = int(ray.cluster_resources().get("GPU", 0))
         workers = workers or gpus or count_workers(ray.nodes(), threads)
-        rows = (shard._asdict() for shard in shards)
-        blocks: list[Any] = [ray.put(pyarrow.Table.from_pylist([row], _schema())) for row in rows]
+        blocks: list[Any] = [ray.put(pyarrow.Table.from_pylist([shard._asdict()], schema)) for shard in shards]
         if not blocks:
             return
         context = DataContext.get_current()
@@ -57,35 +66,15 @@ def map_shards(
             num_cpus=threads,
             num_gpus=1 if gpus else None,
         )
-        for row in results.iter_rows():
-            if row["error"]:
-                raise UserError(row["error"])
-            yield Shard(row["number"], row["start"], [*row["lines"]]), [*row["results"]]
+        with progress_bar(total, done, hidden) as bar:
+            for row in results.iter_rows():
+                if row["error"]:
+                    raise UserError(row["error"])
+                yield Shard(row["number"], row["start"], [*row["lines"]]), [*row["results"]]
+                bar.update(len(row["lines"]))
     finally:
         if is_own:
             ray.shutdown()
-
-
-def work_by_ray(
-    shards: Iterable[Shard],
-    done: int,
-    build: Callable[[], ShardWork],
-    total: int,
-    workers: int | None = None,
-    threads: int = 1,
-    hidden: bool = False,
-) -> Iterator[tuple[Shard, list[str]]]:
-    """
-    Yield each shard with its results as [`map_shards`] does, and show how many of all lines are done.
-
-    Args:
-        done: The number of lines that are in no shard.
-        hidden: Show no progress bar.
-    """
-    with progress_bar(total, done, hidden) as bar:
-        for shard, results in map_shards(shards, build, workers, threads):
-            yield shard, results
-            bar.update(len(shard.lines))
 
 
 class _Actor:
@@ -112,15 +101,7 @@ class _Actor:
 def count_workers(nodes: Iterable[dict[str, Any]], threads: int) -> int:
     """Return how many actors with so many threads fit on the machines of a cluster."""
     cpus = [int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
-    count = sum(each // threads for each in cpus)
+    count = sum(number // threads for number in cpus)
     if not count:
         raise UserError(f"A machine of the cluster must have {threads} CPUs, but the largest one has {max(cpus)}.")
     return count
-
-
-def _schema() -> Any:
-    import pyarrow
-
-    return pyarrow.schema(
-        [("number", pyarrow.int64()), ("start", pyarrow.int64()), ("lines", pyarrow.list_(pyarrow.string()))]
-    )

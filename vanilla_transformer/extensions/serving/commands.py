@@ -3,13 +3,13 @@
 import ipaddress
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from vanilla_transformer.cli.flags import (
     DEFAULT_LANGUAGE,
@@ -32,7 +32,7 @@ from .limits import Limit, Limits
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 
-    from .models import LoadedModel, Models
+    from .models import LoadedModel, ServedModel
 
 # Flags that say something of one model only.
 _OF_ONE_MODEL = (
@@ -95,45 +95,51 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
     )
     docs: bool = Field(True, description="Describe the service at /docs and /openapi.json.")
 
+    @field_validator("cors")
+    @classmethod
+    def _check_origins(cls, origins: list[str]) -> list[str]:
+        for origin in origins or []:
+            if origin != "*" and _ORIGIN.fullmatch(origin) is None:
+                parts = "a scheme and a host in lower case, and a port unless it is the usual one, without a path"
+                raise UserError(
+                    f"`cors` must be origins such as https://example.org: {parts}; or '*'. Got {origin!r}."
+                )
+        return origins
+
 
 def serve_command(arguments: Sequence[str]) -> None:
     options = parse(ServeArguments, arguments)
-    folders, name = parse_models(options), options.name or None
-    check_origins(options.cors or [])
+    folders = parse_models(options)
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
         from vanilla_transformer.extensions.documents import parse_document
 
         from .language_detection import find_detector
+        from .models import Models
+        from .page import add_page
         from .server import bind, run_server
         from .service import create_service_of
 
-    create = partial(
-        create_service_of,
-        limits=options,
-        api_keys=keys,
-        metrics=options.metrics,
-        docs=options.docs,
-        check_document=parse_document,
-        detect=find_detector(),
-        cors=options.cors or [],
-    )
     with bind(options.host, options.port) as listener:
-        service = _serve_several(folders, options, create) if name is None else _serve_one(name, options, create)
+        models, page = _several_models(folders, options) if folders else _one_model(options)
+        service = create_service_of(
+            Models(models, options.pivot),
+            options,
+            api_keys=keys,
+            metrics=options.metrics,
+            docs=options.docs,
+            check_document=parse_document,
+            detect=find_detector(),
+            cors=options.cors or [],
+        )
+        if options.page:
+            add_page(service, **page)
         host, port = listener.getsockname()[:2]
         if not keys and not ipaddress.ip_address(host.split("%")[0]).is_loopback:
             print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        print(f"Serving {name or ', '.join(map(str, folders))} at {address} (Ctrl-C stops it).", flush=True)
+        print(f"Serving {options.name or ', '.join(map(str, folders))} at {address} (Ctrl-C stops it).", flush=True)
         run_server(service, listener, options)
-
-
-def check_origins(origins: Sequence[str]) -> None:
-    """Check that browsers spell origins so."""
-    for origin in origins:
-        if origin != "*" and _ORIGIN.fullmatch(origin) is None:
-            parts = "a scheme and a host in lower case, and a port unless it is the usual one, without a path"
-            raise UserError(f"`cors` must be origins such as https://example.org: {parts}; or '*'. Got {origin!r}.")
 
 
 def parse_models(options: ServeArguments) -> dict[Direction, str]:
@@ -170,45 +176,45 @@ def _parse_direction(name: str) -> Direction | None:
     return Direction(source, target) if source and target else None
 
 
-def _serve_one(name: str, options: ServeArguments, create: Callable[["Models"], Any]) -> Any:
-    """Load a model, and return its service, which `create` makes, with the page if flags ask for it."""
+def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, Any]]:
+    """Load the only model, and return it and the arguments of its page."""
     from vanilla_transformer.decoding.loading import load_pipeline
 
-    from .models import Models, ServedModel
-    from .page import add_page
+    from .models import ServedModel
 
     # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they would sleep
     # instead of spinning, and a request would take three times as long.
     with ThreadPoolExecutor(1) as loading:
-        load = partial(load_pipeline, name, options.backend, options.precision, **further_models(options))
+        load = partial(load_pipeline, options.name, options.backend, options.precision, **further_models(options))
         translate = loading.submit(load).result()
     settings = language_settings(translate.tokenizer, options)
-    directions = find_directions(translate.tokenizer, options.direction)
-    languages = find_languages(translate.tokenizer)
-    if languages is None:
-        default = directions[0] if directions else NO_DIRECTION
-    else:
+    languages, flag = find_languages(translate.tokenizer), options.direction
+    direction = NO_DIRECTION if flag is None else _parse_direction(flag)
+    if direction is None or (flag is not None and languages is not None):
+        example = "such as en-de, for a model without tokens for languages"
+        raise UserError(f"`direction` must be the codes of two languages, {example}, got {flag!r}.")
+    if languages is not None:
+        directions = languages.possible_directions
         default = languages.complete(settings.get("src_lang"), settings.get("tgt_lang"))
-    model = _wrap(translate, settings, options.source_language or DEFAULT_LANGUAGE, default)
-    title = options.direction or Path(name).name
-    served = ServedModel(title, options, loaded=model, directions=directions, default=default)
-    service = create(Models([served], options.pivot))
-    if options.page:
         # Without a source if the model asks for none.
-        targets = () if languages is None else languages.targets
-        choices = directions or [Direction(None, target) for target in targets]
-        add_page(service, Path(name).name, choices, settings)
-    return service
+        choices = directions or [Direction(None, target) for target in languages.targets]
+    else:
+        known = find_direction(translate.tokenizer, *direction)
+        choices = directions = [known] if all(known) else []
+        default = known if all(known) else NO_DIRECTION
+    model = _wrap(translate, settings, options.source_language or DEFAULT_LANGUAGE, default)
+    folder = Path(options.name).name
+    served = ServedModel(flag or folder, options, loaded=model, directions=directions, default=default)
+    return [served], {"title": folder, "directions": choices, "default": settings}
 
 
-def _serve_several(
-    folders: Mapping[Direction, str], options: ServeArguments, create: Callable[["Models"], Any]
-) -> Any:
-    """Return the service of models that are loaded when requests need them, with the page if flags ask for it."""
+def _several_models(
+    folders: Mapping[Direction, str], options: ServeArguments
+) -> tuple[list["ServedModel"], dict[str, Any]]:
+    """Return models that are loaded when requests need them, and the arguments of their page."""
     from vanilla_transformer.decoding.loading import load_pipeline
 
-    from .models import ModelLoader, Models, ServedModel
-    from .page import add_page
+    from .models import ModelLoader, ServedModel
 
     def load(direction: Direction, folder: str) -> "LoadedModel":
         translate = load_pipeline(folder, options.backend, options.precision, normalize=options.normalize)
@@ -224,11 +230,7 @@ def _serve_several(
         ServedModel(str(direction), options, partial(load, direction, folder), None, [direction], loader)
         for direction, folder in folders.items()
     ]
-    choices = Models(models, options.pivot)
-    service = create(choices)
-    if options.page:
-        add_page(service, "vanilla-transformer", choices.directions)
-    return service
+    return models, {"title": "vanilla-transformer"}
 
 
 def _wrap(
@@ -242,28 +244,14 @@ def _wrap(
     """
     from vanilla_transformer.extensions.documents import DocumentTranslator
 
-    from .features import known_options, tokenizer_options
+    from .features import known_options
     from .models import LoadedModel
     from .service import count_tokens_with, translate_with
 
-    translator = DocumentTranslator(translate, spoken, direction)
-    known = [*known_options(translate), *tokenizer_options(translate.tokenizer)]
+    documents = DocumentTranslator(translate, spoken, direction)
     return LoadedModel(
-        translate_with(translate, translator, languages, spoken),
+        translate_with(translate, documents, languages, spoken),
         count_tokens_with(translate.tokenizer),
-        known,
+        known_options(translate),
         lambda: translate.is_compiled,
     )
-
-
-def find_directions(tokenizer: Any, flag: str | None) -> list[Direction]:
-    """Return from and to which languages a model translates, as far as that is known."""
-    languages = find_languages(tokenizer)
-    direction = NO_DIRECTION if flag is None else _parse_direction(flag)
-    if direction is None or (flag is not None and languages is not None):
-        example = "such as en-de, for a model without tokens for languages"
-        raise UserError(f"`direction` must be the codes of two languages, {example}, got {flag!r}.")
-    if languages is not None:
-        return languages.possible_directions
-    known = find_direction(tokenizer, *direction)
-    return [known] if all(known) else []

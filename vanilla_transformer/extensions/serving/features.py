@@ -24,8 +24,7 @@ RISK = ("mbr", "mbr_samples")
 SAMPLING = ("seed", *FILTERS)  # known with `do_sample` and with `mbr`
 _FEATURES = (*RETURNED, "do_sample", "glossary", "constraints", "target_prefix")
 _OTHERS = ("num_return_sequences", "term_mode", "split_sentences", "protect", *SAMPLING, *LANGUAGES, *RISK, *RERANKING)
-SEARCHES = tuple(name for name in options_of(JSON) if name not in (*_FEATURES, *_OTHERS))
-ENGINE_OPTIONS = (*_FEATURES, *SEARCHES)
+ENGINE_OPTIONS = (*_FEATURES, *(name for name in options_of(JSON) if name not in (*_FEATURES, *_OTHERS)))
 # Missing features of a model that does not know an option.
 _LACKING = {name: f"no {name.removeprefix('return_')}" for name in RETURNED}
 _LACKING |= dict.fromkeys(("glossary", "constraints"), "no beam search with constraints")
@@ -35,26 +34,18 @@ _LACKING |= {"do_sample": "no sampling", "split_sentences": "no sentence splitte
 
 def known_options(translate: Any) -> list[str]:
     """Return the options of requests that a service accepts for a [`TranslationPipeline`]."""
-    names = supported_options(translate.model)
+    needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
+    config = getattr(translate.model, "config", None)
+    has = {name: bool(getattr(config, entry, None)) for name, entry in needed.items()}
+    names = [name for name in ENGINE_OPTIONS if has.get(name, True)] if Engine.supports(translate.model) else []
     if names and translate.reranks:
         names = [name for name in names if name not in ("do_sample", "alternatives")]
         names += translate.reranker.options
     elif names:
         names += RISK
-    return [*names, "split_sentences", "protect", "format"]
-
-
-def supported_options(model: Any) -> list[str]:
-    """Return the options of requests that an engine of a model follows."""
-    needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
-    has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
-    return [name for name in ENGINE_OPTIONS if has.get(name, True)] if Engine.supports(model) else []
-
-
-def tokenizer_options(tokenizer: Any) -> list[str]:
-    """Return the options of requests that a tokenizer has tokens for."""
-    languages = [] if find_languages(tokenizer) is None else LANGUAGES
-    return [*([SOFT_TERMS] if knows_inline_terms(tokenizer) else []), *languages]
+    soft_terms = [SOFT_TERMS] if knows_inline_terms(translate.tokenizer) else []
+    languages = [] if find_languages(translate.tokenizer) is None else LANGUAGES
+    return [*names, "split_sentences", "protect", "format", *soft_terms, *languages]
 
 
 def check_known(given: Mapping[str, Any], known: Sequence[str]) -> None:

@@ -4,9 +4,9 @@ import asyncio
 import json
 from collections.abc import Awaitable
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
-from fastapi import HTTPException, Request
+from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -53,11 +53,11 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        close, limits = {"Connection": "close"}, self._limits
+        limits = self._limits
         names = {name for name, _ in scope["headers"]}
         if {b"content-length", b"transfer-encoding"} <= names:  # RFC 9112, section 6.1
             reason = "A request may have one of `Content-Length` and `Transfer-Encoding`, but it has both."
-            return await JSONResponse({"detail": reason}, 400, close)(scope, receive, send)
+            return await JSONResponse({"detail": reason}, 400, {"Connection": "close"})(scope, receive, send)
         read, more, deadline = 0, True, asyncio.get_running_loop().time() + limits.client_seconds
 
         async def receive_within_limits() -> Message:
@@ -69,11 +69,11 @@ class BodyLimit:
                     message = await receive()
             except TimeoutError as error:
                 reason = f"The body must arrive within {limits.client_seconds} seconds."
-                raise HTTPException(408, reason, close) from error
+                raise Refusal(408, reason) from error
             more = message.get("more_body", False)
             read += len(message.get("body", b""))
             if read > limits.max_body_bytes:
-                raise HTTPException(413, f"The body may have at most {limits.max_body_bytes} bytes.", close)
+                raise Refusal(413, f"The body may have at most {limits.max_body_bytes} bytes.")
             return message
 
         await self._app(scope, receive_within_limits, send)
@@ -110,23 +110,20 @@ async def read_form(request: Request) -> dict[str, list[Any]]:
     Both are read as UTF-8; lone surrogates stand for other bytes.
     """
     request.state.is_form = True
-    kind, sent = _content_type(request), list[tuple[str, Any]]()
+    kind, form = _content_type(request), dict[str, list[Any]]()
     if kind == FORM:
-        sent = _parse_pairs(await request.body())
+        form = _parse_pairs(await request.body())
     elif kind == MULTIPART:
         request.state.is_libretranslate = True
         # Starlette takes text for Latin-1 if it is not of the charset, so each byte is a letter at first.
         headers = Headers({"content-type": request.headers["content-type"] + "; charset=latin-1"})
         try:
-            form = await MultiPartParser(headers, request.stream()).parse()
+            parts = await MultiPartParser(headers, request.stream()).parse()
         except MultiPartException as error:
             raise Refusal(422, error.message) from error
-        sent = [(_decode_part(name), _decode_part(value)) for name, value in form.multi_items()]
-    query, body = dict[str, list[Any]](), dict[str, list[Any]]()
-    for entries, pairs in ((query, _parse_pairs(request.scope["query_string"])), (body, sent)):
-        for name, value in pairs:
-            entries.setdefault(name, []).append(value)
-    return body | query
+        for name, value in parts.multi_items():
+            form.setdefault(_decode_part(name), []).append(_decode_part(value))
+    return form | _parse_pairs(request.scope["query_string"])
 
 
 def read_texts(form: dict[str, list[Any]], name: str) -> list[str]:
@@ -140,9 +137,9 @@ def _content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _parse_pairs(encoded: bytes) -> list[tuple[str, Any]]:
+def _parse_pairs(encoded: bytes) -> dict[str, list[Any]]:
     text = encoded.decode(errors="surrogateescape")
-    return parse_qsl(text, keep_blank_values=True, errors="surrogateescape")
+    return parse_qs(text, keep_blank_values=True, errors="surrogateescape")
 
 
 def _decode_part(part: Any) -> Any:

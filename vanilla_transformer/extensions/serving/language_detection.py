@@ -10,7 +10,7 @@ from babel import parse_locale
 from babel.core import get_global
 from typing_extensions import TypedDict  # of which pydantic makes schemas before Python 3.12, too
 
-from vanilla_transformer.data.cleaning_rules import language_code, rank_languages
+from vanilla_transformer.data.cleaning_rules import language_code, load_identifier
 from vanilla_transformer.text.languages import find_locale
 
 _LONGEST_CODE = 35  # characters, as in RFC 5646
@@ -88,7 +88,7 @@ def find_detector() -> DetectLanguages | None:
 
 def detect_languages(text: str) -> list[Detected]:
     """Return all languages that the classifier knows, with their ISO 639-1 codes where they have one."""
-    ranked = rank_languages(text[:_ENOUGH])
+    ranked = load_identifier().rank(text[:_ENOUGH])
     return [Detected(language=code, confidence=round(100 * probability, 1)) for code, probability in ranked]
 
 

@@ -3,9 +3,8 @@
 import asyncio
 import re
 import secrets
-import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, NamedTuple
 
@@ -14,7 +13,6 @@ from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
-from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 
 from .language_detection import Detected, DetectLanguages, choose_language, closest_languages, language_name
 from .limits import Limits, Refusal
@@ -29,7 +27,6 @@ class TranslatedFile(NamedTuple):
     name: str
     content: bytes
     client: str
-    deadline: float
 
 
 class TranslatedFiles:
@@ -39,18 +36,14 @@ class TranslatedFiles:
     files takes room from itself.
     """
 
-    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic):
-        self._limits, self._clock = limits, clock
-        self._files: OrderedDict[str, TranslatedFile] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._files)
+    def __init__(self, limits: Limits):
+        self._limits = limits
+        self._files: dict[str, TranslatedFile] = {}
 
     def add(self, name: str, content: bytes, client: str) -> str:
         """Add a file, and return the name by which it is downloaded: a token that cannot be guessed, and its own."""
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        deadline = self._clock() + self._limits.file_seconds
-        self._files[token] = TranslatedFile(name, content, client, deadline)
+        self._files[token] = TranslatedFile(name, content, client)
         sizes: Counter[str] = Counter()
         for file in self._files.values():
             sizes[file.client] += len(file.content)
@@ -58,29 +51,16 @@ class TranslatedFiles:
             ((largest, _),) = sizes.most_common(1)
             oldest = next(token for token, file in self._files.items() if file.client == largest)
             sizes[largest] -= len(self._files.pop(oldest).content)
-        asyncio.get_running_loop().call_later(self._limits.file_seconds, self._delete_old)
+        asyncio.get_running_loop().call_later(self._limits.file_seconds, self._files.pop, token, None)
         return f"{token}.{name}"
 
     def find(self, name: str) -> TranslatedFile:
         """Return the file of a name that [`add`] returned."""
-        self._delete_old()
         token = name.partition(".")[0]
         if token not in self._files:
             reason = f"Files are deleted after {self._limits.file_seconds} seconds, or earlier if there are many"
             raise Refusal(404, f"There is no such file. {reason}. Send it again.")
         return self._files[token]
-
-    def _delete_old(self) -> None:
-        while self._files and next(iter(self._files.values())).deadline <= self._clock():
-            self._files.popitem(last=False)
-
-
-def find_format(name: str) -> str:
-    """Return the format of a file."""
-    ending = PurePosixPath(name).suffix.lower()
-    if ending not in DOCUMENT_ENDINGS:
-        raise Refusal(422, f"The name of the file must end with one of {', '.join(DOCUMENT_ENDINGS)}.")
-    return DOCUMENT_ENDINGS[ending]
 
 
 def name_translation(name: str, language: str) -> str:
@@ -91,9 +71,7 @@ def name_translation(name: str, language: str) -> str:
 
 
 _STRING: dict[str, Any] = {"type": "string"}
-_DETECTED = "auto"
-_TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
-_LEAST_CONFIDENCE = 1.0  # percent, of a language that `/detect` lists besides the most probable one
+DETECTED = "auto"
 
 
 class Question(BaseModel):
@@ -116,7 +94,7 @@ class Question(BaseModel):
     @property
     def asks_for_detection(self) -> bool:
         """Whether the source language is to be detected."""
-        return isinstance(self.source, str) and self.source.lower() == _DETECTED
+        return isinstance(self.source, str) and self.source.lower() == DETECTED
 
     @property
     def texts(self) -> Any:
@@ -130,13 +108,6 @@ class Question(BaseModel):
             raise Refusal(422, "`alternatives` must be a number of 0 or more, of at most 9 digits.")
         return int(self.alternatives or 0) + 1
 
-    def list_languages(self, detect: DetectLanguages) -> list[Detected]:
-        """Return the languages that the text may be in, the most probable first."""
-        if not isinstance(self.q, str):
-            raise Refusal(422, "`q` must be a text.")
-        best, *others = detect(self.q)
-        return [best, *(other for other in others if other["confidence"] >= _LEAST_CONFIDENCE)]
-
     def detect_sources(self, detect: DetectLanguages, directions: Sequence[Direction]) -> list[Detected] | None:
         """Return the most probable one of the languages from which there is a translation, for each text.
 
@@ -145,15 +116,6 @@ class Question(BaseModel):
         target = next(iter(closest_languages(str(self.target), _targets(directions))), None)
         sources = [str(direction.source) for direction in directions if direction.target == target]
         return [choose_language(detect(text), sources) for text in self.texts] if sources else None
-
-    def to_content(self) -> dict[str, Any]:
-        """Return the content of the request in the form of this service, without its languages."""
-        content: dict[str, Any] = {"text": self.q}
-        if self.num_hypotheses > 1:
-            content["num_return_sequences"] = self.num_hypotheses
-        if self.format not in (None, "text"):
-            content["format"] = self.format
-        return content
 
     def find_direction(self, directions: Sequence[Direction]) -> Direction | None:
         """Return the one of `directions` that the request asks for, or None if there are none."""
@@ -191,34 +153,6 @@ def _targets(directions: Sequence[Direction]) -> list[str]:
     return list(dict.fromkeys(str(direction.target) for direction in directions))
 
 
-def list_languages(directions: Sequence[Direction]) -> list[dict[str, Any]]:
-    """Return the source languages with their names in English and their target languages."""
-    targets: dict[str, list[str]] = {}
-    for direction in directions:
-        targets.setdefault(str(direction.source), []).append(str(direction.target))
-    return [{**_name(code), "targets": known} for code, known in targets.items()]
-
-
-def frontend_settings(
-    limits: Limits, needs_key: bool, directions: Sequence[Direction], endings: Sequence[str]
-) -> dict[str, Any]:
-    """Return the settings that a page for visitors needs.
-
-    Args:
-        endings: Endings of the names of files that are translated.
-    """
-    source, target = next(iter(directions), Direction())
-    return {
-        "charLimit": limits.max_characters,
-        "frontendTimeout": _TYPING_MILLISECONDS,
-        "apiKeys": needs_key,
-        "keyRequired": needs_key,
-        "suggestions": False,
-        "filesTranslation": bool(endings),
-        "supportedFilesFormat": list(endings),
-        "language": {"source": _name(source or _DETECTED), "target": _name(target or "")},
-    }
-
-
-def _name(code: str) -> dict[str, str]:
+def name_language(code: str) -> dict[str, str]:
+    """Return the code of a language with its name, as LibreTranslate lists them."""
     return {"code": code, "name": language_name(code)}

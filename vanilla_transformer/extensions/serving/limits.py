@@ -65,12 +65,6 @@ class Limits(Schema):
                 reason = f"The characters of a text may be at most {self.max_characters}, got {len(text)}"
                 raise Refusal(422, f"{reason} at position {position}.")
 
-    def check_samples(self, count: int) -> None:
-        """Check the number of samples of each text from which one is chosen."""
-        if count > self.max_mbr_samples:
-            reason = f"`mbr_samples` may be at most {self.max_mbr_samples}, got {count}."
-            raise Refusal(422, reason[:LONGEST_REASON])
-
     def check_tokens(self, counts: Sequence[int]) -> None:
         """Check the numbers of tokens of texts."""
         for position, count in enumerate(counts):

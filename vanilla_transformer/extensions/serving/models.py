@@ -15,7 +15,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .features import LANGUAGES, SOFT_TERMS
 from .limits import Limits, Refusal
-from .queue import Batcher, CountTokens, ModelFailure, Options, Translate, call_on_thread, count_bytes
+from .queue import Batcher, CountTokens, ModelFailure, TextRequest, Translate, call_on_thread, count_bytes
 
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
@@ -66,12 +66,12 @@ class ModelLoader:
 
         async with self._lock:
             while self._max_loaded is not None and len(self._loaded) >= self._max_loaded:
-                idle = [loaded for loaded in self._loaded if loaded.is_idle]
+                idle = [each for each in self._loaded if each.requests == 0 and each.batcher.busy_seconds == 0]
                 if not idle:
                     reason = "The models in memory are at work, and there is no room for more. Try again later."
                     raise Refusal(503, reason)
-                least_recently_used = min(idle, key=lambda loaded: loaded.last_used)
-                least_recently_used.unload()
+                least_recently_used = min(idle, key=lambda each: each.last_used)
+                least_recently_used.loaded = None
                 self._loaded.remove(least_recently_used)
             # This thread ends, and OpenMP's threads for it end too, so that they do not slow down the model thread's.
             thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
@@ -95,6 +95,7 @@ class ServedModel:
 
     Attributes:
         known: Options of the model, once it was loaded.
+        requests: Number of requests that need the model.
         last_used: Time of `time.monotonic` at which it last translated.
     """
 
@@ -110,49 +111,37 @@ class ServedModel:
     ):
         self.name, self.limits, self.directions = name, limits, directions
         self.default = directions[0] if len(directions) == 1 else default
-        self.last_used = 0.0
+        self.requests, self.last_used = 0, 0.0
         self.known: Sequence[str] = () if loaded is None else loaded.known
-        self._load_model, self._loaded = load, loaded
-        self.loader = loader or ModelLoader()
+        self._load_model, self.loader = load, loader or ModelLoader()
+        self.loaded: Any = loaded  # None if the model is not in memory
         self._loading: asyncio.Task[Refusal | None] | None = None
-        self._requests = 0
-        self.batcher = Batcher(self._translate, limits, self._count_tokens, self.loader.model_thread)
+        self.batcher = Batcher(
+            lambda *arguments, **options: self.loaded.translate(*arguments, **options),
+            limits,
+            lambda texts: self.loaded.count_tokens(texts),
+            self.loader.model_thread,
+        )
 
     @property
     def is_loaded(self) -> bool:
         """Whether the model is in memory."""
-        return self._loaded is not None
+        return self.loaded is not None
 
-    @property
-    def is_compiled(self) -> bool:
-        """Whether the model is in memory and decodes by compiled steps."""
-        return self._loaded is not None and self._loaded.is_compiled()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request needs the model and it does not translate."""
-        return self._requests == 0 and self.batcher.busy_seconds == 0
-
-    @property
-    def status(self) -> str:
-        """`"ok"`, `"slow"` if a batch takes longer than a request may, `"broken"`, `"loading"` or `"not loaded"`."""
+    def health(self) -> dict[str, Any]:
+        """Describe the model: `"slow"` means that a batch takes longer than a request may."""
+        status = "ok"
         if self.batcher.broken:
-            return "broken"
-        if self.batcher.busy_seconds > self.limits.request_seconds:
-            return "slow"
-        if self._loaded is not None:
-            return "ok"
-        return "not loaded" if self._loading is None else "loading"
-
-    def language_entries(self, direction: Direction | None) -> dict[str, str]:
-        """Return the entries of requests by which the model translates in one of its directions."""
-        if direction is None or len(self.directions) < 2:
-            return {}
-        return {"src_lang": str(direction.source), "tgt_lang": str(direction.target)}
+            status = "broken"
+        elif self.batcher.busy_seconds > self.limits.request_seconds:
+            status = "slow"
+        elif self.loaded is None:
+            status = "not loaded" if self._loading is None else "loading"
+        return {"status": status, "failures": self.batcher.failures, "last_failure": self.batcher.last_failure}
 
     async def load(self) -> None:
         """Load the model unless it is in memory."""
-        if self._loaded is not None:
+        if self.loaded is not None:
             return
         loading = self._loading = self._loading or asyncio.create_task(self._load())
         await asyncio.wait([loading], timeout=self.limits.request_seconds)
@@ -165,18 +154,14 @@ class ServedModel:
         if refusal is not None:
             raise refusal
 
-    def unload(self) -> None:
-        """Forget the model; the next request loads it again."""
-        self._loaded = None
-
-    async def translate(self, *arguments: Any, **options: Any) -> list[list[Any]]:
+    async def translate(self, request: TextRequest) -> list[list[Any]]:
         """Translate as [`Batcher.translate`] does; the model stays in memory meanwhile."""
-        self._requests += 1
+        self.requests += 1
         try:
             await self.load()
-            return await self.batcher.translate(*arguments, **options)
+            return await self.batcher.translate(request)
         finally:
-            self._requests -= 1
+            self.requests -= 1
             self.last_used = time.monotonic()
 
     def stop(self) -> None:
@@ -189,8 +174,8 @@ class ServedModel:
         """Load the model, or return why requests for it are refused."""
         assert self._load_model is not None
         try:
-            self._loaded = await self.loader.load(self, self._load_model)
-            self.known, self.last_used = self._loaded.known, time.monotonic()
+            self.loaded = await self.loader.load(self, self._load_model)
+            self.known, self.last_used = self.loaded.known, time.monotonic()
             return None
         except Refusal as refusal:
             return refusal
@@ -204,13 +189,12 @@ class ServedModel:
         finally:
             self._loading = None
 
-    def _translate(self, *arguments: Any, **options: Any) -> list[list[Any]]:
-        assert self._loaded is not None
-        return self._loaded.translate(*arguments, **options)
 
-    def _count_tokens(self, texts: Sequence[str]) -> list[int]:
-        assert self._loaded is not None
-        return self._loaded.count_tokens(texts)
+def language_entries(directions: Sequence[Direction], direction: Direction | None) -> dict[str, str]:
+    """Return the entries of requests by which a model translates in one of its directions."""
+    if direction is None or len(directions) < 2:
+        return {}
+    return {"src_lang": str(direction.source), "tgt_lang": str(direction.target)}
 
 
 class PivotModels:
@@ -227,7 +211,7 @@ class PivotModels:
 
     def __init__(self, first: tuple[ServedModel, Direction], second: tuple[ServedModel, Direction]):
         (self._first, into), (self._second, out) = first, second
-        self._languages = self._first.language_entries(into), self._second.language_entries(out)
+        self._languages = [language_entries(model.directions, direction) for model, direction in (first, second)]
         self.directions = [Direction(into.source, out.target)]
         self.default = self.directions[0]
         self.name = str(self.default)
@@ -246,35 +230,24 @@ class PivotModels:
             if name not in _ABOUT_THE_SOURCE and (name not in _OF_BOTH or name in self._first.known)
         ]
 
-    def language_entries(self, direction: Direction | None) -> dict[str, str]:
-        """Return no entries: there is one direction."""
-        return {}
-
     async def load(self) -> None:
         """Load both models, one after the other."""
         await self._first.load()
         await self._second.load()
 
-    async def translate(
-        self,
-        texts: Sequence[str],
-        num_hypotheses: int,
-        client: str = "",
-        options: Options = (),
-        *columns: Any,
-    ) -> list[list[Any]]:
+    async def translate(self, request: TextRequest) -> list[list[Any]]:
         """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does."""
-        if dict(options).get("format") == "xliff":
+        options, (into, out), limits = dict(request.options), self._languages, self._second.limits
+        if options.get("format") == "xliff":
             raise Refusal(422, f"XLIFF needs one model from {' to '.join(map(str, self.default))}, got two.")
-        limits = self._second.limits
-        limits.check_request(texts, num_hypotheses)
-        languages, further = self._languages
-        shared = {name: value for name, value in options if name in _OF_BOTH}
-        into, out = (tuple(sorted(entries.items())) for entries in (shared | languages, dict(options) | further))
+        limits.check_request(request.texts, request.num_hypotheses)
+        into = into | {name: value for name, value in options.items() if name in _OF_BOTH}
+        first = TextRequest(request.texts, client=request.client, options=tuple(sorted(into.items())))
         try:
             async with asyncio.timeout(limits.request_seconds):
-                between = await self._first.translate(texts, 1, client, into)
-                return await self._second.translate([row[0] for row in between], num_hypotheses, client, out, *columns)
+                between = [row[0] for row in await self._first.translate(first)]
+                second = request._replace(texts=between, options=tuple(sorted((options | out).items())))
+                return await self._second.translate(second)
         except TimeoutError as error:
             raise Refusal(503, f"The request took longer than {limits.request_seconds} seconds.") from error
 
@@ -282,40 +255,35 @@ class PivotModels:
 Choice = ServedModel | PivotModels  # for which requests may ask
 
 
-def _find_pairs(models: Sequence[ServedModel], pivot: str) -> list[PivotModels]:
-    """Return pairs of models for the languages that no model has together, through the language `pivot`."""
-    steps = [(model, direction) for model in models for direction in model.directions if direction.source is not None]
-    direct = {(direction.source, direction.target) for _, direction in steps}
-    into = [step for step in steps if step[1].target == pivot]
-    out = [step for step in steps if step[1].source == pivot]
-    pairs = {(first[1].source, second[1].target): PivotModels(first, second) for first in into for second in out}
-    chosen = [pair for languages, pair in pairs.items() if languages not in direct and len({*languages}) > 1]
-    if not chosen:
-        requirement = (
-            "a language between two others that no model translates directly, such as en with de-en and en-fr"
-        )
-        raise UserError(f"`pivot` must be {requirement}, got {pivot!r}.")
-    return chosen
-
-
 class Models:
     """The models of a service, at least one.
 
     Args:
         pivot: Code of the language through which two models translate languages that no model has together.
+
+    Attributes:
+        choices: The models, and the pairs of them, for which requests may ask.
     """
 
     def __init__(self, models: Sequence[ServedModel], pivot: str | None = None):
-        self._models = {model.name: model for model in models}
-        self._pairs = {} if pivot is None else {pair.name: pair for pair in _find_pairs(models, pivot)}
+        self._models = models
+        self.choices: list[Choice] = [*models]
+        if pivot is None:
+            return
+        steps = [(model, each) for model in models for each in model.directions if each.source is not None]
+        direct = {direction for _, direction in steps}
+        before = [step for step in steps if step[1].target == pivot]
+        after = [step for step in steps if step[1].source == pivot]
+        pairs = [PivotModels(first, second) for first in before for second in after]
+        chosen = {pair.name: pair for pair in pairs if pair.default not in direct and len({*pair.default}) > 1}
+        if not chosen:
+            example = "such as en with de-en and en-fr"
+            requirement = f"a language between two others that no model translates directly, {example}"
+            raise UserError(f"`pivot` must be {requirement}, got {pivot!r}.")
+        self.choices += chosen.values()
 
     def __iter__(self) -> Iterator[ServedModel]:
-        return iter(self._models.values())
-
-    @property
-    def choices(self) -> list[Choice]:
-        """The models, and the pairs of them, for which requests may ask."""
-        return [*self, *self._pairs.values()]
+        return iter(self._models)
 
     @property
     def directions(self) -> list[Direction]:
@@ -323,30 +291,19 @@ class Models:
         return [direction for choice in self.choices for direction in choice.directions]
 
     @property
-    def broken(self) -> Batcher | None:
-        """The batcher of a broken model, if there is one."""
-        return next((model.batcher for model in self if model.batcher.broken), None)
-
-    @property
     def is_busy(self) -> bool:
         """Whether a thread loads a model or translates."""
         return any(model.loader.is_busy or model.batcher.busy_seconds > 0 for model in self)
 
-    def find(self, name: Any) -> Choice:
-        """Return the choice that a request names; the only model needs no name."""
-        return next(iter(self)) if name is None and len(self._models) == 1 else self.find_name(name, 422)
-
-    def find_name(self, name: Any, status: int) -> Choice:
-        """Return the choice of a name."""
+    def find(self, name: Any, status: int = 422) -> Choice:
+        """Return the choice that a request names, or refuse it with a status; the only model needs no name."""
+        if name is None and len(self._models) == 1:
+            return self._models[0]
         for choice in self.choices:
             if choice.name == name:
                 return choice
         known = ", ".join([choice.name for choice in self.choices][:_MOST_SHOWN])
         raise Refusal(status, f"`model` must be one of the models of this service: {known}.")
-
-    def find_direction(self, direction: Direction | None) -> Choice:
-        """Return the choice of one of the `directions`, or the only model if none is known."""
-        return next(choice for choice in self.choices if direction is None or direction in choice.directions)
 
     def stop(self) -> None:
         """Refuse all requests from here on, the accepted ones included."""
@@ -355,21 +312,10 @@ class Models:
 
     def health(self) -> tuple[dict[str, Any], int]:
         """Describe the state of the models, and return the HTTP status that fits."""
-        states = {
-            model.name: {
-                "status": model.status,
-                "failures": model.batcher.failures,
-                "last_failure": model.batcher.last_failure,
-            }
-            for model in self
-        }
-        statuses, kinds = ([state[entry] for state in states.values()] for entry in ("status", "last_failure"))
+        states = {model.name: model.health() for model in self}
+        statuses, failures, kinds = zip(*(state.values() for state in states.values()), strict=True)
         status = next((status for status in _UNAVAILABLE if status in statuses), "ok")
-        content = {
-            "status": status,
-            "failures": sum(model.batcher.failures for model in self),
-            "last_failure": next(filter(None, kinds), None),
-        }
+        content = {"status": status, "failures": sum(failures), "last_failure": next(filter(None, kinds), None)}
         if len(states) > 1:
             content["models"] = states
         return content, 200 if status == "ok" else 503

@@ -1,7 +1,6 @@
 """The web page to try the models."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
@@ -21,41 +20,32 @@ _SHOWN_LIMITS = ("max_texts", "max_characters", "max_tokens", "max_body_bytes")
 def add_page(
     service: FastAPI,
     title: str,
-    directions: Sequence[Direction] = (),
+    directions: Sequence[Direction] | None = None,
     default: Mapping[str, str] | None = None,
 ) -> FastAPI:
     """Add a page at `/` that translates texts and documents.
 
     The page makes the same requests as other clients, so it has the limits of the service. If the service has API
     keys, visitors enter one of them. The options that a model knows decide whether the page shows scores, alignments
-    and the upload of documents.
+    and the upload of documents; with models that are loaded later, the page asks for them when it needs them.
 
     Args:
         service: An application of [`create_service`] or [`create_service_of`].
         title: Heading of the page, such as the name of the model.
-        directions: Languages from and to which the service translates, among which visitors choose. A direction
-            without a source means that the model does not ask for it. With several models they are the directions of
-            the models.
+        directions: Languages from and to which the service translates, among which visitors choose; by default the
+            ones of its models. A direction without a source means that the model does not ask for it.
         default: The `src_lang` and `tgt_lang` that are chosen at first.
-    """
-    page = fill_page(str(__package__), title, _settings(service, directions, default or {}))
-
-    @service.get("/", include_in_schema=False)
-    async def show_page() -> HTMLResponse:
-        return HTMLResponse(page)
-
-    return service
-
-
-def _settings(service: FastAPI, directions: Sequence[Direction], default: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the script of the page needs to know about the service.
-
-    With models that are loaded later, the page asks for the features of a model when it needs them.
     """
     models: Models = service.state.models
     first, *others = models
     limits, loaded = first.limits, first if first.is_loaded and not others else None
-    return {
+    directions = models.directions if directions is None else directions
+    targets = list(dict.fromkeys(str(direction.target) for direction in directions))
+    by_source: dict[str, list[str]] = {}
+    for source, target in directions:
+        by_source.setdefault(source or "", []).append(str(target))
+    others_of = {source: [code for code in targets if code != source] for source in by_source}
+    settings = {
         "models": {} if loaded else {str(pair): model.name for model in models.choices for pair in model.directions},
         "features": list(loaded.known) if loaded else None,
         "returned": _RETURNED,
@@ -63,25 +53,18 @@ def _settings(service: FastAPI, directions: Sequence[Direction], default: Mappin
         "num_hypotheses": min(_NUM_HYPOTHESES, limits.max_hypotheses),
         "endings": DOCUMENT_ENDINGS if loaded is None or "format" in loaded.known else {},
         "needs_key": bool(service.state.api_keys),
-        "default": dict(default),
+        "default": dict(default or {}),
         "limits": {name: getattr(limits, name) for name in _SHOWN_LIMITS},
-        **_languages(directions),
-    }
-
-
-def _languages(directions: Sequence[Direction]) -> dict[str, Any]:
-    """Return the names of languages, and the targets of each source unless they are all others.
-
-    Two hundred languages have forty thousand directions.
-    """
-    targets = list(dict.fromkeys(str(direction.target) for direction in directions))
-    by_source: dict[str, list[str]] = {}
-    for source, target in directions:
-        by_source.setdefault(source or "", []).append(str(target))
-    others = {source: [code for code in targets if code != source] for source in by_source}
-    return {
         "names": {code: language_name(code) for code in (*filter(None, by_source), *targets)},
         "sources": list(by_source),
         "targets": targets,
-        "targets_of": {source: known for source, known in by_source.items() if known != others[source]},
+        # Of each source, unless they are all others: two hundred languages have forty thousand directions.
+        "targets_of": {source: known for source, known in by_source.items() if known != others_of[source]},
     }
+    page = fill_page(str(__package__), title, settings)
+
+    @service.get("/", include_in_schema=False)
+    async def show_page() -> HTMLResponse:
+        return HTMLResponse(page)
+
+    return service

@@ -6,7 +6,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,12 +24,30 @@ _SECONDS_WITH_SMALL_BATCHES = 30.0
 _FEW_TOKENS = 32
 
 
+class TextRequest(NamedTuple):
+    """
+    A request to translate texts, which are still unchecked, and so is `num_hypotheses`, the translations of each one.
+
+    Attributes:
+        client: Name by which requests take turns.
+        options: Keyword arguments of the translation, such as `("return_scores", True)`.
+        constraints: The phrases of each text, or None.
+        prefixes: The target prefix of each text, or None.
+    """
+
+    texts: Any
+    num_hypotheses: int = 1
+    client: str = ""
+    options: Options = ()
+    constraints: Sequence[tuple[str, ...]] | None = None
+    prefixes: Sequence[str | None] | None = None
+
+
 class QueuedText(NamedTuple):
     """
-    A text, its number of tokens, the number of translations to return, and the future that receives them.
+    A text that waits for its translations, which must contain the `constraints` and begin with the `target_prefix`.
 
-    `options` are keyword arguments of the translation, such as `("return_scores", True)`. Translations must
-    contain the `constraints` and begin with the `target_prefix`. `arrived` is the time of `time.monotonic`.
+    `arrived` is the time of `time.monotonic`.
     """
 
     text: str
@@ -135,11 +152,9 @@ def _padded_tokens(texts: list[QueuedText]) -> int:
     return len(texts) * max((text.tokens for text in texts), default=0)
 
 
-Result = TypeVar("Result")
 # Maps a batch of texts and a number of hypotheses to that many translations of each text, best first. Options of
 # requests are keyword arguments: with `return_scores=True` each translation is an object instead of a string.
 Translate = Callable[..., list[list[Any]]]
-Constraints = Sequence[tuple[str, ...]]  # the phrases of each text
 CountTokens = Callable[[Sequence[str]], list[int]]
 
 # A model that cannot translate this after a failure is broken.
@@ -148,6 +163,29 @@ _HARMLESS_TEXT = "1"
 _TEXTS_TO_COUNT = 16
 # A call that takes this many times as long as a request may take hangs.
 _HANGING = 5
+
+
+def count_bytes(texts: Sequence[str]) -> list[int]:
+    """Return the number of bytes of each text in UTF-8."""
+    return [len(text.encode("utf-8")) for text in texts]
+
+
+Result = TypeVar("Result")
+
+
+async def call_on_thread(thread: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Run `function` on a thread and return its result."""
+
+    def call() -> tuple[Any, BaseException | None]:
+        try:
+            return function(*arguments), None
+        except BaseException as error:  # some kinds would end the event loop
+            return None, error
+
+    result, error = await asyncio.get_running_loop().run_in_executor(thread, call)
+    if error is not None:
+        raise ModelFailure(f"{type(error).__name__}: {error}") from error
+    return result
 
 
 class ModelFailure(Exception):
@@ -177,7 +215,7 @@ class Batcher:
         self,
         translate: Translate,
         limits: Limits,
-        count_tokens: CountTokens | None = None,
+        count_tokens: CountTokens = count_bytes,
         model_thread: ThreadPoolExecutor | None = None,
     ):
         self.batches = self.texts = self.failures = 0
@@ -187,7 +225,7 @@ class Batcher:
         self.on_batch: Callable[[Sequence[QueuedText]], None] = lambda batch: None
         self._translate = translate
         self.limits = limits
-        self._count_tokens = count_tokens or count_bytes
+        self._count_tokens = count_tokens
         self._queue = FairQueue(limits)
         self._arrived = asyncio.Event()
         self._accepted: set[asyncio.Future[list[Any]]] = set()
@@ -206,53 +244,57 @@ class Batcher:
         """Time since the model began the current call, 0 if it is idle."""
         return 0.0 if self._busy_since is None else time.monotonic() - self._busy_since
 
-    async def translate(
-        self,
-        texts: Sequence[str],
-        num_hypotheses: int,
-        client: str = "",
-        options: Options = (),
-        constraints: Constraints | None = None,
-        prefixes: Sequence[str | None] | None = None,
-    ) -> list[list[Any]]:
-        """Return the `num_hypotheses` best translations of each text, best first.
-
-        `options` are passed to `translate` of the constructor, and so are the `constraints` and the target prefix of
-        each text, if there are any. If the caller is canceled, its texts leave the queue.
-        """
+    async def translate(self, request: TextRequest) -> list[list[Any]]:
+        """Return the best translations of each text, best first. Texts of a canceled call leave the queue."""
+        texts, num_hypotheses, client, options, constraints, prefixes = request
         self.limits.check_request(texts, num_hypotheses)
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 counts: list[int] = []
                 for start in range(0, len(texts), _TEXTS_TO_COUNT):
-                    counts += await self.count_tokens(texts[start : start + _TEXTS_TO_COUNT])
+                    some = texts[start : start + _TEXTS_TO_COUNT]
+                    counts += await loop.run_in_executor(self._counting_thread, self._count_tokens, some)
                     self.limits.check_tokens(counts)
                 phrases, arrived = constraints or [()] * len(texts), time.monotonic()
                 columns = zip(texts, counts, phrases, prefixes or [None] * len(texts), strict=True)
-                entries = [
+                entries = deque(
                     QueuedText(text, count, num_hypotheses, asyncio.Future(), options, required, prefix, arrived)
                     for text, count, required, prefix in columns
-                ]
-                return await self._wait_for_translations(entries, client)
+                )
+                return await self._wait_for_translations(QueuedRequest(client, entries))
         except TimeoutError as error:
             raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
 
-    async def run_on_model_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Run `function` on the model thread; no batch is translated meanwhile."""
-        return await call_on_thread(self._model_thread, function, *arguments)
-
-    async def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text."""
-        return await asyncio.get_running_loop().run_in_executor(self._counting_thread, self._count_tokens, list(texts))
+    async def _wait_for_translations(self, request: QueuedRequest) -> list[list[Any]]:
+        if self._stopped is not None:
+            raise self._stopped
+        futures = [text.future for text in request.texts]
+        self._queue.add(request)
+        self._accepted.update(futures)
+        self._arrived.set()
+        try:
+            return list(await asyncio.gather(*futures))
+        finally:
+            self._queue.discard(request)
+            self._accepted.difference_update(futures)
+            for future in futures:
+                future.cancel()
+            asyncio.gather(*futures, return_exceptions=True)  # asyncio reports exceptions that it returned to no one
 
     async def run(self) -> None:
         """Translate batches until canceled or until the model is broken."""
         try:
             while not self.broken:
-                batch = self._queue.take()
-                if batch:
-                    await self._translate_batch(batch)
-                else:
+                groups: dict[Any, list[QueuedText]] = {}  # with the same options
+                for text in self._queue.take():
+                    key = text.num_hypotheses, text.options, bool(text.constraints), text.target_prefix is not None
+                    groups.setdefault(key, []).append(text)
+                for group in groups.values():
+                    self.batches += 1
+                    self.on_batch(group)
+                    await self._translate_group(group)
+                if not groups:
                     self._arrived.clear()
                     await self._arrived.wait()
         except Exception as error:
@@ -275,34 +317,6 @@ class Batcher:
         """Stop the threads after their current call, without waiting for it."""
         self._model_thread.shutdown(wait=False, cancel_futures=True)
         self._counting_thread.shutdown(wait=False, cancel_futures=True)
-
-    async def _wait_for_translations(self, entries: Sequence[QueuedText], client: str) -> list[list[Any]]:
-        if self._stopped is not None:
-            raise self._stopped
-        futures = [entry.future for entry in entries]
-        request = QueuedRequest(client, deque(entries))
-        self._queue.add(request)
-        self._accepted.update(futures)
-        self._arrived.set()
-        try:
-            return list(await asyncio.gather(*futures))
-        finally:
-            self._queue.discard(request)
-            self._accepted.difference_update(futures)
-            for future in futures:
-                future.cancel()
-            asyncio.gather(*futures, return_exceptions=True)  # asyncio reports exceptions that it returned to no one
-
-    async def _translate_batch(self, batch: list[QueuedText]) -> None:
-        """Translate the texts with the same options together."""
-        groups: dict[Any, list[QueuedText]] = {}
-        for entry in batch:
-            key = entry.num_hypotheses, entry.options, bool(entry.constraints), entry.target_prefix is not None
-            groups.setdefault(key, []).append(entry)
-        for group in groups.values():
-            self.batches += 1
-            self.on_batch(group)
-            await self._translate_group(group)
 
     async def _translate_group(self, group: list[QueuedText]) -> None:
         """Translate texts together, or one by one if that fails, so that each one fails alone."""
@@ -330,45 +344,39 @@ class Batcher:
                     entry.future.set_result(hypotheses)
 
     async def _call_model(self, group: Sequence[QueuedText]) -> list[list[Any]]:
-        """Translate texts of one group."""
-        texts, num_hypotheses = [entry.text for entry in group], group[0].num_hypotheses
-        translate = partial(self._translate, **dict(group[0].options))
-        if group[0].constraints:
-            translate = partial(translate, constraints=[list(entry.constraints) for entry in group])
-        if group[0].target_prefix is not None:
-            translate = partial(translate, target_prefix=[entry.target_prefix for entry in group])
+        """Translate texts of one group. The calls of other batchers on this thread do not count as its time."""
+        (first, *_), texts = group, [entry.text for entry in group]
+        options = dict(first.options)
+        if first.constraints:
+            options["constraints"] = [list(entry.constraints) for entry in group]
+        if first.target_prefix is not None:
+            options["target_prefix"] = [entry.target_prefix for entry in group]
+
+        def translate() -> list[list[Any]]:
+            self._busy_since = time.monotonic()  # stays so if the call is canceled or hangs: its thread still works
+            return self._translate(texts, first.num_hypotheses, **options)
+
+        limit = _HANGING * self.limits.request_seconds
+        call = asyncio.ensure_future(call_on_thread(self._model_thread, translate))
         try:
-            translations = await self._call_in_time(translate, texts, num_hypotheses)
-            self._busy_since = None
-            if [len(hypotheses) for hypotheses in translations] != [num_hypotheses] * len(texts):
-                raise ModelFailure(f"Each of {len(texts)} texts must have {num_hypotheses} translations.")
-            return translations
-        except TimeoutError as error:
-            self.last_failure = "TimeoutError"
-            self._break()
-            raise ModelFailure("The model hangs.") from error
+            while not call.done():
+                if self.busy_seconds >= limit:
+                    self.last_failure = "TimeoutError"
+                    self._break()
+                    raise ModelFailure("The model hangs.")
+                await asyncio.wait([call], timeout=limit - self.busy_seconds)
+        finally:
+            call.cancel()
+        self._busy_since = None
+        try:
+            translations = call.result()
+            if [len(hypotheses) for hypotheses in translations] != [first.num_hypotheses] * len(texts):
+                raise ModelFailure(f"Each of {len(texts)} texts must have {first.num_hypotheses} translations.")
         except ModelFailure as failure:
-            self._busy_since = None
             if not isinstance(failure.__cause__, OptionError):
                 self.last_failure = type(failure.__cause__ or failure).__name__
             raise
-
-    async def _call_in_time(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Run `function` on the model thread. The calls of other batchers on this thread do not count as its time."""
-
-        def begin(*arguments: Any) -> Result:
-            self._busy_since = time.monotonic()  # stays so if the call is canceled or hangs: its thread still works
-            return function(*arguments)
-
-        limit = _HANGING * self.limits.request_seconds
-        call = asyncio.ensure_future(self.run_on_model_thread(begin, *arguments))
-        try:
-            while self.busy_seconds < limit:
-                if (await asyncio.wait([call], timeout=limit - self.busy_seconds))[0]:
-                    return call.result()
-            raise TimeoutError
-        finally:
-            call.cancel()
+        return translations
 
     async def _check_model(self, options: Options) -> None:
         """Translate a harmless text after a failure; the model is broken if it cannot do that."""
@@ -383,23 +391,3 @@ class Batcher:
     def _break(self) -> None:
         self.broken = True
         self.on_broken()
-
-
-async def call_on_thread(thread: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Run `function` on a thread and return its result."""
-
-    def call() -> tuple[Any, BaseException | None]:
-        try:
-            return function(*arguments), None
-        except BaseException as error:  # some kinds would end the event loop
-            return None, error
-
-    result, error = await asyncio.get_running_loop().run_in_executor(thread, call)
-    if error is not None:
-        raise ModelFailure(f"{type(error).__name__}: {error}") from error
-    return result
-
-
-def count_bytes(texts: Sequence[str]) -> list[int]:
-    """Return the number of bytes of each text in UTF-8."""
-    return [len(text.encode("utf-8")) for text in texts]

@@ -3,19 +3,19 @@
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi.encoders import jsonable_encoder
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model, model_validator
 
 from vanilla_transformer.decoding.options import JSON as BODY
-from vanilla_transformer.decoding.options import SOFT, TERMS, OptionError, TranslationOptions, options_of
+from vanilla_transformer.decoding.options import MBR_SAMPLES, SOFT, TERMS, OptionError, TranslationOptions, options_of
 from vanilla_transformer.utils.user_input import find_nearest
 
 from .features import LANGUAGES, SAMPLING, check_known, find_term_mode
 from .language_detection import Detected
 from .libretranslate import Question
-from .queue import Options
+from .queue import TextRequest
 
 JSON, EVENTS = "application/json", "text/event-stream"
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -24,25 +24,6 @@ _LONGEST_NAME = 40  # of an entry, to compare with known ones
 _STRING: dict[str, Any] = {"type": "string"}
 
 # --- Requests -------------------------------------------------------------------------------------------------------
-
-
-class ResolvedRequest(NamedTuple):
-    """
-    A request, whose texts and number of hypotheses are still unchecked.
-
-    Attributes:
-        options: Keyword arguments of the service's `translate`, by name.
-        constraints: The phrases of each text, or None.
-        prefixes: The target prefix of each text, or None.
-        is_stream: Whether each text is answered as soon as it is translated.
-    """
-
-    texts: Any
-    num_hypotheses: int
-    options: Options
-    constraints: Sequence[tuple[str, ...]] | None = None
-    prefixes: Sequence[str] | None = None
-    is_stream: bool = False
 
 
 _MODEL_HELP = (
@@ -87,23 +68,13 @@ class TranslationRequest(_Entries):
             raise OptionError(f"The body has an unknown entry. {hint}")
         return {name: value for name, value in content.items() if value is not None or name == "text"}
 
-    @field_validator("seed")
-    @classmethod
-    def _check_seed(cls, seed: Any) -> Any:
-        if abs(seed) > _LARGEST_SEED:
-            raise OptionError("`seed` must be an integer of at most 63 bits.")
-        return seed
-
-    @field_validator("glossary")
-    @classmethod
-    def _check_glossary(cls, glossary: Any) -> Any:
-        if not isinstance(glossary, dict):  # a string would be the path of a file
-            raise OptionError("`glossary` must be an object of terms with their translations.")
-        return glossary
-
     @model_validator(mode="after")
-    def _check_search(self) -> "TranslationRequest":
+    def _check_options(self) -> "TranslationRequest":
         given: Any = self
+        if given.seed is not None and abs(given.seed) > _LARGEST_SEED:
+            raise OptionError("`seed` must be an integer of at most 63 bits.")
+        if given.glossary is not None and not isinstance(given.glossary, dict):  # a string would be the path of a file
+            raise OptionError("`glossary` must be an object of terms with their translations.")
         alone = next((name for name in SAMPLING if getattr(given, name) is not None), None)
         if alone is not None and not given.do_sample and given.mbr is None:
             raise OptionError(f"`{alone}` is an option of sampling. Add `do_sample` or leave it out.")
@@ -111,13 +82,14 @@ class TranslationRequest(_Entries):
             raise OptionError("`constraints` need beam search. Leave `do_sample` out.")
         return self
 
-    def resolve(self, known: Sequence[str] = ()) -> ResolvedRequest:
-        """Return the texts and the options for a model.
+    def resolve(self, client: str, known: Sequence[str], max_samples: int) -> TextRequest:
+        """Return the request to a model.
 
         Args:
             known: Names of options that the model knows; `do_sample` stands for all options of sampling. `"format"`
                 is among them if the service translates documents, and `SOFT_TERMS` if the model was trained with
                 inline terms.
+            max_samples: Maximum number of samples from which `mbr` chooses.
         """
         fields = options_of(BODY)
         options = {
@@ -136,6 +108,8 @@ class TranslationRequest(_Entries):
             if mode != SOFT and "do_sample" in options:
                 raise OptionError(f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out.")
             options |= {"glossary": tuple(options["glossary"].items()), "term_mode": mode}
+        if "mbr" in options and options.setdefault("mbr_samples", min(MBR_SAMPLES, max_samples)) > max_samples:
+            raise OptionError(f"`mbr_samples` may be at most {max_samples}, got {options['mbr_samples']}.")
         TranslationOptions.resolve(options)  # which checks the options together
         count = options.pop("num_return_sequences", options.get("alternatives", 1))
         constraints, prefixes = (_column(options, name, texts) for name in ("constraints", "target_prefix"))
@@ -146,7 +120,7 @@ class TranslationRequest(_Entries):
             if not is_alone or options.keys() - {*TERMS, *LANGUAGES, "protect"}:
                 raise OptionError("With `format` there is one translation. Leave the other options but terms out.")
             options["format"] = self.format
-        return ResolvedRequest(texts, count, tuple(sorted(options.items())), constraints, prefixes, self.stream)
+        return TextRequest(texts, count, client, tuple(sorted(options.items())), constraints, prefixes)
 
 
 ENTRIES = tuple(TranslationRequest.model_fields)
@@ -157,12 +131,12 @@ def _column(options: dict[str, Any], name: str, texts: Any) -> list[Any] | None:
     value = options.pop(name, None)
     if value is None:
         return None
-    kind, lists, place = (list, " lists", " for a text") if name == "constraints" else (str, "", "")
+    kind, place = (list, " for a text") if name == "constraints" else (str, "")
     count = len(texts) if isinstance(texts, list) else 0
     rows = [value] * count if isinstance(value, str) or (kind is list and isinstance(value[0], str)) else value
     requirement = f"`{name}` must be {options_of()[name].title}"
     if len(rows) != count:
-        raise OptionError(f"{requirement}, but there are {len(rows)}{lists} for {count} texts.")
+        raise OptionError(f"{requirement}, but there are {len(rows)} for {count} texts.")
     for row in rows:
         if not isinstance(row, kind):
             raise OptionError(f"{requirement}, got {row!r}{place}.")

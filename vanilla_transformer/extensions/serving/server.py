@@ -38,17 +38,28 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def create_server(service: FastAPI, limits: Limits) -> "_Server":
-    """Return a server of uvicorn for an application of [`create_service`]."""
-    logging.getLogger("uvicorn.access").addFilter(_without_query)
-    config = uvicorn.Config(
-        service,
-        http=partial(_Connection, limits),  # type: ignore[arg-type]  # uvicorn only calls it
-        ws="none",
-        log_level="info",
-        timeout_graceful_shutdown=limits.grace_seconds - _SECONDS_TO_CLOSE,  # type: ignore[arg-type]  # also a float
-    )
-    return _Server(config, service.state.models, limits.grace_seconds)
+class Server(uvicorn.Server):
+    """Server of an application of [`create_service`], with its limits of connections.
+
+    On shutdown it answers accepted requests as long as there is time, and refuses them after that.
+    """
+
+    def __init__(self, service: FastAPI, limits: Limits):
+        logging.getLogger("uvicorn.access").addFilter(_without_query)
+        self._models, self._grace_seconds = service.state.models, limits.grace_seconds
+        seconds: Any = limits.grace_seconds - _SECONDS_TO_CLOSE  # may be a float
+        connection: Any = partial(_Connection, limits)  # which uvicorn only calls
+        config = uvicorn.Config(
+            service, http=connection, ws="none", log_level="info", timeout_graceful_shutdown=seconds
+        )
+        super().__init__(config)
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(self._grace_seconds - 2 * _SECONDS_TO_CLOSE, self._models.stop)
+        await super().shutdown(sockets)
 
 
 def _without_query(record: logging.LogRecord) -> bool:
@@ -61,45 +72,27 @@ def _without_query(record: logging.LogRecord) -> bool:
 def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> None:
     """Serve until SIGTERM or SIGINT, which end the process within `limits.grace_seconds`."""
     models: Models = service.state.models
-    server = create_server(service, limits)
+    server, status = Server(service, limits), 0
     for model in models:
         model.batcher.on_broken = server.stop
     try:
         server.run(sockets=[listener])
     except KeyboardInterrupt:
-        _end_at_once_if_busy(models, 130)
-        raise
-    broken = models.broken
-    if broken is not None:
-        sys.stderr.write(f"error: The model is broken ({broken.last_failure}); the service has ended.\n")
-        _end_at_once_if_busy(models, 1)
-        raise SystemExit(1)
-    _end_at_once_if_busy(models, 0)  # SIGTERM does not end the first process of a container by itself
-
-
-def _end_at_once_if_busy(models: Models, status: int) -> None:
-    """End the process if a model is at work: Python would wait for its thread."""
-    if models.is_busy:
+        status = 130
+    else:
+        failures = [model.batcher.last_failure for model in models if model.batcher.broken]
+        if failures:
+            status = 1
+            sys.stderr.write(f"error: The model is broken ({failures[0]}); the service has ended.\n")
+    if models.is_busy:  # Python would wait for the thread, also after SIGTERM in the first process of a container
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
-
-
-class _Server(uvicorn.Server):
-    """Server that answers accepted requests on shutdown as long as there is time, and refuses them after that."""
-
-    def __init__(self, config: uvicorn.Config, models: Models, grace_seconds: int):
-        super().__init__(config)
-        self._models = models
-        self._grace_seconds = grace_seconds
-
-    def stop(self) -> None:
-        self.should_exit = True
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().call_later(self._grace_seconds - 2 * _SECONDS_TO_CLOSE, self._models.stop)
-        await super().shutdown(sockets)
+    if status == 130:
+        raise KeyboardInterrupt
+    if status:
+        raise SystemExit(status)
 
 
 class _Connection(H11Protocol, asyncio.BufferedProtocol):
@@ -112,26 +105,25 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
     it waits for a client that does not read its answer. Only the grace period is used as it is.
     """
 
-    _timer: asyncio.TimerHandle
+    _timer: Any = None  # of asyncio
 
     def __init__(self, limits: Limits, **settings: Any):
         super().__init__(**settings)
         self._limits, self._received = limits, bytearray(_BYTES_AT_ONCE)
 
     @property
-    def waits_for_client(self) -> bool:
-        """Whether no complete request is in progress, or its answer waits to be read."""
-        is_reading = self.cycle is None or self.cycle.response_complete or self.cycle.more_body
-        return is_reading or self.flow.write_paused
+    def is_idle(self) -> bool:
+        """Whether no request is in progress, or its answer waits to be read."""
+        return self.cycle is None or self.cycle.response_complete or self.flow.write_paused
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._start_timer()
+        self._restart_timer()
         connections: Any = self.connections  # uvicorn creates no others than of this class
         open_connections = [connection for connection in connections if not connection.transport.is_closing()]
         if len(open_connections) <= self._limits.max_connections:
             return
-        waiting = [connection for connection in open_connections if connection.waits_for_client]
+        waiting = [each for each in open_connections if each.is_idle or each.cycle.more_body]  # for their clients
         oldest = min(waiting, key=lambda connection: connection._timer.when())
         if oldest is self:
             self.transport.write(_TOO_MANY)
@@ -158,12 +150,10 @@ class _Connection(H11Protocol, asyncio.BufferedProtocol):
         self._restart_timer()
 
     def _restart_timer(self) -> None:
-        self._timer.cancel()
-        self._start_timer()
-
-    def _start_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self.loop.call_later(self._limits.client_seconds, self._cut_if_idle)
 
     def _cut_if_idle(self) -> None:
-        if self.cycle is None or self.cycle.response_complete or self.flow.write_paused:
+        if self.is_idle:
             self.transport.abort()

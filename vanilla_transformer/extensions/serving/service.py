@@ -8,13 +8,13 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exception_handlers import http_exception_handler
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -24,45 +24,43 @@ from starlette.requests import ClientDisconnect
 from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
-from vanilla_transformer.decoding.options import MBR_SAMPLES, choose_beams, options_of
+from vanilla_transformer.decoding.options import choose_beams, options_of
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import explain
 from vanilla_transformer.utils.text_files import decode_text
 
-from . import libretranslate, schema
+from . import schema
 from .features import RETURNED
 from .incoming import BodyLimit, read_content, read_form, read_texts, unless_disconnected
 from .language_detection import Detected, DetectLanguages
-from .libretranslate import Question, TranslatedFiles, find_format, name_translation
+from .libretranslate import DETECTED, Question, TranslatedFiles, name_language, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
-from .models import Choice, LoadedModel, Models, ServedModel
-from .prometheus import CountRequests, Metrics
-from .queue import CountTokens, ModelFailure, Translate, count_bytes
-from .schema import ResolvedRequest, TranslationRequest
+from .models import Choice, LoadedModel, Models, ServedModel, language_entries
+from .prometheus import CountRequests
+from .queue import CountTokens, ModelFailure, TextRequest, Translate, count_bytes
+from .schema import TranslationRequest
 
 CheckDocument = Callable[[str, str, Direction], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")  # paths
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
+_FAILED = "The model failed to translate the text."
+_TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
+_LEAST_CONFIDENCE = 1.0  # percent, of a language that `/detect` lists besides the most probable one
 
 
 def create_service(
     translate: Translate,
     limits: Limits | None = None,
-    count_tokens: CountTokens | None = None,
-    api_keys: Sequence[str] = (),
-    metrics: bool = False,
-    docs: bool = False,
+    count_tokens: CountTokens = count_bytes,
     known: Sequence[str] = (),
-    check_document: CheckDocument | None = None,
     directions: Sequence[Direction] = (),
     name: str = "default",
-    detect: DetectLanguages | None = None,
-    cors: Sequence[str] = (),
+    **options: Any,
 ) -> FastAPI:
-    """Create the application for one model, as [`create_service_of`] does for several.
+    """Create the application for one model, as [`create_service_of`] does for several, with its further `options`.
 
     Args:
         limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if it arrives too
@@ -71,9 +69,9 @@ def create_service(
         directions: Languages from and to which the model translates, for clients of LibreTranslate.
         name: Name of the model, for requests that name it and for metrics.
     """
-    model = LoadedModel(translate, count_tokens or count_bytes, known)
-    models = Models([ServedModel(name, limits or Limits(), loaded=model, directions=directions)])
-    return create_service_of(models, limits, api_keys, metrics, docs, check_document, detect, cors)
+    loaded = LoadedModel(translate, count_tokens, known)
+    model = ServedModel(name, limits or Limits(), loaded=loaded, directions=directions)
+    return create_service_of(Models([model]), limits, **options)
 
 
 def create_service_of(
@@ -99,11 +97,9 @@ def create_service_of(
         cors: Origins whose pages may use the service in a browser, such as `https://example.org`; `*` stands for all.
 
     Returns:
-        The application. `state.models` are its models, and if there is one, `state.batcher` is its batcher, for other
-        code that uses the model.
+        The application. `state.models` are its models.
     """
-    limits = limits or Limits()
-    counters = Metrics(models)
+    limits, registry = limits or Limits(), CollectorRegistry()
     files = TranslatedFiles(limits)
     translator = _Translator(models, limits, check_document, detect)
 
@@ -121,12 +117,11 @@ def create_service_of(
         openapi_url="/openapi.json" if docs else None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
-        exception_handlers=_HANDLERS,
+        exception_handlers=dict.fromkeys(_REFUSED, _refuse),
     )
     service.state.models, service.state.api_keys = models, tuple(api_keys)
-    if len(batchers := [model.batcher for model in models]) == 1:
-        (service.state.batcher,) = batchers
-    service.add_middleware(CountRequests, metrics=counters, paths=("/translate", "/translate_file"))
+    paths = ("/translate", "/translate_file")
+    service.add_middleware(CountRequests, models=models, registry=registry, paths=paths)
     if cors:  # added after the counter, so that refusals have its headers too
         service.add_middleware(
             CORSMiddleware,
@@ -152,7 +147,7 @@ def create_service_of(
     )
     async def describe_model(request: Request, name: str) -> Response:
         _find_client(request)
-        model = models.find_name(name, 404)
+        model = models.find(name, 404)
         await unless_disconnected(request, model.load())
         return JSONResponse({"name": model.name, "features": list(model.known)})
 
@@ -161,7 +156,10 @@ def create_service_of(
         @service.post("/detect", **schema.DETECT)
         async def detect_language(request: Request) -> Response:
             question, _ = await _read_body(request)
-            return JSONResponse(await asyncio.to_thread(question.list_languages, detect))
+            if not isinstance(question.q, str):
+                raise Refusal(422, "`q` must be a text.")
+            best, *others = await asyncio.to_thread(detect, question.q)
+            return JSONResponse([best, *(other for other in others if other["confidence"] >= _LEAST_CONFIDENCE)])
 
     @service.post("/translate_file", **schema.TRANSLATE_FILE)
     async def translate_file(request: Request) -> Response:
@@ -192,12 +190,25 @@ def create_service_of(
 
     @service.get("/languages", summary="List the languages", response_model=list[schema.Language])
     async def languages() -> Response:
-        return JSONResponse(libretranslate.list_languages(models.directions))
+        targets: dict[str, list[str]] = {}
+        for source, target in models.directions:
+            targets.setdefault(str(source), []).append(str(target))
+        return JSONResponse([name_language(code) | {"targets": known} for code, known in targets.items()])
 
     @service.get("/frontend/settings", summary="Describe the service for pages", response_model=dict[str, Any])
     async def describe_settings() -> Response:
-        endings = list(DOCUMENT_ENDINGS) if check_document is not None else []
-        return JSONResponse(libretranslate.frontend_settings(limits, bool(api_keys), models.directions, endings))
+        source, target = next(iter(models.directions), Direction())
+        settings = {
+            "charLimit": limits.max_characters,
+            "frontendTimeout": _TYPING_MILLISECONDS,
+            "apiKeys": bool(api_keys),
+            "keyRequired": bool(api_keys),
+            "suggestions": False,
+            "filesTranslation": check_document is not None,
+            "supportedFilesFormat": list(DOCUMENT_ENDINGS) if check_document is not None else [],
+            "language": {"source": name_language(source or DETECTED), "target": name_language(target or "")},
+        }
+        return JSONResponse(settings)
 
     @service.head("/health", include_in_schema=False)  # of monitors
     @service.get(
@@ -219,7 +230,7 @@ def create_service_of(
         )
         async def export_metrics(request: Request) -> Response:
             _find_client(request)
-            return Response(generate_latest(counters.registry), media_type=CONTENT_TYPE_LATEST)
+            return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     if docs:
         service.openapi()["components"]["schemas"] |= schema.BODIES
@@ -253,7 +264,9 @@ async def _read_file(request: Request) -> tuple[Question, str, str]:
     entries = {name: read_texts(form, name)[-1] for name in ("source", "target", "api_key") if name in form}
     _check_unicode(request, Question(q="", **entries))
     name = file.filename or ""
-    format = find_format(name)
+    format = DOCUMENT_ENDINGS.get(PurePosixPath(name).suffix.lower())
+    if format is None:
+        raise Refusal(422, f"The name of the file must end with one of {', '.join(DOCUMENT_ENDINGS)}.")
     return Question(q=decode_text(await file.read(), "`file`"), format=format, **entries), name, client
 
 
@@ -294,9 +307,28 @@ def _find_client(request: Request, key: str = "") -> str:
     return given
 
 
-async def _refuse(request: Request, refusal: Refusal) -> Response:
-    """Answer with a reason, in the form of the request."""
-    status, headers = refusal.status, {}
+_REFUSED = (Refusal, HTTPException, ValidationError, UserError, RecursionError, ModelFailure, ClientDisconnect)
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    """Answer with the reason of a mistake of the client or of a failure, in the form of the request."""
+    status, headers = 422, dict[str, str]()
+    match error:
+        case ClientDisconnect():
+            return Response(status_code=_STATUS_OF_A_CLIENT_THAT_LEFT)
+        case Refusal():
+            status, reason = error.status, str(error)
+        case HTTPException():
+            status, reason, headers = error.status_code, error.detail, dict(error.headers or {})
+        case ModelFailure():
+            status, reason = 500, _FAILED
+        case RecursionError():  # whose message would show a value
+            reason = "The body must not be nested so deeply."
+        case ValidationError():
+            fields = TranslationRequest.model_fields | options_of()
+            reason = explain(error.errors()[0], fields)[:LONGEST_REASON]  # type: ignore[arg-type]
+        case _:
+            reason = str(error)[:LONGEST_REASON]
     if status in (401, 408, 413):
         headers["Connection"] = "close"
     if status == 401:
@@ -304,40 +336,8 @@ async def _refuse(request: Request, refusal: Refusal) -> Response:
     if status == 503:
         headers["Retry-After"] = "1"
     if getattr(request.state, "is_libretranslate", request.url.path in _OF_LIBRETRANSLATE):
-        return JSONResponse({"error": str(refusal)}, {401: 403, 422: 400}.get(status, status), headers)
-    return JSONResponse({"detail": str(refusal)}, status, headers)
-
-
-async def _refuse_error(request: Request, error: Exception) -> Response:
-    """Answer with the reason of a mistake of the client, or of a failure."""
-    match error:
-        case ValidationError():
-            fields = TranslationRequest.model_fields | options_of()
-            refusal = Refusal(422, explain(error.errors()[0], fields)[:LONGEST_REASON])  # type: ignore[arg-type]
-        case UserError():
-            refusal = Refusal(422, str(error)[:LONGEST_REASON])
-        case RecursionError():  # whose message would show a value
-            refusal = Refusal(422, "The body must not be nested so deeply.")
-        case ModelFailure():
-            refusal = Refusal(500, "The model failed to translate the text.")
-        case _:
-            return Response(status_code=_STATUS_OF_A_CLIENT_THAT_LEFT)
-    return await _refuse(request, refusal)
-
-
-async def _refuse_request(request: Request, error: HTTPException) -> Response:
-    if error.status_code not in (404, 405):
-        return await _refuse(request, Refusal(error.status_code, error.detail))
-    if request.url.path in _OF_LIBRETRANSLATE:
-        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-    return await http_exception_handler(request, error)
-
-
-_HANDLERS: dict[Any, Any] = {
-    Refusal: _refuse,
-    HTTPException: _refuse_request,
-    **dict.fromkeys((ValidationError, UserError, RecursionError, ModelFailure, ClientDisconnect), _refuse_error),
-}
+        return JSONResponse({"error": reason}, {401: 403, 422: 400}.get(status, status), headers)
+    return JSONResponse({"detail": reason}, status, headers)
 
 
 # --- Translations ---------------------------------------------------------------------------------------------------
@@ -355,11 +355,11 @@ class _Translator:
     async def answer(self, request: Request, content: TranslationRequest, client: str) -> Response:
         """Return the translations of texts, as soon as each one is there if the request asks for that."""
         model = self.models.find(content.model)
-        body = await self._resolve(request, model, content)
-        if body.is_stream:
-            self.limits.check_request(body.texts, body.num_hypotheses)
-            return StreamingResponse(stream_events(model, body, client), media_type=schema.EVENTS)
-        return JSONResponse({"translations": await _translate(request, model, body, client)})
+        resolved = await self._resolve(request, model, content, client)
+        if content.stream:
+            self.limits.check_request(resolved.texts, resolved.num_hypotheses)
+            return StreamingResponse(stream_events(model, resolved), media_type=schema.EVENTS)
+        return JSONResponse({"translations": await unless_disconnected(request, model.translate(resolved))})
 
     async def answer_question(self, request: Request, question: Question, client: str) -> dict[str, Any]:
         """Return the answer to a request in the form of LibreTranslate.
@@ -382,8 +382,10 @@ class _Translator:
                     part = {"q": [question.texts[position] for position in places], "source": code}
                     try:
                         translated = await self._translate_question(request, question.model_copy(update=part), client)
-                    except Refusal as refusal:
-                        raise _of_whole_request(refusal, places) from refusal
+                    except Refusal as refusal:  # which names a text by its position in this part
+                        named = re.fullmatch(r"(.*at position )(\d+)(\)?\.?)", str(refusal), re.DOTALL)
+                        reason = f"{named[1]}{places[int(named[2])]}{named[3]}" if named else str(refusal)
+                        raise Refusal(refusal.status, reason) from refusal
                     rows |= zip(places, translated, strict=True)
         except TimeoutError as error:
             raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
@@ -391,55 +393,49 @@ class _Translator:
 
     async def _translate_question(self, request: Request, question: Question, client: str) -> list[list[Any]]:
         direction = question.find_direction(self.models.directions)
-        model = self.models.find_direction(direction)
-        content = TranslationRequest.model_validate(question.to_content() | model.language_entries(direction))
-        return await _translate(request, model, await self._resolve(request, model, content), client)
+        choices = self.models.choices
+        model = next(choice for choice in choices if direction is None or direction in choice.directions)
+        content = {"text": question.q, "num_return_sequences": question.num_hypotheses, "format": question.format}
+        content |= language_entries(model.directions, direction)
+        resolved = await self._resolve(request, model, TranslationRequest.model_validate(content), client)
+        return await unless_disconnected(request, model.translate(resolved))
 
-    async def _resolve(self, request: Request, model: Choice, content: TranslationRequest) -> ResolvedRequest:
+    async def _resolve(self, request: Request, model: Choice, content: TranslationRequest, client: str) -> TextRequest:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
         if not model.is_loaded:
             await unless_disconnected(request, model.load())
-        body = content.resolve(model.known)
-        options = dict(body.options)
-        if "mbr" in options:
-            samples = options.setdefault("mbr_samples", min(MBR_SAMPLES, self.limits.max_mbr_samples))
-            self.limits.check_samples(samples)
-            body = body._replace(options=tuple(options.items()))
+        resolved = content.resolve(client, model.known, self.limits.max_mbr_samples)
+        options = dict(resolved.options)
         if self.check_document is not None and "format" in options:
-            self.limits.check_request(body.texts, body.num_hypotheses)
+            self.limits.check_request(resolved.texts, resolved.num_hypotheses)
             source, target = model.default
             direction = Direction(options.get("src_lang", source), options.get("tgt_lang", target))
-            for position, text in enumerate(body.texts):
+            for position, text in enumerate(resolved.texts):
                 try:
                     await asyncio.to_thread(self.check_document, text, options["format"], direction)
                 except (UserError, RecursionError) as error:
                     reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
                     raise Refusal(422, f"{reason[:LONGEST_REASON]} (at position {position})") from error
-        return body
+        return resolved
 
 
-async def _translate(request: Request, model: Choice, body: ResolvedRequest, client: str) -> list[list[Any]]:
-    work = model.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes)
-    return await unless_disconnected(request, work)
-
-
-async def stream_events(model: Choice, body: ResolvedRequest, client: str) -> AsyncIterator[str]:
+async def stream_events(model: Choice, request: TextRequest) -> AsyncIterator[str]:
     """Yield a server-sent event for each text, as soon as it is translated or refused."""
 
     async def translate(position: int) -> dict[str, Any]:
-        constraints = None if body.constraints is None else [body.constraints[position]]
-        prefixes = None if body.prefixes is None else [body.prefixes[position]]
-        texts = [body.texts[position]]
+        phrases = request.constraints and [request.constraints[position]]
+        prefixes = request.prefixes and [request.prefixes[position]]
+        one = request._replace(texts=[request.texts[position]], constraints=phrases, prefixes=prefixes)
         try:
-            (row,) = await model.translate(texts, body.num_hypotheses, client, body.options, constraints, prefixes)
+            (row,) = await model.translate(one)
         except Refusal as refusal:
             return {"position": position, "status": refusal.status, "detail": str(refusal)}
         except ModelFailure:
-            return {"position": position, "status": 500, "detail": "The model failed to translate the text."}
+            return {"position": position, "status": 500, "detail": _FAILED}
         return {"position": position, "translations": row}
 
-    tasks = [asyncio.ensure_future(translate(position)) for position in range(len(body.texts))]
+    tasks = [asyncio.ensure_future(translate(position)) for position in range(len(request.texts))]
     try:
         for finished in asyncio.as_completed(tasks):
             yield f"data: {json.dumps(await finished, ensure_ascii=False)}\n\n"
@@ -447,19 +443,6 @@ async def stream_events(model: Choice, body: ResolvedRequest, client: str) -> As
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _of_whole_request(refusal: Refusal, positions: Sequence[int]) -> Refusal:
-    """Return a refusal of some texts of a request, which names the text by its position among all of them.
-
-    Args:
-        positions: Positions of these texts among all.
-    """
-
-    def place(match: re.Match[str]) -> str:
-        return f"at position {positions[int(match[1])]}{match[2]}"
-
-    return Refusal(refusal.status, re.sub(r"at position (\d+)(\)?\.?)$", place, str(refusal)))
 
 
 def translate_with(

@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,13 +16,12 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.column_names import find_named_columns
 from vanilla_transformer.text.inline_terms import Match
 from vanilla_transformer.text.languages import is_of_language
-from vanilla_transformer.text.units import count_forms, split_units
+from vanilla_transformer.text.units import split_units
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
 from vanilla_transformer.utils.input_files import read_input
 from vanilla_transformer.utils.text_files import decode_text
 
 _TBX = (".tbx", ".xml")
-_SIDES = ("source", "target")
 
 
 class Term(NamedTuple):
@@ -73,16 +73,17 @@ class Glossary:
     """
 
     def __init__(self, terms: Iterable[tuple[str, ...]], casefold: bool = False, name: str = "The glossary"):
-        self.terms = [Term(*map(_one_line, term[:2]), *term[2:]) for term in terms]
+        self.terms = [Term(*(" ".join(text.split()) for text in term[:2]), *term[2:]) for term in terms]
         self._exact, self._folded = dict[tuple[str, ...], Term](), dict[tuple[str, ...], Term]()
         if not self.terms:
             raise UserError(f"{name} must have a term with its translation, but it is empty.")
         for term in self.terms:
-            for side, text in zip(_SIDES, term[:2], strict=True):
+            for side, text in zip(("source", "target"), term[:2], strict=True):
                 if not split_units(text):
                     raise UserError(f"{name} must have a word in each {side}, got {text!r}{_at(term)}.")
-            folded = casefold or term.source == term.source.lower()
-            known = (self._folded if folded else self._exact).setdefault(_key(term.source, folded), term)
+            is_folded, units = casefold or term.source == term.source.lower(), _normalize(term.source)
+            table = self._folded if is_folded else self._exact
+            known = table.setdefault(tuple(unit.casefold() if is_folded else unit for unit in units), term)
             if known.target != term.target:
                 both = f"{known.target!r}{_at(known)} and {term.target!r}{_at(term)}"
                 raise UserError(f"{name} must have one translation of {term.source!r}, got {both}. Keep one.")
@@ -94,7 +95,7 @@ class Glossary:
     def find(self, text: str) -> list[Match]:
         """Return the terms of a text, in order and without overlaps."""
         units, matches, first = split_units(text), list[Match](), 0
-        exact = [_normalize(text[start:end]) for start, end in units]
+        exact = _normalize(text)
         folded = [unit.casefold() for unit in exact]
         while first < len(units):
             longest = min(len(units), first + self._longest)
@@ -122,6 +123,24 @@ class Glossary:
                 exact += min(count, count_forms(target, translation, exactly=True))
                 inflected += min(count, count_forms(target, translation))
         return TermUse(sentences, terms, exact, inflected)
+
+
+_LONGEST_ENDING = 3  # letters by which a form of a word is longer than the wanted one
+_SHORT = 4  # letters of a word, none of which a form lacks; of a longer word, it may lack the last one
+
+
+def count_forms(wanted: str, text: str, exactly: bool = False) -> int:
+    """Return how often a text has a phrase, in any case; unless `exactly`, its words may have other endings."""
+    normalized = [unicodedata.normalize("NFC", each) for each in (wanted, text)]
+    phrase, words = ([each[start:end].casefold() for start, end in split_units(each)] for each in normalized)
+    windows = (words[first : first + len(phrase)] for first in range(len(words) - len(phrase) + 1))
+    if exactly:
+        return sum(window == phrase for window in windows)
+    forms = [(word[:-1] if len(word) > _SHORT else word, len(word) + _LONGEST_ENDING) for word in phrase]
+    return sum(
+        all(word.startswith(start) and len(word) <= most for word, (start, most) in zip(window, forms, strict=True))
+        for window in windows
+    )
 
 
 def read_glossary(
@@ -185,17 +204,9 @@ def _parse_tsv(
         yield cells[source], cells[target], number
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _normalize(text: str) -> str:
-    return unicodedata.normalize("NFC", text)
-
-
-def _key(term: str, folded: bool) -> tuple[str, ...]:
-    units = [_normalize(term[start:end]) for start, end in split_units(term)]
-    return tuple(unit.casefold() if folded else unit for unit in units)
+def _normalize(text: str) -> list[str]:
+    """Return the units of a text, in one form for letters with accents."""
+    return [unicodedata.normalize("NFC", text[start:end]) for start, end in split_units(text)]
 
 
 def _at(term: Term) -> str:
@@ -229,21 +240,28 @@ def parse_tbx(
         found = f"<{local_name(root)}>"
         raise UserError(f"{path} must be TBX with `termEntry` or `conceptEntry` elements, got none in {found}.")
     sections = [[child for child in concept if local_name(child) in _LANGUAGES] for concept in concepts]
-    known = sorted({_language(section, path) for concept in sections for section in concept})
+    for section in chain(*sections):
+        if not section.get(LANG):
+            rule = f"Each <{local_name(section)}> of {path} must have the attribute xml:lang"
+            raise UserError(f"{rule}, got none in line {section.sourceline}.")
+    known = sorted({section.get(LANG) for section in chain(*sections)})
     for side, language in (("source", source_language), ("target", target_language)):
         if language is None or not any(is_of_language(code, language) for code in known):
             wanted = f"name the {side} language of {path}, which has {', '.join(known)}"
             raise UserError(f"`{side}_language` must {wanted}; got {language}.")
     for concept in sections:
-        sources = [term for section in _of(concept, str(source_language), path) for term in _terms(section, path)]
-        targets = [term for section in _of(concept, str(target_language), path) for term in _terms(section, path)]
+        sources, targets = (
+            [
+                term
+                for section in concept
+                if is_of_language(section.get(LANG), str(language))
+                for term in _terms(section, path)
+            ]
+            for language in (source_language, target_language)
+        )
         current = [text for text, _, is_current in targets if is_current]
         if current:
             yield from ((text, current[0], line) for text, line, _ in sources)
-
-
-def _of(sections: list[Any], language: str, path: str) -> list[Any]:
-    return [section for section in sections if is_of_language(_language(section, path), language)]
 
 
 def _terms(language: Any, path: str) -> Iterator[tuple[str, int, bool]]:
@@ -256,11 +274,3 @@ def _terms(language: Any, path: str) -> Iterator[tuple[str, int, bool]]:
             raise UserError(f"{rule}, got none in line {section.sourceline}.")
         is_outdated = any((each.text or "").strip() in _OUTDATED for each in section.iter())
         yield text, term.sourceline, not is_outdated
-
-
-def _language(section: Any, path: str) -> str:
-    code = section.get(LANG)
-    if not code:
-        rule = f"Each <{local_name(section)}> of {path} must have the attribute xml:lang"
-        raise UserError(f"{rule}, got none in line {section.sourceline}.")
-    return code

@@ -10,23 +10,17 @@ Translate the terms of a glossary as it says: softly, by inline terms, or by har
 By default soft if the model was trained for it, and otherwise exact.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from vanilla_transformer.decoding.answers import Translation
 from vanilla_transformer.decoding.constraints import tokenize_phrase
 from vanilla_transformer.decoding.options import EXACT, HARD, SOFT, OptionError, TranslationOptions
 from vanilla_transformer.decoding.segments import Encode, Sentence
-from vanilla_transformer.decoding.steps import Decode, Report, Step
+from vanilla_transformer.decoding.steps import Decode, Report
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, Match, annotate, knows_inline_terms
 
 from .glossary import Glossary
-
-
-def steps(pipeline: Any, options: TranslationOptions) -> Iterator[Step]:
-    """Yield the step that translates terms."""
-    yield partial(use_terms, encode=pipeline.encode, tokenizer=pipeline.tokenizer)
 
 
 def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
@@ -42,8 +36,7 @@ def use_terms(decode: Decode, encode: Encode, tokenizer: Any) -> Decode:
         glossary, mode = options.glossary, term_mode(options, tokenizer)
         matches = [glossary.find(sentence.text) for sentence in sentences]
         if knows_inline_terms(tokenizer):
-            _check_spelling({match for found in matches for match in found}, tokenizer)
-            sentences = _annotated(sentences, matches, encode, options)
+            sentences = _annotate(sentences, matches, encode, options, tokenizer)
         if mode == EXACT:
             return decode(_constrained(sentences, matches, tokenizer), options, report)
         found = decode(sentences, options, report)
@@ -75,10 +68,21 @@ def lacking_terms(glossary: Glossary, texts: Sequence[str], translations: Sequen
     return [number for number, use in enumerate(uses) if use.inflected < use.terms]
 
 
-def _annotated(
-    sentences: Sequence[Sentence], matches: Sequence[Sequence[Match]], encode: Encode, options: TranslationOptions
+def _annotate(
+    sentences: Sequence[Sentence],
+    matches: Sequence[Sequence[Match]],
+    encode: Encode,
+    options: TranslationOptions,
+    tokenizer: Any,
 ) -> list[Sentence]:
-    """Return the sentences with the wanted translations written beside their terms."""
+    """Return the sentences with the wanted translations, which must be plain text, written beside their terms."""
+    targets = sorted({match.target for found in matches for match in found})
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    for target, ids in zip(targets, tokenizer(targets)["input_ids"] if targets else [], strict=True):
+        marks = [token for token in TERM_TOKENS if token in target]
+        if marks or unknown in ids:
+            problem = f"has the mark {marks[0]}" if marks else "has characters that the model's vocabulary lacks"
+            raise OptionError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")
     annotations = [
         annotate(sentence.text, found) if found else None for sentence, found in zip(sentences, matches, strict=True)
     ]
@@ -95,13 +99,3 @@ def _constrained(sentences: Sequence[Sentence], matches: Sequence[Sequence[Match
         sentence._replace(phrases=[*sentence.phrases, *(tokenize_phrase(tokenizer, match.target) for match in found)])
         for sentence, found in zip(sentences, matches, strict=True)
     ]
-
-
-def _check_spelling(matches: set[Match], tokenizer: Any) -> None:
-    targets = sorted({match.target for match in matches})
-    unknown = getattr(tokenizer, "unk_token_id", None)
-    for target, ids in zip(targets, tokenizer(targets)["input_ids"] if targets else [], strict=True):
-        marks = [token for token in TERM_TOKENS if token in target]
-        if marks or unknown in ids:
-            problem = f"has the mark {marks[0]}" if marks else "has characters that the model's vocabulary lacks"
-            raise OptionError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")

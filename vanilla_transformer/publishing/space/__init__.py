@@ -45,22 +45,16 @@ def create_space(
         (folder / "space.json").write_text(json.dumps(settings, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         if is_folder:
             stage(model, folder / "model")
-        SpaceCard(_card(title, None if is_folder else str(model))).save(folder / "README.md")
+        data = SpaceCardData(
+            title=title,
+            sdk="gradio",
+            app_file="app.py",
+            models=None if is_folder else [str(model)],
+            tags=["translation", "vanilla-transformer"],
+            emoji="🌍",
+            colorFrom="indigo",
+            colorTo="gray",
+        )
+        card = f"---\n{data.to_yaml()}\n---\n\nTranslates by {settings['model']}.\n"
+        SpaceCard(card).save(folder / "README.md")
     return output_dir
-
-
-def _card(title: str, repo_id: str | None) -> str:
-    data = SpaceCardData(
-        title=title,
-        sdk="gradio",
-        app_file="app.py",
-        models=[repo_id] if repo_id else None,
-        tags=["translation", "vanilla-transformer"],
-        emoji="🌍",
-        colorFrom="indigo",
-        colorTo="gray",
-    )
-    return f"---\n{data.to_yaml()}\n---\n\nTranslates by {repo_id or title}.\n"
-
-
-__all__ = ["create_space"]

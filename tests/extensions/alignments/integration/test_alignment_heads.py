@@ -26,6 +26,17 @@ HEADS = [(0, 0), (0, 1), (1, 0), (1, 1)]
 CHOICES = [*([head] for head in HEADS), HEADS[:2], HEADS[2:]]
 
 
+def write_pairs(folder):
+    (folder / "en").write_text("".join(f"{pair.source}\n" for pair in PAIRS))
+    (folder / "de").write_text("".join(f"{pair.target}\n" for pair in PAIRS))
+    return ["--source", str(folder / "en"), "--target", str(folder / "de")]
+
+
+def links_printed(capsys):
+    lines = capsys.readouterr().out.splitlines()
+    return [parse_alignment(line, pair, "output") for line, pair in zip(lines, PAIRS, strict=True)]
+
+
 def test_rank_alignment_heads_finds_the_heads_that_gave_the_alignments(tiny_tokenizer):
     model = tiny_model(decoder_layers=2)
     rows = [*align_given(model, tiny_tokenizer, PAIRS, CHOICES)]
@@ -39,13 +50,10 @@ def test_rank_alignment_heads_finds_the_heads_that_gave_the_alignments(tiny_toke
 
 def test_choose_alignment_head_stores_the_best_head(tiny_tokenizer, tmp_path, capsys):
     model = tiny_model(decoder_layers=2)
-    folder = save_model_folder(model, tiny_tokenizer, tmp_path / "model")
-    (tmp_path / "en").write_text("".join(f"{pair.source}\n" for pair in PAIRS))
-    (tmp_path / "de").write_text("".join(f"{pair.target}\n" for pair in PAIRS))
+    folder, files = save_model_folder(model, tiny_tokenizer, tmp_path / "model"), write_pairs(tmp_path)
     rows = align_given(model, tiny_tokenizer, PAIRS, [[(1, 0)]])
     lines = (" ".join(f"{here}-{there}" for here, there in links) + "\n" for (links,) in rows)
     (tmp_path / "align").write_text("".join(lines))
-    files = ["--source", str(tmp_path / "en"), "--target", str(tmp_path / "de")]
     assert main(["choose-alignment-head", str(folder), *files, "--alignments", str(tmp_path / "align")]) == 0
     assert "layer and head 1-0: alignment error rate 0.0% against the given" in capsys.readouterr().out
     config = VanillaTransformerConfig.from_pretrained(folder)
@@ -74,17 +82,6 @@ def test_align_given_follows_the_model_on_a_single_pair(tiny_tokenizer):
     assert together == alone
 
 
-def links_printed(capsys):
-    lines = capsys.readouterr().out.splitlines()
-    return [parse_alignment(line, pair, "output") for line, pair in zip(lines, PAIRS, strict=True)]
-
-
-def write_pairs(folder):
-    (folder / "en").write_text("".join(f"{pair.source}\n" for pair in PAIRS))
-    (folder / "de").write_text("".join(f"{pair.target}\n" for pair in PAIRS))
-    return ["--source", str(folder / "en"), "--target", str(folder / "de")]
-
-
 def test_write_alignments_puts_the_heads_of_two_directions_together(tiny_tokenizer, tmp_path, capsys):
     forward, backward = tiny_model(decoder_layers=2), tiny_model(seed=1, vocab_size=290)
     forward.config.alignment_heads, backward.config.alignment_heads = [[1, 0], [1, 1]], [[0, 1]]
@@ -98,7 +95,6 @@ def test_write_alignments_puts_the_heads_of_two_directions_together(tiny_tokeniz
     together = links_printed(capsys)
     swapped = [SentencePair(pair.target, pair.source) for pair in PAIRS]
     reverse = align_by_heads(backward.eval(), other, swapped)
-    reverse = [{(source, target) for target, source in links} for links in reverse]
     assert alone == align_by_heads(forward.eval(), tiny_tokenizer, PAIRS)
     assert together == grow_diagonally(alone, reverse) != alone
 

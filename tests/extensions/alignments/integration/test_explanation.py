@@ -83,11 +83,6 @@ def test_explain_leaves_out_attention_without_weights(changes, shown, tiny_token
     assert [each["kind"] for each in data["attentions"] if each["weights"] is not None] == shown
 
 
-def test_explain_refuses_models_that_no_engine_decodes(tiny_tokenizer):
-    with pytest.raises(ValueError, match="To record a search, the model must be .* with `transfo_xl_attention`"):
-        explain(tiny_long_model(layer_types="transfo_xl_attention"), tiny_tokenizer, TEXT)
-
-
 def test_explain_names_the_parent_of_each_hypothesis(tiny_tokenizer):
     found = explain(tiny_model(), tiny_tokenizer, TEXT)
     for before, step in zip(found.steps, found.steps[1:], strict=False):
@@ -100,30 +95,37 @@ def test_explain_names_the_parent_of_each_hypothesis(tiny_tokenizer):
         assert tiny_tokenizer.decode(node.tokens, skip_special_tokens=True).strip() == text
 
 
+LONG = "🐕" * MOST_TOKENS
+
+
 @pytest.mark.parametrize(
-    ("text", "translation", "message"),
+    ("model", "text", "options", "message"),
     [
-        (" ", None, "The text must have a word at least"),
-        ("One.", "", "The translation must have a word at least"),
-        ("One.\nTwo.", None, "The text must be one line, got 2. Explain one of its sentences."),
-        ("One.", "Eins.\u2028Zwei.", "The translation must be one line, got 2."),
-        ("🐕" * MOST_TOKENS, None, f"The text must have at most {MOST_TOKENS} tokens to fit a page, got"),
-        ("One.", "🐕" * MOST_TOKENS, f"The translation must have at most {MOST_TOKENS} tokens to fit a page, got"),
+        ({}, " ", {}, "The text must have a word at least"),
+        ({}, "One.", {"translation": ""}, "The translation must have a word at least"),
+        ({}, "One.\nTwo.", {}, "The text must be one line, got 2. Explain one of its sentences."),
+        ({}, "One.", {"translation": "Eins.\u2028Zwei."}, "The translation must be one line, got 2."),
+        ({}, LONG, {}, f"The text must have at most {MOST_TOKENS} tokens to fit a page, got"),
+        (
+            {},
+            "One.",
+            {"translation": LONG},
+            f"The translation must have at most {MOST_TOKENS} tokens to fit a page, got",
+        ),
+        (
+            {},
+            TEXT,
+            {"num_beams": 1, "max_new_tokens": 120, "min_new_tokens": 120},
+            "120. Limit it by `max_new_tokens`",
+        ),
+        ({"max_source_length": 3}, TEXT, {}, "at most 3 tokens, the longest in training; got"),
+        ({"layer_types": "transfo_xl_attention"}, TEXT, {}, "with `transfo_xl_attention`"),
     ],
 )
-def test_explain_refuses_texts_that_fit_no_page(text, translation, message, tiny_tokenizer):
+def test_explain_refuses_what_fits_no_page(model, text, options, message, tiny_tokenizer):
+    build = tiny_long_model if "layer_types" in model else tiny_model
     with pytest.raises(ValueError, match=re.escape(message)):
-        explain(tiny_model(), tiny_tokenizer, text, translation)
-
-
-def test_explain_refuses_text_that_the_pipeline_would_split(tiny_tokenizer):
-    with pytest.raises(ValueError, match="at most 3 tokens, the longest in training; got"):
-        explain(tiny_model(max_source_length=3), tiny_tokenizer, TEXT)
-
-
-def test_explain_refuses_a_translation_that_is_too_long(tiny_tokenizer):
-    with pytest.raises(ValueError, match=r"got 120\. Limit it by `max_new_tokens`"):
-        explain(tiny_model(), tiny_tokenizer, TEXT, num_beams=1, max_new_tokens=120, min_new_tokens=120)
+        explain(build(**model), tiny_tokenizer, text, **options)
 
 
 def test_render_page_has_the_weights_to_half_a_percent(tiny_tokenizer):
@@ -135,24 +137,15 @@ def test_render_page_has_the_weights_to_half_a_percent(tiny_tokenizer):
         np.testing.assert_allclose(weights, attention.weights, atol=0.002)
 
 
-def test_render_page_escapes_markup(tiny_tokenizer):
+def test_render_page_escapes_markup_and_names_no_address(tiny_tokenizer):
     text = "</script><b>&amp;"
     page = render_page(explain(tiny_model(), tiny_tokenizer, text), "<i>{{data}}")
     assert embedded_data(page)["source"] == text
     assert "<title>&lt;i&gt;{{data}}: a translation explained</title>" in page
     assert "<i>" not in page and page.count("</script>") == 2
-
-
-def test_render_page_names_no_address(tiny_tokenizer):
-    page = render_page(explain(tiny_model(), tiny_tokenizer, TEXT), "model")
-    addresses = set(re.findall(r"""https?://[^"'\s)]+|(?:src|href)=["'][^"']*|url\([^)]*|@import[^;]*""", page))
-    assert addresses <= {
-        "http://www.w3.org/2000/svg",
-        'href="data:,',
-        'href="#tokens',
-        'href="#attention',
-        'href="#search',
-    }
+    links = {'href="data:,', 'href="#tokens', 'href="#attention', 'href="#search'}
+    addresses = re.findall(r"""https?://[^"'\s)]+|(?:src|href)=["'][^"']*|url\([^)]*|@import[^;]*""", page)
+    assert {*addresses} <= {"http://www.w3.org/2000/svg", *links}
 
 
 def test_render_page_of_30_tokens_has_less_than_1_megabyte(tiny_tokenizer):

@@ -78,12 +78,12 @@ def test_alignment_loss_trains_the_adapters_of_its_head():
     states = torch.randn(2, 3, 16)
     attention = model.get_decoder().layers[0].encoder_attn
     with torch.no_grad():
-        for name, each in adapters.parameters().items():
+        for name, each in adapters.named_parameters():
             each.copy_(0.1 * torch.randn(each.shape, generator=torch.Generator().manual_seed(len(name))))
     links = torch.tensor([0, 4]), torch.ones(2)
     loss = alignment_loss(attention, states, None, states, *links)
     loss.backward()
-    trained = {name for name, each in adapters.parameters().items() if each.grad is not None and each.grad.any()}
+    trained = {name for name, each in adapters.named_parameters() if each.grad is not None and each.grad.any()}
     assert {name.split(".")[-4] for name in trained} == {"q_proj", "k_proj"}
     merged = adapters.merge().get_decoder().layers[0].encoder_attn
     torch.testing.assert_close(alignment_loss(merged, states, None, states, *links), loss)

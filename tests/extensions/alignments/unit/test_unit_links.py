@@ -133,32 +133,35 @@ def test_link_units_sums_attention_over_tokens_of_the_source_and_averages_it_ove
     assert [link.weight for link in found] == pytest.approx([0.7, 0.9, 0.9])
 
 
-def test_link_units_leaves_words_without_a_counterpart_unlinked():
-    spread = torch.full((1, 6), 1 / 6)
-    letters = [(place, place + 1) for place in range(0, 12, 2)]
-    assert link_units("a b c d e f", letters, "x", [(0, 1)], spread) == []
-    to_eos = torch.tensor([[0.1, 0.9]])
-    assert link_units("a", [(0, 1), (1, 1)], "x", [(0, 1)], to_eos) == []
-    assert link_units("", [(0, 0)], "x", [(0, 1)], torch.ones(1, 1)) == []
+LETTERS = [(place, place + 1) for place in range(0, 12, 2)]
 
 
-def test_link_units_links_a_word_to_all_that_share_its_attention():
-    shared = torch.tensor([[0.5, 0.3, 0.2]])
-    found = link_units("a b c", [(0, 1), (2, 3), (4, 5)], "x", [(0, 1)], shared)
-    assert [link.source_start for link in found] == [0, 2]
+@pytest.mark.parametrize(
+    "source, spans, attention, starts",
+    [
+        ("a b c d e f", LETTERS, [1 / 6] * 6, []),  # spread
+        ("a", [(0, 1), (1, 1)], [0.1, 0.9], []),  # to EOS
+        ("", [(0, 0)], [1.0], []),
+        ("a b c", LETTERS[:3], [0.5, 0.3, 0.2], [0, 2]),  # shared
+    ],
+)
+def test_link_units_links_a_word_to_all_that_have_much_of_its_attention(source, spans, attention, starts):
+    found = link_units(source, spans, "x", [(0, 1)], torch.tensor([attention]))
+    assert [link.source_start for link in found] == starts
 
 
-def test_moses_pairs_count_words_between_white_space():
-    links = [(0, 3, 0, 3, 0.9), (4, 7, 8, 11, 0.9), (8, 11, 4, 7, 0.9)]
-    assert moses_pairs("one two three", "aaa bbb ccc", links) == "0-0 1-2 2-1"
-    assert moses_pairs("one", "aaa", []) == ""
-
-
-def test_moses_pairs_leave_out_punctuation_at_a_word():
-    source, target = "He has one.", "Er hat eins ."
-    linked = [(0, 2, 0, 2, 1.0), (7, 10, 7, 11, 1.0), (10, 11, 12, 13, 1.0)]
-    assert moses_pairs(source, target, linked) == "0-0 2-2"
-    assert moses_pairs("One .", target, [(4, 5, 12, 13, 1.0)]) == "1-3"
+@pytest.mark.parametrize(
+    "source, target, links, expected",
+    [
+        ("one two three", "aaa bbb ccc", [(0, 3, 0, 3), (4, 7, 8, 11), (8, 11, 4, 7)], "0-0 1-2 2-1"),
+        ("one", "aaa", [], ""),
+        # Punctuation at a word does not count.
+        ("He has one.", "Er hat eins .", [(0, 2, 0, 2), (7, 10, 7, 11), (10, 11, 12, 13)], "0-0 2-2"),
+        ("One .", "Er hat eins .", [(4, 5, 12, 13)], "1-3"),
+    ],
+)
+def test_moses_pairs_count_words_between_white_space(source, target, links, expected):
+    assert moses_pairs(source, target, [(*link, 1.0) for link in links]) == expected
 
 
 def test_token_spans_cover_the_text(tiny_tokenizer):

@@ -68,16 +68,12 @@ def test_insert_inline_terms_annotates_hides_and_joins_terms():
     assert PAIR.source not in found
 
 
-def test_insert_inline_terms_gives_the_most_likely_form():
+def test_insert_inline_terms_gives_the_most_likely_form_or_invents_words_with_the_same_endings():
     pair = SentencePair("The tail of the dog.", "Der Schwanz des Hundes.")
     assert augmented(pair) == {
         "The tail of the <term> dog <trans> Hund </term>.",
         "The tail of the <term> <trans> Hund </term>.",
     }
-
-
-def test_insert_inline_terms_invents_words_with_the_same_endings():
-    pair = SentencePair("The tail of the dog.", "Der Schwanz des Hundes.")
     found = {insert_inline_terms(pair, Random(seed), LEXICON, WORDS) for seed in range(200)}
     invented = {(each.source, each.target) for each in found if each.target != pair.target}
     assert invented == {
@@ -86,10 +82,22 @@ def test_insert_inline_terms_invents_words_with_the_same_endings():
     }
 
 
-def test_insert_inline_terms_invents_no_words_for_forms_that_begin_differently():
-    pair, lexicon = SentencePair("A man.", "Ein Mann."), {"man": {"Mann": "Herr"}}
-    found = {insert_inline_terms(pair, Random(seed), lexicon, WORDS) for seed in range(20)}
-    assert {each.target for each in found} == {pair.target}
+@pytest.mark.parametrize(
+    ("target", "lexicon", "words", "invented"),
+    [
+        ("Ein Mann.", {"room": {"Mann": "Herr"}}, WORDS, set()),  # forms that begin differently
+        (
+            "यह कमरे है।",  # whose words consist of whole letters
+            {"room": {"कमरे": "कमरा"}},
+            ["किताब", "हिन्दी"],
+            {f"यह {head}{tail}रे है।" for head in ("किता", "हि") for tail in ("ताब", "न्दी")},
+        ),
+    ],
+)
+def test_insert_inline_terms_invents_forms_of_a_word(target, lexicon, words, invented):
+    pair = SentencePair("The room.", target)
+    found = {insert_inline_terms(pair, Random(seed), lexicon, words).target for seed in range(90)}
+    assert found == {target, *invented}
 
 
 def test_insert_inline_terms_leaves_pairs_without_clear_terms():
@@ -109,15 +117,12 @@ def test_insert_placeholders_masks_what_both_sides_have():
     assert insert_placeholders(other, Random(0)) == other
 
 
-def test_perturb_pair_keeps_pairs_of_which_nothing_would_be_left():
+def test_perturb_pair_draws_from_its_generator_and_keeps_pairs_of_which_nothing_would_be_left():
+    found = {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
+    assert len(found) > 5 and found == {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
     assert perturb_pair(PAIR, Random(0), "no_final_period") == ("The small dog sleeps", "Der kleine Hund schläft")
     for pair in (SentencePair("...", "Hund."), SentencePair("Dog.", " .")):
         assert perturb_pair(pair, Random(0), "no_final_period") == pair
-
-
-def test_perturb_pair_draws_from_its_generator():
-    found = {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
-    assert len(found) > 5 and found == {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
 
 
 def test_replace_by_noise_shuffles_the_letters_of_the_source_on_both_sides():
@@ -154,13 +159,6 @@ def test_replace_by_noise_keeps_letters_with_their_marks(script, data, seed):
 
 def test_recipes_name_each_perturbation():
     assert ("noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS) == AUGMENTATIONS
-
-
-def test_insert_inline_terms_invents_words_of_whole_letters():
-    pair, lexicon = SentencePair("The room.", "यह कमरे है।"), {"room": {"कमरे": "कमरा"}}
-    found = {insert_inline_terms(pair, Random(seed), lexicon, ["किताब", "हिन्दी"]).target for seed in range(90)}
-    words = [head + tail for head in ("किता", "हि") for tail in ("ताब", "न्दी")]
-    assert found == {pair.target, *(f"यह {word}रे है।" for word in words)}
 
 
 HINDI = [SentencePair(f"यह कमरा {number} बड़ा है।", f"This room {number} is big.") for number in range(30)]

@@ -1,4 +1,4 @@
-"""An augmented corpus changes a share of its pairs in each epoch, and the same ones in the same epoch."""
+"""Augmented and segmented corpora change in each epoch, and are the same in the same epoch."""
 
 import pytest
 
@@ -41,12 +41,29 @@ def with_tokens(corpus, pairs):
     return [number for number, text in enumerate(rows["source"]) if "<term>" in text or "<ph" in text]
 
 
-def test_augmented_corpus_epochs_depend_on_their_number(texts):
-    (one, _), (other, _) = opened(texts), opened(texts)
+DROPOUT = {"augment": None, "bpe_dropout": 0.5}
+
+
+@pytest.mark.parametrize("changes", [{}, DROPOUT])
+def test_epochs_depend_on_their_number(texts, changes):
+    (one, _), (other, _) = opened(texts, **changes), opened(texts, **changes)
     first, second = ids(one.epoch(0)), ids(one.epoch(1))
     assert first != second and len(first) == len(second) == 200
     assert ids(other.epoch(1)) == second  # without having been at the first
     assert ids(one.epoch(0)) == first
+
+
+def test_bpe_dropout_corpus_keeps_the_text(texts):
+    corpus, tokenizer = opened(texts, **DROPOUT)
+    plain, segmented = corpus.plain.epoch(0), corpus.epoch(3)
+    assert len(segmented) == len(plain) and segmented.source_lengths.sum() > plain.source_lengths.sum()
+    assert decoded(tokenizer, segmented) == decoded(tokenizer, plain)
+
+
+def test_bpe_dropout_corpus_respects_max_tokens(texts):
+    limit = int(opened(texts, augment=None)[0].epoch(0).target_lengths.max())
+    corpus, _ = opened(texts, **DROPOUT | {"bpe_dropout": 0.9, "max_tokens": limit})
+    assert corpus.epoch(0).target_lengths.max() <= limit
 
 
 def test_augmented_corpus_changes_its_share_and_keeps_the_rest(texts):

@@ -92,22 +92,19 @@ def test_drop_low_scores_scores_once_for_each_pair_of_models(load, tmp_path):
     assert len(load(keep=0.5, forward="other")[1]) == 2
 
 
-def test_drop_low_scores_identifies_a_model_by_its_content(load, tmp_path):
-    (tmp_path / "model").mkdir()
-    for number, content in enumerate((b"a", b"a", b"b"), start=1):
-        (tmp_path / "model" / "model.safetensors").write_bytes(content)
-        _, calls = load(keep=0.5, forward=str(tmp_path / "model"))
-        assert len(calls) == (2 if number == 3 else 1)
-
-
-def test_drop_low_scores_by_quality(load, tmp_path):
-    model = tmp_path / "quality"
-    (model / "checkpoints").mkdir(parents=True)
-    for content in (b"a", b"a", b"b"):
-        (model / "checkpoints" / "model.ckpt").write_bytes(content)
-        texts, calls = load(keep=0.4, quality=str(model))
+@pytest.mark.parametrize(
+    ("key", "file"),
+    [("forward", "model.safetensors"), ("quality", "checkpoints/model.ckpt")],
+    ids=["forward", "COMET"],
+)
+def test_drop_low_scores_identifies_a_model_by_its_content(load, tmp_path, key, file):
+    path = tmp_path / "model" / file
+    path.parent.mkdir(parents=True)
+    for content, times in ((b"a", 1), (b"a", 1), (b"b", 2)):
+        path.write_bytes(content)
+        texts, calls = load(keep=0.4, **{key: str(tmp_path / "model")})
         assert texts.dataset["source"][:] == ["two 2", "three", "bad"]
-    assert calls == [((str(model),), Direction("en", None))] * 2
+        assert len(calls) == times and str(tmp_path / "model") in calls[-1][0]
 
 
 def test_drop_low_scores_refuses_to_drop_everything(load, tmp_path, monkeypatch):

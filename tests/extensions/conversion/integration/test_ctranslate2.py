@@ -19,9 +19,9 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
 from vanilla_transformer.cli import main
-from vanilla_transformer.extensions.conversion import ctranslate2_runtime
-from vanilla_transformer.extensions.conversion.common import greedy_translator
-from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator, to_ctranslate2
+from vanilla_transformer.extensions.conversion import WRITERS, ctranslate2_runtime
+from vanilla_transformer.extensions.conversion.comparison import greedy_translator
+from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator
 from vanilla_transformer.extensions.scale_out import engine_workers
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -39,13 +39,13 @@ SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei
     ids=["paper", "sinusoid layout", "pre-norm", "learned positions"],
 )
 def test_to_ctranslate2_generates_our_greedy_tokens(changes, tiny_config, tiny_tokenizer, tmp_path, monkeypatch):
-    for module in ("common", "ctranslate2"):
+    for module in ("comparison", "ctranslate2"):
         monkeypatch.setattr(f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 48)
     torch.manual_seed(0)
     config = VanillaTransformerConfig(**tiny_config.to_dict() | changes)
     model = VanillaTransformerForConditionalGeneration(config)
     folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
-    comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    comparison = WRITERS["ctranslate2"](folder, tmp_path / "fast", SENTENCES)
     assert (comparison.num_sentences, comparison.num_identical) == (4, 4) and comparison.speedup > 0
 
 
@@ -64,7 +64,7 @@ def test_to_ctranslate2_compares_translations_that_begin_with_their_language(tmp
     model = tiny.tiny_model(vocab_size=len(tokenizer))
     model.generation_config.forced_bos_token_id = tokenizer.convert_tokens_to_ids("deu_Latn")
     folder = save_model_folder(model, tokenizer, tmp_path / "ours")
-    comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    comparison = WRITERS["ctranslate2"](folder, tmp_path / "fast", SENTENCES)
     assert comparison.num_identical == comparison.num_sentences == len(SENTENCES) + 26  # 202 languages
     assert json.loads((tmp_path / "fast" / "config.json").read_text())["unk_token"] == tokenizer.unk_token
 
@@ -76,7 +76,7 @@ def test_ctranslate2_reads_added_tokens_as_we_do(is_old, tmp_path):
     (tokenizer.backend_tokenizer if is_old else tokenizer).add_tokens(["<ph0>", "<ph1>"])
     model = tiny.tiny_model(vocab_size=len(tokenizer))
     folder = save_model_folder(model, tokenizer, tmp_path / "ours")
-    comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    comparison = WRITERS["ctranslate2"](folder, tmp_path / "fast", SENTENCES)
     assert comparison.num_identical == comparison.num_sentences == len(SENTENCES) + 1
     texts, options = ["A <ph0> man", "<ph1>", "(<ph0>)"], {"num_beams": 1, "max_new_tokens": 9, "protect": False}
     ours = TranslationPipeline(model, tokenizer)(texts, **options)
@@ -94,8 +94,7 @@ def test_convert_command_quantizes(name, tiny_model, tiny_tokenizer, tmp_path, c
     assert {"model.bin", "tokenizer.json", "generation_config.json"} <= {
         path.name for path in (tmp_path / "fast").iterdir()
     }
-    kept = ctranslate2.contains_model(str(tmp_path / "fast"))
-    assert kept
+    assert ctranslate2.contains_model(str(tmp_path / "fast"))
 
 
 def test_ctranslate2_converter_reads_our_folders(tiny_model, tiny_tokenizer, tmp_path):
@@ -111,26 +110,22 @@ def test_ctranslate2_converter_reads_our_folders(tiny_model, tiny_tokenizer, tmp
     )(SENTENCES)
 
 
-def test_to_ctranslate2_refuses_tokenizers_of_sentencepiece(tmp_path):
+def test_to_ctranslate2_refuses_tokenizers_of_sentencepiece_and_nonempty_folders(tmp_path):
     folder = save_model_folder(tiny.tiny_model(vocab_size=50), build_marian_tokenizer(tmp_path), tmp_path / "ours")
     with pytest.raises(ValueError, match="its tokenizer has no `tokenizer.json`"):
-        to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+        WRITERS["ctranslate2"](folder, tmp_path / "fast", SENTENCES)
     assert not (tmp_path / "fast").exists()
-
-
-def test_to_ctranslate2_refuses_unknown_quantizations_and_nonempty_folders(tiny_model, tiny_tokenizer, tmp_path):
-    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(ValueError, match="got 'int4'"):
-        to_ctranslate2(folder, tmp_path / "fast", SENTENCES, quantization="int4")
     with pytest.raises(OSError, match="is not empty"):
-        to_ctranslate2(folder, folder, SENTENCES)
+        WRITERS["ctranslate2"](folder, folder, SENTENCES)
     assert json.loads((folder / "config.json").read_text())["model_type"] == "vanilla_transformer"
 
 
 @pytest.fixture(scope="module")
 def converted(tiny_tokenizer, tmp_path_factory):
     folder = tmp_path_factory.mktemp("converted")
-    to_ctranslate2(save_model_folder(tiny.tiny_model(), tiny_tokenizer, folder / "ours"), folder / "fast", SENTENCES)
+    WRITERS["ctranslate2"](
+        save_model_folder(tiny.tiny_model(), tiny_tokenizer, folder / "ours"), folder / "fast", SENTENCES
+    )
     return folder / "fast"
 
 
@@ -156,20 +151,18 @@ def test_ctranslate2_follows_the_limit_closest_to_the_call(converted, tiny_token
 
 def test_translate_runs_a_folder_for_ctranslate2_by_its_runtime(converted, capsys, monkeypatch):
     monkeypatch.setattr(engine_workers, "usable_cores", lambda: 2)
-    texts = ["A man is sleeping.", "Two dogs run."]
-    assert main(["translate", str(converted), *texts, "--backend", "ctranslate2", "--quiet"]) == 0
-    expected = capsys.readouterr().out
-    assert expected
-    assert main(["translate", str(converted), *texts, "--workers", "2", "--quiet"]) == 2
-    assert "Workers translate with PyTorch, but `backend` is 'ctranslate2'" in capsys.readouterr().err
 
+    def shown(*words, status=0):
+        assert main(["translate", str(converted), *words]) == status
+        return getattr(capsys.readouterr(), "err" if status else "out")
 
-def test_translate_writes_objects_without_scores_by_a_runtime(converted, capsys):
-    assert main(["translate", str(converted), "A man.", "--json"]) == 0
-    (answer,) = json.loads(capsys.readouterr().out)["translations"]
+    assert shown("A man is sleeping.", "Two dogs run.", "--backend", "ctranslate2", "--quiet")
+    message = "Workers translate with PyTorch, but `backend` is 'ctranslate2'"
+    assert message in shown("A man.", "--workers", "2", "--quiet", status=2)
+    (answer,) = json.loads(shown("A man.", "--json"))["translations"]
     assert answer.keys() == {"text"}
-    assert main(["translate", str(converted), "A man.", "--n_best", "2"]) == 2
-    assert "`n_best` needs a model of this package that PyTorch decodes" in capsys.readouterr().err
+    message = "`n_best` needs a model of this package that PyTorch decodes"
+    assert message in shown("A man.", "--n_best", "2", status=2)
 
 
 def test_ctranslate2_model_ranks_hypotheses_by_the_requested_length_penalty(converted, tiny_tokenizer):

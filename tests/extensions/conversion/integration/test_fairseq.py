@@ -1,63 +1,97 @@
-"""Conversion from fairseq and FSMT: the same logits and translations."""
+"""Conversion from fairseq: files in its layout, and a checkpoint that fairseq 0.12.2, the newest, has written.
+
+`fairseq_0_12_2/` holds a tiny model, trained under Python 3.8 by `fairseq-train` without `--source-lang`, its
+dictionaries and merges, 40 sources, and what `fairseq-generate` answers with its default options.
+"""
+
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, FSMTTokenizer
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from tests.fairseq_files import FSMT_SENTENCES, build_fsmt_tokenizer, fairseq_folder, fsmt
-from vanilla_transformer import TranslationPipeline
+from tests.fairseq_files import FSMT_SENTENCES, build_fsmt_tokenizer, fairseq_folder
 from vanilla_transformer.cli import main
-from vanilla_transformer.extensions.conversion.fairseq import (
-    from_fairseq,
-    from_fsmt,
-    model_from_fairseq,
-    model_from_fsmt,
-    read_fairseq,
-)
+from vanilla_transformer.extensions.conversion import READERS
+from vanilla_transformer.extensions.conversion.fairseq import model_from_fairseq, read_fairseq_folder
+
+CHECKPOINT = Path(__file__).parent / "fairseq_0_12_2"
 
 
-@pytest.fixture
-def fsmt_tokenizer(tmp_path):
-    return build_fsmt_tokenizer(tmp_path)
+def read_lines(name):
+    return (CHECKPOINT / name).read_text(encoding="utf-8").splitlines()
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"scale_embedding": False, "tgt_vocab_size": 29}, {"tie_word_embeddings": True}]
-)
-def test_model_from_fsmt_has_the_logits_of_fsmt(changes):
-    original = fsmt(31, **changes)
-    converted = model_from_fsmt(original)
-    source, target = torch.randint(4, 29, (3, 9)), torch.randint(4, 29, (3, 7))
-    mask = torch.tensor([[1] * 9, [1] * 5 + [0] * 4, [1] * 2 + [0] * 7])
-    source = source.masked_fill(mask == 0, 1)
-    given = {"input_ids": source, "attention_mask": mask, "decoder_input_ids": target, "use_cache": False}
-    torch.testing.assert_close(converted(**given).logits, original(**given).logits, atol=1e-4, rtol=1e-4)
-
-
-def test_from_fsmt_translates_as_fsmt(fsmt_tokenizer, tmp_path):
-    original = fsmt(len(fsmt_tokenizer.encoder))
-    original.save_pretrained(tmp_path / "fsmt")
-    fsmt_tokenizer.save_pretrained(tmp_path / "fsmt")
-    comparison = from_fsmt(tmp_path / "fsmt", tmp_path / "ours", FSMT_SENTENCES)
-    assert (comparison.num_sentences, comparison.num_identical) == (3, 3)
-    assert comparison.max_logit_difference < 1e-3
+def test_from_fairseq_generates_the_tokens_of_fairseq_generate(tmp_path):
+    sources, expected = read_lines("sources.en"), read_lines("hypotheses.de")
+    comparison = READERS["fairseq"](CHECKPOINT, tmp_path / "ours", sources)
+    assert comparison.num_identical == 40 and comparison.max_logit_difference < 1e-3
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
-    assert type(tokenizer) is FSMTTokenizer
-    ours = TranslationPipeline(model, tokenizer, task="translation")(FSMT_SENTENCES, num_beams=2, max_new_tokens=20)
-    theirs = TranslationPipeline(original, fsmt_tokenizer, task="translation")(
-        FSMT_SENTENCES, num_beams=2, max_new_tokens=20
-    )
-    assert ours == theirs
+    assert tokenizer.init_kwargs["langs"] == ["en", "de"]
+    tokens = read_fairseq_folder(CHECKPOINT).target_tokens
+    answers = model.generate(**tokenizer(sources, padding=True, return_tensors="pt"))
+    found = [" ".join(tokens[index] for index in row if index > 2) for row in answers.tolist()]
+    assert found == expected
+
+
+def test_model_from_fairseq_decodes_as_fairseq_generate(tmp_path):
+    model = model_from_fairseq(read_fairseq_folder(fairseq_folder(tmp_path / "fairseq")))
+    options = model.generation_config
+    assert (options.num_beams, options.early_stopping, options.min_new_tokens) == (5, True, 1)
+    with torch.no_grad():  # a model that prefers to say nothing, which `--min-len 1` rules out
+        model.lm_head.weight[2] = 100 * model.model.decoder.layers[-1].final_layer_norm.bias
+    assert (model.generate(torch.tensor([[5, 6, 2]]))[0, 1:] != 2).any()
+
+
+def test_read_fairseq_ignores_copies_of_untrained_weights(tmp_path):
+    names = torch.load(CHECKPOINT / "checkpoint_best.pt", weights_only=False)["model"].keys()
+    assert {"encoder.layers.0.in_proj_weight", "encoder.layers.0.fc2_bias"} <= names
+    assert not any(name.endswith(("_weight", "_bias")) for name in read_fairseq_folder(CHECKPOINT).weights)
+
+
+def equal_dictionaries(folder):
+    """Copy the checkpoint with two dictionaries of the same size, which fit both directions."""
+    shutil.copytree(CHECKPOINT, folder)
+    content = torch.load(folder / "checkpoint_best.pt", weights_only=False)
+    content["model"]["encoder.embed_tokens.weight"] = content["model"]["encoder.embed_tokens.weight"][:128]
+    torch.save(content, folder / "checkpoint_best.pt")
+    shutil.copy(folder / "dict.de.txt", folder / "dict.en.txt")
+    return folder
+
+
+def test_read_fairseq_needs_languages_that_nothing_names(tmp_path):
+    folder = equal_dictionaries(tmp_path / "fairseq")
+    with pytest.raises(ValueError, match=r"\(de, en\) fit 2 directions. Name both .*`--languages en de`"):
+        read_fairseq_folder(folder)
+    assert read_fairseq_folder(folder, ["de", "en"]).languages == ("de", "en")
+
+
+def test_convert_takes_languages(tmp_path, capsys):
+    folder, text = equal_dictionaries(tmp_path / "fairseq"), tmp_path / "text"
+    text.write_text("\n".join(FSMT_SENTENCES))
+    flags = ["--source_format", "fairseq", "--sentences", str(text)]
+    arguments = ["convert", str(folder), str(tmp_path / "ours"), *flags]
+    assert main(arguments) == 2 and "--languages en de" in capsys.readouterr().err
+    assert main([*arguments, "--languages", "en"]) == 2
+    assert "must be the source and the target language" in capsys.readouterr().err
+    assert main([*arguments, "--languages", "en", "de"]) == 0
+    assert AutoTokenizer.from_pretrained(tmp_path / "ours").init_kwargs["langs"] == ["en", "de"]
+
+
+def test_convert_refuses_languages_of_other_formats(capsys):
+    assert main(["convert", "a", "b", "--source_format", "eole", "--languages", "en", "de"]) == 2
+    assert "`--languages` needs `--source_format fairseq or m2m_100`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_from_fairseq_translates_as_fsmt(old, tmp_path, fsmt_tokenizer):
+def test_read_fairseq_translates_as_fsmt(old, tmp_path):
     folder = fairseq_folder(tmp_path / "fairseq", old)
-    comparison = from_fairseq(folder, tmp_path / "ours", FSMT_SENTENCES)
+    comparison = READERS["fairseq"](folder, tmp_path / "ours", FSMT_SENTENCES)
     assert (comparison.num_sentences, comparison.num_identical) == (3, 3)
     assert comparison.max_logit_difference < 1e-3
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ours")
-    assert tokenizer(FSMT_SENTENCES)["input_ids"] == fsmt_tokenizer(FSMT_SENTENCES)["input_ids"]
+    assert tokenizer(FSMT_SENTENCES)["input_ids"] == build_fsmt_tokenizer(tmp_path)(FSMT_SENTENCES)["input_ids"]
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours")
     assert (model.generation_config.num_beams, model.generation_config.decoder_start_token_id) == (5, 2)
 
@@ -67,13 +101,13 @@ def test_from_fairseq_keeps_the_options_of_the_model(tmp_path):
     choices |= {"encoder_learned_pos": True, "decoder_learned_pos": True, "share_decoder_input_output_embed": True}
     choices |= {"max_source_positions": 64, "max_target_positions": 64, "no_scale_embedding": True}
     folder = fairseq_folder(tmp_path / "fairseq", **choices)
-    model = model_from_fairseq(read_fairseq(folder))
+    model = model_from_fairseq(read_fairseq_folder(folder))
     config = model.config
     assert config.normalize_before and config.tie_word_embeddings and not config.share_encoder_decoder_embeddings
     assert (config.max_position_embeddings, config.scale_embedding) == (64, False)
-    theirs = read_fairseq(folder).weights["encoder.embed_positions.weight"]
+    theirs = read_fairseq_folder(folder).weights["encoder.embed_positions.weight"]
     assert torch.equal(model.model.encoder.embed_positions.weight, theirs[2:])
-    assert from_fairseq(folder, tmp_path / "ours", FSMT_SENTENCES) is None
+    assert READERS["fairseq"](folder, tmp_path / "ours", FSMT_SENTENCES) is None
 
 
 class Harmful:

@@ -10,8 +10,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianTokenizer
 from tests.marian_files import MARIAN_VARIANTS, marian_folder
 from tests.marian_models import MARIAN_SENTENCES
 from tests.sweeps import rare, sample
-from vanilla_transformer.extensions.conversion import marian_npz
-from vanilla_transformer.extensions.conversion.marian_npz import from_marian_npz, model_from_marian_npz, read_marian
+from vanilla_transformer.extensions.conversion import READERS, marian_npz
+from vanilla_transformer.extensions.conversion.marian_npz import model_from_marian_npz, read_marian_folder
 
 TIED_OPTIONS = {"target": "", "src": "-src", "all": "-all"}
 
@@ -23,7 +23,7 @@ TIED_OPTIONS = {"target": "", "src": "-src", "all": "-all"}
 )
 def test_from_marian_npz_generates_the_tokens_of_ctranslate2(changes, tmp_path):
     folder = marian_folder(tmp_path / "marian", **changes)
-    comparison = from_marian_npz(folder, tmp_path / "ours", MARIAN_SENTENCES)
+    comparison = READERS["marian-npz"](folder, tmp_path / "ours", MARIAN_SENTENCES)
     assert (comparison.num_sentences, comparison.num_identical) == (3, 3)
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
     assert type(tokenizer) is MarianTokenizer and model.config.vocab_size == len(tokenizer)
@@ -32,23 +32,23 @@ def test_from_marian_npz_generates_the_tokens_of_ctranslate2(changes, tmp_path):
 
 def test_from_marian_npz_reads_a_sentencepiece_vocabulary(tmp_path):
     folder = marian_folder(tmp_path / "marian", single=True)
-    assert from_marian_npz(folder, tmp_path / "ours", MARIAN_SENTENCES).num_identical == 3
+    assert READERS["marian-npz"](folder, tmp_path / "ours", MARIAN_SENTENCES).num_identical == 3
 
 
 def test_from_marian_npz_never_generates_the_added_entry(tmp_path):
-    model = model_from_marian_npz(read_marian(marian_folder(tmp_path / "marian")))
+    model = model_from_marian_npz(read_marian_folder(marian_folder(tmp_path / "marian")))
     pad = model.config.pad_token_id
     assert model.lm_head.bias[pad] == -1e9 and not model.lm_head.weight[pad].any()
 
 
 def test_from_marian_npz_writes_no_model_whose_outputs_differ(monkeypatch, tmp_path):
-    read = read_marian(marian_folder(tmp_path / "marian", tied="src", **{"tied-embeddings-src": True}))
+    read = read_marian_folder(marian_folder(tmp_path / "marian", tied="src", **{"tied-embeddings-src": True}))
     wrong = model_from_marian_npz(read)
     with torch.no_grad():
         wrong.lm_head.weight.copy_(wrong.model.decoder.embed_tokens.weight)
     monkeypatch.setattr(marian_npz, "model_from_marian_npz", lambda files: wrong)
     with pytest.raises(ValueError, match="must compute what the original does, but does not: 0 of 3 outputs"):
-        from_marian_npz(tmp_path / "marian", tmp_path / "ours", MARIAN_SENTENCES)
+        READERS["marian-npz"](tmp_path / "marian", tmp_path / "ours", MARIAN_SENTENCES)
     assert not (tmp_path / "ours").exists()
 
 
@@ -56,9 +56,9 @@ def test_from_marian_npz_writes_no_model_whose_outputs_differ(monkeypatch, tmp_p
 def test_from_marian_npz_ties_what_marian_ties(tied, tmp_path):
     options = {f"tied-embeddings{suffix}": tied == name for name, suffix in TIED_OPTIONS.items()}
     folder = marian_folder(tmp_path / "marian", tied=tied, **options)
-    from_marian_npz(folder, tmp_path / "ours", MARIAN_SENTENCES)
+    READERS["marian-npz"](folder, tmp_path / "ours", MARIAN_SENTENCES)
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours")
-    weights = read_marian(folder).weights
+    weights = read_marian_folder(folder).weights
     source, target = weights.get("encoder_Wemb", weights.get("Wemb")), weights.get("decoder_Wemb", weights.get("Wemb"))
     output = {"src": weights.get("decoder_ff_logit_out_Wt"), False: weights.get("decoder_ff_logit_out_W")}.get(tied)
     output = target if output is None else output.T if not tied else output

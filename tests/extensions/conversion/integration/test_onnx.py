@@ -9,7 +9,7 @@ import torch
 from tests.onnx_parity import assert_graphs_translate_alike
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
-from vanilla_transformer.extensions.conversion.onnx import DECODER_WITH_PAST, onnx_greedy_translator
+from vanilla_transformer.extensions.conversion.onnx import DECODER_WITH_PAST
 from vanilla_transformer.extensions.conversion.onnx_runtime import OnnxModel
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -21,6 +21,8 @@ def test_onnx_folder_translates_as_pytorch_does(tiny_config, tiny_tokenizer, tmp
     ours, onnx = str(save_model_folder(model, tiny_tokenizer, tmp_path / "ours")), str(tmp_path / "onnx")
     (tmp_path / "validation.en").write_text("A man is sleeping.\nTwo dogs run.\n")
     (tmp_path / "ours" / "recipe.json").write_text(json.dumps({"validation_source": f"{tmp_path}/validation.en"}))
+    assert main(["convert", ours, ours, "--target_format", "onnx"]) == 2
+    assert "is not empty" in capsys.readouterr().err
     assert main(["convert", ours, onnx, "--target_format", "onnx"]) == 0
     assert "2 of 2 outputs identical, chrF between both 100.0, speedup" in capsys.readouterr().out
     texts = ["A man is sleeping.", "Two dogs run across the green grass.", ""]
@@ -43,10 +45,4 @@ def test_onnx_folder_translates_as_pytorch_does(tiny_config, tiny_tokenizer, tmp
     assert_graphs_translate_alike(model, tiny_tokenizer, tmp_path / "onnx")
     (tmp_path / "onnx" / f"{DECODER_WITH_PAST}.onnx").unlink()
     with pytest.raises(OSError, match=DECODER_WITH_PAST):
-        onnx_greedy_translator(tmp_path / "onnx", tiny_tokenizer)
-
-
-def test_onnx_refuses_a_folder_that_is_not_empty(tiny_model, tiny_tokenizer, tmp_path, capsys):
-    folder = str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours"))
-    assert main(["convert", folder, folder, "--target_format", "onnx"]) == 2
-    assert "is not empty" in capsys.readouterr().err
+        OnnxModel(tmp_path / "onnx")

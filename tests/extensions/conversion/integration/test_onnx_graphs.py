@@ -4,12 +4,10 @@ import numpy as np
 import onnx_ir
 import onnxruntime
 import pytest
-import torch
-from onnx import checker, helper, numpy_helper, parser
+from onnx import checker, numpy_helper, parser
 
-from tests.tiny import tiny_config, tiny_model
+from tests.tiny import tiny_config
 from vanilla_transformer.extensions.conversion.optimum_graphs import (
-    greedy_search,
     merge_decoders,
     repeat_eos,
     to_float16,
@@ -116,54 +114,29 @@ def test_to_float16_keeps_the_types_of_inputs_and_outputs():
     assert numpy_helper.to_array(model.graph.initializer[0]).dtype == np.float32  # the argument is as it was
 
 
+INPUTS = "float[b, s, 16] hidden, int64[b, s] mask, int64[b, t] ids, float[b, 2, p, 8] keys, float[b, 2, p, 8] values"
+BODY = "copy = Identity(hidden) logits = Cast<to = 1>(ids) kept = Identity(keys) present = Identity(kept)"
+
+
 @pytest.mark.parametrize("prefixes", [("", ""), ("input.", "output.")])
 def test_to_optimum_decoder_names_inputs_and_outputs_as_optimum_does(prefixes):
     before, after = (f"{prefix}cache." for prefix in prefixes)
-    hidden, cache = "float[b, s, 16]", "float[b, 2, p, 8]"
-    names = {
-        "encoder_outputs.last_hidden_state": "encoder_hidden_states",
-        "attention_mask": "encoder_attention_mask",
-        "decoder_input_ids": "input_ids",
-        f"{before}self_attention_cache.layers.0.keys": "past_key_values.0.decoder.key",
-        f"{before}cross_attention_cache.layers.0.values": "past_key_values.0.encoder.value",
-    }
-    types = [hidden, "int64[b, s]", "int64[b, t]", cache, cache]
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["encoder_outputs.last_hidden_state"], ["encoder_last_hidden_state"]),
-            helper.make_node("Cast", ["decoder_input_ids"], ["logits"], to=1),
-            helper.make_node("Identity", [f"{before}self_attention_cache.layers.0.keys"], ["copy"]),
-            helper.make_node("Identity", ["copy"], [f"{after}self_attention_cache.layers.11.keys."[:-1]]),
-        ],
-        "decoder",
-        [],
-        [],
-    )
-    text = f"({', '.join(f'{kind} v{number}' for number, kind in enumerate(types))}) => (float[b, t] w)"
-    parsed = parser.parse_graph(f"g {text} {{ w = Cast<to = 1>(v2) }}")
-    for value, name in zip(parsed.input, names, strict=True):
-        value.name = name
-    body.input.extend(parsed.input)
-    for name in ("logits", f"{after}self_attention_cache.layers.11.keys", "encoder_last_hidden_state"):
-        body.output.append(helper.make_tensor_value_info(name, 1, None))
-    exported = onnx_ir.from_proto(helper.make_model(body, opset_imports=[helper.make_opsetid("", 20)]))
+    names = {"hidden": "encoder_outputs.last_hidden_state", "mask": "attention_mask", "ids": "decoder_input_ids"}
+    names |= {"keys": f"{before}self_attention_cache.layers.0.keys", "copy": "encoder_last_hidden_state"}
+    names |= {"values": f"{before}cross_attention_cache.layers.0.values"}
+    names["present"] = f"{after}self_attention_cache.layers.11.keys"
+    exported = graph(BODY, INPUTS, "float[b, t] logits, float[b, 2, p, 8] present, float[b, s, 16] copy")
+    for value in (*exported.graph.input, *exported.graph.output):
+        value.name = names.get(value.name, value.name)
+    for node in exported.graph.node:
+        for ends in (node.input, node.output):
+            ends[:] = [names.get(name, name) for name in ends]
 
-    decoder = to_optimum_decoder(exported, tiny_config())
-    assert [value.name for value in decoder.graph.input] == list(names.values())
+    decoder = to_optimum_decoder(onnx_ir.from_proto(exported), tiny_config())
+    cache = [f"past_key_values.0.{part}" for part in ("decoder.key", "encoder.value")]
+    expected = ["encoder_hidden_states", "encoder_attention_mask", "input_ids", *cache]
+    assert [value.name for value in decoder.graph.input] == expected
     assert [value.name for value in decoder.graph.output] == ["logits", "present.11.decoder.key"]
     assert len(decoder.graph.node) == 3  # the copy of the encoder's output is gone
     dims = [dim.dim_param or dim.dim_value for dim in decoder.graph.input[3].type.tensor_type.shape.dim]
     assert dims == ["batch_size", 2, "past_key_values_decoder_sequence_length", 8]
-
-
-def test_greedy_search_begins_with_the_forced_language():
-    model, source = tiny_model(), torch.tensor([[11, 12, 2]])
-    model.generation_config.update(num_beams=1, max_new_tokens=6, min_new_tokens=6, forced_bos_token_id=50)
-
-    def step(tokens, before):
-        before = tokens if before is None else torch.cat([before, tokens], dim=1)
-        return model(input_ids=source, decoder_input_ids=before).logits, before
-
-    (expected,) = model.generate(source)[:, 1:].tolist()
-    (found,) = greedy_search(step, 1, model.generation_config)
-    assert found[:6] == expected and found[0] == 50

@@ -7,11 +7,11 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from tests.opennmt_files import opennmt_checkpoint
 from vanilla_transformer import TranslationPipeline, VanillaTransformerConfig
 from vanilla_transformer import VanillaTransformerForConditionalGeneration as Model
-from vanilla_transformer.extensions.conversion.opennmt import from_opennmt_py
+from vanilla_transformer.extensions.conversion import READERS
 
 
 def test_from_opennmt_py_masks_source_eos(text_folder, tmp_path):
-    from_opennmt_py(opennmt_checkpoint(text_folder, tmp_path), tmp_path / "ours", [])
+    READERS["opennmt-py"](opennmt_checkpoint(text_folder, tmp_path), tmp_path / "ours", [])
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
     inputs = tokenizer(["The man sleeps.", "The old woman buys a red apple."], padding=True, return_tensors="pt")
     without = tokenizer.pad({"input_ids": [[*ids[:-1]] for ids in tokenizer(["The man sleeps."])["input_ids"]]})

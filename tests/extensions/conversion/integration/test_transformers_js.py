@@ -1,12 +1,15 @@
 """Folders for transformers.js: refusals and settings. `tests/extensions/conversion/slow` converts and runs them."""
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
-from vanilla_transformer.extensions.conversion import transformers_js
+from vanilla_transformer.extensions.conversion import comparison, transformers_js
 from vanilla_transformer.extensions.conversion.transformers_js import write_settings
 
 
@@ -18,14 +21,16 @@ def refusal(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "reason"),
+    ("module", "name", "value", "reason"),
     [
-        ("load_tokenizer", lambda folder: None, "`tokenizer.json`"),
-        ("_MAX_BYTES", 2**24, "more than 2 GB"),
+        (comparison, "load_tokenizer", lambda folder: None, "`tokenizer.json`"),
+        (transformers_js, "_MAX_BYTES", 2**24, "more than 2 GB"),
     ],
 )
-def test_transformers_js_refuses_what_the_library_cannot_load(folder, monkeypatch, capsys, name, value, reason):
-    monkeypatch.setattr(transformers_js, name, value)
+def test_transformers_js_refuses_what_the_library_cannot_load(
+    folder, monkeypatch, capsys, module, name, value, reason
+):
+    monkeypatch.setattr(module, name, value)
     assert reason in refusal(folder, capsys)
 
 
@@ -46,3 +51,35 @@ def test_write_settings_describes_the_model_as_marian_with_greedy_search(tmp_pat
 
     write_settings(tiny_model(), tiny_tokenizer(), tmp_path)
     assert "max_position_embeddings" not in json.loads((tmp_path / "config.json").read_text())
+
+
+class Session:
+    """Stands for ONNX Runtime: an encoder that returns no state, and a decoder that runs a model on all tokens."""
+
+    model, source = None, torch.tensor([[11, 12, 2]])
+
+    def __init__(self, path):
+        self.tokens = torch.empty(1, 0, dtype=torch.long)
+
+    def get_inputs(self):
+        return []
+
+    def get_outputs(self):
+        return [SimpleNamespace(name="logits")]
+
+    def run(self, _, inputs):
+        if "encoder_hidden_states" not in inputs:
+            return [np.zeros((1, 3, 16), dtype=np.float32)]
+        self.tokens = torch.cat([self.tokens, torch.from_numpy(inputs["input_ids"])], dim=1)
+        return [self.model(self.source, decoder_input_ids=self.tokens).logits.detach().numpy()]
+
+
+def test_merged_greedy_translator_begins_with_the_forced_language(tmp_path, monkeypatch):
+    monkeypatch.setattr(transformers_js, "InferenceSession", Session)
+    monkeypatch.setattr(Session, "model", tiny_model())
+    options = Session.model.generation_config
+    options.update(num_beams=1, early_stopping=False, length_penalty=1.0, forced_bos_token_id=50, suppress_tokens=[0])
+    options.save_pretrained(tmp_path)
+    (expected,) = Session.model.generate(Session.source, max_new_tokens=6, min_new_tokens=6)[:, 1:].tolist()
+    (found,) = transformers_js.merged_greedy_translator(tmp_path, tiny_tokenizer(), "fp32")(["A man."])
+    assert found[:6] == expected and found[0] == 50

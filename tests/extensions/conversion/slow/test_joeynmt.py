@@ -15,7 +15,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from tests.joeynmt_files import joey_folder
 from tests.marian_models import MARIAN_SENTENCES
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.extensions.conversion.joeynmt import from_joeynmt
+from vanilla_transformer.extensions.conversion import READERS
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_p
         text=True,
     )
     assert ended.returncode == 0, ended.stderr
-    from_joeynmt(folder, tmp_path / "ours", MARIAN_SENTENCES)
+    READERS["joeynmt"](folder, tmp_path / "ours", MARIAN_SENTENCES)
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
     assert tokenizer(texts)["input_ids"] == sources
     largest = 0.0

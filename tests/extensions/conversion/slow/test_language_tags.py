@@ -8,10 +8,9 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.extensions.conversion.common import greedy_translator
-from vanilla_transformer.extensions.conversion.ctranslate2 import to_ctranslate2
-from vanilla_transformer.extensions.conversion.marian import to_marian
-from vanilla_transformer.extensions.conversion.onnx import onnx_greedy_translator, to_onnx
+from vanilla_transformer.extensions.conversion import WRITERS
+from vanilla_transformer.extensions.conversion.comparison import greedy_translator
+from vanilla_transformer.extensions.conversion.onnx_runtime import OnnxModel
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -41,7 +40,7 @@ def with_source(translate, source):
 
 
 def test_to_ctranslate2_keeps_language_tags(folder, tmp_path):
-    to_ctranslate2(folder, tmp_path / "ct2", TEXTS)
+    WRITERS["ctranslate2"](folder, tmp_path / "ct2", TEXTS)
     theirs = with_source(TranslationPipeline(tmp_path / "ct2", backend="ctranslate2"), "en")
     ours = with_source(load_pipeline(folder), "en")
     assert translations(theirs, "de", "fr") == translations(ours, "de", "fr")
@@ -52,7 +51,7 @@ def test_to_ctranslate2_keeps_language_tags(folder, tmp_path):
 
 
 def test_to_marian_keeps_language_tags(folder, tmp_path):
-    to_marian(folder, tmp_path / "marian", TEXTS)
+    WRITERS["marian"](folder, tmp_path / "marian", TEXTS)
     model, tokenizer = (each.from_pretrained(tmp_path / "marian") for each in (AutoModelForSeq2SeqLM, AutoTokenizer))
     assert type(model) is MarianMTModel
     languages = find_languages(tokenizer)
@@ -67,9 +66,10 @@ def test_to_onnx_keeps_language_tags(tiny_tokenizer, tmp_path):
     add_language_tags(tokenizer, [Direction("en", "de"), Direction("en", "fr")])
     model = tiny_model(vocab_size=len(tokenizer))
     save_model_folder(model, tokenizer, tmp_path / "ours")
-    to_onnx(tmp_path / "ours", tmp_path / "onnx", ["A man is sleeping."])
+    WRITERS["onnx"](tmp_path / "ours", tmp_path / "onnx", ["A man is sleeping."])
     exported = AutoTokenizer.from_pretrained(tmp_path / "onnx")
     assert find_languages(exported) == find_languages(tokenizer)
     texts = [f">>{code}<< A man is sleeping." for code in ("de", "fr")]
     assert [ids[0] for ids in exported(texts)["input_ids"]] == list(find_languages(tokenizer).targets.values())
-    assert onnx_greedy_translator(tmp_path / "onnx", exported)(texts) == greedy_translator(model, tokenizer)(texts)
+    ours, theirs = greedy_translator(model, tokenizer), greedy_translator(OnnxModel(tmp_path / "onnx"), exported)
+    assert theirs(texts) == ours(texts)

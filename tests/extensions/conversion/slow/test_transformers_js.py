@@ -22,8 +22,9 @@ from tests.browser import requested_addresses, set_width
 from tests.tiny_runs import no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
-from vanilla_transformer.extensions.conversion.common import Comparison, greedy_translator, load_model
-from vanilla_transformer.extensions.conversion.transformers_js import to_transformers_js
+from vanilla_transformer.extensions.conversion import WRITERS
+from vanilla_transformer.extensions.conversion.common import load_model
+from vanilla_transformer.extensions.conversion.comparison import Comparison, greedy_translator
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.utils.resources import find_recipe
@@ -64,7 +65,7 @@ def converted(tmp_path_factory):
     model = load_model(VanillaTransformerForConditionalGeneration, folder / "ours")
     tokenizer = AutoTokenizer.from_pretrained(folder / "ours")
     sentences = [pair.source for pair in read_demo_corpus("test", 200)]
-    comparisons = to_transformers_js(folder / "ours", folder / "converted", sentences)
+    comparisons = WRITERS["transformers.js"](folder / "ours", folder / "converted", sentences)
     return Converted(folder, sentences, greedy_translator(model, tokenizer)(sentences), comparisons)
 
 

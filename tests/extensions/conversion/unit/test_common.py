@@ -1,21 +1,43 @@
-"""Helpers that the converters share."""
+"""What the converters share: names, SentencePiece models, building a model within its weights, and the comparison."""
 
+from contextlib import nullcontext
+
+import numpy as np
 import pytest
 import torch
 from transformers.models.fsmt.modeling_fsmt import SinusoidalPositionalEmbedding
 
-from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.extensions.conversion import fairseq, joeynmt, marian_npz, opennmt
 from vanilla_transformer.extensions.conversion.common import (
-    check_supported,
+    build_model,
     fairseq_sinusoids,
     find_sentencepiece_model,
+    rename,
 )
+from vanilla_transformer.extensions.conversion.comparison import Comparison, require_same
+
+JOEYNMT_NAMES = {
+    "lm_head.weight": "decoder.output_layer.weight",
+    "model.encoder.embed_tokens.weight": "src_embed.lut.weight",
+    "model.decoder.embed_tokens.weight": "trg_embed.lut.weight",
+    "model.encoder.layers.1.self_attn.q_proj.weight": "encoder.layers.1.src_src_att.q_layer.weight",
+    "model.encoder.layers.0.self_attn_layer_norm.bias": "encoder.layers.0.layer_norm.bias",
+    "model.encoder.layers.0.fc1.weight": "encoder.layers.0.feed_forward.pwff_layer.0.weight",
+    "model.encoder.layers.0.fc2.bias": "encoder.layers.0.feed_forward.pwff_layer.3.bias",
+    "model.encoder.layers.0.final_layer_norm.weight": "encoder.layers.0.feed_forward.layer_norm.weight",
+    "model.encoder.layer_norm.weight": "encoder.layer_norm.weight",
+    "model.decoder.layers.0.self_attn.out_proj.bias": "decoder.layers.0.trg_trg_att.output_layer.bias",
+    "model.decoder.layers.0.self_attn_layer_norm.weight": "decoder.layers.0.x_layer_norm.weight",
+    "model.decoder.layers.0.encoder_attn.k_proj.weight": "decoder.layers.0.src_trg_att.k_layer.weight",
+    "model.decoder.layers.0.encoder_attn.v_proj.bias": "decoder.layers.0.src_trg_att.v_layer.bias",
+    "model.decoder.layers.0.encoder_attn_layer_norm.weight": "decoder.layers.0.dec_layer_norm.weight",
+    "model.decoder.layer_norm.bias": "decoder.layer_norm.bias",
+}
 
 
-def test_check_supported_lists_every_reason_that_applies():
-    with pytest.raises(ValueError, match=r"^ONNX cannot represent this model: first; third\.$"):
-        check_supported("ONNX", {"first": True, "second": False, "third": True})
-    check_supported("ONNX", {"first": False})
+def test_rename_gives_the_names_of_joeynmts_checkpoints():
+    assert {ours: rename(ours, joeynmt.NAMES) for ours in JOEYNMT_NAMES} == JOEYNMT_NAMES
 
 
 def test_fairseq_sinusoids_equal_fsmt():
@@ -34,8 +56,80 @@ def test_find_sentencepiece_model_prefers_the_path_of_the_configuration(tmp_path
         find_sentencepiece_model("other.model", inside)
 
 
-def test_load_pickled_checkpoint_requires_the_entry(tmp_path):
-    torch.save({"weights": torch.zeros(1)}, tmp_path / "model.pt")
-    assert load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "weights").keys() == {"weights"}
-    with pytest.raises(ValueError, match="must be a fairseq checkpoint with the entry 'model'"):
-        load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "model")
+# --- Options that declare more than the weights are refused before a model is built ---
+
+SIDES = ("encoder", "decoder")
+SIZES = {"ffn": 16, "layers": 1, "width": 8}
+TOKENS = ["<unk>", "<pad>", "<s>", "</s>"]
+
+
+def build_marian(ffn, layers, width):
+    options = {"type": "transformer", "transformer-ffn-activation": "relu", "transformer-postprocess": "dan"}
+    options |= {"dim-emb": width, "enc-depth": layers, "dec-depth": layers, "transformer-heads": 2}
+    options |= {"transformer-dim-ffn": ffn}
+    weights = {"Wemb": np.zeros((4, 8), np.float32)}
+    marian_npz.model_from_marian_npz(marian_npz.MarianFiles(options, weights, TOKENS, None, None))
+
+
+def build_fairseq(ffn, layers, width):
+    sizes = {"embed_dim": width, "layers": layers, "attention_heads": 2, "ffn_embed_dim": ffn}
+    options = {f"{side}_{name}": value for side in SIDES for name, value in sizes.items()}
+    weights = {"encoder.embed_tokens.weight": torch.zeros(4, 8)}
+    fairseq.model_from_fairseq(fairseq.FairseqCheckpoint(options, weights, ("en", "de"), TOKENS, TOKENS, []))
+
+
+def build_joeynmt(ffn, layers, width):
+    side = {"type": "transformer", "hidden_size": width, "ff_size": ffn, "num_heads": 2, "num_layers": layers}
+    side |= {"layer_norm": "pre", "embeddings": {"scale": True}}
+    config = {"model": {"encoder": side, "decoder": side}, "data": {}}
+    weights = {"src_embed.lut.weight": torch.zeros(4, 8)}
+    joeynmt.model_from_joeynmt(joeynmt.JoeyNMTModel(config, weights, TOKENS, TOKENS, None, None))
+
+
+def build_opennmt(ffn, layers, width, weights=None):
+    fields = {"vocab_size": 4, "decoder_vocab_size": 4, "d_model": width}
+    for side in SIDES:
+        fields |= {f"{side}_layers": layers, f"{side}_ffn_dim": ffn, f"{side}_attention_heads": 2}
+    weights = weights or {"model.encoder.embed_tokens.weight": torch.zeros(4, 8)}
+    opennmt.model_from_opennmt(fields, weights, opennmt.OPENNMT_PY)
+
+
+@pytest.mark.parametrize(
+    "huge", [{"ffn": 10**9}, {"layers": 10**6}, {"width": 10**6}], ids=lambda huge: next(iter(huge))
+)
+@pytest.mark.parametrize("build", [build_marian, build_fairseq, build_joeynmt, build_opennmt])
+def test_build_model_refuses_more_than_the_weights_fill(build, huge):
+    with pytest.raises(ValueError, match="The weights must fill the model that the options declare"):
+        build(**SIZES | huge)
+
+
+MANY = {"first": torch.zeros(1000), "second": torch.zeros(1000)}
+
+
+def test_build_model_refuses_a_huge_table_of_positions():
+    sizes = {f"{side}_{name}": size for side in SIDES for name, size in (("layers", 1), ("ffn_dim", 16))}
+    sizes |= {f"{side}_attention_heads": 2 for side in SIDES} | {"position_embedding_type": "learned"}
+    config = VanillaTransformerConfig(vocab_size=4, d_model=8, max_position_embeddings=10**9, **sizes)
+    with pytest.raises(ValueError, match="must declare at most 65,536 positions, got 1,000,000,000"):
+        build_model(config, MANY, None)
+
+
+def test_model_from_opennmt_names_missing_weights():
+    with pytest.raises(ValueError, match="there are no weights for"):
+        build_opennmt(**SIZES, weights=MANY)
+
+
+@pytest.mark.parametrize(
+    ("comparison", "is_same"),
+    [
+        (Comparison(10, 9, None, 1.0), True),
+        (Comparison(3, 2, 1e-4, 1.0), True),
+        (Comparison(10, 8, None, 1.0), False),
+        (Comparison(3, 3, 2.6, 1.0), False),
+        (Comparison(3, 3, float("nan"), 1.0), False),
+    ],
+)
+def test_require_same_accepts_rounding_only(comparison, is_same, tiny_model, tiny_tokenizer):
+    refused = pytest.raises(ValueError, match="must compute what the original does")
+    with nullcontext() if is_same else refused:
+        require_same(comparison, tiny_model, tiny_tokenizer, ["A dog.", "Two men."])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vanilla_transformer.decoding.pickled_checkpoint import check_unpacked_size, load_pickled_checkpoint
-from vanilla_transformer.extensions.conversion.marian_npz import read_marian
+from vanilla_transformer.extensions.conversion.marian_npz import read_marian_folder
 
 MANY_ZEROS = 3_000_000  # 12 MB of float32, which compress to 12 kB
 
@@ -34,7 +34,7 @@ def archives(tmp_path_factory):
     ("name", "read"),
     [
         ("bomb.pt", lambda path: load_pickled_checkpoint(path, "fairseq", "model")),
-        ("bomb.npz", lambda path: read_marian(path.parent)),
+        ("bomb.npz", lambda path: read_marian_folder(path.parent)),
     ],
 )
 def test_check_unpacked_size_refuses_a_compressed_archive(name, read, archives):
@@ -52,25 +52,27 @@ def test_check_unpacked_size_accepts_uncompressed_archives(tmp_path):
     check_unpacked_size(tmp_path / "model.npz")
     torch.save({"model": torch.zeros(10)}, tmp_path / "model.pt")
     assert load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "model")["model"].shape == (10,)
+    with pytest.raises(ValueError, match="must be a fairseq checkpoint with the entry 'weights'"):
+        load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "weights")
 
 
-@pytest.mark.parametrize("old_format", [False, True])
-def test_load_pickled_checkpoint_refuses_a_tensor_without_its_values(old_format, tmp_path):
+MANY_NAMES = dict.fromkeys("abcde", torch.zeros(100))
+EXPANDED = {"half": torch.zeros(4)[:2], "weight": torch.zeros(1).expand(100_000, 100_000)}
+INCOMPLETE = "all values of its tensors, but"
+
+
+@pytest.mark.parametrize(
+    ("weights", "old_format", "message"),
+    [
+        (EXPANDED, False, f"{INCOMPLETE} one declares 40,000,000,000 bytes and has 4"),
+        (EXPANDED, True, f"{INCOMPLETE} one declares 40,000,000,000 bytes and has 4"),
+        (MANY_NAMES, False, f"{INCOMPLETE} they declare 2,000 bytes and have 400"),
+        ({"weight": torch.zeros(2, 2).to_sparse()}, False, "must contain dense tensors"),
+    ],
+    ids=["expanded", "expanded, old format", "many names of one tensor", "sparse"],
+)
+def test_load_pickled_checkpoint_refuses_tensors_without_their_values(weights, old_format, message, tmp_path):
     path = tmp_path / "model.pt"
-    weights = {"half": torch.zeros(4)[:2], "weight": torch.zeros(1).expand(100_000, 100_000)}
     torch.save({"model": weights}, path, _use_new_zipfile_serialization=not old_format)
-    with pytest.raises(ValueError, match="all values of its tensors, but one declares 40,000,000,000 bytes and has 4"):
+    with pytest.raises(ValueError, match=message):
         load_pickled_checkpoint(path, "fairseq", "model")
-
-
-def test_load_pickled_checkpoint_refuses_many_names_of_one_tensor(tmp_path):
-    tensor = torch.zeros(100)
-    torch.save({"model": {str(number): tensor for number in range(5)}}, tmp_path / "model.pt")
-    with pytest.raises(ValueError, match="all values of its tensors, but they declare 2,000 bytes and have 400"):
-        load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "model")
-
-
-def test_load_pickled_checkpoint_refuses_a_sparse_tensor(tmp_path):
-    torch.save({"model": {"weight": torch.zeros(2, 2).to_sparse()}}, tmp_path / "model.pt")
-    with pytest.raises(ValueError, match="must contain dense tensors"):
-        load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "model")

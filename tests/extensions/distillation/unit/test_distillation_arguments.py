@@ -20,24 +20,29 @@ def test_parse_distillation_reads_keys_of_training_too():
     assert parsed()[1].hypotheses == 1
 
 
-@pytest.mark.parametrize("text", ["teacher: [big, other]", "teacher: ['big', \"other\"]"])
-def test_parse_distillation_reads_an_ensemble_of_a_recipe(tmp_path, text):
-    (tmp_path / "recipe.yaml").write_text(f"{text}\nteacher_weights: [2, 1]\n")
-    _, options = parsed(str(tmp_path / "recipe.yaml"), teacher=None)
-    assert (options.teacher, options.teacher_weights) == (["big", "other"], [2.0, 1.0])
+BOTH, WEIGHTED = ["big", "other"], "\nteacher_weights: [2, 1]\n"
 
 
-def test_parse_distillation_reads_its_section(tmp_path):
-    (tmp_path / "recipe.yaml").write_text("distillation: {teacher: big}\ndata: {vocab_size: 70}\n")
-    recipe, options = parsed(str(tmp_path / "recipe.yaml"), teacher=None)
-    assert (recipe.data.vocab_size, options.teacher) == (70, ["big"])
+@pytest.mark.parametrize(
+    ("recipe", "changes", "teacher", "weights"),
+    [
+        (f"teacher: [big, other]{WEIGHTED}", {"teacher": None}, BOTH, [2.0, 1.0]),
+        (f"teacher: ['big', \"other\"]{WEIGHTED}", {"teacher": None}, BOTH, [2.0, 1.0]),
+        ("distillation: {teacher: big}\ndata: {vocab_size: 70}\n", {"teacher": None}, ["big"], None),
+        ("d_model: 32\n", {"teacher": "big,other"}, BOTH, None),
+    ],
+)
+def test_parse_distillation_reads_an_ensemble_and_its_section(tmp_path, recipe, changes, teacher, weights):
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    found, options = parsed(str(tmp_path / "recipe.yaml"), **changes)
+    assert (options.teacher, options.teacher_weights) == (teacher, weights)
+    assert found.data.vocab_size == 70 or "data" not in recipe
+
+
+def test_parse_distillation_names_the_section_of_a_key(tmp_path):
     (tmp_path / "recipe.yaml").write_text("output: {teacher: big}\n")
     with pytest.raises(ValueError, match="`teacher` must be in the section `distillation`, got it in `output`"):
         parsed(str(tmp_path / "recipe.yaml"), teacher=None)
-
-
-def test_parse_distillation_reads_an_ensemble_of_flags():
-    assert parsed(teacher="big,other")[1].teacher == ["big", "other"]
 
 
 @pytest.mark.parametrize(

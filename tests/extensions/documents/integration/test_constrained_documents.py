@@ -5,7 +5,7 @@ import pytest
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.sentence_splitter import split_simply
-from vanilla_transformer.extensions.documents import constrain_by, translate_by, translate_document
+from vanilla_transformer.extensions.documents import translate_document, translator_by
 
 TEXT = "<p>Dogs run to {place} across 2,500 fields.</p><p>A man is sleeping.</p>"
 
@@ -17,7 +17,8 @@ def pipeline(tiny_tokenizer):
 
 def test_translate_document_decodes_again_with_all_that_a_model_loses(pipeline):
     first, again = [], []
-    translate, constrain = translate_by(pipeline), constrain_by(pipeline)
+    translator = translator_by(pipeline, split_simply)
+    translate, constrain = translator.translate, translator.constrain
 
     def translate_once(texts):
         first.append(texts)
@@ -34,14 +35,12 @@ def test_translate_document_decodes_again_with_all_that_a_model_loses(pipeline):
     assert translated.startswith(f"<p>{answers[0][0]}</p>")
 
 
-def test_constrain_by_returns_none_where_no_translation_can_contain_phrases(pipeline):
-    constrain = constrain_by(pipeline, max_new_tokens=12)
+def test_translator_by_returns_none_where_no_translation_can_contain_phrases(pipeline):
+    constrain = translator_by(pipeline, split_simply, max_new_tokens=12).constrain
     answers = constrain(["a b", "c d", "e"], [["b"], ["d" * 50], [" "]])
     assert "b" in answers[0][0] and answers[1:] == [None, None]
 
 
-def test_constrain_by_needs_an_engine(tiny_tokenizer):
-    assert (
-        constrain_by(TranslationPipeline(tiny_long_model(layer_types=["transfo_xl_attention"]), tiny_tokenizer))
-        is None
-    )
+def test_translator_by_constrains_by_an_engine_only(tiny_tokenizer):
+    slow = TranslationPipeline(tiny_long_model(layer_types=["transfo_xl_attention"]), tiny_tokenizer)
+    assert translator_by(slow, split_simply).constrain is None

@@ -98,6 +98,10 @@ def test_srt_document_keeps_cues_apart_after_a_pause_and_at_one_time():
         (("the man", "is here"), lambda all: [("男人在这里", None) for _ in all], ("男人", "在这里")),
         (("- x\n- a", "bbbbbbbbbbbb cc."), shout, ("- X\n- A", "BBBBBBBBBBBB CC.")),
         (("a man", "", "and a dog."), shout, ("A MAN", "", "AND A DOG.")),
+        # Lines are wrapped by the text between tags.
+        (('<font color="#ff0000">aa bb</font>\ncc dd',), shout, ('<font color="#ff0000">AA BB</font>\nCC DD',)),
+        (("{\\an8} aa bb cc\n<b><i>dd</i></b> ee ff",), shout, ("{\\an8} AA BB CC\n<b><i>DD</i></b> EE FF",)),
+        (("aa bb\u00a0cc\ndd <b> ee ff",), shout, ("AA BB\u00a0CC\nDD <b> EE FF",)),
     ],
 )
 def test_srt_document_divides_a_translation_over_its_cues(contents, translate_texts, expected):

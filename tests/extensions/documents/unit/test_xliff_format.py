@@ -239,72 +239,54 @@ UNIT_2 = (
 )
 
 
+TEXTS, DONE = ("A house", "Ein Haus", ""), ("translated", "signed-off", "final")
+OTHERS, REVIEW = ("needs-adaptation", "needs-l10n", "x-mine"), ("adaptation", "l10n", "translation")
+MEMOQ_STATUS = ' xmlns:mq="MQXliff" mq:status="{}"'
+LOCKED = ' xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="{}"'
+
+
 def target(text, state="", qualifier=""):
     attributes = f' state="{state}"' * bool(state) + f' state-qualifier="{qualifier}"' * bool(qualifier)
     return f"<target{attributes}>{text}</target>"
 
 
 @pytest.mark.parametrize(
-    "target, is_open",
+    "unit, attributes, target, is_open",
     [
-        ("", True),
-        ("<target/>", True),
-        (target("\n  "), True),
-        (target("<!-- c -->"), True),
-        (target("<x id='1'/>"), True),
-        (target("Ein Haus"), False),
-        (target("A <g id='1'>house</g>"), True),
-        *((target(text, "new"), True) for text in ("A house", "Ein Haus", "")),
-        *((target(text, "needs-translation"), True) for text in ("A house", "Ein Haus", "")),
-        *((target("A house", state), True) for state in ("needs-adaptation", "needs-l10n", "x-mine")),
-        *((target("Ein Haus", state), False) for state in ("needs-adaptation", "needs-l10n", "x-mine")),
-        *((target("A house", f"needs-review-{kind}"), False) for kind in ("adaptation", "l10n", "translation")),
-        *((target("", f"needs-review-{kind}"), True) for kind in ("adaptation", "l10n", "translation")),
-        *((target(text, state), False) for state in ("translated", "signed-off", "final") for text in ("A house", "")),
-        *((target("Ein Haus", "new", name), False) for name in ("exact-match", "leveraged-tm", "mt-suggestion")),
-        *((target("Ein Haus", "new", f"rejected-{name}"), True) for name in ("grammar", "length")),
-        (target("A house", "new", "leveraged-mt"), True),
-    ],
-)
-def test_xliff_follows_the_states_of_version_1_2(target, is_open):
-    assert bool(parse_document(UNIT.format("", target), "xliff").blocks) is is_open
-
-
-@pytest.mark.parametrize(
-    "attributes, target, is_open",
-    [
-        (' approved="yes"', "<target>A house</target>", False),
-        (' approved="yes"', "<target/>", True),
-        (' approved="no"', "<target>Ein Haus</target>", False),
-        (' translate="no"', "", False),
-        (' xmlns:i="http://www.w3.org/2005/11/its" i:translate="no"', "", False),
+        *((UNIT, "", text, True) for text in ("", "<target/>", target("\n  "), target("<!-- c -->"))),
+        *((UNIT, "", target(text), True) for text in ("<x id='1'/>", "A <g id='1'>house</g>")),
+        (UNIT, "", target("Ein Haus"), False),
+        *((UNIT, "", target(text, state), True) for text in TEXTS for state in ("new", "needs-translation")),
+        *((UNIT, "", target("A house", state), True) for state in OTHERS),
+        *((UNIT, "", target("Ein Haus", state), False) for state in OTHERS),
+        *((UNIT, "", target("A house", f"needs-review-{kind}"), False) for kind in REVIEW),
+        *((UNIT, "", target("", f"needs-review-{kind}"), True) for kind in REVIEW),
+        *((UNIT, "", target(text, state), False) for state in DONE for text in ("A house", "")),
         *(
-            (f' xmlns:mq="MQXliff" mq:status="{name}"', "<target>A house</target>", True)
-            for name in ("NotStarted", "")
+            (UNIT, "", target("Ein Haus", "new", name), False)
+            for name in ("exact-match", "leveraged-tm", "mt-suggestion")
         ),
-        (' xmlns:mq="MQXliff" mq:status="ManuallyConfirmed"', "<target>A house</target>", False),
-        (' xmlns:mq="MQXliff" mq:status="Proofread"', "<target>A house</target>", False),
-        (' xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="true"', "", False),
-        (' xmlns:m="http://www.memsource.com/mxlf/2.0" m:locked="false"', "", True),
+        *((UNIT, "", target("Ein Haus", "new", f"rejected-{name}"), True) for name in ("grammar", "length")),
+        (UNIT, "", target("A house", "new", "leveraged-mt"), True),
+        (UNIT, ' approved="yes"', target("A house"), False),
+        (UNIT, ' approved="yes"', "<target/>", True),
+        (UNIT, ' approved="no"', target("Ein Haus"), False),
+        (UNIT, ' translate="no"', "", False),
+        (UNIT, ' xmlns:i="http://www.w3.org/2005/11/its" i:translate="no"', "", False),
+        *((UNIT, MEMOQ_STATUS.format(name), target("A house"), True) for name in ("NotStarted", "")),
+        *((UNIT, MEMOQ_STATUS.format(name), target("A house"), False) for name in ("ManuallyConfirmed", "Proofread")),
+        (UNIT, LOCKED.format("true"), "", False),
+        (UNIT, LOCKED.format("false"), "", True),
+        (UNIT_2, "", "", True),
+        (UNIT_2, "", target("Ein Haus"), False),
+        (UNIT_2, "", target("A house"), True),
+        *((UNIT_2, ' state="initial"', target(text), True) for text in TEXTS),
+        *((UNIT_2, f' state="{each}"', target("A house"), False) for each in ("translated", "reviewed", "final")),
+        *((UNIT_2, f' state="{each}"', "<target/>", False) for each in ("translated", "reviewed", "final")),
     ],
 )
-def test_xliff_follows_the_attributes_of_a_unit(attributes, target, is_open):
-    assert bool(parse_document(UNIT.format(attributes, target), "xliff").blocks) is is_open
-
-
-@pytest.mark.parametrize(
-    "attributes, target, is_open",
-    [
-        ("", "", True),
-        ("", "<target>Ein Haus</target>", False),
-        ("", "<target>A house</target>", True),
-        *((' state="initial"', f"<target>{text}</target>", True) for text in ("A house", "Ein Haus", "")),
-        *((f' state="{each}"', "<target>A house</target>", False) for each in ("translated", "reviewed", "final")),
-        *((f' state="{each}"', "<target/>", False) for each in ("translated", "reviewed", "final")),
-    ],
-)
-def test_xliff_follows_the_states_of_version_2(attributes, target, is_open):
-    assert bool(parse_document(UNIT_2.format(attributes, target), "xliff").blocks) is is_open
+def test_xliff_follows_states_and_attributes(unit, attributes, target, is_open):
+    assert bool(parse_document(unit.format(attributes, target), "xliff").blocks) is is_open
 
 
 def test_xliff_counts_what_it_translates_and_what_it_skips():
@@ -317,24 +299,36 @@ def test_xliff_counts_what_it_translates_and_what_it_skips():
     assert document.summary == expected
 
 
-@pytest.mark.parametrize("limit, longer", [("6", 1), ("7", 0), ("6.5", 0), ("", 0)])
+@pytest.mark.parametrize("limit, longer", [("6", True), ("7", False), ("6.5", False), ("", False)])
 def test_xliff_counts_units_that_are_longer_than_a_whole_number(limit, longer):
     document = parse_document(UNIT.format(f' size-unit="char" maxwidth="{limit}"', ""), "xliff")
     document.render(document.blocks)
-    assert document.longer == longer
+    assert document.summary.endswith(" Longer than their maxwidth: 1.") is longer
 
 
-@pytest.mark.parametrize("source", ["10", "<x id='1'/>", "<bpt id='1'/>10<ept id='1'/> <!-- c -->"])
-def test_xliff_copies_segments_without_letters(source):
-    text = UNIT.format("", "").replace("A house", source)
-    assert f"</source><target {MT}>{source}</target>" in translate(text)
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        *((source, source) for source in ("10", "<x id='1'/>", "<bpt id='1'/>10<ept id='1'/> <!-- c -->")),
+        # codes without a partner
+        ('A<ept id="1"/> b<bpt id="1"/>', 'A<ept id="1"/> B<bpt id="1"/>'),
+        ('A <bx id="1"/>b<ex id="2"/>', 'A <bx id="1"/>B<ex id="2"/>'),
+        ("A <bx/>b<ex/>", "A <bx/>B<ex/>"),
+        ("A &c;<!-- c --> <![CDATA[<b> & house]]>", "A &c;<!-- c --> &lt;b&gt; &amp; HOUSE"),
+        ("Où <!-- 日本 🙂 -->est 🙂", "OÙ <!-- 日本 🙂 -->EST 🙂"),
+    ],
+)
+def test_xliff_writes_the_codes_of_the_source_in_its_target(source, expected):
+    text = '<!DOCTYPE xliff [<!ENTITY c "Co">]>' + UNIT.format("", "").replace("A house", source)
+    assert translate(text) == text.replace("</source>", f"</source><target {MT}>{expected}</target>")
 
 
 @pytest.mark.parametrize("source", ["", " ", "<!-- c -->"])
 def test_xliff_leaves_segments_without_content(source):
     text = UNIT.format("", "").replace("A house", source)
-    assert translate(text) == text
-    assert parse_document(text, "xliff").summary.endswith("Skipped: 1 without text.")
+    document = parse_document(text, "xliff")
+    assert document.render(document.blocks) == text
+    assert document.summary.endswith("Skipped: 1 without text.")
 
 
 @pytest.mark.parametrize("tag", ["<g id='a'>house</g>", "<g id='a' x=' state=\"y\"'>house</g>", "<x id = '1' />house"])
@@ -374,35 +368,6 @@ def test_xliff_parts_words_at_tags_of_the_original():
     source = "a {}b{}c".format(*tags)
     (block,) = parse_document(UNIT.format("", "").replace("A house", source), "xliff").blocks
     assert block.text == "a b c"
-
-
-@pytest.mark.parametrize("source", ['A<ept id="1"/> b<bpt id="1"/>', 'A <bx id="1"/>b<ex id="2"/>', "A <bx/>b<ex/>"])
-def test_xliff_keeps_codes_without_a_partner(source):
-    translated = translate(UNIT.format("", "").replace("A house", source))
-    assert f">{source.replace('b', 'B').replace('Bpt', 'bpt').replace('Bx', 'bx')}</target>" in translated
-
-
-def test_xliff_keeps_entities_comments_and_sections_of_characters():
-    heading = '<!DOCTYPE xliff [<!ENTITY c "Co">]>'
-    text = heading + UNIT.format("", "").replace("A house", "A &c;<!-- c --> <![CDATA[<b> & house]]>")
-    assert f"<target {MT}>A &c;<!-- c --> &lt;b&gt; &amp; HOUSE</target>" in translate(text)
-    assert translate(text).startswith(heading)
-
-
-def test_xliff_writes_no_character_that_xml_lacks():
-    written = translate_document(UNIT.format("", ""), "xliff", lambda texts: [("a\0b\x08", None)], SPLIT)
-    assert ">ab</target>" in written
-
-
-def test_xliff_declares_the_encoding_that_it_writes():
-    text = '<?xml version="1.0" encoding="{}"?>' + UNIT.replace("{}", "")
-    assert translate(text.format("windows-1252")).startswith('<?xml version="1.0" encoding="UTF-8"?>')
-    assert translate(text.format("Utf-8")).startswith('<?xml version="1.0" encoding="Utf-8"?>')
-
-
-def test_xliff_finds_places_after_text_of_several_bytes():
-    text = UNIT.format(' note="日本 🙂"', "").replace("A house", "Où est 🙂")
-    assert f"<target {MT}>OÙ EST 🙂</target>" in translate(text)
 
 
 @pytest.mark.parametrize(

@@ -75,29 +75,40 @@ def sentence(text, **given):
     return Sentence(text, "", [len(text)], **given)
 
 
-def test_protected_search_leaves_sentences_without_such_text_alone():
-    model, sentences = Model(), [sentence("A man."), sentence("2 dogs at 10.")]
-    assert model.translate(sentences) == [["A MAN."], ["2 DOGS AT 10."]]
-    assert model.searched == sentences
+MASKS = [f"<ph{number}>" for number in range(5)]
+ICU = "You have {n, plural, one {# file} other {# files}} by {name} now"
+SHOUTED_ICU = "YOU HAVE {n, plural, one {# FILE} other {# FILES}} BY {name} NOW"
 
 
-def test_protected_search_masks_text_by_tokens_that_the_model_copies():
-    model = Model(masks=[f"<ph{number}>" for number in range(5)])
-    assert model.translate([sentence(TEXT), sentence("A man.")]) == [[SHOUTED], ["A MAN."]]
-    assert [each.text for each in model.searched] == ["Mail <ph0> to <ph1> by <ph2> <ph3> <ph4>", "A man."]
+@pytest.mark.parametrize(
+    ("model", "sources", "translations", "searched"),
+    [
+        (Model(), ["A man.", "2 dogs at 10."], ["A MAN.", "2 DOGS AT 10."], None),
+        (Model(MASKS), [TEXT, "A man."], [SHOUTED, "A MAN."], ["Mail <ph0> to <ph1> by <ph2> <ph3> <ph4>", "A man."]),
+        (Model(), ["At 12:30, 2,015 MEN."], ["AT 12:30, 2,015 MEN."], None),
+        # The model's own tokens are marks.
+        (Model(["<term>", "</term>", *MASKS]), ["A <term> dog </term> ."], ["A <term> DOG </term> ."], None),
+        # What no translation has is copied; the vocabulary lacks the emoji.
+        (Model(), [TEXT, "A man."], [SHOUTED, "A MAN."], [TEXT, "A man.", "Mail", "to", "by"]),
+        (Model(count=3), [TEXT, "A man."], [SHOUTED, "A MAN."], [TEXT, "A man.", "Mail", "to", "by"]),
+        (
+            Model(count=2),
+            ["https://a.example/x 🙂 12345", "A man."],
+            ["https://a.example/x 🙂 12345", "A MAN."],
+            ["A man."],
+        ),
+        (
+            Model(MASKS),
+            ["A man.", ICU, "{n, plural, other {#}}"],
+            ["A MAN.", SHOUTED_ICU, "{n, plural, other {#}}"],
+            ["A man.", "You have <ph0> by <ph1> now", "<ph0> file", "<ph0> files"],
+        ),
+    ],
+)
+def test_protected_search_masks_or_translates_around_text_that_must_survive(model, sources, translations, searched):
+    assert model.translate([*map(sentence, sources)]) == [[each] * model.count for each in translations]
+    assert [each.text for each in model.searched] == (searched or sources)
     assert not model.constrained
-
-
-def test_protected_search_takes_a_translation_that_has_all_of_it():
-    model = Model()
-    assert model.translate([sentence("At 12:30, 2,015 MEN.")]) == [["AT 12:30, 2,015 MEN."]]
-    assert len(model.searched) == 1 and not model.constrained
-
-
-def test_protected_search_shows_the_model_its_own_tokens():
-    model = Model(["<term>", "</term>", "<ph0>", "<ph1>"])
-    assert model.translate([Sentence("A <term> dog </term> .", "", [22])]) == [["A <term> DOG </term> ."]]
-    assert [each.text for each in model.searched] == ["A <term> dog </term> ."]
 
 
 def test_protected_search_translates_again_under_constraints():
@@ -134,23 +145,6 @@ def test_protected_search_gives_up_constraints_of_single_sentences():
     assert [TranslationOptions(num_beams=beams).with_beams().num_beams for beams in (None, 8)] == [4, 8]
 
 
-@pytest.mark.parametrize("count", [1, 3])
-def test_protected_search_translates_around_what_no_translation_has(count):
-    model = Model(count=count)
-    assert model.translate([sentence(TEXT), sentence("A man.")]) == [[SHOUTED] * count, ["A MAN."] * count]
-    assert [each.text for each in model.searched] == [TEXT, "A man.", "Mail", "to", "by"]
-    assert not model.constrained  # the vocabulary lacks the emoji
-
-
-def test_protected_search_copies_sentences_without_words():
-    model = Model(count=2)
-    assert (
-        model.translate([sentence("https://a.example/x 🙂 12345"), sentence("A man.")])[0]
-        == ["https://a.example/x 🙂 12345"] * 2
-    )
-    assert [each.text for each in model.searched] == ["A man."]
-
-
 def test_protected_search_does_not_change_sentences_with_a_prefix_or_lose_phrases():
     model = Model(masks=["<ph0>"])
     prefixed, constrained = sentence("See {a}.", prefix=[5]), sentence("See {a}.", phrases=[[7]])
@@ -164,31 +158,24 @@ def test_protected_search_uses_no_masks_that_a_reverse_model_lacks():
     assert model.searched[0].text == "See {a} now."
 
 
-ICU = "You have {n, plural, one {# file} other {# files}} by {name} now"
+def test_join_cut_joins_segments_that_cut_text_to_keep():
+    cut = [Segment("A. {n, plural,", "\n"), Segment("other {# files.", " "), Segment("Yes.}}", " "), Segment("B.", "")]
+    joined = [Segment("A. {n, plural,\nother {# files. Yes.}}", " "), Segment("B.", "")]
+    assert join_cut(cut, True) == joined and join_cut(cut, False) == cut
 
 
-def test_protected_search_translates_branches_of_icu_messages_by_themselves():
-    model = Model(masks=["<ph0>", "<ph1>"])
-    found = model.translate([sentence("A man."), sentence(ICU), sentence("{n, plural, other {#}}")])
-    shouted = "YOU HAVE {n, plural, one {# FILE} other {# FILES}} BY {name} NOW"
-    assert found == [["A MAN."], [shouted], ["{n, plural, other {#}}"]]
-    assert [each.text for each in model.searched] == [
-        "A man.",
-        "You have <ph0> by <ph1> now",
-        "<ph0> file",
-        "<ph0> files",
-    ]
+def search(text, answer, kept=None):
+    """Return the translation that a search makes, given the answer of a model to each text that it sees."""
+    search = ProtectedSearch(lambda some, options, report: [[answer(each.text)] for each in some], options_of())
+    ((found,),) = search([sentence(text, kept=kept)], lambda done: None)
+    return found
 
 
 def test_protected_search_links_the_words_and_the_syntax_of_a_message():
     links = [Link(0, 2, 10, 12, 0.5), Link(9, 12, 0, 3, 0.5)]
     known = {"it's {0} men": Translation("MEN's {0} IT", alignment=links)}
     text, expected = "it''s {n, plural, one {a} other {b}} men", "MEN''s {n, plural, one {A} other {B}} IT"
-    search = ProtectedSearch(
-        lambda some, options, report: [[known.get(each.text, Translation(each.text.upper()))] for each in some],
-        options_of(),
-    )
-    ((found,),) = search([sentence(text)], lambda done: None)
+    found = search(text, lambda shown: known.get(shown, Translation(shown.upper())))
     assert found.text == expected
     pairs = {(text[start:end], expected[low:high]) for start, end, low, high, _ in found.alignment}
     assert pairs == {("it", "IT"), ("men", "MEN"), (text[6:-4], expected[7:-3])}
@@ -196,37 +183,18 @@ def test_protected_search_links_the_words_and_the_syntax_of_a_message():
 
 @pytest.mark.parametrize("answer", ["{7}", "{0}", "'", "#"])
 def test_protected_search_keeps_the_syntax_of_icu_messages_whatever_branches_say(answer):
-    search = ProtectedSearch(lambda some, options, report: [[Translation(answer)] for _ in some], options_of())
-    ((found,),) = search([sentence("{n, plural, one {file} other {files}}")], lambda done: None)
-    message = parse_message(found.text)
-    assert [each.spaces for each in message.messages()] == [("", "")] * 3
+    found = search("{n, plural, one {file} other {files}}", lambda shown: Translation(answer))
+    assert [each.spaces for each in parse_message(found.text).messages()] == [("", "")] * 3
 
 
 def test_protected_search_links_what_survives_with_itself():
-    link = Link(0, 3, 0, 3, 0.5)
-    search = ProtectedSearch(
-        lambda some, options, report: [[Translation(each.text.upper(), alignment=[link])] for each in some],
-        options_of(),
-    )
-    ((found,),) = search([sentence("see {a} 🙂 men")], lambda done: None)
+    found = search("see {a} 🙂 men", lambda shown: Translation(shown.upper(), alignment=[Link(0, 3, 0, 3, 0.5)]))
     assert found.text == "SEE {a} 🙂 MEN"
-    links = [(link.source_start, link.source_end, link.target_start, link.target_end) for link in found.alignment]
-    assert links == [(0, 3, 0, 3), (4, 7, 4, 7), (8, 9, 8, 9), (10, 13, 10, 13)]
-
-
-def test_join_cut_joins_segments_that_cut_text_to_keep():
-    cut = [Segment("A. {n, plural,", "\n"), Segment("other {# files.", " "), Segment("Yes.}}", " "), Segment("B.", "")]
-    joined = [Segment("A. {n, plural,\nother {# files. Yes.}}", " "), Segment("B.", "")]
-    assert join_cut(cut, True) == joined and join_cut(cut, False) == cut
+    assert [link[:4] for link in found.alignment] == [(0, 3, 0, 3), (4, 7, 4, 7), (8, 9, 8, 9), (10, 13, 10, 13)]
 
 
 def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
-    link = Link(4, 7, 3, 6, 0.5)
-    search = ProtectedSearch(
-        lambda some, options, report: [[Translation("{a}MEN", alignment=[link])] for _ in some],
-        options_of(),
-    )
-    ((found,),) = search([sentence("{a} men")], lambda done: None)
+    found = search("{a} men", lambda shown: Translation("{a}MEN", alignment=[Link(4, 7, 3, 6, 0.5)]))
     assert found.text == "{a} MEN" and Link(4, 7, 4, 7, 0.5) in found.alignment
 
 
@@ -246,8 +214,7 @@ def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
     ],
 )
 def test_protected_search_takes_only_translations_with_their_fields_and_no_others(text, kept, translation, is_right):
-    search = ProtectedSearch(lambda some, options, report: [[Translation(translation)] for _ in some], options_of())
-    ((found,),) = search([Sentence(text, "", [1], kept=kept)], lambda done: None)
+    found = search(text, lambda shown: Translation(translation), kept)
     assert (found.text == translation) == is_right
 
 

@@ -93,30 +93,22 @@ def test_a_long_corpus_is_scored_in_windows(folder):
     assert model.score([], [], []).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    ("options", "changes", "message"),
-    [
-        (
-            REGRESSION,
-            {"class_identifier": "ranking_metric"},
-            "`class_identifier` in .* must be regression_metric or uni",
-        ),
-        (
-            REGRESSION,
-            {"encoder_model": "MiniLM"},
-            "`encoder_model` in .* must be 'XLM-RoBERTa', got 'MiniLM'. Score by",
-        ),
-        (REGRESSION, {"layer": 3}, "`layer` in .* must be 'mix', got 3"),
-        (REGRESSION, {"pool": "max"}, "`pool` in .* must be 'avg' or 'cls', got 'max'"),
-        (REGRESSION, {"layer_transformation": "entmax"}, "must be 'softmax' or 'sparsemax', got 'entmax'"),
-        (REGRESSION, {"final_activation": "Relu"}, "must be None or 'Tanh' or 'Sigmoid', got 'Relu'"),
-        (REGRESSION, {"hidden_sizes": "12"}, "`hidden_sizes` in .* must be a list of positive integers, got '12'"),
-        (REGRESSION, {"hidden_sizes": [12]}, "The weights of .* do not fit its options: .*estimator.ff.3.weight"),
-        (REGRESSION, {"pretrained_model": None}, "`pretrained_model` in .* must name a model, got None"),
-        (UNIFIED, {"sent_layer": 3}, "`sent_layer` in .* must be 'mix', got 3"),
-        (UNIFIED, {"input_segments": ["mt", "src", "ref"]}, r"must be \['mt', 'src'\], got \['mt', 'src', 'ref'\]"),
-    ],
-)
+OTHER_OPTIONS = [
+    (REGRESSION, {"class_identifier": "ranking"}, "`class_identifier` in .* must be regression_metric or unified_me"),
+    (REGRESSION, {"encoder_model": "MiniLM"}, "`encoder_model` in .* must be 'XLM-RoBERTa', got 'MiniLM'. Score by"),
+    (REGRESSION, {"layer": 3}, "`layer` in .* must be 'mix', got 3"),
+    (REGRESSION, {"pool": "max"}, "`pool` in .* must be 'avg' or 'cls', got 'max'"),
+    (REGRESSION, {"layer_transformation": "entmax"}, "must be 'softmax' or 'sparsemax', got 'entmax'"),
+    (REGRESSION, {"final_activation": "Relu"}, "must be None or 'Tanh' or 'Sigmoid', got 'Relu'"),
+    (REGRESSION, {"hidden_sizes": "12"}, "`hidden_sizes` in .* must be a list of positive integers, got '12'"),
+    (REGRESSION, {"hidden_sizes": [12]}, "The weights of .* do not fit its options: .*estimator.ff.3.weight"),
+    (REGRESSION, {"pretrained_model": None}, "`pretrained_model` in .* must name a model, got None"),
+    (UNIFIED, {"sent_layer": 3}, "`sent_layer` in .* must be 'mix', got 3"),
+    (UNIFIED, {"input_segments": ["mt", "src", "ref"]}, r"must be \['mt', 'src'\], got \['mt', 'src', 'ref'\]"),
+]
+
+
+@pytest.mark.parametrize(("options", "changes", "message"), OTHER_OPTIONS)
 def test_load_refuses_other_options(options, changes, message, tmp_path):
     model = write_comet(tmp_path / "model", options)
     content = torch.load(model / "checkpoints" / "model.ckpt")
@@ -140,37 +132,25 @@ def test_load_refuses_incomplete_models(tmp_path):
     content = torch.load(path)
     weights = content["state_dict"]
     gamma = weights.pop("layerwise_attention.gamma")
-    torch.save(content, path)
-    with pytest.raises(OSError, match="The weights of .* lack layerwise_attention.gamma. Copy or download"):
-        Comet.load(model)
+
+    def refused(saved, message):
+        torch.save(saved, path)
+        with pytest.raises(ValueError, match=message):
+            Comet.load(model).score(["a"], ["b"])
+
+    refused(content, "The weights of .* lack layerwise_attention.gamma. Copy or download")
     weights["layerwise_attention.gamma"] = gamma * torch.nan
-    torch.save(content, path)
-    with pytest.raises(OSError, match="The scores of .* must be numbers"):
-        Comet.load(model).score(["a"], ["b"])
-    torch.save({**content, "state_dict": {**weights, "pickled": Path("x")}}, path)
-    with pytest.raises(ValueError, match=r"model.ckpt cannot be read safely"):
-        Comet.load(model)
-    torch.save(weights, path)
-    with pytest.raises(ValueError, match="must be a COMET checkpoint with the entry 'state_dict'"):
-        Comet.load(model)
-    (model / "hparams.yaml").unlink()
-    with pytest.raises(
-        FileNotFoundError, match=r"must have the files hparams.yaml and checkpoints/model.ckpt, not so"
-    ):
-        Comet.load(model)
-
-
-def test_load_refuses_another_encoder(tmp_path):
-    model = write_comet(tmp_path / "model", UNIFIED)
+    refused(content, "The scores of .* must be numbers")
+    refused({**content, "state_dict": {**weights, "pickled": Path("x")}}, r"model.ckpt cannot be read safely")
+    refused(weights, "must be a COMET checkpoint with the entry 'state_dict'")
     (tmp_path / "model-encoder" / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(ValueError, match="The `pretrained_model` of .* must be an xlm-roberta model, got bert"):
-        Comet.load(model)
+    refused(content, "The `pretrained_model` of .* must be an xlm-roberta model, got bert")
+    (model / "hparams.yaml").unlink()
+    refused(content, r"must have the files hparams.yaml and checkpoints/model.ckpt, not so")
 
 
 def test_quality_needs_a_model_without_references(folder):
-    with pytest.raises(
-        ValueError, match="must be a unified_metric, which needs no references, but .* is a regression"
-    ):
+    with pytest.raises(ValueError, match="must be a unified_metric, which needs no references, but .* is a regres"):
         Comet.load(folder, without_references=True)
 
 
@@ -186,9 +166,7 @@ def test_load_finds_a_model_of_the_hub(folder, monkeypatch):
     monkeypatch.setattr(comet, "snapshot_download", snapshot_download)
     assert Comet.load("Unbabel/wmt22-comet-da").name == "Unbabel/wmt22-comet-da"
     assert asked == [("Unbabel/wmt22-comet-da", ["hparams.yaml", "checkpoints/model.ckpt"])]
-    with pytest.raises(
-        FileNotFoundError, match=r"no folder none/such, and the Hub .*: Cannot find the requested files.$"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"no folder none/such, and the Hub .*: Cannot find the requested fi"):
         Comet.load("none/such")
 
 

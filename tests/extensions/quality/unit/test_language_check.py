@@ -13,32 +13,19 @@ from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransfor
 NAMES = ["Anna", "Boris", "Clara", "David", "Emma", "Felix", "Greta", "Hugo", "Ida", "Jonas"]
 CLEAN = [SentencePair(f"{one} sees {two}.", f"{one} sieht {two}.") for one in NAMES for two in NAMES if one != two]
 LONG = "again and again the same words come and go until no one can count them any more"
+# A pair with each fault, and how the recipe mends it.
 FAULTS = {
-    "empty": SentencePair("", "Anna schläft."),
-    "without_letters": SentencePair("(1) -", "Anna schläft."),
-    "identical": SentencePair("Home page", "Home page"),
-    "bad_encoding": SentencePair("Anna sees Zoë.", "Anna schlÃ¤ft jetzt."),
-    "markup": SentencePair("Anna <b>sees</b> Clara.", "Anna sieht Clara."),
-    "numbers": SentencePair("Anna sees 300 birds.", "Anna sieht 500 Vögel."),
-    "placeholders": SentencePair("Anna sees {name} now.", "Anna sieht jetzt alles."),
-    "other_scripts": SentencePair("Anna sees Boris now.", "Анна видит Бориса."),
-    "lengths": SentencePair("Anna sees.", LONG),
-    "duplicates": CLEAN[5],
-    "normalization": SentencePair("Anna\u00a0sees Clara again.", "Anna sieht Clara wieder."),
-}
-# How the recipe mends each fault.
-REMEDIES = {
-    "empty": "drop: [empty]",
-    "without_letters": "min_letter_ratio",
-    "identical": "drop: [identical]",
-    "bad_encoding": "drop: [bad_encoding]",
-    "markup": "drop: [markup]",
-    "numbers": "drop: [other_numbers]",
-    "placeholders": "augment",
-    "other_scripts": "drop: [other_scripts]",
-    "lengths": "max_length_ratio",
-    "duplicates": "drop: [duplicates]",
-    "normalization": "normalization",
+    "empty": (SentencePair("", "Anna schläft."), "drop: [empty]"),
+    "without_letters": (SentencePair("(1) -", "Anna schläft."), "min_letter_ratio"),
+    "identical": (SentencePair("Home page", "Home page"), "drop: [identical]"),
+    "bad_encoding": (SentencePair("Anna sees Zoë.", "Anna schlÃ¤ft jetzt."), "drop: [bad_encoding]"),
+    "markup": (SentencePair("Anna <b>sees</b> Clara.", "Anna sieht Clara."), "drop: [markup]"),
+    "numbers": (SentencePair("Anna sees 300 birds.", "Anna sieht 500 Vögel."), "drop: [other_numbers]"),
+    "placeholders": (SentencePair("Anna sees {name} now.", "Anna sieht jetzt alles."), "augment"),
+    "other_scripts": (SentencePair("Anna sees Boris now.", "Анна видит Бориса."), "drop: [other_scripts]"),
+    "lengths": (SentencePair("Anna sees.", LONG), "max_length_ratio"),
+    "duplicates": (CLEAN[5], "drop: [duplicates]"),
+    "normalization": (SentencePair("Anna\u00a0sees Clara again.", "Anna sieht Clara wieder."), "normalization"),
 }
 SENTENCES = {
     "LATIN": ("Der Hund schläft im Garten.", "13a"),
@@ -76,14 +63,15 @@ def test_clean_text_has_no_finding():
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_is_found_with_its_line_and_its_remedy(name):
-    finding = found([*CLEAN, FAULTS[name]], normalization="none")[name]
-    assert finding.remedy.startswith(REMEDIES[name])
+    pair, remedy = FAULTS[name]
+    finding = found([*CLEAN, pair], normalization="none")[name]
+    assert finding.remedy.startswith(remedy)
     assert "1 of 91 " in finding.text or "normal form" in finding.text
-    assert f"line {len(CLEAN) + 1}: " in finding.example or ascii(FAULTS[name].source) == finding.example
+    assert f"line {len(CLEAN) + 1}: " in finding.example or ascii(pair.source) == finding.example
 
 
 def test_keys_of_the_recipe_that_mend_a_fault_are_named_as_such():
-    pairs = [*CLEAN, FAULTS["duplicates"], FAULTS["identical"]]
+    pairs = [*CLEAN, *(FAULTS[name][0] for name in ("duplicates", "identical"))]
     findings = found(pairs, drop=["duplicates"])
     assert findings["duplicates"].remedy == "`duplicates` in `drop` of the recipe mends it"
     assert findings["identical"].remedy == "drop: [identical]"
@@ -93,7 +81,7 @@ def test_normalization_is_a_finding_where_the_tokenizer_does_not_normalize(tmp_p
     decomposed = [
         SentencePair(*(unicodedata.normalize("NFD", text) for text in ("Zoë sees Chloë.", "Zoë sieht Chloë.")))
     ]
-    pairs = [*CLEAN, *decomposed, FAULTS["normalization"]]
+    pairs = [*CLEAN, *decomposed, FAULTS["normalization"][0]]
     report = check_language(pairs, "en", "de", data())
     assert not [each for each in report.findings if each.name == "normalization"]
     assert report.sides[0].changes == {"letters and marks apart (NFD)": 4, "NO-BREAK SPACE": 1}

@@ -17,14 +17,13 @@ REFERENCES = [
 GRID = [(one / 10, other / 10) for one in range(21) for other in range(-10, 31)]
 
 
-def _without_some_words(draw, text):
-    return " ".join(word for word in text.split() if draw.random() < 0.8)
-
-
 def random_lists(seed, size=3):
     """Return n-best lists of texts that lack some words, and features."""
     draw = random.Random(seed)
-    texts = [[_without_some_words(draw, text) for _ in range(size)] for text in REFERENCES]
+    texts = [
+        [" ".join(word for word in text.split() if draw.random() < 0.8) for _ in range(size)] for text in REFERENCES
+    ]
+    texts[0][-1] = ""
     lists = [[Features(-draw.random() * 9, -draw.random() * 9, draw.randint(3, 9)) for _ in row] for row in texts]
     return texts, lists
 

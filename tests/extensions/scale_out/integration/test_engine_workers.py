@@ -64,6 +64,14 @@ def test_worker_pipeline_follows_options_as_one_process_does(executors, folder, 
         assert [*map(str, workers(texts, **options))] == [*map(str, translate(texts, **options))]
 
 
+@pytest.mark.parametrize(("cores", "most", "threads"), [(3, 3, 1), (6, 6, 3), (64, 16, 16)])
+def test_workers_have_a_share_of_the_cores(executors, folder, monkeypatch, cores, most, threads):
+    monkeypatch.setattr(engine_workers, "usable_cores", lambda: cores)
+    monkeypatch.setattr(engine_workers.torch, "get_num_threads", lambda: most)
+    with open_pipeline(folder, 2):
+        assert executors == [(2, threads)]
+
+
 def test_worker_pipeline_reports_all_sentences(executors, folder):
     reports = []
     with open_pipeline(folder, 2) as translate:

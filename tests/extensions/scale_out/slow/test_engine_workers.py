@@ -112,7 +112,8 @@ def write_forever(stream):
 
 def workers_of(process):
     children = psutil.Process(process.pid).children(recursive=True)
-    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    # `as_dict` has no command line of a child that has just ended, where `cmdline` would fail.
+    return [child for child in children if "spawn_main" in str(child.as_dict(["cmdline"]))]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 8.0])

@@ -59,7 +59,7 @@ def test_translate_by_ray_survives_a_killed_node(folder, texts, node, tmp_path):
     output, unfinished = tmp_path / "ray", []
 
     def kill():
-        wait_until(lambda: any(tmp_path.glob("ray.partial/*[0-9].json")), SECONDS)
+        wait_until(lambda: any(tmp_path.glob("ray.partial/*[0-9].txt")), SECONDS)
         node()
         unfinished.append(not output.exists())
 

@@ -3,22 +3,8 @@
 import pytest
 
 from vanilla_transformer.extensions.scale_out import engine_workers
-from vanilla_transformer.extensions.scale_out.engine_workers import check_workers, threads_of
+from vanilla_transformer.extensions.scale_out.engine_workers import check_workers
 from vanilla_transformer.utils import device_utils
-
-
-@pytest.fixture
-def cores(monkeypatch):
-    """Return a function that sets the number of cores that this process may use."""
-    return lambda number: monkeypatch.setattr(engine_workers, "usable_cores", lambda: number)
-
-
-@pytest.mark.parametrize(
-    ("workers", "number", "most", "threads"),
-    [(1, 1, 1, 1), (2, 2, 2, 1), (1, 6, 6, 6), (2, 6, 6, 3), (8, 8, 2, 1), (4, 64, 64, 16), (1, 64, 32, 32)],
-)
-def test_threads_of_workers_use_no_more_than_all_cores(workers, number, most, threads):
-    assert threads_of(workers, number, most) == threads
 
 
 def test_check_workers_follows_the_quota_of_a_container(tmp_path, monkeypatch):
@@ -33,8 +19,8 @@ def test_check_workers_follows_the_quota_of_a_container(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("workers", [0, -1, 5, 1.0, True, "2", None])
-def test_check_workers_refuses_other_values(cores, workers):
-    cores(4)
+def test_check_workers_refuses_other_values(monkeypatch, workers):
+    monkeypatch.setattr(engine_workers, "usable_cores", lambda: 4)
     with pytest.raises(ValueError, match="`workers` must be an integer from 1 to 4, .*, got "):
         check_workers(workers)
 

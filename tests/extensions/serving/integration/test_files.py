@@ -215,45 +215,33 @@ def test_a_strange_host_does_no_harm(client):
     assert answer.status_code in (200, 400)
 
 
-def kept(limits, clock):
-    """Return files that are kept, with calls that need an event loop."""
-    files = TranslatedFiles(Limits(**limits), clock)
-    add = files.add
+def keep(files, *sent):
+    """Add files in an event loop, which deletes them after their time, and return the names by which they are kept."""
 
-    async def run(*arguments):
-        return add(*arguments)
+    async def add():
+        return [files.add(*file) for file in sent]
 
-    files.add = lambda *arguments: asyncio.run(run(*arguments))
-    return files
+    return asyncio.run(add())
 
 
 def test_files_are_deleted_after_their_time():
-    now = [0.0]
-    files = kept({"file_seconds": 10}, lambda: now[0])
-    name = files.add("a.txt", b"one", "client")
-    now[0] = 9.9
-    assert files.find(name).content == b"one"
-    now[0] = 10.0
-    with pytest.raises(Refusal, match="deleted after 10 seconds"):
-        files.find(name)
-    assert len(files) == 0
-
-
-def test_files_are_deleted_without_a_further_request():
     async def run():
         files = TranslatedFiles(Limits(file_seconds=1))
-        files.add("a.txt", b"one", "client")
-        await asyncio.sleep(1.2)
-        return len(files)
+        name = files.add("a.txt", b"one", "client")
+        await asyncio.sleep(0.8)
+        assert files.find(name).content == b"one"
+        await asyncio.sleep(0.4)
+        assert not files._files  # without a further request
+        with pytest.raises(Refusal, match="deleted after 1 seconds"):
+            files.find(name)
 
-    assert asyncio.run(run()) == 0
+    asyncio.run(run())
 
 
 def test_a_client_with_many_files_takes_room_from_itself():
-    files = kept({"max_file_bytes": 120}, lambda: 0.0)
-    mine = files.add("a.txt", b"a" * 30, "one")
-    names = [files.add("a.txt", b"a" * 40, "other") for _ in range(5)]
+    files = TranslatedFiles(Limits(max_file_bytes=120))
+    names = keep(files, ("a.txt", b"a" * 30, "one"), *[("a.txt", b"a" * 40, "other")] * 5)
     left = {f"{token}.a.txt" for token in files._files}
-    assert [name in left for name in (mine, *names)] == [True, False, False, False, True, True]
-    files.add("a.txt", b"a" * 121, "third")
-    assert len(files) == 3, "a file beyond all room is not kept"
+    assert [name in left for name in names] == [True, False, False, False, True, True]
+    keep(files, ("a.txt", b"a" * 121, "third"))
+    assert len(files._files) == 3, "a file beyond all room is not kept"

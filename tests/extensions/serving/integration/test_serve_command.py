@@ -14,7 +14,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import loading
 from vanilla_transformer.extensions.serving import server
-from vanilla_transformer.extensions.serving.commands import check_origins
+from vanilla_transformer.extensions.serving.commands import ServeArguments
 from vanilla_transformer.text.languages import Direction, add_language_tags, store_direction
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -171,6 +171,8 @@ def test_serve_refuses_other_languages_than_the_model_was_trained_with(
     tokenizer, folder = copy.deepcopy(tiny_tokenizer), tmp_path / "model"
     store_direction(tokenizer, [Direction("en", "de")])
     save(tiny_model(), tokenizer, folder)
+    assert serve(folder, "--direction", "english") == 2
+    assert "`direction` must be the codes of two languages, such as en-de" in capsys.readouterr().err
     said = "The target language must be de, as of the model, got fr."
     assert serve(folder, "--direction", "en-fr") == 2
     assert capsys.readouterr().err.endswith(f"\nerror: {said}\n") and not served
@@ -234,7 +236,7 @@ def test_serve_refuses_in_one_line(flags, said, served, tmp_path, monkeypatch, c
     ],
 )
 def test_check_origins_accepts_what_browsers_send(origin):
-    check_origins([origin])
+    assert ServeArguments(cors=[origin]).cors == [origin]
 
 
 @pytest.mark.parametrize(
@@ -254,5 +256,5 @@ def test_check_origins_accepts_what_browsers_send(origin):
 )
 def test_check_origins_refuses_what_no_browser_sends(origin):
     with pytest.raises(ValueError, match="`cors` must be origins such as https://example.org: ") as refusal:
-        check_origins(["https://reader.example", origin])
+        ServeArguments(cors=["https://reader.example", origin])
     assert repr(origin) in str(refusal.value) and "\n" not in str(refusal.value)

@@ -11,7 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from tests.running_services import running_service
+from tests.service_models import SlowModel, shout
 from tests.sweeps import rare
+from tests.waiting import wait_until
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.service import create_service
@@ -19,33 +21,17 @@ from vanilla_transformer.extensions.serving.service import create_service
 BODY = json.dumps({"text": "one"}).encode()
 HEAD = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 REQUEST = HEAD % len(BODY) + BODY
+HEALTH = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 LIMITS = {"max_connections": 3, "client_seconds": 1, "grace_seconds": 2}
 
 
-class SlowModel:
-    """A model that waits for `proceed` in each call. `started` is set as soon as it is at work."""
-
-    def __init__(self):
-        self.started, self.proceed, self.texts = threading.Event(), threading.Event(), []
-
-    def __call__(self, texts, hypotheses):
-        self.texts += texts
-        self.started.set()
-        assert self.proceed.wait(20)
-        return [[text.upper()] * hypotheses for text in texts]
-
-
-def shout(texts, hypotheses):
-    return [[text.upper()] * hypotheses for text in texts]
-
-
 @contextmanager
-def running(translate=shout, **limits):
+def running(translate=shout, cors=(), **limits):
     """Run a server on a thread; yield it and a function that connects to it."""
     limits = Limits(**LIMITS | limits)
-    service = create_service(translate, limits)
+    service = create_service(translate, limits, cors=cors)
     with running_service(service, limits) as running_server:
-        running_server.batcher = service.state.batcher
+        (running_server.model,) = service.state.models
         yield running_server, lambda: closing(socket.create_connection(running_server.address, timeout=10))
 
 
@@ -129,12 +115,9 @@ def test_server_cuts_a_client_that_does_not_read_its_answer():
 
 
 def test_server_admits_requests_beside_clients_that_pipeline_and_read_nothing():
-    count = LIMITS["max_connections"]
+    count, long = LIMITS["max_connections"], [["a" * 1_000_000]]
     with (
-        running(lambda texts, n: [["a" * 1_000_000] * n for _ in texts], client_seconds=3) as (
-            running_server,
-            connect,
-        ),
+        running(lambda texts, n: long * len(texts), client_seconds=3) as (running_server, connect),
         ExitStack() as deaf,
     ):
         connections = running_server.server_state.connections
@@ -142,7 +125,7 @@ def test_server_admits_requests_beside_clients_that_pipeline_and_read_nothing():
             deaf.enter_context(connect()).sendall(REQUEST * 20)
         wait_until(lambda: sum(connection.flow.write_paused for connection in list(connections)) == count)
         with connect() as connection:
-            connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            connection.sendall(HEALTH)
             assert read_status(connection) == 200
         wait_until(lambda: not connections)
 
@@ -166,13 +149,8 @@ PREFLIGHT = b"OPTIONS /translate HTTP/1.1\r\nHost: a\r\nOrigin: https://a\r\nAcc
 )
 def test_server_closes_after_a_request_of_unclear_length(request_head, statuses):
     """RFC 9112, section 6.1: or a proxy may read a body where this server reads a request."""
-    limits = Limits(**LIMITS)
-    last = b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    with (
-        running_service(create_service(shout, limits, cors=["*"]), limits) as running_server,
-        closing(socket.create_connection(running_server.address, timeout=10)) as connection,
-    ):
-        connection.sendall(request_head + b"\r\n0\r\n\r\n" + last)
+    with running(cors=["*"]) as (_, connect), connect() as connection:
+        connection.sendall(request_head + b"\r\n0\r\n\r\n" + HEALTH)
         answers = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     assert [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", answers)] == statuses
 
@@ -188,7 +166,7 @@ def test_server_takes_turns_between_a_client_of_tiny_chunks_and_others():
         received = connection.data_received
         connection.data_received = lambda data: (turns.append(len(data)), received(data))
         with connect() as other:
-            other.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            other.sendall(HEALTH)
             assert read_status(other) == 200
     assert 0 < max(turns) <= 4096
 
@@ -201,19 +179,11 @@ def test_server_forgets_the_texts_of_a_client_that_hangs_up():
         body = json.dumps({"text": ["gone"] * 20}).encode()
         with connect() as gone:
             gone.sendall(HEAD % len(body) + body)
-            wait_until(lambda: running_server.batcher.waiting == 20)
-        wait_until(lambda: running_server.batcher.waiting == 0)
+            wait_until(lambda: running_server.model.batcher.waiting == 20)
+        wait_until(lambda: running_server.model.batcher.waiting == 0)
         model.proceed.set()
         assert read_status(first) == 200
-        assert model.texts == ["one"]
-
-
-def wait_until(condition):
-    for _ in range(500):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it did not happen in time")
+        assert model.calls == [["one"]]
 
 
 def test_server_answers_accepted_requests_before_it_ends():
@@ -244,49 +214,45 @@ def test_server_ends_within_its_grace_period_whatever_clients_hold_open():
         model.proceed.set()
 
 
+def run_server(translate, end, **limits):
+    """Run the server until it ends by itself, and call `end` with a connection after a request. Return its status."""
+    limits, listener, statuses = Limits(**LIMITS | limits), server.bind("127.0.0.1", 0), [None]
+    service = create_service(translate, limits)
+    listener.listen()  # or a connection would be refused until the server runs
+
+    def run():
+        try:
+            server.run_server(service, listener, limits)
+        except SystemExit as ended:
+            statuses.append(ended.code)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    with closing(socket.create_connection(listener.getsockname(), timeout=10)) as connection:
+        connection.sendall(REQUEST)
+        end(service, connection)
+        thread.join()
+    return statuses[-1]
+
+
 def test_run_server_ends_with_status_1_if_the_model_is_broken(capsys):
     def fail(texts, hypotheses):
         raise RuntimeError("no device")
 
-    limits = Limits(**LIMITS)
-    listener = server.bind("127.0.0.1", 0)
     statuses = []
-
-    def run():
-        with pytest.raises(SystemExit) as ended:
-            server.run_server(create_service(fail, limits), listener, limits)
-        statuses.append(ended.value.code)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    with closing(connect_when_ready(listener.getsockname())) as connection:
-        connection.sendall(REQUEST)
-        assert read_status(connection) == 500
-    thread.join()
-    assert statuses == [1] and "The model is broken (RuntimeError)" in capsys.readouterr().err
+    assert run_server(fail, lambda service, connection: statuses.append(read_status(connection))) == 1
+    assert statuses == [500] and "The model is broken (RuntimeError)" in capsys.readouterr().err
 
 
 def test_run_server_ends_at_once_if_the_model_is_at_work(monkeypatch):
     """As it is for SIGTERM in a container, whose first process the signal itself does not end."""
-    model, limits, statuses = SlowModel(), Limits(**LIMITS | {"grace_seconds": 1}), []
-    service, listener = create_service(model, limits), server.bind("127.0.0.1", 0)
-    address = listener.getsockname()
-    monkeypatch.setattr(server, "os", SimpleNamespace(_exit=statuses.append))
-    thread = threading.Thread(target=server.run_server, args=(service, listener, limits))
-    thread.start()
-    with closing(connect_when_ready(address)) as connection:
-        connection.sendall(REQUEST)
+    model, statuses = SlowModel(), []
+
+    def end(service, connection):
         assert model.started.wait(10)
-        service.state.batcher.on_broken()  # stops the server
-        thread.join()
+        next(iter(service.state.models)).batcher.on_broken()  # stops the server
+
+    monkeypatch.setattr(server, "os", SimpleNamespace(_exit=statuses.append))
+    run_server(model, end, grace_seconds=1)
     model.proceed.set()
     assert statuses == [0]
-
-
-def connect_when_ready(address):
-    for _ in range(500):
-        try:
-            return socket.create_connection(address, timeout=10)
-        except ConnectionRefusedError:
-            time.sleep(0.01)
-    raise AssertionError("the server did not start")

@@ -3,7 +3,6 @@
 import json
 import signal
 import socket
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -11,9 +10,12 @@ from itertools import product
 
 import pytest
 from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.forked import Forked
-from tests.service_answers import TEXTS, assert_service_answers_like
+from tests.service_answers import TEXTS
+from tests.service_models import SlowModel, shout
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
@@ -21,22 +23,28 @@ from vanilla_transformer.extensions.serving.service import count_tokens_with, cr
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 
-def shout(texts, hypotheses):
+def shout_or_break(texts, hypotheses):
     if "break" in texts:
         raise RuntimeError("broken")
-    return [[text.upper()] * hypotheses for text in texts]
+    return shout(texts, hypotheses)
 
 
 LIMITS = Limits(max_body_bytes=2000, max_texts=3, max_characters=20, max_tokens=40, max_hypotheses=2)
 
 
-def serving(translate=shout, limits=None, **options):
+def serving(translate=shout_or_break, limits=None, **options):
     return TestClient(create_service(translate, limits, **options), raise_server_exceptions=False)
 
 
 @pytest.fixture
 def client():
-    with serving(shout, LIMITS, metrics=True) as client:
+    with serving(limits=LIMITS, metrics=True) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client_of_shout():
+    with serving(shout, Limits(max_texts=3, max_characters=40)) as client:
         yield client
 
 
@@ -45,10 +53,6 @@ def test_translate_answers_a_text_and_a_list(client):
     asked = {"text": ["one", "two"], "num_return_sequences": 2}
     assert client.post("/translate", json=asked).json() == {"translations": [["ONE", "ONE"], ["TWO", "TWO"]]}
     assert client.post("/translate", json={"text": []}).json() == {"translations": []}
-
-
-def test_translate_answers_like_the_pipeline(tiny_model, tiny_tokenizer):
-    assert_service_answers_like(TranslationPipeline(tiny_model, tiny_tokenizer, task="translation"))
 
 
 # Body → (status, words of the answer).
@@ -138,6 +142,29 @@ def test_limits_refuse_a_value_below_1():
         Limits(max_texts=0)
 
 
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner))
+REQUESTS = st.fixed_dictionaries(
+    {"text": VALUES | st.text(st.characters(), max_size=30) | st.lists(st.text(st.characters()), max_size=4)},
+    optional={"num_return_sequences": st.integers(-1, 9) | VALUES, "other": VALUES},
+)
+
+
+@given(body=st.binary(max_size=60) | (VALUES | REQUESTS).map(json.dumps))
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_translate_answers_any_body(client_of_shout, body):
+    """Each body gets translations, or one short reason, and the service keeps running."""
+    answer = client_of_shout.post("/translate", content=body)
+    assert answer.status_code in (200, 422)
+    if answer.status_code == 422:
+        assert list(answer.json()) == ["detail"] and 0 < len(answer.json()["detail"]) < 300
+    else:
+        content = json.loads(body)
+        texts = [content["text"]] if isinstance(content["text"], str) else content["text"]
+        assert [translations[0] for translations in answer.json()["translations"]] == [text.upper() for text in texts]
+    assert client_of_shout.get("/health").json()["status"] == "ok"
+
+
 # --- Server-sent events ---------------------------------------------------------------------------------------------
 
 
@@ -158,7 +185,7 @@ def test_stream_has_an_event_for_each_text(tiny_model, tiny_tokenizer):
 
 
 def test_stream_reports_the_refusal_and_the_failure_of_one_text():
-    first, second, third = events(shout, Limits(max_tokens=6), text=["one", "two three", "break"])
+    first, second, third = events(shout_or_break, Limits(max_tokens=6), text=["one", "two three", "break"])
     assert first["translations"] == ["ONE"]
     assert second["status"] == 422 and "at most 6" in second["detail"]
     assert third == {"position": 2, "status": 500, "detail": "The model failed to translate the text."}
@@ -188,17 +215,12 @@ def test_health_reports_a_broken_model():
 
 
 def test_health_reports_a_slow_batch():
-    proceed = threading.Event()
-
-    def translate(texts, hypotheses):
-        proceed.wait(10)
-        return shout(texts, hypotheses)
-
-    with serving(translate, Limits(request_seconds=1)) as client:
+    model = SlowModel()
+    with serving(model, Limits(request_seconds=1)) as client:
         assert client.post("/translate", json={"text": "one"}).status_code == 503
         time.sleep(0.1)  # the batch began after the request
         assert client.get("/health").json()["status"] == "slow"
-        proceed.set()
+        model.proceed.set()
         assert client.post("/translate", json={"text": "one"}).status_code == 200
         assert client.get("/health").json()["status"] == "ok"
 
@@ -209,13 +231,8 @@ def test_metrics_count_requests_texts_tokens_and_batches(client):
     lines = (line for line in client.get("/metrics").text.splitlines() if line[0] != "#")
     samples = {name.replace('model="default"', ""): value for name, value in (line.rsplit(" ", 1) for line in lines)}
     expected = {'requests_total{,status="200"}': 1, 'requests_total{,status="422"}': 1, "texts{}": 2, "waiting{}": 0}
-    expected |= {
-        "loaded{}": 1,
-        "tokens_total{}": 8,
-        "batch_size_count{}": 1,
-        "batch_size_sum{}": 2,
-    }  # bytes are tokens
-    expected |= {"queue_seconds_count{}": 2}  # a byte is a token
+    expected |= {"loaded{}": 1, "batch_size_count{}": 1, "batch_size_sum{}": 2, "queue_seconds_count{}": 2}
+    expected |= {"tokens_total{}": 8}  # a byte is a token
     assert {name: float(samples[name]) for name in expected} == expected
     assert 0 < float(samples["queue_seconds_sum{}"]) < 10
 
@@ -256,32 +273,43 @@ def test_create_service_requires_one_of_its_api_keys():
         assert client.get("/metrics", headers={"Authorization": "Bearer first"}).status_code == 200
 
 
-def test_translate_answers_503_if_the_queue_is_full():
-    started, proceed = threading.Event(), threading.Event()
+# --- Pages of other origins, which use the service in a browser if its owner says so -------------------------------
 
-    def translate(texts, hypotheses):
-        started.set()
-        proceed.wait(10)
-        return shout(texts, hypotheses)
+ORIGIN, OTHER = "https://reader.example", "https://other.example"
+ALLOWED = "access-control-allow-origin"
+ASKED = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type"}
 
-    with serving(translate, Limits(max_waiting=1, max_batch_size=1), metrics=True) as client:
-        answers = []
 
-        def ask():
-            answers.append(client.post("/translate", json={"text": "a"}).status_code)
+def translate_from(client, origin, text="a", **headers):
+    entries = {"q": text, "source": "en", "target": "de"}
+    return client.post("/translate", json=entries, headers={"origin": origin} | headers)
 
-        at_work, waiting = threading.Thread(target=ask), threading.Thread(target=ask)
-        at_work.start()
-        assert started.wait(10)
-        waiting.start()
-        while 'waiting{model="default"} 1.0' not in client.get("/metrics").text:
-            time.sleep(0.01)
-        refused = client.post("/translate", json={"text": "a"})
-        assert refused.status_code == 503 and refused.headers["Retry-After"] == "1"
-        proceed.set()
-        for thread in (at_work, waiting):
-            thread.join()
-    assert answers == [200, 200]
+
+def test_cors_allows_no_other_page_by_default():
+    with serving() as client:
+        assert ALLOWED not in translate_from(client, ORIGIN).headers
+        assert client.options("/translate", headers={"origin": ORIGIN, **ASKED}).status_code == 405
+    with serving(cors=["*"]) as client:
+        assert translate_from(client, OTHER).headers[ALLOWED] == "*"
+
+
+def test_cors_answers_a_browser_without_a_key_and_keeps_keys_and_limits():
+    with serving(limits=Limits(max_body_bytes=100), cors=[ORIGIN], api_keys=["key"]) as client:
+        for path in ("/translate", "/translate_file", "/languages", "/frontend/settings"):
+            answer = client.options(path, headers={"origin": ORIGIN, **ASKED})
+            assert answer.status_code == 200 and answer.headers[ALLOWED] == ORIGIN
+            assert {"Authorization", "Content-Type"} <= {*answer.headers["access-control-allow-headers"].split(", ")}
+            assert "access-control-allow-credentials" not in answer.headers
+            answer = client.options(path, headers={"origin": OTHER, **ASKED})
+            assert answer.status_code == 400 and ALLOWED not in answer.headers
+        for answer, status in (
+            (translate_from(client, ORIGIN), 403),
+            (translate_from(client, ORIGIN, authorization="Bearer key"), 200),
+            (translate_from(client, ORIGIN, "a" * 200, authorization="Bearer key"), 413),
+            (client.get("/nothing", headers={"origin": ORIGIN}), 404),
+        ):
+            assert (answer.status_code, answer.headers[ALLOWED]) == (status, ORIGIN)
+        assert ALLOWED not in translate_from(client, OTHER, authorization="Bearer key").headers
 
 
 def test_count_tokens_with_counts_as_the_tokenizer(tiny_tokenizer):
@@ -299,13 +327,15 @@ def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path
         port = free.getsockname()[1]
     process = Forked(["-m", "vanilla_transformer", "serve", folder, "--port", port])
     try:
-        wait_for(f"http://127.0.0.1:{port}/health", process)
-        request = urllib.request.Request(
-            f"http://127.0.0.1:{port}/translate",
-            json.dumps({"text": "A man is sleeping."}).encode(),
-            {"Content-Type": "application/json"},
-        )
-        answer = json.load(urllib.request.urlopen(request, timeout=30))
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
+                break
+            except (urllib.error.URLError, ConnectionError):
+                assert process.poll() is None, process.communicate()[1]
+                time.sleep(0.2)
+        body = json.dumps({"text": "A man is sleeping."}).encode()
+        answer = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/translate", body, timeout=30))
         expected = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")("A man is sleeping.")
         assert answer["translations"] == [[expected[0]["translation_text"]]]
         process.send_signal(signal.SIGTERM)
@@ -313,13 +343,3 @@ def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path
         assert "Traceback" not in process.communicate()[1]
     finally:
         process.kill()
-
-
-def wait_for(url, process):
-    for _ in range(300):
-        try:
-            return urllib.request.urlopen(url, timeout=5)
-        except (urllib.error.URLError, ConnectionError):
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.2)
-    raise AssertionError("the service did not come up")

@@ -1,16 +1,22 @@
 """Options of requests: answers are the pipeline's, and wrong options have status 422 with one line."""
 
+import copy
 import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.comet_files import UNIFIED, write_comet
 from tests.inline_terms import model_with_inline_terms
 from tests.service_answers import TEXTS, post
+from tests.service_models import shout
+from tests.sweeps import examples
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.sentence_splitter import find_splitter
@@ -21,11 +27,11 @@ from vanilla_transformer.extensions.documents import (
     translator_by,
 )
 from vanilla_transformer.extensions.serving.commands import serve_command
-from vanilla_transformer.extensions.serving.features import SEARCHES, SOFT_TERMS, known_options, supported_options
+from vanilla_transformer.extensions.serving.features import SOFT_TERMS, known_options
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.schema import ENTRIES
 from vanilla_transformer.extensions.serving.service import create_service, translate_with
-from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.languages import Direction, add_language_tags
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 TERMS = {"man": "Mann"}
@@ -174,6 +180,72 @@ def test_service_samples_depend_on_the_seed_only(client):
     assert len(unseeded) > 1
 
 
+# --- Other clients, and languages -----------------------------------------------------------------------------------
+
+WORDS = ["a", "man", "two", "dogs", "run", "across", "the", "green", "grass"]
+
+
+@pytest.fixture(scope="module")
+def busy(tiny_tokenizer):
+    translate = TranslationPipeline(tiny_model(init_std=0.4), tiny_tokenizer, compile=False, num_beams=4)
+    with TestClient(create_service(translate_with(translate))) as client, ThreadPoolExecutor(12) as clients:
+        client.clients = clients
+        yield client
+
+
+@examples(20)
+@given(texts=st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join), min_size=2, max_size=8))
+def test_requests_of_other_clients_change_nothing(busy, texts):
+    alone = [ask(busy, text) for text in texts]
+    assert [*busy.clients.map(lambda text: ask(busy, text), texts)] == alone
+
+
+@pytest.fixture(scope="module")
+def multilingual(tiny_tokenizer):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    add_language_tags(tokenizer, [Direction("en", "de"), Direction("en", "fr")])
+    return TranslationPipeline(tiny_model(vocab_size=len(tokenizer)), tokenizer)
+
+
+@pytest.mark.parametrize("default", [{}, {"tgt_lang": "fr"}])
+def test_service_translates_into_the_language_of_a_request(multilingual, default):
+    translate = translate_with(multilingual, languages=default)
+    with TestClient(create_service(translate, known=known_options(multilingual))) as client:
+        for code in ("de", "fr"):
+            expected = multilingual("A man.", tgt_lang=code)[0]["translation_text"]
+            assert ask(client, "A man.", tgt_lang=code, src_lang="en") == [[expected]]
+        if default:
+            assert ask(client, "A man.") == [[expected]]
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({}, "The target language must be one of de, fr; got none."),
+        ({"tgt_lang": "it"}, "The target language must be one of de, fr; got 'it'."),
+        ({"tgt_lang": "de", "src_lang": "fr"}, "The source language must be one of en; got 'fr'."),
+        ({"tgt_lang": "d" * 41}, f"`tgt_lang` must be the code of a language, got '{'d' * 41}'."),
+    ],
+)
+def test_service_lists_the_languages_and_stays_healthy(multilingual, entries, message):
+    answer = post(multilingual, known_options(multilingual), **entries)
+    assert (answer.status_code, answer.json()) == (422, {"detail": message})
+
+
+def test_service_checks_a_failed_model_in_the_language_of_the_request():
+    calls = []
+
+    def translate(texts, hypotheses, tgt_lang=None):
+        calls.append((texts, tgt_lang))
+        if "break" in texts:
+            raise RuntimeError
+        return shout(texts, hypotheses)
+
+    with TestClient(create_service(translate, known=["tgt_lang"])) as service:
+        assert service.post("/translate", json={"text": "break", "tgt_lang": "de"}).status_code == 500
+        assert calls == [(["break"], "de"), (["1"], "de")] and service.get("/health").json()["status"] == "ok"
+
+
 # --- Documents ------------------------------------------------------------------------------------------------------
 
 DOCUMENTS = {
@@ -299,9 +371,11 @@ def test_service_names_an_option_that_its_model_lacks(body, known, words, transl
     assert answer.status_code == 422 and words in answer.json()["detail"]
 
 
-def test_engine_options_need_an_engine_and_alignment_heads(translate):
-    plain = ["return_scores", "return_tokens", "return_warnings", "do_sample", "glossary", "constraints"]
-    plain += ["target_prefix", *SEARCHES]
-    assert supported_options(translate.model) == plain
-    assert "return_alignments" in supported_options(tiny_model(alignment_heads=[[0, 0]]))
-    assert supported_options(object()) == []
+def test_known_options_need_an_engine_and_alignment_heads(translate, tiny_tokenizer):
+    of_any_model, heads = ["split_sentences", "protect", "format"], {"return_alignments", "return_confidence"}
+    known = known_options(translate)
+    assert known[-3:] == of_any_model and {"return_scores", "do_sample", "glossary", "mbr"} < {*known}
+    assert not heads & {*known}
+    aligned = known_options(TranslationPipeline(tiny_model(alignment_heads=[[0, 0]]), tiny_tokenizer))
+    assert heads & {*aligned} == {"return_alignments"}
+    assert known_options(SimpleNamespace(model=object(), tokenizer=tiny_tokenizer)) == of_any_model

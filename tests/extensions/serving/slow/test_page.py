@@ -1,8 +1,6 @@
 """The page of the service in a real browser: Chromium and its driver (`apt install chromium chromium-driver`)."""
 
 import re
-import socket
-import threading
 import time
 from contextlib import contextmanager
 
@@ -14,6 +12,8 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.axe import find_problems
 from tests.browser import open_browser, requested_addresses, set_color_scheme, set_width
+from tests.running_services import running_service
+from tests.service_models import shout
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.extensions.documents import DocumentTranslator, parse_document
@@ -21,7 +21,7 @@ from vanilla_transformer.extensions.serving.features import known_options
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.models import LoadedModel, ModelLoader, Models, ServedModel
 from vanilla_transformer.extensions.serving.page import add_page
-from vanilla_transformer.extensions.serving.server import create_server
+from vanilla_transformer.extensions.serving.queue import count_bytes
 from vanilla_transformer.extensions.serving.service import (
     count_tokens_with,
     create_service,
@@ -50,37 +50,26 @@ def nothing_logged_before(browser):
 
 
 @contextmanager
-def serving(translate, count_tokens=None, limits=None, directions=(), default=None, **options):
+def running(service, limits, directions, title="A model", default=None):
+    """Serve an application with a page; yield its address."""
+    with running_service(add_page(service, title, directions, default), limits) as server:
+        host, port = server.address
+        yield f"http://{host}:{port}/"
+
+
+def serving(translate, count_tokens=count_bytes, limits=None, directions=(), default=None, **options):
     """Serve a page for one model; yield its address."""
     limits = limits or Limits()
     service = create_service(translate, limits, count_tokens, directions=directions, **options)
-    with running(add_page(service, "A model", directions, default), limits) as url:
-        yield url
+    return running(service, limits, directions, default=default)
 
 
-@contextmanager
 def serving_several(loads, **options):
     """Serve a page for models by the names of their directions, which `loads` load; yield its address."""
     limits, loader = Limits(), ModelLoader()
     directions = {name: Direction(*name.split("-")) for name in loads}
     models = [ServedModel(name, limits, load, None, [directions[name]], loader) for name, load in loads.items()]
-    service = create_service_of(Models(models), limits, **options)
-    with running(add_page(service, "Several models", list(directions.values())), limits) as url:
-        yield url
-
-
-@contextmanager
-def running(service, limits):
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server = create_server(service, limits)
-    thread = threading.Thread(target=server.run, args=[[listener]], daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    server.should_exit = True
-    thread.join()
+    return running(create_service_of(Models(models), limits, **options), limits, None, "Several models")
 
 
 @contextmanager
@@ -92,10 +81,6 @@ def serving_a_model(tokenizer, **options):
     answer = translate_with(translate, DocumentTranslator(translate))
     with serving(answer, count_tokens_with(tokenizer), **options) as url:
         yield url, translate
-
-
-def shout(texts, hypotheses, **options):
-    return [[text.upper()] * hypotheses for text in texts]
 
 
 def swap(texts, hypotheses, **options):

@@ -1,16 +1,12 @@
 """The batcher: concurrent requests share batches, and each gets its own translations."""
 
 import asyncio
-import threading
 
 import pytest
 
+from tests.service_models import SlowModel, shout
 from vanilla_transformer.extensions.serving.limits import Limits, Refusal
-from vanilla_transformer.extensions.serving.queue import Batcher, ModelFailure
-
-
-def shout(texts, hypotheses):
-    return [[text.upper()] * hypotheses for text in texts]
+from vanilla_transformer.extensions.serving.queue import Batcher, ModelFailure, TextRequest, call_on_thread
 
 
 def run_with_batcher(scenario, translate=shout, **limits):
@@ -28,26 +24,13 @@ def run_with_batcher(scenario, translate=shout, **limits):
     return asyncio.run(run())
 
 
-class SlowModel:
-    """A model that waits for `proceed` in each call. `started` is set as soon as it is at work."""
-
-    def __init__(self):
-        self.started, self.proceed, self.calls = threading.Event(), threading.Event(), []
-
-    def __call__(self, texts, hypotheses):
-        self.calls.append(list(texts))
-        self.started.set()
-        self.proceed.wait(10)
-        return shout(texts, hypotheses)
-
-    async def is_at_work(self):
-        await asyncio.to_thread(self.started.wait, 10)
+def translate(batcher, *texts, **request):
+    return batcher.translate(TextRequest([*texts], **request))
 
 
-async def start(batcher, *texts, **options):
+async def start(batcher, *texts):
     """Begin to translate, and return the task after its texts are in the queue."""
-    task = asyncio.create_task(batcher.translate(list(texts), 1, **options))
-    waiting = batcher.waiting
+    task, waiting = asyncio.create_task(translate(batcher, *texts)), batcher.waiting
     for _ in range(200):
         await asyncio.sleep(0.001)
         if batcher.waiting > waiting or task.done():
@@ -55,30 +38,30 @@ async def start(batcher, *texts, **options):
     return task
 
 
-def test_batcher_answers_each_request_in_order():
+async def start_alone(batcher, model):
+    """Begin to translate a text, and return the task after the model is at work."""
+    task = asyncio.create_task(translate(batcher, "first"))
+    await model.is_at_work()
+    return task
+
+
+def test_batcher_answers_each_request_in_order_with_its_options():
+    def with_options(texts, hypotheses, **options):
+        return [[(text, options)] * hypotheses for text in texts]
+
     async def scenario(batcher):
-        return await asyncio.gather(batcher.translate(["a", "b"], 1), batcher.translate(["c"], 2))
+        scored = translate(batcher, "c", num_hypotheses=2, options=(("return_scores", True),))
+        return await asyncio.gather(translate(batcher, "a", "b"), scored)
 
-    assert run_with_batcher(scenario) == [[["A"], ["B"]], [["C", "C"]]]
-
-
-def test_batcher_passes_the_options_of_each_request():
-    def translate(texts, hypotheses, **options):
-        return [[(text, options)] for text in texts]
-
-    async def scenario(batcher):
-        scored = batcher.translate(["b"], 1, options=(("return_scores", True),))
-        return await asyncio.gather(batcher.translate(["a"], 1), scored)
-
-    assert run_with_batcher(scenario, translate) == [[[("a", {})]], [[("b", {"return_scores": True})]]]
+    expected = [[[("a", {})], [("b", {})]], [[("c", {"return_scores": True})] * 2]]
+    assert run_with_batcher(scenario, with_options) == expected
 
 
 def test_batcher_joins_waiting_texts_to_one_batch():
     model = SlowModel()
 
     async def scenario(batcher):
-        requests = [asyncio.create_task(batcher.translate(["first"], 1))]
-        await model.is_at_work()
+        requests = [await start_alone(batcher, model)]
         requests += [await start(batcher, str(number)) for number in range(5)]
         model.proceed.set()
         return await asyncio.gather(*requests)
@@ -92,67 +75,58 @@ def test_batcher_fails_only_the_text_with_the_error():
     """The texts of a failed batch are translated one by one."""
     model = SlowModel()
 
-    def translate(texts, hypotheses):
-        model(texts, hypotheses)
+    def fail(texts, hypotheses):
+        translations = model(texts, hypotheses)
         if "bad" in texts:
             raise ValueError("no")
-        return shout(texts, hypotheses)
+        return translations
 
     async def scenario(batcher):
-        first = asyncio.create_task(batcher.translate(["first"], 1))
-        await model.is_at_work()
-        requests = [await start(batcher, text) for text in ("a", "bad", "b")]
+        requests = [await start_alone(batcher, model), *[await start(batcher, text) for text in ("a", "bad", "b")]]
         model.proceed.set()
-        answers = await asyncio.gather(first, *requests, return_exceptions=True)
-        return answers, batcher.failures, batcher.last_failure, batcher.broken
+        answers = await asyncio.gather(*requests, return_exceptions=True)
+        return answers, (batcher.failures, batcher.last_failure, batcher.broken)
 
-    answers, failures, last_failure, broken = run_with_batcher(scenario, translate)
+    (first, one, failed, other), state = run_with_batcher(scenario, fail)
     assert ["first"] in model.calls and ["a", "bad", "b"] in model.calls
-    assert answers[:2] == [[["FIRST"]], [["A"]]] and answers[3] == [["B"]]
-    assert isinstance(answers[2], ModelFailure) and "ValueError: no" in str(answers[2])
-    assert (failures, last_failure, broken) == (1, "ValueError", False)
+    assert (first, one, other) == ([["FIRST"]], [["A"]], [["B"]])
+    assert isinstance(failed, ModelFailure) and "ValueError: no" in str(failed)
+    assert state == (1, "ValueError", False)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, StopIteration, MemoryError, asyncio.CancelledError])
-def test_batcher_survives_every_kind_of_exception(error):
-    def translate(texts, hypotheses):
-        if "bad" in texts:
-            raise error
-        return shout(texts, hypotheses)
+@pytest.mark.parametrize(
+    "wrong",
+    [KeyboardInterrupt, SystemExit, StopIteration, MemoryError, asyncio.CancelledError, [], [["a"], ["b"]], [[]]],
+)
+def test_batcher_survives_every_exception_and_a_wrong_number_of_translations(wrong):
+    def fail(texts, hypotheses):
+        if "bad" in texts and isinstance(wrong, type):
+            raise wrong
+        return wrong if "bad" in texts else shout(texts, hypotheses)
 
     async def scenario(batcher):
-        with pytest.raises(ModelFailure, match=error.__name__):
-            await batcher.translate(["bad"], 1)
-        return await batcher.translate(["good"], 1)
+        with pytest.raises(ModelFailure, match=wrong.__name__ if isinstance(wrong, type) else "must have 1 tr"):
+            await translate(batcher, "bad")
+        return await translate(batcher, "good")
 
-    assert run_with_batcher(scenario, translate) == [["GOOD"]]
-
-
-@pytest.mark.parametrize("wrong", [[], [["a"], ["b"]], [[]]])
-def test_batcher_survives_a_wrong_number_of_translations(wrong):
-    async def scenario(batcher):
-        with pytest.raises(ModelFailure):
-            await batcher.translate(["bad"], 1)
-        return await batcher.translate(["good"], 1)
-
-    assert run_with_batcher(scenario, lambda texts, n: wrong if "bad" in texts else shout(texts, n)) == [["GOOD"]]
+    assert run_with_batcher(scenario, fail) == [["GOOD"]]
 
 
 def test_batcher_reports_a_broken_model():
     """A model that fails on a harmless text as well is broken: all requests fail at once, later ones too."""
 
-    def translate(texts, hypotheses):
+    def fail(texts, hypotheses):
         raise RuntimeError("no device")
 
     async def scenario(batcher):
         told = asyncio.Event()
         batcher.on_broken = told.set
-        answers = await asyncio.gather(*(batcher.translate([text], 1) for text in "abc"), return_exceptions=True)
+        answers = await asyncio.gather(*(translate(batcher, text) for text in "abc"), return_exceptions=True)
         with pytest.raises(ModelFailure):
-            await batcher.translate(["later"], 1)
+            await translate(batcher, "later")
         return answers, told.is_set(), batcher.broken
 
-    answers, told, broken = run_with_batcher(scenario, translate)
+    answers, told, broken = run_with_batcher(scenario, fail)
     assert all(isinstance(answer, ModelFailure) for answer in answers) and told and broken
 
 
@@ -164,7 +138,7 @@ def test_batcher_reports_a_model_that_hangs(monkeypatch):
         told = asyncio.Event()
         batcher.on_broken = told.set
         with pytest.raises(ModelFailure):
-            await batcher.translate(["a"], 1)
+            await translate(batcher, "a")
         model.proceed.set()
         return told.is_set(), batcher.last_failure, batcher.busy_seconds > 0
 
@@ -177,8 +151,8 @@ def test_batcher_does_not_count_the_calls_of_others_on_its_thread_as_hanging(mon
     model = SlowModel()
 
     async def scenario(batcher):
-        others = batcher.run_on_model_thread(model, ["long"], 1)
-        calls = asyncio.gather(others, batcher.translate(["a"], 1))
+        others = call_on_thread(batcher._model_thread, model, ["long"], 1)
+        calls = asyncio.gather(others, translate(batcher, "a"))
         await model.is_at_work()
         await asyncio.sleep(0.3)  # six times as long as a call may take
         is_idle = batcher.busy_seconds == 0
@@ -194,7 +168,7 @@ def test_batcher_is_busy_as_long_as_its_thread_although_it_was_canceled():
 
     async def scenario():
         batcher = Batcher(model, Limits())
-        worker, request = asyncio.create_task(batcher.run()), asyncio.create_task(batcher.translate(["a"], 1))
+        worker, request = asyncio.create_task(batcher.run()), asyncio.create_task(translate(batcher, "a"))
         await model.is_at_work()
         worker.cancel()
         await asyncio.gather(worker, request, return_exceptions=True)
@@ -208,13 +182,10 @@ def test_batcher_is_busy_as_long_as_its_thread_although_it_was_canceled():
 
 def test_batcher_is_broken_if_its_loop_ends():
     async def scenario(batcher):
-        def fail():
-            raise KeyError("a mistake in the queue")
-
-        batcher._queue.take = fail
+        batcher._queue.take = {}.popitem  # fails
         for _ in range(2):
             with pytest.raises(ModelFailure):
-                await batcher.translate(["a"], 1)
+                await translate(batcher, "a")
         return batcher.broken, batcher.last_failure
 
     assert run_with_batcher(scenario) == (True, "KeyError")
@@ -224,8 +195,7 @@ def test_batcher_drops_the_texts_of_a_canceled_request():
     model = SlowModel()
 
     async def scenario(batcher):
-        first = asyncio.create_task(batcher.translate(["first"], 1))
-        await model.is_at_work()
+        first = await start_alone(batcher, model)
         gone, kept = await start(batcher, "gone", "gone too"), await start(batcher, "kept")
         assert batcher.waiting == 3
         gone.cancel()
@@ -242,15 +212,14 @@ def test_batcher_ends_a_request_at_its_deadline():
     model = SlowModel()
 
     async def scenario(batcher):
-        first = asyncio.create_task(batcher.translate(["first"], 1))
-        await model.is_at_work()
+        first = await start_alone(batcher, model)
         with pytest.raises(Refusal, match="took longer than 1 seconds"):
-            await batcher.translate(["late"], 1)
+            await translate(batcher, "late")
         assert batcher.waiting == 0
         model.proceed.set()
         with pytest.raises(Refusal):
             await first
-        return await batcher.translate(["next"], 1)
+        return await translate(batcher, "next")
 
     assert run_with_batcher(scenario, model, request_seconds=1) == [["NEXT"]]
     assert ["late"] not in model.calls
@@ -260,11 +229,9 @@ def test_batcher_stop_refuses_accepted_texts():
     model = SlowModel()
 
     async def scenario(batcher):
-        first = asyncio.create_task(batcher.translate(["first"], 1))
-        await model.is_at_work()
-        second = await start(batcher, "second")
+        requests = [await start_alone(batcher, model), await start(batcher, "second")]
         batcher.stop()
-        answers = await asyncio.gather(first, second, batcher.translate(["third"], 1), return_exceptions=True)
+        answers = await asyncio.gather(*requests, translate(batcher, "third"), return_exceptions=True)
         model.proceed.set()
         return answers
 

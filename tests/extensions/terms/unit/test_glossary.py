@@ -1,13 +1,14 @@
 """Glossaries are read from TSV and TBX, mistakes are named in one line, and terms are found in texts."""
 
 import tempfile
+import unicodedata
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.extensions.terms.glossary import Glossary, as_glossary, read_glossary
+from vanilla_transformer.extensions.terms.glossary import Glossary, TermUse, as_glossary, count_forms, read_glossary
 
 TBX_2 = """<?xml version="1.0" encoding="UTF-8"?>
 <martif type="TBX" xml:lang="en"><text><body>
@@ -36,32 +37,30 @@ def pairs(glossary):
     return [term[:2] for term in glossary.terms]
 
 
-def found(glossary, text):
-    return [(text[start:end], target) for start, end, target in glossary.find(text)]
+USED = Glossary([("dog", "Köter"), ("big house", "große Villa")])
 
 
 @pytest.mark.parametrize("header", ["", "\ufeff", "Source\tTarget\r\n", "en\tde\n", "src\ttgt\n"])
 def test_read_glossary_reads_tsv(tmp_path, header):
-    path = write(tmp_path, "terms.tsv", f"{header}dog\tKöter\r\n\nsteam  engine\tDampfmaschine")
-    assert pairs(read_glossary(path)) == [("dog", "Köter"), ("steam engine", "Dampfmaschine")]
+    path = write(tmp_path, "terms.tsv", f"{header}dog\tKöter\r\n\nsteam  engine\tDampfmaschine\n...\tPunkt")
+    assert pairs(read_glossary(path)) == [("dog", "Köter"), ("steam engine", "Dampfmaschine"), ("...", "Punkt")]
 
 
-@pytest.mark.parametrize("text", [TBX_2, TBX_3])
-def test_read_glossary_reads_both_versions_of_tbx(tmp_path, text):
-    glossary = read_glossary(write(tmp_path, "terms.tbx", text), "en", "de")
-    assert pairs(glossary) == [("dog", "Köter"), ("hound", "Köter")]
+BOMB = '<!DOCTYPE martif [<!ENTITY a "ha"><!ENTITY b SYSTEM "file:///etc/hostname">]>\n'
 
 
-def test_read_glossary_reads_tbx_in_its_encoding(tmp_path):
-    path = write(tmp_path, "terms.tbx", TBX_2.replace("UTF-8", "UTF-16").encode("utf-16"))
-    assert pairs(read_glossary(path, "en", "de"))[0] == ("dog", "Köter")
-
-
-def test_read_glossary_expands_no_entities_of_tbx(tmp_path):
-    bomb = '<!DOCTYPE martif [<!ENTITY a "ha"><!ENTITY b SYSTEM "file:///etc/hostname">]>\n'
-    text = TBX_2.split("\n", 1)[1].replace("Köter", "&a;&b;x")
-    glossary = read_glossary(write(tmp_path, "terms.tbx", bomb + text), "en", "de")
-    assert pairs(glossary)[0] == ("dog", "&a;&b;x")
+@pytest.mark.parametrize(
+    "content, target",
+    [
+        (TBX_2, "Köter"),
+        (TBX_3, "Köter"),
+        (TBX_2.replace("UTF-8", "UTF-16").encode("utf-16"), "Köter"),
+        (BOMB + TBX_2.split("\n", 1)[1].replace("Köter", "&a;&b;x"), "&a;&b;x"),  # no entity is expanded
+    ],
+)
+def test_read_glossary_reads_both_versions_of_tbx(tmp_path, content, target):
+    glossary = read_glossary(write(tmp_path, "terms.tbx", content), "en", "de")
+    assert pairs(glossary) == [("dog", target), ("hound", target)]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,6 @@ def test_read_glossary_expands_no_entities_of_tbx(tmp_path):
         ("a.tsv", "a\tb\tc", r"got 'a\\tb\\tc' in line 1"),
         ("a.tsv", "dog\tHund\ncat\tK\xf6ter\n".encode("latin-1"), "must be UTF-8, but line 2 has the byte 0xf6"),
         ("a.tsv", "dog\tHund\n".encode("utf-16"), "must be UTF-8, but it is UTF-16"),
-        ("a.tsv", "dog\tHund\n...\tPunkt", None),
         ("a.tsv", "dog\tHund\ncat\tKatze\nDog\tKöter\ndog\tKöter", "of 'dog', got 'Hund' in line 1 and 'Köter' in"),
         ("a.tbx", TBX_2[:300], "a.tbx must be TBX. The text must be well-formed XML: .*line 6"),
         ("a.tbx", "<xliff/>", "got none in <xliff>"),
@@ -82,44 +80,65 @@ def test_read_glossary_expands_no_entities_of_tbx(tmp_path):
         ("a.tbx", TBX_3.replace("<term>hound</term>", ""), "must have a <term> with text, got none in line 4"),
         ("a.tbx", TBX_3.encode("latin-1"), "must be TBX"),
         ("a.tbx", TBX_3.replace("de", "fr"), "`target_language` must name .* has en, fr; got de"),
+        ("b.tbx", TBX_3, "`source_language` must name the source language of .* has de, en; got None"),
     ],
 )
 def test_read_glossary_names_the_mistake(tmp_path, name, content, message):
     folder = tmp_path / "terms"
     folder.mkdir()
     path = write(folder, name, content)
-    if message is None:
-        assert len(read_glossary(path)) == 2
-        return
     with pytest.raises(ValueError, match=f"^[^\n]*{message}[^\n]*$"):
-        read_glossary(path, "en", "de")
+        read_glossary(path, *(() if name == "b.tbx" else ("en", "de")))
 
 
-def test_read_glossary_asks_for_the_languages_of_tbx(tmp_path):
-    path = write(tmp_path, "terms.tbx", TBX_3)
-    with pytest.raises(ValueError, match="`source_language` must name the source language of .* has de, en; got None"):
-        read_glossary(path)
+ENGINES = [("engine", "Motor"), ("steam", "Dampf"), ("steam engine", "Dampfmaschine"), ("IT", "EDV")]
+UPPER = [("STRASSE", "street"), ("ΌΔΟΣ", "way")]
 
 
-def test_glossary_finds_the_longest_whole_words():
-    engines = [("engine", "Motor"), ("steam", "Dampf"), ("steam engine", "Dampfmaschine")]
-    glossary = Glossary([*engines, ("IT", "EDV"), ("café", "Kaffeehaus")])
-    assert found(glossary, "A Steam\u00a0engine, engines and an ENGINE.") == [
-        ("Steam\u00a0engine", "Dampfmaschine"),
-        ("ENGINE", "Motor"),
-    ]
-    assert found(glossary, "It is IT.") == [("IT", "EDV")]
-    assert found(glossary, "Cafe\u0301!") == [("Cafe\u0301", "Kaffeehaus")]
+@pytest.mark.parametrize(
+    "terms, casefold, text, expected",
+    [
+        (
+            ENGINES,
+            False,
+            "A Steam\u00a0engine, engines and an ENGINE.",
+            [("Steam\u00a0engine", "Dampfmaschine"), ("ENGINE", "Motor")],
+        ),
+        (ENGINES, False, "It is IT.", [("IT", "EDV")]),
+        ([("café", "Kaffeehaus")], False, "Cafe\u0301!", [("Cafe\u0301", "Kaffeehaus")]),
+        ([("東京", "Tokyo")], False, "私は東京にいる", [("東京", "Tokyo")]),  # no spaces between words
+        (UPPER, False, "Die Straße, όδος", []),
+        (UPPER, True, "Die Straße, όδος", [("Straße", "street"), ("όδος", "way")]),
+    ],
+)
+def test_glossary_finds_the_longest_whole_words(terms, casefold, text, expected):
+    glossary = Glossary(terms, casefold=casefold)
+    assert [(text[start:end], target) for start, end, target in glossary.find(text)] == expected
 
 
-def test_glossary_folds_case_by_unicode_if_asked():
-    terms = [("STRASSE", "street"), ("ΌΔΟΣ", "way")]
-    assert found(Glossary(terms), "Die Straße, όδος") == []
-    assert found(Glossary(terms, casefold=True), "Die Straße, όδος") == [("Straße", "street"), ("όδος", "way")]
+@pytest.mark.parametrize(
+    "source, translation, expected",
+    [
+        ("A dog!", "Ein Köter!", (1, 1, 1)),
+        ("A dog, Dog", "Köter köter Köter", (2, 2, 2)),
+        ("A dog, dog", "Ein Köter", (2, 1, 1)),
+        ("A dog", "Des Köters", (1, 0, 1)),
+        ("A dog", "Köterchenhaft, Hund", (1, 0, 0)),
+        ("A cat", "Köter", (0, 0, 0)),
+        ("The big house", "In der großen Villa", (1, 0, 1)),
+        ("The big house", "Villa große", (1, 0, 0)),
+    ],
+)
+def test_measure_use_counts_terms_as_they_are_and_with_other_endings(source, translation, expected):
+    found = USED.measure_use([source], [translation])
+    assert (found.terms, found.exact, found.inflected) == expected
 
 
-def test_glossary_finds_terms_of_scripts_without_spaces():
-    assert found(Glossary([("東京", "Tokyo")]), "私は東京にいる") == [("東京", "Tokyo")]
+def test_measure_use_adds_sentences():
+    found = USED.measure_use(["A dog", "A cat", "dog dog"], ["Köter", "Köter", "Köters"])
+    assert found == TermUse(sentences=2, terms=3, exact=1, inflected=2)
+    assert str(found) == "33.3% as given, 66.7% with any ending"
+    assert str(USED.measure_use([""], [""])) == "0.0% as given, 0.0% with any ending"
 
 
 def test_as_glossary_takes_pairs_and_mappings():
@@ -146,3 +165,21 @@ def test_read_glossary_raises_mistakes_of_one_line_only(content, name):
             assert len(read_glossary(path, "en", "de"))
         except ValueError as error:
             assert str(error) and "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "exact", "inflected"),
+    [
+        ("große Villa", "In der großen Villa, Große Villa.", 1, 2),
+        ("Villa", "Villain, Dorfvilla", 0, 1),
+        ("a b c", "a b", 0, 0),
+        ("schön", unicodedata.normalize("NFD", "Schönes Haus"), 0, 1),
+        ("hund", "Hundes", 0, 1),
+        ("hund", "Hunger", 0, 0),
+        ("große", "groß großes", 0, 2),
+        ("hunde", "hunden", 0, 1),
+        ("haus", "häuser Hausaufgabe", 0, 0),
+    ],
+)
+def test_count_forms_counts_phrases_by_words_and_their_endings(wanted, text, exact, inflected):
+    assert (count_forms(wanted, text, exactly=True), count_forms(wanted, text)) == (exact, inflected)

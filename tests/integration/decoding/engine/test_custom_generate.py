@@ -21,7 +21,7 @@ from tests.generation_cases import (
 )
 from tests.long_engine_cases import random_long_prompt_case, random_prompt_case
 from tests.sweeps import examples, sample
-from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model
+from tests.tiny import tiny_causal_lm, tiny_long_causal_lm
 from vanilla_transformer.decoding.engine.engine import Engine
 
 FIELDS = {"vocab_size": 40, "init_std": 0.4, "decoder_layers": 2, "lm_head_bias": True}
@@ -91,14 +91,6 @@ def test_engine_returns_several_sequences(beams, dtype):
     assert len(found) == 5 * min(beams, 3)
 
 
-@pytest.mark.parametrize("layer_types", ["linear_attention", "lsh_attention", "full_attention"])
-@pytest.mark.parametrize("beams", [1, 4])
-def test_engine_of_long_models_gives_tokens_of_generate(layer_types, beams):
-    model = tiny_long_model(layer_types=layer_types, vocab_size=40, decoder_layers=2)
-    tokens, options = sources(5, 11), {"num_beams": beams, "num_return_sequences": min(beams, 3)}
-    assert torch.equal(by_engine(model, tokens, **options), model.generate(tokens, **options))
-
-
 @pytest.mark.parametrize("mask", [[1, 1, 0, 1], [0, 1, 1, 0]])
 def test_engine_attends_to_positions_of_any_mask(mask):
     model, tokens = model_of(1), torch.tensor([[7, 8, 9, 2], [9, 7, 8, 2]])
@@ -152,24 +144,18 @@ def test_engine_continues_prompts_as_generate(random_case, first):
             assert torch.equal(found, expected.sequences)
 
 
-def linear_attention_model():
-    return tiny_long_causal_lm(**FIELDS, layer_types="linear_attention", position_embedding_type="learned")
-
-
-def reversible_model():
-    return tiny_long_causal_lm(**FIELDS, layer_types="full_attention", reversible=True, normalize_before=True)
-
-
-def lsh_model():
-    return tiny_long_causal_lm(**FIELDS, layer_types="lsh_attention", lsh_attn_chunk_length=2)
+LONG = [
+    {"layer_types": "linear_attention", "position_embedding_type": "learned"},
+    {"layer_types": "full_attention", "reversible": True, "normalize_before": True},
+    {"layer_types": "lsh_attention", "lsh_attn_chunk_length": 2},
+]
 
 
 @pytest.mark.parametrize("beams", [1, 4])
-@pytest.mark.parametrize(
-    "build", [lambda: tiny_causal_lm(**FIELDS), linear_attention_model, reversible_model, lsh_model]
-)
-def test_engine_continues_padded_prompts(build, beams):
-    model, (tokens, mask) = build(), left_padded(PROMPTS)
+@pytest.mark.parametrize("fields", [None, *LONG], ids=["plain", "linear", "reversible", "lsh"])
+def test_engine_continues_padded_prompts(fields, beams):
+    model = tiny_causal_lm(**FIELDS) if fields is None else tiny_long_causal_lm(**FIELDS, **fields)
+    tokens, mask = left_padded(PROMPTS)
     options = OPTIONS | {"num_beams": beams, "num_return_sequences": min(beams, 3)}
     assert_same_tokens(model, tokens, attention_mask=mask, **options)
     assert_same_tokens(model, input_ids=tokens, **options)

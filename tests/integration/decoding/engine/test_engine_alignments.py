@@ -7,7 +7,7 @@ import torch
 
 from tests.engine_cases import EOS, IMPOSSIBLE, random_case
 from tests.sweeps import rare
-from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
+from tests.tiny import tiny_long_model, tiny_model
 from tests.tiny_engines import SOURCES, Recorder
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.graphed_steps import GraphedSteps
@@ -75,25 +75,3 @@ def test_engine_without_alignments_keeps_no_queries():
     found = [engine.decode(SOURCES) for engine in (plain, aligned)]
     assert [[each.tokens for each in row] for row in found[0]] == [[each.tokens for each in row] for row in found[1]]
     assert all(each.attention is None for row in found[0] for each in row)
-
-
-@pytest.mark.parametrize("heads", [[[1, 0]], [[0, 2]], [[-1, 0]], [[0]], [0, 1], 3, [[0, True]], [["0", 0]]])
-def test_engine_refuses_alignment_heads_that_the_model_lacks(heads):
-    model = tiny_model()
-    model.config.alignment_heads = heads
-    with pytest.raises(ValueError, match="must be a list of .layer, head. pairs of 1 layers and 2 heads"):
-        Engine(model, return_alignments=True)
-
-
-def test_engine_says_how_to_get_alignment_heads():
-    with pytest.raises(ValueError, match="must have `alignment_heads`, got none. `vanilla-transformer choose-"):
-        Engine(tiny_model(), return_alignments=True)
-
-
-def test_engine_refuses_alignments_of_models_without_weights_of_the_source():
-    linear = tiny_long_model(cross_attention_type="linear_attention")
-    for model, found in ((tiny_causal_lm(), "none"), (linear, "VanillaTransformerLinearAttention")):
-        with pytest.raises(
-            ValueError, match=f"need a model of this package with softmax cross-attention, got {found}"
-        ):
-            Engine(model, return_alignments=True, max_new_tokens=4)

@@ -111,23 +111,6 @@ def test_engine_samples_in_captured_steps():
     assert recorder.sizes
 
 
-@pytest.mark.parametrize(
-    ("options", "arguments", "text"),
-    [
-        ({"num_beams": 3}, {}, "Sampling needs `num_beams=1`, got 3"),
-        ({}, {"seed": "x"}, "`seed` must be an integer, got 'x'"),
-        ({}, {"requests": [DecodeRequest([5, EOS], seed=2.5)]}, "`seed` must be an integer, got 2.5"),
-        ({}, {"num_return_sequences": 0}, "`num_return_sequences` must be an integer of 1 or more, got 0"),
-        ({"do_sample": False}, {"seed": 1}, "`seed` needs `do_sample=True`"),
-    ],
-)
-def test_engine_refuses_wrong_sampling_options(options, arguments, text):
-    model = tiny_model(vocab_size=40)
-    with pytest.raises(ValueError, match=text):
-        engine = Engine(model, compile=False, max_new_tokens=3, **{"do_sample": True, "num_beams": 1} | options)
-        engine.decode(**{"requests": SOURCES} | arguments)
-
-
 @pytest.fixture(scope="module")
 def translate(tiny_tokenizer):
     return TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False)

@@ -1,43 +1,78 @@
-"""Compiled steps of searches with features give the hypotheses of eager ones."""
+"""Compiled steps of every search and every attention give the hypotheses of eager ones."""
+
+from functools import partial
 
 import pytest
 
 from tests.rounding import close_to
-from tests.tiny import tiny_model
-from tests.tiny_engines import SOURCES
+from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords, WordContinuations
 from vanilla_transformer.decoding.engine.requests import DecodeRequest
+from vanilla_transformer.decoding.ensemble import Ensemble
 
-PREFIXES = [[7, 9], [11], [], [5, 5, 5]]
-SEARCHES = {
-    "forced prefix": {"num_beams": 2},
-    "no repeated n-grams": {"num_beams": 3, "no_repeat_ngram_size": 2},
-    "greedy": {"num_beams": 1},
+SOURCES = [[7, 8, 2], [9, 6], [5] * 8 + [2], [2]]
+SIZES = {"vocab_size": 40, "init_std": 0.4}
+LSH = {"layer_types": "lsh_attention", "num_hashes": 2, "num_buckets": 4}
+PREFIXED = [*map(DecodeRequest, SOURCES, [[7, 9], [11], [], [5, 5, 5]])]
+PHRASES = [[WholeWords([7, 8])], [], [[9]], [WholeWords([11]), WholeWords([12])]]
+CONSTRAINED = [DecodeRequest(source, phrases=phrases) for source, phrases in zip(SOURCES, PHRASES, strict=True)]
+CONSTRAINTS = {"constraint_tokens": 4, "word_continuations": WordContinuations(range(10, 25))}
+
+
+def aligned_model():
+    model = tiny_model(**SIZES, decoder_layers=2)
+    model.config.alignment_heads = [[0, 1], [1, 0]]
+    return model
+
+
+def ensemble(*weights):
+    return Ensemble([tiny_model(0, **SIZES), tiny_model(1, d_model=8, **SIZES)], weights)
+
+
+def long(build, **fields):
+    return partial(build, decoder_layers=2, **SIZES, **fields)
+
+
+plain = partial(tiny_model, decoder_layers=2, **SIZES)
+CASES = {
+    "forced prefix": (plain, {"num_beams": 2, "target_prefix": ""}, PREFIXED),
+    "no repeated n-grams": (plain, {"num_beams": 3, "target_prefix": "", "no_repeat_ngram_size": 2}, PREFIXED),
+    "greedy prefix": (plain, {"num_beams": 1, "target_prefix": ""}, PREFIXED),
+    "constraints": (plain, {"num_beams": 3, **CONSTRAINTS}, CONSTRAINED),
+    "greedy alignments": (aligned_model, {"num_beams": 1, "return_alignments": True}, SOURCES),
+    "alignments": (aligned_model, {"num_beams": 3, "return_alignments": True}, SOURCES),
+    "ensemble": (partial(ensemble, 2, 1), {"num_beams": 2}, SOURCES),
+    "prompts": (long(tiny_causal_lm), {"num_beams": 3}, SOURCES),
+    "linear": (long(tiny_long_model, cross_attention_type="linear_attention"), {"num_beams": 3}, SOURCES),
+    "linear prompts": (long(tiny_long_causal_lm), {"num_beams": 3}, SOURCES),
+    "lsh": (long(tiny_long_model, **LSH), {"num_beams": 3}, SOURCES),
+    "reversible lsh prompts": (
+        long(tiny_long_causal_lm, reversible=True, normalize_before=True, **LSH),
+        {"num_beams": 3},
+        SOURCES,
+    ),
 }
 
 
-@pytest.mark.parametrize("search", SEARCHES)
-def test_compiled_steps_search_as_eager_ones(search, tmp_path, monkeypatch):
+@pytest.mark.parametrize("case", CASES)
+def test_compiled_steps_search_as_eager_ones(case, tmp_path, monkeypatch):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
-    model = tiny_model(vocab_size=40, init_std=0.4, decoder_layers=2)
-    options = SEARCHES[search] | {"slots": 2, "max_new_tokens": 8, "target_prefix": ""}
-    compiled, eager = (Engine(model, compile=compile, **options) for compile in (True, False))
-    found, expected = (engine.decode(map(DecodeRequest, SOURCES, PREFIXES)) for engine in (compiled, eager))
-    assert compiled.steps.are_cached()
+    build, options, requests = CASES[case]
+    options = {"slots": 2, "max_new_tokens": 8} | options
+    model = build()
+    eager, compiled = (Engine(model, compile=compile, **options) for compile in (False, True))
+    found, expected = (engine.decode(requests) for engine in (compiled, eager))
+    assert compiled.steps.find(compiled.buffers.arguments) is not compiled.steps.step
     for (ours,), (theirs,) in zip(found, expected, strict=True):
         assert ours.tokens == theirs.tokens
         assert ours.score == close_to(theirs.score, 1e-4)
         assert ours.log_probability == close_to(theirs.log_probability, 1e-4)
+        for one, other in zip(ours.attention or [], theirs.attention or [], strict=True):
+            assert one == pytest.approx(other, abs=1e-5)
+        assert len(ours.attention or []) == (len(ours.tokens) if "alignments" in case else 0)
 
 
-def test_compiled_steps_follow_constraints_as_eager_ones(tmp_path, monkeypatch):
-    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
-    model = tiny_model(vocab_size=40, init_std=0.4, decoder_layers=2)
-    options = {"slots": 2, "max_new_tokens": 8, "num_beams": 3, "constraint_tokens": 4}
-    options |= {"word_continuations": WordContinuations(range(10, 25))}
-    compiled, eager = (Engine(model, compile=compile, **options) for compile in (True, False))
-    phrases = [[WholeWords([7, 8])], [], [[9]], [WholeWords([11]), WholeWords([12])]]
-    found, expected = (engine.decode(map(DecodeRequest, SOURCES, [()] * 4, phrases)) for engine in (compiled, eager))
-    assert compiled.steps.are_cached()
-    assert [ours.tokens for (ours,) in found] == [theirs.tokens for (theirs,) in expected]
+def test_identity_depends_on_the_weights_of_an_ensemble():
+    first, second = (Engine(ensemble(*weights), max_new_tokens=8) for weights in ((2, 1), (1, 2)))
+    assert first.steps.identity != second.steps.identity

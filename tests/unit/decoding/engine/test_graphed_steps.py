@@ -85,12 +85,7 @@ def test_graphed_steps_of_buffers_that_the_engine_dropped_are_captured_again(mon
 def test_graphed_steps_are_eager_without_compile():
     engine, recorder = graphed(compile=False)
     assert translate(engine) == translate(engine_of(1, compile=False))
-    assert len(recorder.sizes) == 0 and not engine.steps.are_cached()
-
-
-def test_graphed_steps_name_unknown_compile():
-    with pytest.raises(ValueError, match="`compile` must be True, False or 'auto', got 'x'."):
-        graphed(compile="x")
+    assert len(recorder.sizes) == 0 and not engine.steps.is_compiled
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ from torch.utils import _pytree as pytree
 from transformers import NoRepeatNGramLogitsProcessor
 
 from tests.sweeps import rare
-from tests.tiny import tiny_causal_lm, tiny_model
-from vanilla_transformer.decoding.engine.engine import Engine
+from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.known_features import NoRepeatedNgrams
 from vanilla_transformer.decoding.engine.search_options import SearchOptions
 from vanilla_transformer.decoding.engine.search_state import SearchState
@@ -81,13 +80,3 @@ def test_repeated_ngrams_are_forbidden_in_exported_steps_of_any_size(size, beams
                 program(copies)
             expected = pytree.tree_leaves(buffers.arguments)
             assert state.done.all() and all(map(torch.allclose, copies, expected))
-
-
-def test_compiled_steps_are_named_by_the_size_of_ngrams():
-    names = {repr(SearchOptions(1, (2,), features=(NoRepeatedNgrams(size),))) for size in (1, 2)}
-    assert len(names) == 2
-
-
-def test_engine_refuses_to_count_ngrams_of_prompts():
-    with pytest.raises(ValueError, match="`no_repeat_ngram_size` needs a model with an encoder."):
-        Engine(tiny_causal_lm(), compile=False, max_new_tokens=8, no_repeat_ngram_size=2)

@@ -1,10 +1,8 @@
 """The cache of this machine: from whose files code is read, and whose are written."""
 
-import json
 import os
 import shutil
 import stat
-import time
 
 import pytest
 from torch._inductor.exc import CppCompileError
@@ -14,7 +12,7 @@ from tests.tiny_engines import engine_of, translate
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine import compiled_steps, machine_cache
 from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
-from vanilla_transformer.decoding.engine.machine_cache import is_usable, load_failure, prepare_cache, store_failure
+from vanilla_transformer.decoding.engine.machine_cache import is_usable, prepare_cache
 from vanilla_transformer.decoding.engine.step_package import StepCompiler
 from vanilla_transformer.utils.file_utils import write_hashes
 
@@ -107,26 +105,21 @@ def test_engine_loads_no_packages_through_links(engine, cache, warnings, monkeyp
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002])
-def test_packages_and_failures_are_for_the_user_alone(cache, monkeypatch, umask):
+def test_packages_are_for_the_user_alone(cache, monkeypatch, umask):
     monkeypatch.setattr(StepCompiler, "compile", lambda _, __, folder: (folder / "step.pt2").write_bytes(b"code"))
     monkeypatch.setattr(compiled_steps, "check_inductor_caches", lambda: None)
     previous = os.umask(umask)
     try:
-        write_packages(None, None, None, {"few_rows": "package"})
-        store_failure("abc", 7.0, "broken")
+        for name in ("package", "another"):  # beside the file of the lock
+            write_packages(None, None, None, {"few_rows": name})
     finally:
         os.umask(previous)
     package = cache_folder() / "package"
-    for path in (cache, cache_folder(), package, cache / "compiler_failures"):
+    for path in (cache, cache_folder(), package):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
-    for path in (*package.iterdir(), cache / "compiler_failures" / "abc.json"):
+    for path in package.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert is_usable(package) and load_failure("abc") == (7.0, "broken")
-    previous = os.umask(umask)
-    try:
-        write_packages(None, None, None, {"few_rows": "another"})  # beside the file of the lock
-    finally:
-        os.umask(previous)
+    assert is_usable(package)
 
 
 def test_package_is_not_written_where_others_may_change_the_code_of_inductor(cache, monkeypatch):
@@ -139,33 +132,6 @@ def test_package_is_not_written_where_others_may_change_the_code_of_inductor(cac
         write_packages(None, None, None, {"few_rows": "package"})
 
 
-@pytest.mark.parametrize("level", ["file", "folder", "cache"])
-def test_failures_that_others_may_write_are_not_read(cache, warnings, level):
-    store_failure("abc", 7.0, "broken")
-    file = cache / "compiler_failures" / "abc.json"
-    path = {"file": file, "folder": file.parent, "cache": cache}[level]
-    path.chmod(path.stat().st_mode | 0o020)
-    assert load_failure("abc") is None
-    assert len(warnings) == 1 and f"other users can write {path}" in warnings[0]
-    path.chmod(path.stat().st_mode & 0o700)
-    assert load_failure("abc") == (7.0, "broken")
-    file.write_text("{")
-    assert load_failure("abc") is None
-
-
-@as_root
-def test_failures_of_another_user_are_neither_read_nor_written(cache, warnings):
-    file = cache / "compiler_failures" / "abc.json"
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps([7.0, "of somebody else"]))
-    os.chown(cache, STRANGER, -1)
-    assert load_failure("abc") is None
-    assert len(warnings) == 1 and f"{cache} belongs to user {STRANGER}" in warnings[0]
-    with pytest.raises(OSError, match=f"{cache} belongs to user {STRANGER}"):
-        store_failure("def", 7.0, "")
-    assert not (file.parent / "def.json").exists()
-
-
 def test_compile_refuses_a_cache_that_others_may_write(cache, capsys):
     prepare_cache(cache_folder())
     cache.chmod(0o770)
@@ -175,45 +141,24 @@ def test_compile_refuses_a_cache_that_others_may_write(cache, capsys):
     assert error.count("\n") == 1
 
 
-def test_a_compiler_that_fails_is_not_tried_again_in_the_background(cache, warnings, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (
+            CppCompileError(["c++"], "x.cpp: In function f\nx.cpp:1: fatal error: no cc1plus\nstopped."),
+            (OSError, r"The C\+\+ compiler .*false must .* fails: x.cpp:1: fatal error: no cc1plus. Rep"),
+        ),
+        (RuntimeError("a fault of this package"), (RuntimeError, "a fault of this package")),
+    ],
+)
+def test_write_packages_names_a_compiler_that_fails_and_no_other_error(cache, monkeypatch, error, expected):
     def fail(*_):
-        raise CppCompileError(["c++"], "x.cpp: In function f\nx.cpp:1: fatal error: no cc1plus\nstopped.")
+        raise error
 
     monkeypatch.setenv("CXX", shutil.which("false"))
     monkeypatch.setattr(StepCompiler, "compile", fail)
-    assert not compiled_steps._has_failed()
-    with pytest.raises(
-        OSError, match=r"The C\+\+ compiler .*false must .* fails: x.cpp:1: fatal error: no cc1plus. Rep"
-    ):
+    with pytest.raises(expected[0], match=expected[1]):
         write_packages(None, None, [], {"few_rows": "entry"})
-    monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
-    monkeypatch.setattr(compiled_steps, "FEW_CORES", 0)
-    monkeypatch.setattr(compiled_steps, "_start_worker", lambda *_: pytest.fail("compiles again"))
-    assert translate(engine_of(1, slots=1)) == translate(engine_of(1, slots=1, compile=False))
-    assert len(warnings) == 1 and "Compiling failed before, so decoding is not compiled: The C++" in warnings[0]
-    assert "`vanilla-transformer compile` tries it again." in warnings[0] and "\n" not in warnings[0]
-    with monkeypatch.context() as patch:
-        patch.setenv("CXX", shutil.which("true"))
-        assert not compiled_steps._has_failed()
-    with monkeypatch.context() as patch:
-        now = time.time()
-        patch.setattr(compiled_steps.time, "time", lambda: now + 86_401)
-        assert not compiled_steps._has_failed()
-    assert compiled_steps._has_failed()
-    monkeypatch.setattr(StepCompiler, "compile", lambda *_: None)
-    write_packages(None, None, [], {"few_rows": "entry"})
-    assert not compiled_steps._has_failed()
-
-
-def test_other_errors_of_compiling_are_not_remembered(cache, monkeypatch):
-    def fail(*_):
-        raise RuntimeError("a fault of this package")
-
-    monkeypatch.setenv("CXX", shutil.which("false"))
-    monkeypatch.setattr(StepCompiler, "compile", fail)
-    with pytest.raises(RuntimeError, match="a fault of this package"):
-        write_packages(None, None, [], {"few_rows": "entry"})
-    assert not compiled_steps._has_failed()
 
 
 @pytest.mark.parametrize("name", ["nosuch", "file"])

@@ -8,7 +8,7 @@ import torch
 from tests.tiny import tiny_model
 from vanilla_transformer import Engine
 from vanilla_transformer.decoding.engine import precision
-from vanilla_transformer.decoding.engine.precision import cast, resolve_precision, warn_if_emulated
+from vanilla_transformer.decoding.engine.precision import cast, resolve_precision
 
 
 @pytest.fixture
@@ -20,29 +20,19 @@ def warnings(monkeypatch):
     return messages
 
 
-@pytest.mark.parametrize("name", ["bfloat16", "int8"])
-def test_warn_if_emulated_names_precision(warnings, name):
-    warn_if_emulated(name, torch.device("cpu"))
-    [message] = warnings
-    assert message.startswith(f"This processor has no instructions for {name} and emulates it")
-
-
-def test_warn_if_emulated_is_silent_about_float32_and_gpus(warnings):
-    warn_if_emulated("float32", torch.device("cpu"))
-    warn_if_emulated("bfloat16", torch.device("cuda"))
-    assert not warnings
-
-
-def test_warn_if_emulated_is_silent_where_processor_multiplies(warnings, monkeypatch):
-    monkeypatch.setattr(precision, "multiplies", lambda name, device: True)
-    warn_if_emulated("int8", torch.device("cpu"))
-    assert not warnings
-
-
-@pytest.mark.parametrize(("name", "count"), [("float32", 0), ("bfloat16", 1)])
+@pytest.mark.parametrize(("name", "count"), [("float32", 0), (None, 0), ("bfloat16", 1)])
 def test_engine_warns_of_emulated_precision(warnings, name, count):
     Engine(tiny_model(), precision=name)
     assert len(warnings) == count
+    assert all(f"has no instructions for {name} and emulates it" in message for message in warnings)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_resolve_precision_is_silent_where_the_device_multiplies(warnings, monkeypatch, device):
+    monkeypatch.setattr(precision, "multiplies", lambda name, of: of.type == device == "cpu")
+    model = tiny_model()
+    monkeypatch.setattr(type(model), "device", torch.device(device))
+    assert resolve_precision(model, "bfloat16") == "bfloat16" and not warnings
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from tests.host_reads import NoHostReads
 from tests.sweeps import rare
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model
 from vanilla_transformer.decoding.engine.prefill import prefill
+from vanilla_transformer.decoding.engine.requests import DecodeRequest, Search
 from vanilla_transformer.decoding.engine.search_options import SearchOptions
 from vanilla_transformer.decoding.engine.slot_buffers import SlotBuffers, SlotSize
+from vanilla_transformer.decoding.engine.sources import PrefilledSource
 from vanilla_transformer.decoding.engine.static_decoder import StaticDecoder
 from vanilla_transformer.decoding.engine.static_search import SearchStep
 
@@ -31,9 +33,10 @@ MODELS = {
 def test_step_of_every_attention_never_looks_at_values_and_keeps_its_places(build, fields, beams):
     model = build(vocab_size=40, decoder_layers=2, **fields)
     step = SearchStep([StaticDecoder(model)], SearchOptions(beams, (2,), 0.6, "power", "never")).eval()
-    buffers, slots = SlotBuffers(model, SearchOptions(beams, (2,)), SlotSize(3, 16)), torch.arange(2)
-    buffers.enter(slots, prefill(model, [[7, 8, 9], [9, 5, 6]], [3, 3]), slots, torch.tensor([3, 3]))
-    buffers.state.start(slots, torch.tensor([9, 14]), torch.tensor([1, 1]), torch.tensor([0, 0]), 1)
+    buffers, texts = SlotBuffers(model, SearchOptions(beams, (2,)), SlotSize(3, 16)), [[7, 8, 9], [9, 5, 6]]
+    batch, searches = prefill(model, texts, [3, 3]), [Search(DecodeRequest(text), 0) for text in texts]
+    sources = [PrefilledSource(searches[row], 3, limit, row, batch) for row, limit in enumerate((9, 14))]
+    buffers.enter([0, 1], sources, 1)
 
     def places():
         return [(leaf.data_ptr(), leaf.shape, leaf.dtype) for leaf in pytree.tree_leaves(buffers.arguments)]

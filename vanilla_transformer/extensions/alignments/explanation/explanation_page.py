@@ -3,11 +3,9 @@
 import base64
 from typing import Any
 
-from torch import Tensor
-
 from vanilla_transformer.utils.resources import fill_page
 
-from .explanation import Attention, Explanation, Node
+from .explanation import Explanation
 
 _DIGITS = 4
 
@@ -23,14 +21,16 @@ def render_page(explanation: Explanation, title: str) -> str:
 
 def page_data(explanation: Explanation) -> dict[str, Any]:
     """Return all that the script of the page shows, as JSON."""
+    attentions = list[dict[str, Any]]()
+    for kind, weights in explanation.attentions:
+        attentions.append({"kind": kind, "weights": None})
+        if weights is not None:
+            sizes = zip(("layers", "heads", "rows", "columns"), weights.shape, strict=True)
+            as_bytes = (weights * 255).round().byte().numpy().tobytes()
+            attentions[-1] |= {**dict(sizes), "weights": base64.b64encode(as_bytes).decode()}
+    names = ("source", "translation", "is_forced", "num_beams", "alignment_heads", "special_tokens", "source_tokens")
     return {
-        "source": explanation.source,
-        "translation": explanation.translation,
-        "is_forced": explanation.is_forced,
-        "num_beams": explanation.num_beams,
-        "alignment_heads": explanation.alignment_heads,
-        "special_tokens": explanation.special_tokens,
-        "source_tokens": explanation.source_tokens,
+        **{name: getattr(explanation, name) for name in names},
         "target_tokens": [
             {
                 "text": each.text,
@@ -40,33 +40,22 @@ def page_data(explanation: Explanation) -> dict[str, Any]:
             }
             for each in explanation.target_tokens
         ],
-        "attentions": [_attention_data(each) for each in explanation.attentions],
-        "steps": [[_node_data(node) for node in step] for step in explanation.steps],
+        "attentions": attentions,
+        "steps": [
+            [
+                {
+                    "parent": parent,
+                    "text": text,
+                    "log_probability": round(candidate.log_probability, _DIGITS),
+                    "score": round(candidate.score, _DIGITS),
+                    "state": candidate.state,
+                }
+                for parent, text, candidate in step
+            ]
+            for step in explanation.steps
+        ],
         "hypotheses": [
             {"text": text, "score": round(score, _DIGITS), "place": place}
             for (text, score), place in zip(explanation.hypotheses, explanation.places, strict=True)
         ],
-    }
-
-
-def _attention_data(attention: Attention) -> dict[str, Any]:
-    if attention.weights is None:
-        return {"kind": attention.kind, "weights": None}
-    layers, heads, rows, columns = attention.weights.shape
-    sizes = {"layers": layers, "heads": heads, "rows": rows, "columns": columns}
-    return {"kind": attention.kind, **sizes, "weights": encode_weights(attention.weights)}
-
-
-def encode_weights(weights: Tensor) -> str:
-    """Return weights from 0 to 1 as bytes from 0 to 255, in base64."""
-    return base64.b64encode((weights * 255).round().byte().numpy().tobytes()).decode()
-
-
-def _node_data(node: Node) -> dict[str, Any]:
-    return {
-        "parent": node.parent,
-        "text": node.text,
-        "log_probability": round(node.candidate.log_probability, _DIGITS),
-        "score": round(node.candidate.score, _DIGITS),
-        "state": node.candidate.state,
     }

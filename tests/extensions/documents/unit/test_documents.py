@@ -1,0 +1,514 @@
+"""Documents keep their markup at its words, what must survive, and all else byte for byte."""
+
+import re
+from dataclasses import replace
+
+import html5lib
+import pytest
+
+from tests.fake_translation import copy, copy_kept, reverse, shout, without_alignment
+from tests.whole_pages import DOCTYPES, PAGES
+from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
+from vanilla_transformer.extensions.documents import (
+    BlockTranslator,
+    parse_document,
+    read_document,
+    translate_document,
+    translate_documents,
+)
+from vanilla_transformer.extensions.documents.projection import proportional_links
+from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.protection import find_masks
+
+SPLIT = AbbreviationSplitter()
+DIRECTION = Direction("en", "de")
+XML = """<?xml version='1.0' encoding='UTF-8' ?>
+<!DOCTYPE d [ <!ENTITY n "x > y"> <!-- a ' quote --> ]>
+<d  a='1'
+   b="&quot;"><p>A &#8212; &n; &#x2014;<x /> <y></y>d <![CDATA[e < f]]></p>
+  <empty/><q xml:space='preserve'>  a   b
+ </q><?do it?><!-- a comment --></d>
+<!-- the end -->
+"""
+XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de" original="x"><body>
+<trans-unit id="1"><source>{}</source></trans-unit></body></file></xliff>"""
+
+
+def translated(text, translate=shout, format="html", **options):
+    return translate_document(text, format, translate, SPLIT, **options)
+
+
+def target(text):
+    """Return the target in an XLIFF text."""
+    return text.partition("<target")[2].partition(">")[2].partition("</target>")[0]
+
+
+REVERSED = [
+    ("html", "<p>A <b>very <i>red</i></b> house.</p>", "<p>HOUSE. <b><i>RED</i> VERY</b> A</p>"),
+    ("html", "<p>One.<br>Two <img src='a b'> me</p>", "<p>ONE.<br> <img src='a b'> ME TWO</p>"),
+    ("html", "<p>Run <code>a b</code> &amp; go</p>", "<p>RUN <code>a b</code> GO &amp;</p>"),
+    ("html", "<script>a < b</script><pre>x y</pre>", "<script>a < b</script><pre>x y</pre>"),
+    ("html", "<td>a b</td>", "<td>B A</td>"),
+    ("html", "<div><button>a b</button></div>", "<div><button>B A</button></div>"),
+    ("html", "<select><option>a b</option></select>", "<select><option>B A</option></select>"),
+    ("html", "<noscript><p>a b</p></noscript>", "<noscript><p>B A</p></noscript>"),
+    ("xml", "<d><p>a <b>b</b></p><q translate='no'>n o</q></d>", "<d><p><b>B</b> A</p><q translate='no'>n o</q></d>"),
+    ("markdown", "# A *b*\n\n- c `d e`\n  f\n", "# *B* A\n\n- C `d e` F\n"),
+    ("html", "<p><b>&nbsp;<br></b><b> a </b></p>", "<p><b><br></b>&nbsp; <b>A</b> </p>"),
+    ("markdown", "   <u> `a * b` </u>\nd", "   <u>`a * b`</u> D"),
+    ("markdown", "---\na: b\n---\n| a b | **c** |\n|--|--|\n", "---\na: b\n---\n| B A | **C** |\n|--|--|\n"),
+    ("srt", "1\n00:00:01,000 --> 00:00:02,000\n- A <i>b</i>\n", "1\n00:00:01,000 --> 00:00:02,000\n- <i>B</i> A\n"),
+    ("html", "<p>x <img alt='a b'> y</p>", "<p><img alt='B A'> Y X</p>"),
+    ("html", '<p title="a &quot;b&quot;">x</p>', '<p title="&quot;B&quot; A">X</p>'),
+    ("html", "<p title='a \"b\"'>x</p>", "<p title='\"B\" A'>X</p>"),
+    ("html", "<img alt=dog>", "<img alt=DOG>"),
+    ("html", '<a aria-label="a b" href="a b"></a>', '<a aria-label="B A" href="a b"></a>'),
+    ("html", '<input placeholder="a b" value="a b">', '<input placeholder="B A" value="a b">'),
+    ("html", '<input type=SUBMIT value="a b">', '<input type=SUBMIT value="B A">'),
+    ("html", '<input type=hidden value="a b">', '<input type=hidden value="a b">'),
+    ("html", '<meta content="a b" name=Description>', '<meta content="B A" name=Description>'),
+    ("html", '<meta content="a b" name=author>', '<meta content="a b" name=author>'),
+    ("html", '<p translate="no" title="a b">c d</p>', '<p translate="no" title="a b">c d</p>'),
+    ("html", '<p translate="No"><i>a b</i></p>c d', '<p translate="No"><i>a b</i></p>D C'),
+    ("html", '<li class="notranslate x">a b<li>c d', '<li class="notranslate x">a b<li>D C'),
+    ("html", "<div translate=no><div>a b</div>c d</div>e f", "<div translate=no><div>a b</div>c d</div>F E"),
+    ("html", "<table><tr><td translate=no>a b<td>c d<tr><td>e f", "<table><tr><td translate=no>a b<td>D C<tr><td>F E"),
+    ("html", "<title>a <b> b</title>", "<title>A &lt;b> B</title>"),
+    ("html", "<svg><title>a b</title><path/></svg> c d", "<svg><title>a b</title><path/></svg> D C"),
+    ("html", "<a title=x/>a b</a>", "<a title=X/>B A</a>"),
+    ("html", "<p><b class=notranslate id=x/>a b</b> c", "<p><b class=notranslate id=x/>a b</b> C"),
+    ("html", "a < b", "B &lt; A"),
+    ("html", "<p>&mdash; a</p><p>— b</p>", "<p>A &mdash;</p><p>B —</p>"),
+    ("html", "Two dogs<sup>1</sup> run", "RUN DOGS<sup>1</sup> TWO"),
+    ("html", "Two dogs<sup><a href=x>[1]</a></sup> run", "RUN DOGS<sup><a href=x>[1]</a></sup> TWO"),
+    ("html", "x log<sub>2</sub> y", "Y LOG<sub>2</sub> X"),
+    ("html", "on the 1<sup>st</sup> day", "DAY <sup>1ST</sup> THE ON"),
+    *(("html", f"{doctype}<p>a b</p>", f"{doctype}<p>B A</p>") for doctype in DOCTYPES),
+    ("xml", "<?xml version='1.0'  encoding='latin1'?><d>a b</d>", "<?xml version='1.0'  encoding='UTF-8'?><d>B A</d>"),
+]
+SHOUTED = [
+    ("markdown", "A note[^1] here.\n\n[^1]: The text.\n", "A NOTE[^1] HERE.\n\n[^1]: THE TEXT.\n"),
+    ("markdown", "A[^a] b.\n\n[^a]: Note.\n    More.\n\n    End.\n", "A[^a] B.\n\n[^a]: NOTE. MORE.\n\n    END.\n"),
+    ("markdown", "| a[^1] |\n|---|\n| [^2] b |\n", "| A[^1] |\n|---|\n| [^2] B |\n"),
+    ("markdown", "> [!WARNING]\n> Do not\n> touch.\n", "> [!WARNING]\n> DO NOT TOUCH.\n"),
+    ("markdown", "- > [!Note]- a\n  > b\n- > [!Tip]\n  > # c\n", "- > [!Note]- A\n  > B\n- > [!Tip]\n  > # C\n"),
+    ("markdown", "Not [!NOTE] [^no note]", "NOT [!NOTE] [^NO NOTE]"),
+    ("xml", "<d>a ]]&gt; b<![CDATA[ c > d]]> e</d>", "<d>A ]]&gt; B C &gt; D E</d>"),
+    # Attributes have namespaces.
+    ("xml", "<d xmlns:i='http://www.w3.org/2005/11/its'><p i:translate='no'>x</p></d>", None),
+    ("xml", "<d xmlns:its='x'><p its:translate='no'>x</p></d>", "<d xmlns:its='x'><p its:translate='no'>X</p></d>"),
+    ("xml", "<?xml version='1.0' encoding='Utf-8'?><d>x</d>", "<?xml version='1.0' encoding='Utf-8'?><d>X</d>"),
+    # No entity is expanded.
+    ("xml", '<!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><d>x &b; y</d>', None),
+    ("xml", '<!DOCTYPE d [<!ENTITY a SYSTEM "file:///etc/hostname">]><d>x &a; y</d>', None),
+]
+
+
+@pytest.mark.parametrize(
+    "translate, format, text, expected",
+    [*((reverse, *row) for row in REVERSED), *((shout, *row) for row in SHOUTED)],
+)
+def test_translate_document_moves_markup_with_words(translate, format, text, expected):
+    expected = text.replace("<d>x", "<d>X").replace("y</d>", "Y</d>") if expected is None else expected
+    assert translated(text, translate, format) == expected
+
+
+@pytest.mark.parametrize(
+    "format, text, expected",
+    [
+        ("html", "<p>Click <img src='i'> here.</p>", "<p>CLICK <img src='i'> HERE.</p>"),
+        ("html", "<p>Click <b><img src='i'></b> <i>on it</i></p>", "<p>CLICK <b><img src='i'></b> <i>ON IT</i></p>"),
+        ("html", "<p>At <img src='i'> <img src='j'></p>", "<p>AT <img src='i'> <img src='j'></p>"),
+        ("xml", "<p>See <x/> (<y/> below) <z/>.</p>", "<p>SEE <x/> (<y/> BELOW) <z/>.</p>"),
+        ("xml", "<p><x/> <y/> of <z/> done</p>", "<p><x/> <y/> OF <z/> DONE</p>"),
+        ("xml", '<p xml:space="preserve">Go <x/> on</p>', '<p xml:space="preserve">GO <x/> ON</p>'),
+        ("markdown", "Click ![i](j) *here* and <u></u> now", "CLICK ![i](j) *HERE* AND <u></u> NOW"),
+        ("markdown", "Click <u> here <i> and</u> there", "CLICK <u>HERE <i> AND</u> THERE"),
+        ("markdown", "Click <u> here", "CLICK <u> HERE"),
+        (
+            "srt",
+            "1\n00:00:01,000 --> 00:00:02,000\nA {\\an8} b\n",
+            "1\n00:00:01,000 --> 00:00:02,000\nA {\\an8} B\n",
+        ),
+        (
+            "srt",
+            "1\n00:00:01,000 --> 00:00:02,000\nA <b> b <i>c\n",
+            "1\n00:00:01,000 --> 00:00:02,000\nA <b> B <i>C\n",
+        ),
+    ],
+)
+def test_translate_document_keeps_space_beside_markup_without_text(format, text, expected):
+    def translate(texts):
+        return shout([" ".join(text.split()) for text in texts])
+
+    assert translate_document(text, format, translate, SPLIT) == expected
+    document = parse_document(text, format)
+    unchanged = text if format == "markdown" else expected
+    assert document.render(document.blocks).upper() == unchanged.upper()
+
+
+def test_markdown_document_adds_no_space_after_a_closed_tag():
+    document = parse_document("Click <u> here</u>—now", "markdown")
+    (block,) = document.blocks
+    assert document.render([replace(block, text=block.text.upper())]) == "CLICK <u>HERE</u>—NOW"
+
+
+def test_translate_document_keeps_space_beside_codes_of_xliff():
+    source = '<x id="1"/> <x id="2"/> of <x id="3"/> files.<x id="4"/> Go to <x id="5"/> <x id="6"/>'
+    expected = source.replace("of", "OF").replace("files", "FILES").replace("Go to", "GO TO")
+    assert target(translated(XLIFF.format(source), shout, "xliff")) == expected
+
+
+@pytest.mark.parametrize("page", PAGES, ids=range(len(PAGES)))
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_a_copied_page_is_the_same(page, line_end):
+    page = "\ufeff" + page.replace("\n", line_end)
+    assert translated(page, copy) == page
+
+
+def normal(page):
+    """Return a page in one case, with single spaces and without other ways to write a character."""
+    page = re.sub(r"\s+", " ", page.casefold())
+    return page.replace("at&t", "at&amp;t").replace("> there", "&gt; there").replace("cats.</a>", "cats</a>.")
+
+
+def test_a_translated_page_differs_in_its_text_only():
+    for translate in (copy_kept(shout), without_alignment(copy_kept(shout))):
+        found = translated(PAGES[0], translate)
+        assert found != PAGES[0]
+        expected = normal(PAGES[0]).replace("a<wbr>b un<!-- c -->usual", "ab<wbr> unusual<!-- c -->")
+        assert normal(found) == expected
+
+
+@pytest.mark.parametrize("translate", [shout, reverse, without_alignment(reverse)])
+def test_browsers_parse_a_translated_page_to_the_same_elements(translate):
+    def elements(page):
+        return sorted(
+            (str(element.tag), *sorted(element.keys()))
+            for element in html5lib.parse(page, namespaceHTMLElements=False).iter()
+        )
+
+    assert elements(translated(PAGES[0], translate)) == elements(PAGES[0])
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_xml_changes_its_text_only(line_end):
+    text = "\ufeff" + XML.replace("\n", line_end)
+    assert translated(text, copy, "xml") == text
+    found = translated(text, format="xml")
+    assert found.casefold() == text.replace("<![CDATA[e < f]]>", "e &lt; f").replace("&#x2014;", "&#8212;").casefold()
+    assert "&#8212; &n; &#8212;<x />" in found
+
+
+@pytest.mark.parametrize(
+    "format, text, expected, direction",
+    [
+        ("html", '<html lang="en"><p>a b', '<html lang="de"><p>B A', DIRECTION),
+        ("html", "<html lang=en-US xml:lang='en'><p>a b", "<html lang=de xml:lang='de'><p>B A", DIRECTION),
+        ("html", '<html lang="en"><p>a b', '<html lang="pt-BR"><p>B A', Direction(None, "pt_BR")),
+        ("html", '<html lang="en"><p>a b', '<html lang="de"><p>B A', Direction("eng_Latn", "deu_Latn")),
+        ("html", '<html lang="en"><p>a b', '<html lang="zh-Hant"><p>B A', Direction("eng_Latn", "zho_Hant")),
+        ("html", '<html lang="en"><p>a b', '<html lang="en"><p>B A', Direction()),
+        ("html", '<html lang="fr"><p>a b<p lang=en>c d', '<html lang="de"><p>B A<p lang=de>D C', DIRECTION),
+        (
+            "html",
+            '<html lang="en"><p lang="fr" title="x">a b<p>c d',
+            '<html lang="en"><p lang="fr" title="x">a b<p>D C',
+            Direction(),
+        ),
+        (
+            "html",
+            '<html lang="en"><p lang="en-GB">a b<p lang="eng_Latn">c',
+            '<html lang="de"><p lang="de">B A<p lang="de">C',
+            DIRECTION,
+        ),
+        ("html", '<p>x <i lang="fr">a b</i> y</p>', '<p>X <i lang="fr">a b</i> Y</p>', DIRECTION),
+        ("html", '<p lang="fr">a b</p>', '<p lang="fr">B A</p>', Direction()),
+        ("html", '<p lang="">a b</p>', '<p lang="">B A</p>', DIRECTION),
+        ("xml", "<d xml:lang='en'>a b</d>", "<d xml:lang='de'>B A</d>", DIRECTION),
+        ("xml", "<d><p xml:lang='fr'>c d</p></d>", "<d><p xml:lang='fr'>c d</p></d>", DIRECTION),
+        (
+            "xml",
+            "<d>e <i xml:lang='fr'>f g</i> <b xml:lang='en'>h</b></d>",
+            "<d>E <i xml:lang='fr'>f g</i> <b xml:lang='de'>H</b></d>",
+            DIRECTION,
+        ),
+    ],
+)
+def test_translate_document_names_the_target_language_and_keeps_other_languages(format, text, expected, direction):
+    assert translated(text, reverse, format, direction=direction) == expected
+
+
+@pytest.mark.parametrize("format", ["html", "xml"])
+def test_translations_are_written_in_characters_of_the_format(format):
+    answer = "a\0b\x08 ]]> c > d"
+    assert translated("<p>a</p>", lambda texts: [(answer, None)], format) == "<p>ab ]]&gt; c > d</p>"
+
+
+@pytest.mark.parametrize(
+    "format, text",
+    [
+        ("markdown", "\ufeff# A *b*\n\n- c\n  d\n\n```\ncode\n```\n"),
+        ("srt", "\ufeff1\n00:00:01,000 --> 00:00:02,000\nA b\nc d\n\n2\n00:00:03,000 --> 00:00:04,000\nE\n"),
+        ("srt", "1\n00:00:01,000 --> 00:00:02,000\nA b"),
+    ],
+)
+def test_lines_end_as_before(format, text):
+    expected = translated(text, format=format)
+    assert expected.startswith(text[:2]) and expected.endswith(text[-1:].upper())
+    assert translated(text.replace("\n", "\r\n"), format=format) == expected.replace("\n", "\r\n")
+
+
+@pytest.mark.parametrize(
+    "format, text, seen",
+    [
+        ("html", "<p>sleeping<br/>Two dogs</p>", ["sleeping", "Two dogs"]),
+        ("html", "<p>a dog<img src=x>and b</p>", ["a dog and b"]),
+        ("html", "<p>a dog.<input>And b</p>", ["a dog.", "And b"]),
+        ("html", "<a>Home</a><a>About</a>", ["Home About"]),
+        ("html", "<p>un<wbr>usual<!-- c -->ly <b>b</b>old</p>", ["unusually bold"]),
+        ("xml", "<d>sleeping<br/>Two dogs</d>", ["sleeping", "Two dogs"]),
+        ("xml", "<d>sleeping<lb></lb>Two dogs</d>", ["sleeping", "Two dogs"]),
+        ("xml", "<d>a dog<pb n='1'/>and<!-- c --> b</d>", ["a dog and b"]),
+        ("xliff", XLIFF.format("sleeping<x ctype='lb'/>Two dogs"), ["sleeping", "Two dogs"]),
+        ("xliff", XLIFF.format("sleeping<ph equiv='&lt;br/>' id='1'/>Two dogs"), ["sleeping", "Two dogs"]),
+        ("xliff", XLIFF.format("sleeping<x id='1'/><x id='2'/>Two dogs"), ["sleeping Two dogs"]),
+        ("xliff", XLIFF.format("sleeping<bpt id='1'>b</bpt>Two dogs"), ["sleepingTwo dogs"]),
+        ("markdown", "sleeping<br/>Two dogs", ["sleeping", "Two dogs"]),
+    ],
+)
+def test_breaks_and_codes_glue_no_words(format, text, seen):
+    found = []
+
+    def translate(texts):
+        found.extend(texts)
+        return shout(texts)
+
+    result = translated(text, translate, format)
+    assert found == seen
+    assert format == "xliff" or "wbr" in text or result.casefold() == text.casefold()
+
+
+@pytest.mark.parametrize("format", ["html", "xml", "markdown"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "20 m<sup>2</sup> and H<sub>2</sub>O here",
+        "C<sub>6</sub>H<sub>12</sub>O<sub>6</sub> is a sugar",
+        "10<sup>6</sup> dogs and s<sup>-1</sup> too",
+    ],
+)
+def test_digits_above_and_below_the_line_stay_in_their_word(format, text):
+    text = text if format != "xml" else f"<d>{text}</d>"
+    kept = [word for word in text.replace("<d>", "").replace("</d>", "").split() if "<" in word]
+    for translate in (shout, reverse, without_alignment(reverse)):
+        found = translated(text, translate, format)
+        assert all(word in found for word in kept), found
+    assert translated(text, copy, format) == text
+
+
+@pytest.mark.parametrize("form", ["{}.", "Ja, {}", "{} und Nein"])
+def test_markup_within_a_word_that_stays_is_at_the_same_letters(form):
+    text = "<p>The <u>F</u>ile v<b>ers</b>ion x</p>"
+    found = translated(text, lambda texts: [(form.format(each), None) for each in texts])
+    assert "<u>F</u>ile v<b>ers</b>ion" in found
+
+
+@pytest.mark.parametrize(
+    ("target", "units"),
+    [
+        ("Don't stop, well-known", ["Don't", "stop", ",", "well-known"]),
+        ("यह हिन्दी है।", ["यह", "हिन्दी", "है", "।"]),
+        ("cafe\u0301 e\u0301te\u0301", ["cafe\u0301", "e\u0301te\u0301"]),
+        ("กินที่", ["กิ", "น", "ที่"]),
+        ("ཀོད", ["ཀོ", "ད"]),
+        ("می\u200cخواهم", ["می\u200cخواهم"]),
+        ("我去", ["我", "去"]),
+    ],
+)
+def test_units_keep_the_marks_of_their_letters(target, units):
+    assert [target[link.target_start : link.target_end] for link in proportional_links(10, target)] == units
+
+
+def test_links_of_words_have_a_character_of_a_short_source():
+    links = proportional_links(2, "A very long translation of it (b)")
+    assert all(0 <= link.source_start < link.source_end <= 2 for link in links)
+
+
+# --- Text that must survive ---
+
+
+COPYING = copy_kept(reverse)
+
+
+def read_by_model(text, format="html", model=COPYING, **given):
+    """Return a translated paragraph or segment, and the texts that the model read."""
+    read = []
+
+    def translate(texts):
+        read.append(list(texts))
+        return model(texts)
+
+    document = f"<p>{text}</p>" if format == "html" else XLIFF.format(text)
+    (found,) = translate_documents([document], format, BlockTranslator(translate, SPLIT, **given))
+    return found.removeprefix("<p>").removesuffix("</p>") if format == "html" else target(found), read
+
+
+@pytest.mark.parametrize(
+    "format, model, text, expected",
+    [
+        (
+            "html",
+            COPYING,
+            "See <a href=x>https://a.example/x</a> and <b>me@mail.example</b> now.",
+            "NOW. <b>me@mail.example</b> AND <a href=x>https://a.example/x</a> SEE",
+        ),
+        (
+            "html",
+            COPYING,
+            "Drink H<sub>2</sub>O and <b>{name}</b> now",
+            "NOW <b>{name}</b> AND H<sub>2</sub>O DRINK",
+        ),
+        (
+            "html",
+            COPYING,
+            "Run <code>a b</code>https://a.example/x now",
+            "RUN <code>a b</code>https://a.example/x NOW",
+        ),
+        ("html", copy_kept(reverse), "1 <b>(2</b>) 3. Two <i>men</i> run.", "1 <b>(2</b>) 3. RUN. <i>MEN</i> TWO"),
+        (
+            "html",
+            COPYING,
+            "{a} (<b>(</b>( {b}. Two <i>men</i> run.",
+            "{a} (<b>(</b>( {b}. RUN. <i>MEN</i> TWO",
+        ),
+        ("html", copy_kept(reverse), "{n, plural, one {# <code>f</code>} other {# files}} left.", None),
+        (
+            "html",
+            COPYING,
+            "<b>Now</b> {n, plural, one {a} other {b}} <i>files</i>",
+            "<i>FILES</i> {n, plural, one {A} other {B}} <b>NOW</b>",
+        ),
+        (
+            "xliff",
+            COPYING,
+            'Del <bpt id="1">&lt;b&gt;</bpt>{name}<ept id="1">&lt;/b&gt;</ept> <x id="2"/> of %s <g id="3">now</g>',
+            '<g id="3">NOW</g> %s <x id="2"/> OF <bpt id="1">&lt;b&gt;</bpt>{name}<ept id="1">&lt;/b&gt;</ept> DEL',
+        ),
+        (
+            "xliff",
+            copy_kept(shout),
+            'You {n, plural, one {# file} other {# <x id="1"/> files}}',
+            'YOU {n, plural, one {# FILE} other {# <x id="1"/> FILES}}',
+        ),
+        (
+            "html",  # models that copy nothing
+            reverse,
+            "Mail {name} <b>to me@mail.example</b> %s by https://a.example/x 🙂",
+            "MAIL {name} <b>TO me@mail.example</b> %s BY https://a.example/x 🙂",
+        ),
+    ],
+)
+def test_block_translator_keeps_markup_at_text_that_survives(format, model, text, expected):
+    expected = text.replace("left", "LEFT") if expected is None else expected
+    for translate in (model, without_alignment(model)) if "Mail" in text else (model,):
+        assert read_by_model(text, format, translate)[0] == expected
+
+
+def test_block_translator_translates_branches_of_messages_and_text_around_lost_text():
+    text = "You have {n, plural, one {# file} other {%d and %s of # files}} now. <u>Two men</u> run."
+    expected = "NOW. {n, plural, one {FILE #} other {%d AND %s OF # FILES}} HAVE YOU RUN. <u>MEN TWO</u>"
+    translated, read = read_by_model(text)
+    assert translated == expected
+    branches = ["You have {0} now.", "{0} file", "%d and %s of {0} files"]
+    assert sorted(sum(read, [])) == sorted([*branches, "Two men run.", "and", "of", "files"])
+
+
+def test_block_translator_masks_fixed_text_and_fields_together():
+    model = copy_kept(shout)
+    translated, read = read_by_model("Press <kbd>B c</kbd> at {a} now", model=model, masks=["<ph0>", "<ph1>"])
+    assert (translated, read) == ("PRESS <kbd>B c</kbd> AT {a} NOW", [["Press <ph0> at <ph1> now"]])
+
+
+def test_block_translator_keeps_a_piece_whose_translation_has_fixed_text_of_another_one():
+    def repeat(texts):
+        return [(f"{text.upper()} B c" if text == "Press" else text.upper(), None) for text in texts]
+
+    assert read_by_model("Press <kbd>B c</kbd> now", model=repeat)[0] == "Press <kbd>B c</kbd> NOW"
+
+
+def test_block_translator_translates_around_fixed_text_whose_markup_would_cross():
+    def cross(texts):
+        return [("x A z B y C" if text == "a x b y c z." else text.upper(), None) for text in texts]
+
+    text = "<b>a <code>x</code> b <code>y</code></b> <i>c <code>z</code></i>. Two <u>men</u> run."
+    translated, _ = read_by_model(text, model=cross)
+    expected = "<b>A <code>x</code> B <code>y</code></b> <i>C <code>z</code></i>. TWO <u>MEN</u> RUN."
+    assert translated == expected
+
+
+def test_translate_document_translates_again_under_constraints_if_text_is_lost():
+    seen = []
+
+    def constrain(texts, phrases):
+        seen.extend(zip(texts, phrases, strict=True))
+        return [
+            ("DRÜCK <ph1> <kbd>", None) if "Press" in text else ("LOST", None) if "x" in text else None
+            for text in texts
+        ]
+
+    text = "<p>Press <kbd>B c</kbd> {a}</p><p>x {b} y</p><p>no {c} z</p><p>fine</p>"
+    given = {"splitter": SPLIT, "masks": ["<kbd>", "<ph1>"], "constrain": constrain}
+    translated = translate_document(text, "html", without_alignment(shout), **given)
+    assert seen == [("Press <kbd> <ph1>", ["<kbd>", "<ph1>"]), ("x <kbd> y", ["<kbd>"]), ("no <kbd> z", ["<kbd>"])]
+    assert translated == "<p>DRÜCK {a} <kbd>B c</kbd></p><p>X {b} Y</p><p>NO {c} Z</p><p>FINE</p>"
+
+
+def test_find_masks_takes_tokens_that_appear_in_text():
+    class Tokenizer:
+        all_special_tokens = ("<ph1>",)
+
+        def get_added_vocab(self):
+            return {"<ph2>": 9, "<ph1>": 8, "<ph0>": 7, "<s>": 1}
+
+    assert find_masks(Tokenizer()) == ["<ph0>", "<ph2>"]
+
+
+# --- Mistakes ---
+
+
+@pytest.mark.parametrize(
+    "format, text, message",
+    [
+        ("xml", "<a><b></a>", "must be well-formed XML"),
+        ("xliff", "<a/>", "must have the root element <xliff>, got <a>"),
+        ("xliff", "<xliff version='2.0'/>", "has no attribute `trgLang`"),
+        ("srt", "nothing", "must be SubRip subtitles"),
+        ("pdf", "", "`format` must be one of html, xml, markdown, srt, xliff, wrapped, got 'pdf'"),
+        ("html", "<b>" * 300 + "a", "must be nested at most"),
+        ("html", "<div>" * 2000, "must be nested at most"),
+    ],
+)
+def test_translate_document_names_the_mistake(format, text, message):
+    with pytest.raises(ValueError, match="^[^\n]*$") as caught:
+        translated(text, format=format)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "found, given",
+    [
+        (0, {"translate": lambda texts: []}),
+        (2, {"translate": lambda texts: [*shout(texts), ("more", None)]}),
+        (0, {"translate": lambda texts: [("Lost", None) for _ in texts], "constrain": lambda texts, phrases: []}),
+    ],
+)
+def test_another_number_of_translations_is_refused(found, given):
+    with pytest.raises(ValueError, match=rf"^`translate` must return 1 translations, got {found}\.$"):
+        translated("<p>See https://a.example/x now.</p>", **given)
+
+
+def test_read_document_names_a_closed_input(monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(OSError, match="must be open, but it is closed"):
+        read_document(None)

@@ -145,10 +145,10 @@ _checked_classes = set[type]()
 
 def check_release(model: Any) -> None:
     """
-    Check a release of transformers that nobody has tested yet, once in a process for each class of models.
+    Check a release of transformers that is not tested yet, once in a process for each class of models.
 
-    A model of a few random weights searches with a cache and without one, greedily and with two beams. Its logits and
-    scores must be those of `forward` for the whole target, and of each source without padding.
+    A model of a few random weights searches with a cache and without one, greedily and with two beams. `forward` must
+    give the same logits and scores for the whole target, and for each source without padding.
 
     Raises:
         ValueError: This release calls models in another way or computes something else.
@@ -156,12 +156,11 @@ def check_release(model: Any) -> None:
     if ".".join(__version__.split(".")[:2]) in TESTED_RELEASES or type(model) in _checked_classes:
         return
     _checked_classes.add(type(model))
+    searches_exactly, cause = False, None
     try:
         searches_exactly = compare_search(tiny_model_like(model))
     except Exception as error:  # whatever a renamed argument or a lost method leads to
-        searches_exactly, cause = False, error
-    else:
-        cause = None
+        cause = error
     if not searches_exactly:
         _checked_classes.discard(type(model))
         newest = TESTED_RELEASES[-1]

@@ -1,4 +1,4 @@
-"""Releases of transformers that nobody has tested yet: a short search is compared before the first one."""
+"""In a release of transformers that is not tested yet, a short search is compared before the first one."""
 
 import pytest
 import torch

@@ -9,7 +9,7 @@ LINES = {
     "vanilla_transformer/*.py": 4209,
     "vanilla_transformer/cli": 2021,
     "vanilla_transformer/data": 4204,
-    "vanilla_transformer/decoding": 6908,
+    "vanilla_transformer/decoding": 6911,
     "vanilla_transformer/evaluation": 1435,
     "vanilla_transformer/extensions": 13646,
     "vanilla_transformer/publishing": 1152,

@@ -203,7 +203,7 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
     rule_keys = CleaningRules.model_fields
     known = {*CorpusSpec.model_fields, _BOTH_DIRECTIONS, *(rule_keys if section == "corpora" else [_FORGETTING])}
     found = list[_Entry]()
-    for entry in entries:
+    for number, entry in enumerate(entries, start=1):
         if not isinstance(entry, dict):
             raise UserError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
         check_names(entry, known, "key of a corpus")
@@ -215,7 +215,10 @@ def _read_entries(data: DataArguments, section: str) -> list[_Entry]:
                 raise UserError(f"`{name}` of a corpus must be true or false, got {value!r}.")
         if flags[_BOTH_DIRECTIONS] and "reverse" in given:
             raise UserError(f"`{_BOTH_DIRECTIONS}` of a corpus must be without `reverse`, got {entry!r}.")
-        spec = CorpusSpec(**data.languages | given)
+        try:
+            spec = CorpusSpec(**data.languages | given)
+        except UserError as error:
+            raise UserError(f"Corpus {number} of `{section}`: {error}" if len(entries) > 1 else str(error)) from None
         specs = [spec, spec.model_copy(update={"reverse": True})] if flags[_BOTH_DIRECTIONS] else [spec]
         found += [_Entry(each, CleaningRules(**rules), flags[_FORGETTING]) for each in specs]
     return found

@@ -24,9 +24,9 @@ class StageEntry(Schema, frozen=True, coerce_numbers_to_str=True):  # of names s
         title="a mapping of names to shares above 0, such as {clean: 1}",
         description="the shares of corpora by name, such as {clean: 1}.",
     )
-    until_step: int | None = Field(None, ge=1)
-    until_epoch: int | None = Field(None, ge=1)
-    until_share: float | None = Field(None, gt=0, lt=1)
+    until_step: int | None = Field(None, ge=1, strict=True)
+    until_epoch: int | None = Field(None, ge=1, strict=True)
+    until_share: float | None = Field(None, gt=0, lt=1, strict=True)
 
     @property
     def ends(self) -> dict[str, float]:

@@ -28,7 +28,7 @@ logger = logging.get_logger(__name__)
 
 SHARD_LINES = 2048  # enough for batches of similar lengths; a killed run loses at most the work on so many lines
 _MANIFEST = "manifest.json"
-_OWN_NAME = re.compile(r"\d{6,}\.txt|\.(\d{6,}\.txt|manifest\.json)\..*")  # of results, and of killed writers
+_OWN_NAME = re.compile(r"\d{6,}\.(?:txt|json)|\.(\d{6,}\.txt|manifest\.json)\..*")  # of results, and of killed writers
 _FILE = re.compile(r"(\d+) (\w{64}) (\w{64})\n(.*)", re.DOTALL)  # lines of a shard, their hash and the results' hash
 _PATIENCE = 2  # seconds of work before a progress bar is shown
 

@@ -245,6 +245,7 @@ def _answer_without_package(folder: Path) -> str:
     if process.returncode:
         last = process.stderr.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
         raise UserError(last[0])
+    json.loads(process.stdout)  # code of the folder may print something else
     return process.stdout
 
 

@@ -46,7 +46,7 @@ def add_launcher(recipe: Recipe) -> Recipe:
             "Use `torchrun --nproc_per_node N scripts/train.py …`, or one process."
         )
     options = recipe.optimization
-    sharded = options.fsdp or _shards_by_launcher()
+    sharded = _shards_by_launcher() or options.fsdp  # in this order, since the first refuses settings
     backend, compiled = TorchDynamoPlugin().backend, options.compile
     found = f"{_LAUNCHER} has dynamo_backend={backend.value.lower()}"
     if backend not in (DynamoBackend.NO, DynamoBackend.INDUCTOR):

@@ -63,6 +63,7 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
     """
     folder = Path(folder)
     refuse_dangling_link(folder)
+    created = [parent for parent in folder.absolute().parents if not parent.exists()]
     _create_folder(folder.parent)
     for parent in (folder, folder.parent):
         recover_folders(parent, folder.absolute().name)
@@ -91,6 +92,9 @@ def atomic_folder(folder: str | Path, mode: int = 0o777, replace: bool = False) 
             logger.error("The rest of %s is in %s. Run the command again, which moves it.", folder, aside)
         else:
             shutil.rmtree(aside, ignore_errors=True)
+        for parent in created:
+            with suppress(OSError):  # it is empty only if the block failed
+                parent.rmdir()
 
 
 def _move_in(aside: Path) -> None:

@@ -72,6 +72,7 @@ def test_shard_model_gathers_layers_again_unless_the_launcher_says_no(monkeypatc
     ("environment", "flags", "message"),
     [
         (FSDP2 | {"FSDP_VERSION": "1"}, [], "fsdp_version=1. Set `fsdp_version: 2`"),
+        (FSDP2 | {"FSDP_VERSION": "1"}, ["--fsdp"], "fsdp_version=1. Set `fsdp_version: 2`"),
         (FSDP2 | {"FSDP_OFFLOAD_PARAMS": "true"}, [], "Set `fsdp_offload_params: false`"),
         (FSDP2 | {"FSDP_ACTIVATION_CHECKPOINTING": "true"}, [], "Set `fsdp_activation_checkpointing: false`"),
         (FSDP2 | {"FSDP_AUTO_WRAP_POLICY": "SIZE_BASED_WRAP"}, [], "TRANSFORMER_BASED_WRAP"),

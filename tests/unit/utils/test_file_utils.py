@@ -41,14 +41,14 @@ from vanilla_transformer.utils.file_utils import (
 
 @pytest.mark.parametrize("old", [{}, {"weights": "old"}])
 def test_atomic_folder_changes_nothing_after_an_error(tmp_path, old):
-    folder = tmp_path / "model"
+    folder = tmp_path / "new" / "model"
     for name, text in old.items():
         write_text_atomically(folder / name, text)
     with pytest.raises(RuntimeError), atomic_folder(folder) as temporary:
         (temporary / "weights").write_text("half of the n")
         raise RuntimeError
     assert {path.name: path.read_text() for path in folder.glob("*")} == old
-    assert [*tmp_path.iterdir()] == ([folder] if old else [])
+    assert [*tmp_path.rglob("*")] == ([folder.parent, folder, *folder.iterdir()] if old else [])
 
 
 def test_write_text_atomically_creates_folders_and_replaces_the_file_also_of_a_link(tmp_path):

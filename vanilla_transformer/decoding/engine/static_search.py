@@ -80,10 +80,7 @@ class SearchStep(nn.Module):
         state.tokens.index_put_((slots, state.time), state.last_tokens)
         running = state.model_scores.running if state.model_scores else state.scores
         state.log_probabilities.index_put_((slots, state.time), running)
-        inputs = state.last_tokens, state.time, state.done, ancestors
-        outputs = (decoder(*inputs, own) for decoder, own in zip(self.decoders, memory, strict=True))  # (B, N, V) each
-        is_alone = len(self.decoders) == 1
-        logits = next(outputs) if is_alone else log_mean_probabilities([*outputs], self._weights)
+        logits = self._logits(state, ancestors, memory)  # (B, N, V)
         options = self._options(logits, state)
         for feature in self.options.features:
             feature.observe(options.logits, options.log_scale, state)
@@ -96,6 +93,12 @@ class SearchStep(nn.Module):
 
     def extra_repr(self) -> str:
         return f"weights={self._weights}"  # compiled steps depend on them
+
+    def _logits(self, state: SearchState, ancestors: Tensor, memory: Sequence[SlotMemory]) -> Tensor:
+        """Return the logits of the model, or of an ensemble the logarithms of its probabilities."""
+        inputs = state.last_tokens, state.time, state.done, ancestors
+        logits = [decoder(*inputs, own) for decoder, own in zip(self.decoders, memory, strict=True)]
+        return logits[0] if len(logits) == 1 else log_mean_probabilities(logits, self._weights)
 
     def _options(self, logits: Tensor, state: SearchState) -> "_Options":
         """Return the tokens from which the search chooses, given the model's logits."""

@@ -210,9 +210,10 @@ def _source_of(
 
     None is for tensors of the search's options, on whose values the identity of the step depends.
     """
-    tensors, values = _tensors_of(step), constants[name]
+    tensors = _tensors_of(step)
     if name.removeprefix(_PREFIX) in tensors:
         return name.removeprefix(_PREFIX), {}
+    values = constants[name]
     packed = {"packed": True} if values.is_mkldnn else {}
     values = values.to_dense() if values.is_mkldnn else values
     for source, tensor in tensors.items():

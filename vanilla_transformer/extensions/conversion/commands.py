@@ -77,8 +77,9 @@ def _read_sentences(path: str | None, folder: str) -> list[str]:
         return read_lines(path)
     try:
         validation = Path(read_json(Path(folder) / "recipe.json")["validation_source"])
+        has_text = validation.is_file()
     except (OSError, KeyError, TypeError):  # a model of another toolkit, or of a dataset
-        validation = None
-    if validation is not None and validation.is_file():
+        has_text = False
+    if has_text:
         return read_lines(validation)[:_SENTENCES]
     return [pair.source for pair in read_demo_corpus("test", _SENTENCES)]

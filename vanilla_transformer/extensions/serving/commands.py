@@ -120,6 +120,7 @@ def serve_command(arguments: Sequence[str]) -> None:
         from .server import bind, run_server
         from .service import create_service_of
 
+    detect = find_detector()
     with bind(options.host, options.port) as listener:
         models, page = _several_models(folders, options) if folders else _one_model(options)
         service = create_service_of(
@@ -129,7 +130,7 @@ def serve_command(arguments: Sequence[str]) -> None:
             metrics=options.metrics,
             docs=options.docs,
             check_document=parse_document,
-            detect=find_detector(),
+            detect=detect,
             cors=options.cors or [],
         )
         if options.page:

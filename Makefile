@@ -7,11 +7,13 @@ READY_DEV := $(VENV)/.ready-dev
 OLDEST := .venv-oldest
 NEWEST := .venv-newest
 SPACE := $(subst ,, )
+# The oldest release of transformers that setup.py admits, and some between it and the pinned one.
+RELEASES := 5.12.1 5.17.0 5.20.2 5.23.0
 LIBRARIES := transformers accelerate datasets tokenizers peft
 NEWEST_TESTS := tests/unit tests/integration/test_*transformer*.py tests/integration/test_cached_search.py
 NEWEST_TESTS += tests/integration/test_overridden_models.py tests/integration/test_pipelines_of_families.py
 NEWEST_TESTS += tests/integration/decoding tests/integration/training/test_lora.py
-NEWEST_TESTS += tests/integration/training/test_seq2seq_trainer.py
+NEWEST_TESTS += tests/integration/training/test_seq2seq_trainer.py tests/integration/test_releases.py
 OF_EXTENSIONS := $(wildcard tests/extensions/*/unit tests/extensions/*/integration tests/extensions/*/slow)
 # Three workers, since tests of processes and services wait. The tests of a file stay in one of them and share its
 # fixtures. The short files of unit tests come last, so that all workers end at the same time.
@@ -25,10 +27,10 @@ INSTALL_NEWEST := $(BIN)/uv pip install --quiet --python $(NEWEST)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 # In parallel tests, waiting threads sleep instead of spinning, since other processes need the cores. A program that has
 # the cores to itself takes up to twice as long so.
-test test-unit test-slow test-benchmarks test-oldest test-newest test-processors: export OMP_WAIT_POLICY ?= passive
+test test-unit test-slow test-benchmarks test-oldest test-newest test-releases test-processors: export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test tests test-unit test-slow test-benchmarks test-oldest test-newest test-processors check style docs benchmark gpu dist clean
+.PHONY: help demo test tests test-unit test-slow test-benchmarks test-oldest test-newest test-releases test-processors check style docs benchmark gpu dist clean
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -83,6 +85,17 @@ test-newest: $(READY_DEV) ## Models, search, pipeline, trainers and tokenizer wi
 	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) $(NEWEST_TESTS)
 	$(NEWEST)/bin/python -m pytest tests/slow/test_common_model_tests.py
 
+# The pinned environment with another release of transformers, and what that requires, over it.
+test-releases: $(RELEASES:%=test-release-%) ## What test-newest runs, with older releases of transformers (half an hour)
+
+test-release-%: $(READY_DEV)
+	rm -rf .venv-$*
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --no-deps torch
+	$(BIN)/uv pip install --quiet --python .venv-$*/bin/python --constraint constraints.txt --editable ".[test]"
+	$(BIN)/uv pip install --quiet --python .venv-$*/bin/python transformers==$*
+	.venv-$*/bin/python -m pytest $(IN_PARALLEL) $(NEWEST_TESTS)
+
 test-processors: $(READY_DEV) ## The numeric tests as other processors and numbers of threads compute them (about an hour)
 	$(BIN)/python tools/vary_processors.py
 
@@ -123,4 +136,4 @@ dist: $(READY) ## Build the wheel and the source distribution, and check both
 	$(BIN)/check-wheel-contents dist/*.whl
 
 clean: ## Remove environments, caches and builds, but keep runs
-	rm -rf $(VENV) $(OLDEST) $(NEWEST) build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) $(RELEASES:%=.venv-%) build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -160,7 +160,7 @@ def find_unmet_requirement() -> str | None:
 
     names = "|".join(REQUIREMENTS)
     setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    for text in re.findall(rf'"((?:{names})[<>=][^"]*)"', setup):
+    for text in re.findall(rf'^ +"((?:{names})[<>=][^"]*)",$', setup, re.MULTILINE):  # without the extras
         wanted = Requirement(text)
         if not wanted.specifier.contains(version(wanted.name), prereleases=True):
             found = f"has {wanted.name} {version(wanted.name)}"

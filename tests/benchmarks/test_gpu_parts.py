@@ -78,7 +78,7 @@ data.version = lambda name: "4.57.1" if name == "transformers" else true(name)
     ("change", "message"),
     [
         (WITHOUT_PYTEST, "but pytest is missing.\n"),
-        (OLDER_TRANSFORMERS, "must have transformers>=5.24,<5.25, but has transformers 4.57.1. Install it"),
+        (OLDER_TRANSFORMERS, "must have transformers>=5.12,<6, but has transformers 4.57.1. Install it"),
     ],
 )
 def test_bench_gpu_names_missing_packages_and_old_releases_in_one_line(change, message):

@@ -15,6 +15,7 @@ import yaml
 
 from tests.docs_pages import ROOT, blocks, command_flags, command_lines, flags_of, write_workspace
 from vanilla_transformer.cli import COMMANDS
+from vanilla_transformer.compatibility_vanilla_transformer import TESTED_RELEASES
 from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
@@ -129,16 +130,16 @@ def test_docs_recipe_of_several_corpora_trains_with_every_cleaning_rule(tmp_path
     assert set(report["overlap"]) == {"validation", "test"}
 
 
-def test_docs_name_the_releases_that_are_pinned_and_admitted():
-    header, _, row = re.search(
-        r"(\| transformers .*)\n(.*)\n(.*)\n", (ROOT / "docs" / "use_from_transformers.md").read_text()
-    ).groups()
-    tested = dict(
-        zip((cell.strip() for cell in header.split("|")), (cell.strip() for cell in row.split("|")), strict=True)
-    )
-    pins = dict(re.findall(r"^(\w+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
-    names = ["transformers", "torch", "accelerate", "datasets", "tokenizers", "peft"]
-    assert {name: tested[name] for name in names} == {name: pins[name] for name in names}
-    major, minor, _ = map(int, pins["transformers"].split("."))
-    assert f'"transformers>={major}.{minor},<{major}.{minor + 1}"' in (ROOT / "setup.py").read_text()
-    assert f"tested with transformers {pins['transformers']}" in (ROOT / "README.md").read_text()
+def test_docs_name_the_releases_that_are_pinned_and_tested():
+    page = (ROOT / "docs" / "use_from_transformers.md").read_text()
+    rows = re.findall(r"^\| (\d[\w.]+) \| (\S+) \| (\S+) \| (.*) \|$", page, re.MULTILINE)
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    assert rows[0][:3] == tuple(pins[name] for name in ("transformers", "tokenizers", "huggingface_hub"))
+    together = ", ".join(f"{name} {pins[name]}" for name in ("torch", "accelerate", "datasets"))
+    assert f"All with {together} and peft {pins['peft']}." in page
+    older = re.search(r"^RELEASES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    tested = [row[0] for row in reversed(rows)]
+    assert tested == [*older, pins["transformers"]]
+    assert [release.rpartition(".")[0] for release in tested] == [*TESTED_RELEASES]
+    assert f'"transformers>={TESTED_RELEASES[0]},<6"' in (ROOT / "setup.py").read_text()
+    assert f"transformers {TESTED_RELEASES[0]} to {TESTED_RELEASES[-1]}" in (ROOT / "README.md").read_text()

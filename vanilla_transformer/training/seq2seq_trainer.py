@@ -14,6 +14,8 @@ import datasets
 import numpy as np
 import pyarrow.compute
 import torch
+import transformers
+from packaging.version import Version
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import (
     DataCollatorForSeq2Seq,
@@ -132,6 +134,9 @@ class TokenBudgetTrainerMixin:
 
     def __init__(self, *args: Any, **kwargs: Any):
         limit_onednn_cache()
+        if Version(transformers.__version__) < Version("5.17"):
+            found = f"transformers {transformers.__version__} counts labels wrongly. Install it, or use `train`"
+            raise UserError(f"Batches of `max_tokens` need the `Trainer` of transformers 5.17 or later: {found}.")
         super().__init__(*args, **kwargs)
         if not isinstance(self.args, TokenBudgetTrainingArguments):
             raise UserError(

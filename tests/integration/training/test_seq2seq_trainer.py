@@ -30,6 +30,7 @@ from vanilla_transformer.training.seq2seq_trainer import (
 )
 from vanilla_transformer.utils.file_utils import save_model_folder
 
+pytestmark = needs_transformers("5.17", "Trainer counts the labels of encoder-decoder models wrongly")
 QUIET = {"report_to": [], "disable_tqdm": True, "use_cpu": True, "save_strategy": "no", "logging_steps": 1}
 
 
@@ -146,7 +147,6 @@ def test_seq2seq_collator_adds_decoder_inputs_and_ignored_padding(folder, rows):
     torch.testing.assert_close(model(**batch).loss, expected)
 
 
-@needs_transformers("5.17", "Trainer counts the labels of encoder-decoder models wrongly")
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_seq2seq_trainer_accumulation_matches_large_batch(folder, rows, tmp_path, smoothing):
     """Use gradient descent, since Adam would hide a wrong scale of the gradient."""
@@ -264,7 +264,6 @@ def test_packed_batches_of_trainer_have_every_pair_once_in_rows_of_one_shape(fol
         assert len({batch["labels"].shape for batch in batches}) == 1 < len(batches) < 30
 
 
-@needs_transformers("5.17", "Trainer counts the labels of encoder-decoder models wrongly")
 def test_packed_steps_of_trainer_match_joined_batches(folder, rows, tmp_path):
     """Compare the gradient of two accumulated batches with that of all their pairs, padded."""
     packed = budget_trainer(folder, tmp_path / "out", rows, packing=True, max_tokens=200, **ONE_STEP)
@@ -372,7 +371,6 @@ def test_token_budget_trainer_refuses_stock_arguments(folder, rows, tmp_path):
 # ------------------------------------------------------------------------------------------- accumulation and resuming
 
 
-@needs_transformers("5.17", "Trainer counts the labels of encoder-decoder models wrongly")
 def test_token_budget_trainer_accumulation_matches_joined_batches(folder, rows, tmp_path):
     """Compare two accumulated batches with both joined by hand."""
     seen = SeenBatches()
@@ -381,7 +379,6 @@ def test_token_budget_trainer_accumulation_matches_joined_batches(folder, rows, 
     assert_is_step_of(trainer, [rows[first - 10] for batch in seen.batches for first in batch], folder)
 
 
-@needs_transformers("5.17", "Trainer skips other batches when it resumes")
 @pytest.mark.parametrize("dropout", [0.1, rare(0.0)])
 @pytest.mark.parametrize("stop", [rare("inside the first epoch"), rare("at its end"), "inside the second"])
 def test_token_budget_trainer_resumes_bit_for_bit(folder, rows, tmp_path, stop, dropout):

@@ -1,14 +1,14 @@
 """
 The tasks that transformers 5 removed, and what the input of a model needs besides its tokenizer in them.
 
-Models of other families than ours answer as the pipelines of transformers 4 do: a text is one source, begins with the
-prefix of the checkpoint for its task, and is decoded with four beams and up to 256 new tokens.
+Models of other families than ours answer as the pipelines of transformers 4: each text is one source, with a prefix.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transformers import GenerationConfig, PreTrainedModel
+from transformers.utils import logging
 
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, Languages, find_languages
@@ -17,20 +17,21 @@ from .options import OptionError, TranslationOptions
 from .segments import begin_with_languages, forced_language
 from .transformers_internals import DIRECTED_TASK, TASKS
 
+logger = logging.get_logger(__name__)
+
 
 class TaskInputs:
     """
     What a model's input needs besides its tokenizer in a task: a prefix, tokens of languages, a forced first token.
 
     Args:
-        task: Such as `"summarization"`, or `"translation_en_to_de"`, whose languages are the defaults of a model that
-            knows several.
+        task: Such as `"summarization"`, or `"translation_en_to_de"`, whose languages are defaults.
         options: Options of the constructor.
 
     Attributes:
         is_of_library: Whether the model is of another family than ours, whose texts are not split.
-        answer: The first part of the names in answers: `"translation"`, `"summary"` or `"generated"`.
-        defaults: Options of decoding for calls and constructors that give no others.
+        answer: The first part of the names in answers, see [`TASKS`].
+        defaults: Options for calls and constructors that give no others.
     """
 
     def __init__(self, model: Any, tokenizer: Any, task: str, options: Mapping[str, Any]):
@@ -38,7 +39,11 @@ class TaskInputs:
         self.is_of_library = isinstance(model, PreTrainedModel) and not hasattr(model.config, "source_eos")
         self.answer, self.defaults = TASKS.get(task, "translation"), dict[str, Any]()
         if self.is_of_library:
-            of_task = dict((getattr(model.config, "task_specific_params", None) or {}).get(task) or {})
+            tasks = getattr(model.config, "task_specific_params", None) or {}
+            if task == "translation" and (directed := [name for name in tasks if name.startswith(task)]):
+                task = self._task = directed[0]
+                logger.warning("`translation` means %s, the first direction of the model.", task)
+            of_task = dict(tasks.get(task) or {})
             self._prefix = of_task.pop("prefix", None) or getattr(model.config, "prefix", None) or ""
             self.defaults = {"num_beams": 4, "protect": False}
             if {options.get("max_length"), model.generation_config.max_length} <= {None, 20}:  # the library's own
@@ -51,11 +56,9 @@ class TaskInputs:
         if direction != NO_DIRECTION or not (named or (self.is_of_library and self._task == "translation")):
             return direction
         languages = find_languages(self._tokenizer, at_end=self.is_of_library)
-        if languages is not None and named:
-            return Direction(*named.groups())
-        if languages is not None and languages.is_forced and options.forced_bos_token_id is None:
+        if languages is not None and not named and languages.is_forced and options.forced_bos_token_id is None:
             raise OptionError("A model of many languages must have `src_lang` and `tgt_lang`, got none. Give both.")
-        return direction
+        return Direction(*named.groups()) if languages is not None and named else direction
 
     def encode(self, texts: Sequence[str], options: TranslationOptions) -> list[list[int]]:
         """Return the token ids of sources, with the prefix of the task and the tokens of the languages."""
@@ -76,10 +79,9 @@ class TaskInputs:
     def forced(self, options: TranslationOptions) -> dict[str, Any]:
         """Return the options of decoding that make a translation begin with its language, and end before a text."""
         direction, tokenizer = self.direct(options), self._tokenizer
-        if (at_end := self._languages_at_end(direction)) is not None:
-            forced = {"forced_bos_token_id": at_end.tokens(direction).target[0]}
-        else:
-            forced = forced_language(tokenizer, direction)
+        at_end = self._languages_at_end(direction)
+        forced = {"forced_bos_token_id": at_end.tokens(direction).target[0]} if at_end else {}
+        forced = forced or forced_language(tokenizer, direction)
         if options.stop_sequence:
             forced["eos_token_id"] = tokenizer.encode(options.stop_sequence, add_special_tokens=False)[0]
         return forced

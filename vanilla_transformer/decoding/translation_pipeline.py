@@ -143,7 +143,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     def begin(self, options: dict[str, Any], count: int | None) -> "TranslationCall":
         """Return the request of a call, with its options resolved and checked."""
-        if "protect" in self.default_options:  # also where a generation config replaces options of the constructor
+        if self.inputs.is_of_library:  # also where a generation config replaces options of the constructor
             options = {"protect": self.default_options["protect"], **options}
         resolved = TranslationOptions.resolve(options, self.default_options, self.model.generation_config)
         if resolved.alternatives is not None and (self.reranks or self._ensemble is not None):

@@ -132,11 +132,7 @@ class Languages:
 
 
 def find_languages(tokenizer: Any, at_end: bool = False) -> Languages | None:
-    """Return the languages of a tokenizer, or None if it has no tokens for them.
-
-    Args:
-        at_end: Whether a tokenizer may end sources with the language, as mBART and former NLLB do.
-    """
+    """Return the languages of a tokenizer, or None if no token names them; mBART's and former NLLB's are `at_end`."""
     if codes := _language_tokens(tokenizer):
         if not at_end and tokenizer("a")["input_ids"][0] not in codes.values():
             return None

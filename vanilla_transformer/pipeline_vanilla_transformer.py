@@ -19,6 +19,7 @@ from .compatibility_vanilla_transformer import CompatibleGenerationMixin, UserEr
 
 _BATCHES_PER_WINDOW = 64  # how far ahead a stream is read, to batch sentences of similar length
 _LONGEST_SENTENCE = 512  # tokens; without a limit, each token would take longer than the one before
+_WITHOUT_EFFECT = ("truncation", "return_text")  # of the pipelines of transformers 4
 _LONG_WORK = 256  # sentences from which a terminal shows a progress bar
 _SPACE = re.compile(r"\s")
 # The line breaks of `str.splitlines`, with the white space around them.
@@ -68,7 +69,8 @@ class Request:
     """
 
     def __init__(self, pipeline: "TranslationPipeline", options: dict[str, Any]):
-        self._pipeline, self._options = pipeline, options
+        self._pipeline = pipeline
+        self._options = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
         configs = options.get("generation_config"), pipeline.model.generation_config
         levels = [options, *(vars(config) for config in configs if config is not None)]
         given = (level["num_return_sequences"] for level in levels if level.get("num_return_sequences"))
@@ -126,7 +128,7 @@ class TranslationPipeline(Pipeline):
     def __init__(self, *args: Any, batch_size: int | None = None, progress_bar: bool | None = None, **kwargs: Any):
         self.default_batch_size = 32 if batch_size is None else batch_size
         self.default_progress_bar = progress_bar
-        _check_workers(kwargs)
+        kwargs.pop("num_workers", None)  # of the library's pipelines; one process prepares texts
         super().__init__(*args, **{"task": "translation", **kwargs})
 
     def _sanitize_parameters(self, **options: Any) -> tuple[dict, dict, dict]:
@@ -142,7 +144,7 @@ class TranslationPipeline(Pipeline):
     ) -> Any:
         batch_size = self.default_batch_size if batch_size is None else batch_size
         progress_bar = self.default_progress_bar if progress_bar is None else progress_bar
-        _check_workers(options)
+        options.pop("num_workers", None)
         if isinstance(self.model, CompatibleGenerationMixin):
             check_release(self.model)
         if hasattr(batch_size, "item"):  # of numpy or torch
@@ -192,19 +194,21 @@ class TranslationPipeline(Pipeline):
         batch_size: int,
         generate_kwargs: Mapping[str, Any],
         report: Callable[[int], object],
-    ) -> list[list[str]]:
+        read: Callable[[Any], list[Any]] | None = None,
+    ) -> list[list[Any]]:
         """Return the translations of each source by `generate()`, best first, in the given order.
 
         Args:
             sources: Token ids.
             report: Called with the number of sources of each batch that is done.
+            read: Returns the translation of each row of token ids; by default [`postprocess`].
         """
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
         batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
         translations = dict[int, list[str]]()
         for batch in batches:
             inputs = self.preprocess([sources[index] for index in batch])
-            texts = self.postprocess(self.forward(inputs, **generate_kwargs))
+            texts = (read or self.postprocess)(self.forward(inputs, **generate_kwargs))
             each = len(texts) // len(batch)
             translations |= {index: texts[row * each : (row + 1) * each] for row, index in enumerate(batch)}
             report(len(batch))
@@ -231,12 +235,6 @@ class TranslationPipeline(Pipeline):
             answer = [request.answer(text, text_segments, hypothesis) for hypothesis in hypotheses]
             answers.append(answer[0] if len(answer) == 1 else answer)
         return answers
-
-
-def _check_workers(options: dict[str, Any]) -> None:
-    """Take out an argument of the library's pipelines, which load inputs by a `DataLoader`."""
-    if workers := options.pop("num_workers", None):
-        raise UserError(f"`num_workers` must be 0 or left out, since one process prepares texts, got {workers!r}.")
 
 
 def join_translations(segments: Sequence[Any], translations: Sequence[str]) -> str:

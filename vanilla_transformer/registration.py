@@ -32,7 +32,7 @@ from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
 from .configuration_vanilla_transformer_long import VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig
-from .decoding.transformers_internals import restore_translation_task
+from .decoding.transformers_internals import restore_tasks
 from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerModel
 from .modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel, VanillaTransformerForCausalLM
 from .modeling_vanilla_transformer_encoder import (
@@ -85,5 +85,5 @@ for _config, _models in _MODELS.items():
     for _auto_class, _model in _models.items():
         _auto_class.register(_config, _model, exist_ok=True)
         _NAMES[_auto_class][_config.model_type] = _model.__name__
-restore_translation_task()
+restore_tasks()
 import_user_module()

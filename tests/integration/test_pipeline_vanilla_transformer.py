@@ -32,7 +32,7 @@ from vanilla_transformer import (
     pipeline_vanilla_transformer,
 )
 from vanilla_transformer.decoding.options import OptionError
-from vanilla_transformer.decoding.transformers_internals import restore_translation_task
+from vanilla_transformer.decoding.transformers_internals import restore_tasks
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, join_translations, split_lines, split_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "grass grass", "Zwei Hunde."]
@@ -158,19 +158,13 @@ def test_pipeline_registration_keeps_other_tasks(tiny_tokenizer):
         PIPELINE_REGISTRY.check_task("nonsense")
 
 
-@pytest.mark.parametrize("task", ["summarization", "text2text-generation"])
-def test_pipeline_registration_keeps_removed_tasks_unknown(task, tiny_model, tiny_tokenizer):
-    with pytest.raises(KeyError, match=task):
-        pipeline(task, model=tiny_model, tokenizer=tiny_tokenizer)
-
-
-def test_restore_translation_task_is_idempotent_and_silent(folder):
+def test_restore_tasks_is_idempotent_and_silent(folder):
     texts = []
     handler = logging.Handler()
     handler.emit = lambda record: texts.append(record.getMessage())
     logging.getLogger("transformers").addHandler(handler)
     try:
-        restore_translation_task()
+        restore_tasks()
     finally:
         logging.getLogger("transformers").removeHandler(handler)
     assert texts == []
@@ -200,7 +194,6 @@ def test_pipeline_returns_a_list_for_sequences_and_a_generator_for_iterables(ech
         (["A", "caf\udce9"], {}, r"must be Unicode, got the lone surrogate '\\udce9' at position 1"),
         (["A"] * 100 + [None], {"batch_size": 1}, r"got NoneType \(None\) at position 100"),
         *(("A", {"batch_size": size}, f"`batch_size` must be .*got {size}") for size in (0, True)),
-        ("A", {"num_workers": 4}, "`num_workers` must be 0 or left out, since one process prepares texts, got 4"),
         ("A", {"nonsense": 1}, "nonsense"),
     ],
 )

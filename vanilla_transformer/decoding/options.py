@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
 from vanilla_transformer.utils.schemas import explain
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
@@ -204,6 +204,12 @@ class TranslationOptions(BaseModel):
     return_alignments: Annotated[bool, JSON] = Field(False, description="Return links between characters of the text.")
     return_confidence: Annotated[bool, JSON] = Field(False, description="Return the expected chrF, from 0 to 1.")
     return_warnings: Annotated[bool, JSON] = Field(False, description="Return the signs of a bad translation.")
+    # Of the pipelines of transformers 4
+    truncation: Any = Field(None, description="Whether the tokenizer cuts a text; a model of ours gets no long ones.")
+    return_tensors: bool | None = Field(None, description="Return the token ids of a text instead of a translation.")
+    return_text: bool | None = Field(None, description="Without effect, as in transformers 4.")
+    clean_up_tokenization_spaces: bool | None = Field(None, description="Remove spaces before punctuation.")
+    stop_sequence: str | None = Field(None, description="Text whose first token ends a translation.")
     progress: Any = Field(None, description="Called with the numbers of sentences that are done and of all sentences.")
     batch_size: int = 32
     library: dict[str, Any] = {}
@@ -405,14 +411,17 @@ _DEFAULTS = {
 }
 
 
-def check_languages(tokenizer: Any, direction: Direction) -> None:
-    """Refuse languages that a tokenizer does not know."""
+def check_languages(tokenizer: Any, direction: Direction, at_end: bool = False) -> None:
+    """Refuse languages that a tokenizer does not know, or that are not the two of its model."""
     if direction == NO_DIRECTION:
         return
-    languages = find_languages(tokenizer)
-    if languages is None:
-        raise OptionError("The model translates from one language to one other. Leave the languages out.")
+    languages = find_languages(tokenizer, at_end)
     try:
-        languages.resolve(*direction)
+        if languages is not None:
+            languages.resolve(*direction)
+        elif find_direction(tokenizer) == NO_DIRECTION:
+            raise UserError("The model translates from one language to one other. Leave the languages out.")
+        else:
+            find_direction(tokenizer, *direction)
     except UserError as error:
         raise OptionError(str(error)) from error

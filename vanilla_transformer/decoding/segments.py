@@ -77,17 +77,20 @@ class SentenceReader:
             given = "" if options.target_prefix is None else options.target_prefix
             is_shared = isinstance(given, str)
             self._prefixes = TextValues(given, is_shared, self._tokenize_prefix, _PREFIX_RULE, count)
-        check_languages(tokenizer, Direction(options.src_lang, options.tgt_lang))
+        check_languages(tokenizer, Direction(options.src_lang, options.tgt_lang), at_end=True)
 
-    def read(self, texts: Sequence[str]) -> list[list[Sentence]]:
-        """Return the sentences of each text; none for blank text."""
-        lines = [split_lines(text) for text in texts]
-        longest, most = self._limits
-        if self._splitter is not None:
-            lines = [[part for line in each for part in split_line(line, self._splitter)] for each in lines]
-            longest = most
-        joined = [join_cut(each, self._options.protect) for each in lines]
-        segments = encode_segments(joined, self._encode, longest, most)
+    def read(self, texts: Sequence[str], is_whole: bool = False) -> list[list[Sentence]]:
+        """Return the sentences of each text; none for blank text, and one for a whole text that no option splits."""
+        if is_whole and self._splitter is None:
+            segments = [[Segment(text, "", ids)] for text, ids in zip(texts, self._encode([*texts]), strict=True)]
+        else:
+            lines = [split_lines(text) for text in texts]
+            longest, most = self._limits
+            if self._splitter is not None:
+                lines = [[part for line in each for part in split_line(line, self._splitter)] for each in lines]
+                longest = most
+            joined = [join_cut(each, self._options.protect) for each in lines]
+            segments = encode_segments(joined, self._encode, longest, most)
         if self._seed is None and self._phrases is None and self._prefixes is None:
             return [[Sentence(*segment) for segment in each] for each in segments]
         phrases = repeat(()) if self._phrases is None else self._phrases.take(len(texts))

@@ -10,34 +10,46 @@ from typing import Any
 
 from transformers import AutoModelForSeq2SeqLM, pipelines
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 
+# The tasks, and the first part of the names in their answers.
+TASKS = {"translation": "translation", "summarization": "summary", "text2text-generation": "generated"}
+DIRECTED_TASK = re.compile("translation_(.+)_to_(.+)")
 
-def restore_translation_task() -> None:
-    """
-    Make `pipeline("translation")` and `pipeline("translation_xx_to_yy")` work again.
 
-    transformers 5 lists the task in `REMOVED_TASKS`, which is checked before the registry. The carried pipeline stands
-    for the package's, which is imported when the task is first used.
+class _NoDefault(dict):
+    """The default model of a task, which is refused when the library looks it up."""
+
+    def __contains__(self, key: object) -> bool:
+        raise UserError("A task must have a model, got none. Give a folder or a name: pipeline(task, model=NAME).")
+
+
+def restore_tasks() -> None:
     """
-    getattr(pipelines, "REMOVED_TASKS", {}).pop("translation", None)
+    Make `pipeline("translation")`, `pipeline("translation_xx_to_yy")` and two more tasks work again, see [`TASKS`].
+
+    transformers 5 lists them in `REMOVED_TASKS`, which is checked before the registry. The carried pipeline stands
+    for the package's, which is imported when a task is first used.
+    """
     registry = pipelines.PIPELINE_REGISTRY
-    registry.supported_tasks.pop("translation", None)  # registering twice would log a warning
-    registry.register_pipeline(
-        "translation", pipeline_class=CarriedTranslationPipeline, pt_model=AutoModelForSeq2SeqLM
-    )
+    for task in TASKS:
+        getattr(pipelines, "REMOVED_TASKS", {}).pop(task, None)
+        registry.supported_tasks.pop(task, None)  # registering twice would log a warning
+        registry.register_pipeline(task, pipeline_class=CarriedTranslationPipeline, pt_model=AutoModelForSeq2SeqLM)
+        registry.supported_tasks[task]["default"] = _NoDefault()
     # This mark makes `save_pretrained` write the pipeline's code into the checkpoint's configuration once more, which
     # then loads only with `trust_remote_code=True`, even with this package.
     del CarriedTranslationPipeline._registered_impl
     check_task = type(registry).check_task
 
-    def check_translation_task(task: str) -> tuple[str, dict, Any]:
-        """Take `translation_en_to_de` as `translation`: the checkpoint knows its languages."""
-        found = check_task(registry, "translation" if re.fullmatch("translation_.+_to_.+", task) else task)
+    def check_restored_task(task: str) -> tuple[str, dict, Any]:
+        """Take `translation_en_to_de` as `translation`; the pipeline gets the whole name."""
+        found = check_task(registry, "translation" if DIRECTED_TASK.fullmatch(task) else task)
         if found[1]["impl"] is CarriedTranslationPipeline:
             from .translation_pipeline import TranslationPipeline
 
             found[1]["impl"] = TranslationPipeline
         return found
 
-    registry.check_task = check_translation_task
+    registry.check_task = check_restored_task

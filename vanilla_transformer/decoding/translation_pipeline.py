@@ -12,8 +12,6 @@ from typing import Any
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
-from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
-from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 
@@ -24,8 +22,9 @@ from .engine.engine_pool import EnginePool
 from .engine.requests import DecodeRequest
 from .options import RERANKING, OptionError, TranslationOptions
 from .pretrained import load_ensemble
-from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
+from .segments import Sentence, SentenceReader
 from .steps import Decode, Report, Step, complete_alternatives
+from .text_tasks import TaskInputs
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -105,6 +104,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             hint = "Call `load_pipeline` of vanilla_transformer.decoding.loading."
             raise UserError(f"Without `backend`, `model` must be a model, {found}. {hint}")
         super().__init__(model, with_normalization(tokenizer) if normalize else tokenizer, **kwargs)
+        self.inputs = TaskInputs(self.model, self.tokenizer, self.task, self.default_options)
+        self.default_options = {**self.inputs.defaults, **self.default_options}
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)
@@ -142,15 +143,23 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     def begin(self, options: dict[str, Any], count: int | None) -> "TranslationCall":
         """Return the request of a call, with its options resolved and checked."""
+        if self.inputs.is_of_library:  # also where a generation config replaces options of the constructor
+            options = {"protect": self.default_options["protect"], **options}
         resolved = TranslationOptions.resolve(options, self.default_options, self.model.generation_config)
         if resolved.alternatives is not None and (self.reranks or self._ensemble is not None):
             raise OptionError("`alternatives` are of one model without reranking. Leave the other models out.")
         return TranslationCall(self, resolved, count)
 
     def encode(self, texts: list[str], options: TranslationOptions) -> list[list[int]]:
-        """Return the token ids of sources, with the tokens of their languages."""
-        sources = encode_sources(self.model, self.tokenizer, texts)
-        return begin_with_languages(self.tokenizer, sources, Direction(options.src_lang, options.tgt_lang))
+        """Return the token ids of sources, with what the model needs besides, see [`TaskInputs`]."""
+        return self.inputs.encode(texts, options)
+
+    def postprocess(self, model_outputs: Any, clean_up: bool | None = None) -> list[str]:
+        """Return the text of each row of token ids, whose spaces at its ends stay if the library's models made it."""
+        is_whole = self.inputs.is_of_library
+        cleaning = {} if clean_up is None and not is_whole else {"clean_up_tokenization_spaces": bool(clean_up)}
+        texts = self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True, **cleaning)
+        return texts if is_whole else [text.strip() for text in texts]
 
     def decode(
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
@@ -161,7 +170,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             report: A function that takes the number of sentences that were done since its last call.
         """
         decode: Decode = self.search
-        for step in self.steps(options):
+        for step in () if options.return_tensors else self.steps(options):
             decode = step(decode)
         return decode(sentences, options, report)
 
@@ -193,20 +202,22 @@ class TranslationPipeline(CarriedTranslationPipeline):
         self, sentences: Sequence[Sentence], options: TranslationOptions, report: Report
     ) -> list[list[Translation]]:
         """Return the translations of each sentence, by an engine if one is required or faster, or by `generate()`."""
-        forced = forced_language(self.tokenizer, Direction(options.src_lang, options.tgt_lang))
+        forced = self.inputs.forced(options)
         options = options.override(**forced) if forced else options
         rows = iter(self.encode([each.text for each in sentences if not each.tokens], options))
         sentences = [each if each.tokens else each._replace(tokens=next(rows)) for each in sentences]
-        engine = self._find_engine(sentences, options)
+        clean_up = options.clean_up_tokenization_spaces
+        read: Any = list if options.return_tensors else partial(self.postprocess, clean_up=clean_up)
+        engine = None if options.return_tensors else self._find_engine(sentences, options)
         if engine is None:
             sources = [sentence.tokens for sentence in sentences]
-            found = self.generate_texts(sources, options.batch_size, options.generate_kwargs, report)
+            found = self.generate_texts(sources, options.batch_size, options.generate_kwargs, report, read)
             return [[Translation(text) for text in texts] for texts in found]
         if not sentences:
             return []
         requests = [DecodeRequest(each.tokens, each.prefix or (), each.phrases, each.seed) for each in sentences]
         hypotheses = engine.decode(requests, options.count, report=report)
-        return to_translations(sentences, hypotheses, self.postprocess, self.tokenizer, options, self.model.config)
+        return to_translations(sentences, hypotheses, read, self.tokenizer, options, self.model.config)
 
     def _find_engine(self, sentences: Sequence[Sentence], options: TranslationOptions) -> Engine | None:
         """Return the engine that decodes sentences, or None if `generate()` does."""
@@ -248,7 +259,7 @@ class TranslationCall:
 
     def segments(self, texts: list[str]) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text."""
-        return self._reader.read(texts)
+        return self._reader.read(texts, self._pipeline.inputs.is_of_library or bool(self.options.return_tensors))
 
     def keep(self, sentence: Sentence) -> Translation:
         """Return the translation of a sentence without tokens."""
@@ -270,4 +281,8 @@ class TranslationCall:
 
     def answer(self, text: str, sentences: Sequence[Sentence], translations: Sequence[Translation]) -> dict[str, Any]:
         """Return the answer of a text, given the translation of each of its sentences."""
-        return build_answer(text, sentences, translations, self.options, self._pipeline.model.config)
+        name = self._pipeline.inputs.answer
+        if self.options.return_tensors:
+            return {f"{name}_token_ids": translations[0].text}
+        answer = build_answer(text, sentences, translations, self.options, self._pipeline.model.config)
+        return {f"{name}_text": answer.pop("translation_text"), **answer}

@@ -131,10 +131,10 @@ class Languages:
         return not self.is_forced and bool(sentence) and sentence[0] in self.targets.values()
 
 
-def find_languages(tokenizer: Any) -> Languages | None:
-    """Return the languages of a tokenizer, or None if it has no tokens for them."""
+def find_languages(tokenizer: Any, at_end: bool = False) -> Languages | None:
+    """Return the languages of a tokenizer, or None if no token names them; mBART's and former NLLB's are `at_end`."""
     if codes := _language_tokens(tokenizer):
-        if tokenizer("a")["input_ids"][0] not in codes.values():  # former NLLB, which ends sources with the language
+        if not at_end and tokenizer("a")["input_ids"][0] not in codes.values():
             return None
         return Languages(codes, codes, True, default=Direction(tokenizer.src_lang, tokenizer.tgt_lang))
     targets = _tagged(tokenizer, TARGET_TAG)

@@ -52,6 +52,8 @@ WRONG = {
     "protect": (1, "true or false, got 1."),
     "split_sentences": ("x", "true or false, got 'x'."),
     "sentence_splitter": (3, "a function or the name of one, got 3."),
+    **dict.fromkeys(("return_tensors", "return_text", "clean_up_tokenization_spaces"), (1, "true or false, got 1.")),
+    "stop_sequence": (3, "text, got 3."),
     **dict.fromkeys(
         ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings"),
         (1, "true or false, got 1."),

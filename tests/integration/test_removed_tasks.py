@@ -21,7 +21,7 @@ OTHER_PIECES = {"nllb": {TEXTS[0], TEXTS[2]}}
 
 
 def has_other_languages(name, task, constructor):
-    """Return whether transformers 4 forgot the constructor's languages for those of the name, and forced `<unk>`."""
+    """Return whether transformers 4 forgot the constructor's languages for the name's, and forced `<unk>`."""
     return name in ("nllb", "mbart", "mbart_50") and task == DIRECTED and bool(constructor.get("tgt_lang"))
 
 
@@ -51,7 +51,7 @@ def test_removed_tasks_answer_as_in_transformers_4(name):
 
 
 @pytest.mark.parametrize("name", ["nllb", "mbart", "mbart_50"])
-def test_languages_of_the_constructor_win_over_those_of_the_task(name):
+def test_languages_of_the_constructor_win_over_the_task(name):
     (_, constructor, text, options), expected = ANSWERS[name][3]
     assert answer(name, (DIRECTED, constructor, text, options)) == expected
 
@@ -66,7 +66,7 @@ def test_translation_takes_the_first_direction_of_a_checkpoint_and_says_so(caplo
     assert chosen(TEXTS[0], max_new_tokens=5) == translate(TEXTS[0], max_new_tokens=5)
 
 
-def test_library_models_translate_whole_texts_unless_they_are_asked_to_split():
+def test_library_models_translate_whole_texts_by_default():
     translate = pipeline("translation", model=str(FOLDER / "marian"), device="cpu", num_beams=1, max_new_tokens=5)
     one, two = (translate(text)[0]["translation_text"] for text in TEXTS[:2])
     text = "\n".join(TEXTS[:2])
@@ -74,7 +74,7 @@ def test_library_models_translate_whole_texts_unless_they_are_asked_to_split():
     assert translate(text) != translate(text, split_sentences=True)
 
 
-def test_options_of_calls_and_constructors_win_over_those_of_the_task():
+def test_options_of_calls_and_constructors_win_over_the_task():
     summarize = pipeline("summarization", model=str(FOLDER / "bart_with_tasks"), device="cpu", return_tensors=True)
     lengths = [len(summarize(TEXTS[0], **options)[0]["summary_token_ids"]) for options in ({}, {"max_new_tokens": 3})]
     assert lengths[0] > lengths[1] == 4
@@ -134,7 +134,7 @@ def test_options_of_transformers_4_are_taken_by_models_of_ours(folder):
         assert pipeline(task, model=folder)(text) == [{f"{name}_text": expected[0]["translation_text"]}]
 
 
-def test_token_ids_of_an_answer_are_those_of_generate(folder):
+def test_answers_have_the_token_ids_of_generate(folder):
     translate = pipeline("translation", model=folder)
     (found,) = translate("A man", return_tensors=True, num_beams=1)
     ids = translate.tokenizer("A man", return_tensors="pt")["input_ids"]

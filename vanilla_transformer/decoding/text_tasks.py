@@ -22,7 +22,7 @@ logger = logging.get_logger(__name__)
 
 class TaskInputs:
     """
-    What a model's input needs besides its tokenizer in a task: a prefix, tokens of languages, a forced first token.
+    The needs of a model's input besides its tokenizer: a prefix, tokens of languages, a forced first token.
 
     Args:
         task: Such as `"summarization"`, or `"translation_en_to_de"`, whose languages are defaults.

@@ -6,10 +6,13 @@ from safetensors.torch import load_file
 from transformers import DataCollatorForSeq2Seq, TrainerCallback
 
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
+from tests.releases import needs_transformers
 from tests.sweeps import rare, sample
 from tests.tiny import tiny_model, tiny_tokenizer
 from tests.tiny_runs import Killed
 from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
+
+pytestmark = needs_transformers("5.17", "Trainer counts the labels of encoder-decoder models wrongly")
 
 MODELS = ["marian", "vanilla_transformer"]
 

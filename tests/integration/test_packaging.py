@@ -76,7 +76,7 @@ def test_wheel_metadata_names_the_command_the_license_and_the_requirements(wheel
     assert "vanilla-transformer = vanilla_transformer.cli:main" in read("entry_points.txt")
     metadata = read("METADATA")
     assert "License: Apache-2.0" in metadata and "License-File: LICENSE" in metadata
-    assert "Requires-Dist: torch>=" in metadata and "Requires-Dist: transformers<5.25,>=5.24" in metadata
+    assert "Requires-Dist: torch>=" in metadata and "Requires-Dist: transformers<6,>=5.12" in metadata
 
 
 def test_constraints_pin_every_direct_requirement():

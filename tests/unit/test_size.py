@@ -16,7 +16,7 @@ LINES = {
     "vanilla_transformer/text": 1173,
     "vanilla_transformer/training": 4922,
     "vanilla_transformer/utils": 2069,
-    "tests": 51918,
+    "tests": 51957,
     "docs/*.md": 3788,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it

@@ -8,7 +8,7 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer.text.protection import KINDS, find_protected, locate
+from vanilla_transformer.text.protection import KINDS, find_protected, locate, merge
 
 DOCS = Path(__file__).parents[3] / "docs" / "terms_and_markup.md"
 
@@ -127,6 +127,10 @@ def test_locate_finds_text_that_is_no_part_of_a_longer_word(texts, translation, 
 )
 def test_locate_finds_whole_letters_of_scripts_without_spaces(text, translation, is_found):
     assert (locate([text], translation) is not None) == is_found
+
+
+def test_merge_joins_ranges_that_overlap_and_not_those_that_touch():
+    assert merge([(4, 6), (0, 2), (2, 3), (5, 9)]) == [(0, 2), (2, 3), (4, 9)]
 
 
 HARD = (

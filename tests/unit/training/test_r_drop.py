@@ -74,6 +74,14 @@ def test_both_passes_count_as_one_without_dropout(packed):
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
 
 
+def test_repeat_batch_moves_the_places_of_the_second_pass():
+    batch = {"input_ids": torch.zeros(2, 4), "labels": torch.zeros(2, 3)}
+    places = {"label_places": torch.tensor([0, 5]), "link_places": torch.tensor([1, 23])}
+    repeated = repeat_batch(batch | places)
+    assert repeated["label_places"].tolist() == [0, 5, 6, 11]
+    assert repeated["link_places"].tolist() == [1, 23, 25, 47]
+
+
 def test_passes_differ_by_dropout():
     model = tiny_model(vocab_size=40, dropout=0.3).train()
     batch = prepared_batch(model, packed=False)

@@ -16,6 +16,14 @@ def test_is_finished_goes_by_the_minutes_of_the_checkpoint_of_its_step(tmp_path,
     assert state.is_finished(saved=False) and not state.is_finished(saved=True)
 
 
+def test_load_resume_state_counts_the_minutes_before_the_interruption(tmp_path):
+    state = tiny_train_state(tmp_path)
+    saved = state.resume_state()
+    saved.progress["minutes"] = 7.0
+    state.load_resume_state(saved, full=False)
+    assert state.minutes() >= 7.0
+
+
 def test_prune_after_deletes_later_checkpoints_and_best_models(tmp_path):
     for name in ("checkpoint-5", "checkpoint-10", "best-4", "best-8", "best-others", "ema"):
         (tmp_path / name).mkdir()

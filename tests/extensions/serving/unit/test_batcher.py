@@ -57,6 +57,25 @@ def test_batcher_answers_each_request_in_order_with_its_options():
     assert run_with_batcher(scenario, with_options) == expected
 
 
+def test_batcher_keeps_texts_with_a_target_prefix_apart_from_others():
+    model = SlowModel()
+
+    def with_prefixes(texts, hypotheses, target_prefix=None):
+        model(texts, hypotheses)
+        prefixes = target_prefix or [None] * len(texts)
+        return [[(text, prefix)] * hypotheses for text, prefix in zip(texts, prefixes, strict=True)]
+
+    async def scenario(batcher):
+        requests = [await start_alone(batcher, model), await start(batcher, "plain")]
+        requests.append(asyncio.create_task(translate(batcher, "begun", prefixes=["B"])))
+        while batcher.waiting < 2:
+            await asyncio.sleep(0.001)
+        model.proceed.set()
+        return await asyncio.gather(*requests)
+
+    assert run_with_batcher(scenario, with_prefixes)[1:] == [[[("plain", None)]], [[("begun", "B")]]]
+
+
 def test_batcher_joins_waiting_texts_to_one_batch():
     model = SlowModel()
 

@@ -131,8 +131,8 @@ class CompatibleGenerationMixin(GenerationMixin):
             searched.config.vocab_size = size
         return super(CompatibleGenerationMixin, searched)._beam_search(*args, **kwargs)
 
-    def prepare_inputs_for_generation(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        return super().prepare_inputs_for_generation(*args, **name_cache(kwargs))
+    def prepare_inputs_for_generation(self, input_ids: Tensor, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return super().prepare_inputs_for_generation(input_ids, *args, **name_cache(kwargs))
 
 
 def name_cache(arguments: Mapping[str, Any]) -> dict[str, Any]:

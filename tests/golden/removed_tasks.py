@@ -53,11 +53,11 @@ def fill_weights(model):
 
 
 def train_sentencepiece(folder, **options):
-    """Train a model of 80 pieces on [`CORPUS`], and return its file."""
-    text = folder / "corpus.txt"
-    text.write_text(CORPUS)
+    """Train a model of 80 pieces on [`CORPUS`], and return its file, which names no file of this machine."""
     options = {"vocab_size": 80, "normalization_rule_name": "identity", "minloglevel": 2} | options
-    sentencepiece.SentencePieceTrainer.train(input=str(text), model_prefix=str(folder / "spm"), **options)
+    with (folder / "spm.model").open("wb") as file:
+        options |= {"sentence_iterator": iter(CORPUS.splitlines()), "model_writer": file}
+        sentencepiece.SentencePieceTrainer.train(**options)
     return folder / "spm.model"
 
 
@@ -225,8 +225,8 @@ def main():
             tokenizer.save_pretrained(FOLDER / name)
             fill_weights(model).save_pretrained(FOLDER / name)
             answers[name] = [[list(call), answer(FOLDER / name, call)] for call in calls_of(name)]
-    text = json.dumps({"transformers": transformers.__version__, "answers": answers}, ensure_ascii=False, indent=0)
-    (FOLDER / "answers.json").write_text(text + "\n")
+    text = json.dumps({"transformers": transformers.__version__, "answers": answers}, ensure_ascii=False)
+    (FOLDER / "answers.json").write_text(text.replace("]], [[", "]],\n[[") + "\n")
 
 
 if __name__ == "__main__":

@@ -67,6 +67,8 @@ USES = {
     "decoding.translation_pipeline": {"conversion", "protection", "reranking", "terms"},
     "evaluation.compile_model": {"scale_out"},
     "evaluation.named_metrics": {"quality"},
+    "publishing.push": {"conversion"},
+    "publishing.staging": {"conversion"},
     "training.initialization": {"conversion"},
     "training.loss": {"alignments"},
     "extensions.cleaning.low_scores": {"quality"},

@@ -30,7 +30,7 @@ from .run_records import (
     read_records,
     read_validations,
 )
-from .staging import CARD_NAME, find_task, publishable_files
+from .staging import CARD_NAME, MARIAN, can_be_marian, find_task, publishable_files
 
 # Records of training and evaluation in a run's folder.
 _RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"
@@ -94,6 +94,7 @@ def render_card(
             quoted_location=_quote(name),
             task=task,
             auto_class=auto_class,
+            marian=MARIAN if can_be_marian(folder) else None,
             **_describe_model(folder, config),
             **training,
             emissions=emissions,

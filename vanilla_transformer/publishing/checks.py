@@ -36,7 +36,7 @@ from .staging import (
     walk_json,
 )
 
-_SENTENCES = ("A man is sleeping.", "Two dogs run across the green grass.", "Ein Mann schläft.", "1 2 3")
+SENTENCES = ("A man is sleeping.", "Two dogs run across the green grass.", "Ein Mann schläft.", "1 2 3")
 # Files that other libraries write with pickle, which runs arbitrary code when it is loaded.
 _PICKLE_SUFFIXES = (".bin", ".ckpt", ".h5", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 # Pickles that transformers' Trainer saves beside a model, which are not published.
@@ -253,8 +253,8 @@ def _sentences(folder: Path) -> list[str]:
     """Return the sentences to run a model on, with a tag of the target language if it has several."""
     languages = find_languages(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
     if languages is None or languages.is_forced:
-        return [*_SENTENCES]
-    return [TARGET_TAG.format(next(iter(languages.targets))) + sentence for sentence in _SENTENCES]
+        return [*SENTENCES]
+    return [TARGET_TAG.format(next(iter(languages.targets))) + sentence for sentence in SENTENCES]
 
 
 def _check_answers(folder: Path, answers: Sequence[str]) -> str:

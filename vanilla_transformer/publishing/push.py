@@ -1,5 +1,6 @@
-"""Upload a checked model folder to the Hub in one commit."""
+"""Upload a checked model folder to the Hub in one commit, and its Marian form to the branch `marian`."""
 
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,8 +14,8 @@ from vanilla_transformer.errors import UserError, UserFileError
 from vanilla_transformer.utils.file_utils import refuse_damage
 from vanilla_transformer.utils.user_input import check_repo_id
 
-from .checks import CheckResult, check_folder, check_pickle, failed_checks, run_check
-from .staging import CARD_NAME, stage
+from .checks import SENTENCES, CheckResult, check_folder, check_pickle, failed_checks, run_check
+from .staging import CARD_NAME, MARIAN, can_be_marian, stage
 
 
 def push_folder(
@@ -33,6 +34,7 @@ def push_folder(
     """Publish a model folder: copy its files aside, check the copy, and upload it in one commit.
 
     A download gets all of the old model or all of the new one. Files on the Hub that the folder lacks are deleted.
+    Before a push to `main`, the branch `marian` gets the same model as a `MarianMTModel`, if that can represent it.
 
     Args:
         repo_id: `"user/name"`. The repository is created if it does not exist.
@@ -62,10 +64,30 @@ def push_folder(
         failed = [f"{result.name} ({result.detail})" for result in failed_checks(results)]
         if failed:
             raise UserError(f"{folder} was not published; it fails {len(failed)} checks: {'; '.join(failed)}.")
+        folders: dict[str | None, Path] = {revision: staged}
+        if revision in (None, "main") and can_be_marian(staged):
+            # First, because the card of `main` names it.
+            folders = {MARIAN: _write_marian(staged, Path(parent) / MARIAN, repo_id), revision: staged}
         if plan is not None:
-            plan({path.name: path.stat().st_size for path in sorted(staged.iterdir())})
+            paths = [path for files in reversed(folders.values()) for path in sorted(files.iterdir())]
+            plan({("" if path.parent == staged else f"{MARIAN}/") + path.name: path.stat().st_size for path in paths})
             return None
-        return _upload(staged, repo_id, private, revision, message or f"Upload {repo_id.split('/')[-1]}", token)
+        message = message or f"Upload {repo_id.split('/')[-1]}"
+        urls = [_upload(path, repo_id, private, branch, message, token) for branch, path in folders.items()]
+        return urls[-1]
+
+
+def _write_marian(staged: Path, folder: Path, repo_id: str) -> Path:
+    """Write the model as a `MarianMTModel`, with its license and a short card that has the metadata of the other."""
+    from vanilla_transformer.extensions.conversion import WRITERS
+
+    WRITERS["marian"](staged, folder, SENTENCES)
+    if (staged / "LICENSE").exists():
+        shutil.copyfile(staged / "LICENSE", folder / "LICENSE")
+    card = ModelCard.load(staged / CARD_NAME)
+    card.text = f"# {repo_id} as a MarianMTModel\n\nThe branch `main` has the card of this model.\n"
+    card.save(folder / CARD_NAME)
+    return folder
 
 
 def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, message: str, token: str | None) -> str:

@@ -24,12 +24,15 @@ from vanilla_transformer.configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
 )
+from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.errors import MissingFileError, UserError
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.file_utils import TOKENIZER_FILES, read_json
 
 from .run_records import CURVE
 
 CARD_NAME = "README.md"
+MARIAN = "marian"  # the branch of a model's other form
 # The task of `pipeline()` by the end of the model class, and the auto class that loads it.
 TASKS = {
     "ForConditionalGeneration": ("translation", "AutoModelForSeq2SeqLM"),
@@ -76,6 +79,15 @@ def find_task(config: Any) -> tuple[str, str]:
     if name and not name.endswith("Model") and config.is_encoder_decoder:
         return TASKS["ForConditionalGeneration"]
     raise UserError(f"`architectures` must name a model that ends with one of {', '.join(TASKS)}, got {name!r}.")
+
+
+def can_be_marian(folder: Path) -> bool:
+    """Return whether `MarianMTModel` can represent a model, which must be of this package's very class."""
+    from vanilla_transformer.extensions.conversion.marian import marian_reasons
+
+    config = load_config(folder)
+    is_ours = config.architectures == [VanillaTransformerForConditionalGeneration.__name__]
+    return is_ours and type(config) is VanillaTransformerConfig and not any(marian_reasons(config).values())
 
 
 def _model_type(folder: Path) -> str:

@@ -54,6 +54,7 @@ class ArchitectureArguments(_Section):
         "`False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and one more "
         "normalization after each stack (pre-norm). Not in the paper.",
     )
+    layer_norm_eps: float = fixed(1e-6, "1e-6 is Tensor2Tensor's value; the paper gives none.")
     position_embedding_type: Literal["sinusoidal", "learned", "none"] = fixed(
         "sinusoidal",
         '`"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or `"none"`: without positions, a permuted '

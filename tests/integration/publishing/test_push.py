@@ -5,21 +5,25 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import HfApi, constants
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 
 from tests.hub_client import read_answer, run_with_hub, use_hub_in_this_process
 from tests.local_hub import READ_ONLY_TOKEN, TOKEN
 from tests.publishable import CARDS, add_card
-from vanilla_transformer import TranslationPipeline
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
 from vanilla_transformer.publishing import checks, push
 from vanilla_transformer.publishing.push import push_folder
 from vanilla_transformer.publishing.staging import code_names
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 TESTS = ROOT / "tests"
 NAME = "user/tiny"
 SENTENCES = ["A man is sleeping.", "Two dogs run."]
 PUBLISHED = {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}
+MARIAN = {*PUBLISHED} | {"README.md"}
 PUBLISHED |= {"README.md", ".gitattributes", *code_names(Path("of the paper's model"))}
 
 
@@ -39,6 +43,7 @@ def test_push_to_hub_publishes_a_model_that_loads_without_this_package(
     assert hub.files(NAME).keys() == PUBLISHED
     assert f'model="{NAME}"' in hub.files(NAME)["README.md"].decode()
     first = hub.repositories[NAME].references["main"]
+    assert hub.files(NAME, "marian").keys() == MARIAN | {".gitattributes"}
 
     expected = translations(tiny_model, tiny_tokenizer)
     hub.repositories[NAME].add("main", {"README.md": b"replaced"}, "a later commit")
@@ -95,8 +100,29 @@ def test_push_folder_replaces_the_old_files_in_one_commit(folder, hub_without_ch
     (folder / "LICENSE").write_text("Apache")
     push_folder(add_card(folder), NAME, token=TOKEN, message="better")
     assert hub_without_checks.files(NAME).keys() == PUBLISHED | {"LICENSE"}
-    assert len(repository.commits) == 3 and repository.at("main").message == "better"
+    assert len(repository.commits) == 5 and repository.at("main").message == "better"
     assert "LICENSE" not in hub_without_checks.files(NAME, old), "the older revision must not change"
+
+
+def test_push_folder_adds_a_marian_model_that_loads_without_other_code(folder, hub_without_checks, tmp_path):
+    push_folder(folder, NAME, token=TOKEN)
+    assert hub_without_checks.files(NAME, "marian").keys() == MARIAN | {".gitattributes"}
+    where = {"revision": "marian", "cache_dir": tmp_path / "cache"}
+    model = AutoModelForSeq2SeqLM.from_pretrained(NAME, **where).eval()
+    tokenizer = AutoTokenizer.from_pretrained(NAME, **where)
+    assert type(model) is MarianMTModel
+    ours, plain = (
+        VanillaTransformerForConditionalGeneration.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
+    search = {"max_length": 30, "max_new_tokens_beyond_source": None, "length_penalty_type": "power"}
+    expected = ours.generate(**plain(SENTENCES, padding=True, return_tensors="pt"), **search)
+    found = model.generate(**tokenizer(SENTENCES, padding=True, return_tensors="pt"), max_length=30)
+    assert tokenizer.batch_decode(found, skip_special_tokens=True) == plain.batch_decode(
+        expected, skip_special_tokens=True
+    )
+    card = hub_without_checks.files(NAME, "marian")["README.md"].decode()
+    assert "pipeline_tag: translation" in card and "The branch `main` has the card" in card
 
 
 def test_push_folder_creates_a_branch_and_a_private_repository(folder, hub_without_checks):
@@ -104,6 +130,14 @@ def test_push_folder_creates_a_branch_and_a_private_repository(folder, hub_witho
     assert hub_without_checks.repositories[NAME].private
     assert hub_without_checks.files(NAME, "trial").keys() == PUBLISHED
     assert hub_without_checks.files(NAME).keys() == {".gitattributes"}
+    assert "marian" not in hub_without_checks.repositories[NAME].references, "which is the other form of main"
+
+
+def test_push_folder_keeps_to_our_form_if_marian_cannot_hold_the_model(hub_without_checks, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model(normalize_before=True), tiny_tokenizer, tmp_path / "pre-norm")
+    push_folder(add_card(folder), NAME, token=TOKEN)
+    assert [*hub_without_checks.repositories[NAME].references] == ["main"]
+    assert "revision=" not in (folder / "README.md").read_text()
 
 
 def test_push_to_hub_lists_the_files_of_a_dry_run(folder, local_hub, monkeypatch, capsys):
@@ -114,10 +148,11 @@ def test_push_to_hub_lists_the_files_of_a_dry_run(folder, local_hub, monkeypatch
     assert main(["push-to-hub", str(folder), NAME, "--dry_run", "--facts", str(CARDS / "demo.yaml")]) == 0
     named, *lines, end = capsys.readouterr().out.splitlines()
     sizes = {line.split()[-1]: int(line.split()[0].replace(",", "")) for line in lines if " bytes  " in line}
-    assert sizes.pop("files") == sum(sizes.values()) and {*sizes} == PUBLISHED - {".gitattributes"}
+    other = {f"marian/{name}" for name in MARIAN}
+    assert sizes.pop("files") == sum(sizes.values()) and {*sizes} == (PUBLISHED - {".gitattributes"}) | other
     assert sizes["model.safetensors"] == (folder / "model.safetensors").stat().st_size and sizes["README.md"] > 1000
     assert end == "Nothing has been published." and not local_hub.requests
-    assert named.endswith(f"files to publish: {', '.join(sorted(sizes))}")
+    assert named.endswith(f"files to publish: {', '.join(sorted({*sizes} - other))}")
     assert "training_args.bin of transformers' Trainer is left out" in lines[0]
 
 

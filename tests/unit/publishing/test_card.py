@@ -67,7 +67,7 @@ def test_render_card_writes_python_that_compiles(folder, example):
     folder = folder.rename(folder.with_name('my "model"'))
     card = render_card(folder, facts, CARDS / "template.md", version="1.2.3")
     blocks = re.findall(r"```python\n(.*?)```", card.text, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4 and 'revision="marian"' in blocks[0] and "trust" not in blocks[0]
     strings = [
         {node.value for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Constant)} for block in blocks
     ]

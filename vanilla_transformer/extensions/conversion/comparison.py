@@ -252,7 +252,10 @@ def _greedy_options(model: PreTrainedModel) -> dict[str, Any]:
 def _max_logit_difference(
     models: Sequence[PreTrainedModel], tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]
 ) -> float:
-    """Return the largest absolute difference of two models' logits, over all tokens that the first one generates."""
+    """Return the largest absolute difference of two models' logits, over all tokens that the first one generates.
+
+    A number that is added to all logits of a token counts for nothing.
+    """
     original = models[0]
     largest = 0.0
     for inputs in tokenized_batches(tokenizer, sentences):
@@ -260,7 +263,8 @@ def _max_logit_difference(
         kept = tokens.ne(original.config.pad_token_id)
         kept[:, 0] = True  # Marian's start token is padding
         first, second = (
-            model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False).logits[kept] for model in models
+            model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False).logits[kept].log_softmax(dim=-1)
+            for model in models
         )
         finite = torch.isfinite(first) & torch.isfinite(second)  # a bias of minus infinity bans a token
         if not torch.equal(torch.isfinite(first), torch.isfinite(second)) or first.isnan().any():

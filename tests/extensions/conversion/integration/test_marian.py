@@ -1,5 +1,7 @@
 """Conversion to MarianMTModel, the command, and comparisons that end with one line."""
 
+import json
+
 import pytest
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
@@ -10,6 +12,7 @@ from tests.tiny import tiny_model
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
+    VanillaTransformerTokenizer,
 )
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine import engine
@@ -55,8 +58,57 @@ def test_to_marian_writes_a_folder_without_custom_code(tiny_model, tiny_tokenize
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "marian")
     assert type(model) is MarianMTModel and type(tokenizer).__module__.startswith("transformers.")
     for text in (MARIAN_SENTENCES[0], "Öl kostet 3 €."):
-        assert tokenizer(text)["input_ids"] == tiny_tokenizer(text)["input_ids"]
+        assert tokenizer.tokenize(text) == tiny_tokenizer.tokenize(text)
         assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
+
+
+@pytest.mark.parametrize("model", ["bpe", "wordpiece", "unigram"])
+def test_to_marian_puts_padding_last_and_starts_from_zero(model, tmp_path):
+    """CTranslate2 drops the last id, and its decoder starts with a zero vector; transformers 4 reads old words."""
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(MARIAN_SENTENCES, 300, model=model)
+    tokenizer.add_special_tokens({"extra_special_tokens": ["<2de>"]})
+    ours = tiny_model(vocab_size=len(tokenizer) + 2, init_std=0.3)  # two ids without a token
+    ours.generation_config.suppress_tokens = [0, 5]
+    WRITERS["marian"](save_model_folder(ours, tokenizer, tmp_path / "ours"), tmp_path / "marian", MARIAN_SENTENCES)
+    words, limits = (
+        json.loads((tmp_path / "marian" / f"{name}_config.json").read_text()) for name in ("tokenizer", "generation")
+    )
+    assert words["tokenizer_class"] == "PreTrainedTokenizerFast" and words["additional_special_tokens"] == ["<2de>"]
+    assert "extra_special_tokens" not in words and words["model_input_names"] == ["input_ids", "attention_mask"]
+    assert "max_new_tokens" not in limits and limits["max_length"] == 512
+    marian = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "marian").eval()
+    plain = AutoTokenizer.from_pretrained(tmp_path / "marian")
+    last = len(tokenizer) + 1
+    assert marian.config.pad_token_id == marian.generation_config.pad_token_id == plain.pad_token_id == last
+    assert sorted(marian.generation_config.suppress_tokens) == [4, last]
+    assert not marian.get_input_embeddings().weight[marian.config.decoder_start_token_id].any()
+    sentences = [*MARIAN_SENTENCES, "<2de> </s> 3 €"]
+    new, old = plain(sentences)["input_ids"], tokenizer(sentences)["input_ids"]
+    assert [*map(plain.convert_ids_to_tokens, new)] == [*map(tokenizer.convert_ids_to_tokens, old)]
+    order = [*range(1, last + 1), 0]
+    for before, after in zip(old, new, strict=True):
+        before, after = torch.tensor([before]), torch.tensor([after])
+        expected = ours(before, decoder_input_ids=torch.cat([torch.ones(1, 1, dtype=int), before], 1)).logits
+        found = marian(after, decoder_input_ids=torch.cat([torch.zeros(1, 1, dtype=int), after], 1)).logits
+        expected = expected.log_softmax(-1)[..., order]
+        torch.testing.assert_close(found.log_softmax(-1), expected, atol=1e-3, rtol=1e-3)  # Marian's epsilon
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"normalize_before": True}, "normalize_before"),
+        ({"position_embedding_type": "learned"}, "position_embedding_type"),
+        ({"position_embedding_type": "none"}, "position_embedding_type"),
+        ({"attention_key_dim": 4}, "attention_key_dim"),
+        ({"source_eos": False}, "source_eos"),
+    ],
+)
+def test_to_marian_names_the_field_that_forbids_it(changes, field, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model(**changes), tiny_tokenizer, tmp_path / "ours")
+    with pytest.raises(ValueError, match=f"MarianMTModel cannot represent this model: .*`{field}`"):
+        WRITERS["marian"](folder, tmp_path / "marian", MARIAN_SENTENCES)
+    assert not (tmp_path / "marian").exists()
 
 
 def test_from_marian_refuses_another_model_type(tiny_model, tiny_tokenizer, tmp_path):

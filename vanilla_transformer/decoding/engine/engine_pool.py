@@ -71,7 +71,6 @@ class EnginePool:
 
     @property
     def supports_model(self) -> bool:
-        """Whether an engine decodes the model, as far as requests do not ask for more."""
         with self._lock:
             self._notice_changes()
             return self._problem is None
@@ -158,8 +157,8 @@ class EnginePool:
         if self.converts and not Engine.supports(self.model):
             from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory, is_convertible
 
-            self._is_foreign = is_convertible(self.model)
             try:
+                self._is_foreign = is_convertible(self.model)
                 self._decoded = convert_in_memory(self.model) if self._is_foreign else self.model
             except UserError as error:
                 self._problem = f"the model must be one that is converted exactly. {error}"
@@ -193,6 +192,8 @@ def find_problem(model: Any, options: TranslationOptions, longest_source: int = 
             return f"prompts must do without `{name}`."
         if isinstance(getattr(options, name), list):
             return f"there must be one `{name}`."
+    if options.forced_eos_token_id is not None and options.max_new_tokens_beyond_source is not None:
+        return "`forced_eos_token_id` needs the same limit for all sentences."
     words, tokens = options.bad_words_ids or [], options.suppress_tokens or []
     are_lists = all(isinstance(each, list) for each in (words, tokens, *words))
     if not are_lists or any(

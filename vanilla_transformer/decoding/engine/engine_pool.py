@@ -89,8 +89,7 @@ class EnginePool:
             self._notice_changes()
             if self._is_foreign and all(getattr(options, name) is None for name in LENGTH_LIMITS):
                 options = options.override(max_new_tokens=_USUAL_NEW_TOKENS)
-            longest = longest_source if self._is_foreign else 0
-            problem = self._problem or find_problem(self._decoded, options, longest)
+            problem = self._problem or find_problem(self._decoded, options, longest_source * self._is_foreign)
             if problem is None:
                 unused = {"num_beams", "num_return_sequences", *(() if options.do_sample else FILTERS)}
                 search = [(name, getattr(options, name)) for name in options_of(CONFIG) if name not in unused]

@@ -145,11 +145,10 @@ class LineTranslator:
     resources: ExitStack
 
     def __init__(self, translate: Any, options: Any, total: int | None):
-        from vanilla_transformer.decoding.engine.engine import Engine
         from vanilla_transformer.decoding.engine.requests import share_seed
 
         self.pipeline, self.options, self.total, model = translate, options, total, translate.model
-        self.is_scored = Engine.supports(model)  # a converted model, or one of another architecture, gives texts only
+        self.is_scored = translate.uses_engine  # another runtime or architecture gives texts only
         if options.n_best is not None and not self.is_scored:
             rule = "`n_best` needs a model of this package that PyTorch decodes, since it lists scores"
             raise UserError(f"{rule}, got {type(model).__name__}. Give --num_return_sequences instead.")

@@ -111,6 +111,10 @@ class TranslationOptions(BaseModel):
     forced_bos_token_id: Annotated[Any, CONFIG] = Field(
         None, description="The token with which each translation begins."
     )
+    forced_eos_token_id: Annotated[Any, CONFIG] = Field(None, description="The last token at the limit of the length.")
+    bad_words_ids: Annotated[Any, CONFIG] = Field(None, description="Lists of tokens that no translation has.")
+    suppress_tokens: Annotated[Any, CONFIG] = Field(None, description="Tokens that no translation has.")
+    renormalize_logits: Annotated[bool, CONFIG] = Field(False, description="Let allowed tokens have probability 1.")
     # Sampling; `resolve` checks the filters
     do_sample: Annotated[bool, FLAG, JSON, CONFIG] = Field(False, description="Sample, by default with one beam.")
     temperature: Annotated[float | None, FLAG, JSON, CONFIG] = Field(

@@ -39,10 +39,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
     [`TranslationOptions`] for all options of a call. Options of the constructor are the defaults of calls.
 
     An [`Engine`] decodes greedy search, beam search and sampling. It has as many slots as it needs, whatever
-    `batch_size` is. What it does not decode, such as a repetition penalty, or a model with adapters, hooks or custom
-    methods, `generate()` does, batch by batch; with an option that needs the engine, such a request raises a
-    `ValueError`. Each call notices weights that were trained, loaded, resized, moved or merged since the last one; see
-    [`TranslationPipeline.refresh`] for others.
+    `batch_size` is. It decodes models of Marian (OPUS-MT), FSMT, M2M-100 and NLLB after a conversion in memory, in the
+    first call; `model` stays the original. What it does not decode, such as a repetition penalty, or a model with
+    adapters, hooks or custom methods, `generate()` does, batch by batch, which is logged for these four; with
+    an option that needs the engine, such a request raises a `ValueError`. Each call notices weights that were trained,
+    loaded, resized, moved or merged since the last one; see [`TranslationPipeline.refresh`] for others.
 
     Answers have `translation_text`, and on request `score` and `log_probability` (see [`Hypothesis`]; in a text of
     several segments, log-probabilities add up, and the score is the mean), `tokens` with their log-probabilities,
@@ -109,7 +110,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)
-        self._engines = EnginePool(self.decoded_model, precision, compile)
+        self._engines = EnginePool(self.decoded_model, precision, compile, converts=True)
         self.reranker: Any = None  # of the extension `reranking`
         for argument, further in rerankers.items():
             if further is not None:
@@ -127,12 +128,18 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Whether the last texts were decoded by compiled steps, or the next ones are."""
         return self._engines.is_compiled
 
+    @property
+    def uses_engine(self) -> bool:
+        """Whether an engine decodes the model, perhaps converted in memory, so that all options work."""
+        return self._engines.supports_model
+
     def refresh(self) -> None:
         """
         Let the next call decode the model as it is now.
 
-        Needed only after a change that a call does not notice by itself: values written by way of a weight's `data`,
-        and hooks and methods that are replaced after the first call.
+        Needed only after a change that a call does not notice by itself: values written by way of a weight's `data`
+        or into a buffer, such as Marian's `final_logits_bias`; and hooks and methods that are replaced after the first
+        call.
         """
         self._engines.refresh()
 
@@ -193,7 +200,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 keep_protected,
                 tokenizer=self.tokenizer,
                 uses_masks=not self.reranks,
-                can_constrain=not self.reranks and Engine.supports(self.model),
+                can_constrain=not self.reranks and self.uses_engine,
             )
         if find_masks(self.tokenizer):
             yield remove_masks
@@ -239,7 +246,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             required_by = "ensemble"
         if options.return_confidence and needs_alignments(options, self.model.config):
             options = options.model_copy(update={"return_alignments": True})
-        return self._engines.find(options, required_by, **constraints)
+        longest = max((len(sentence.tokens) for sentence in sentences), default=0)
+        return self._engines.find(options, required_by, longest, **constraints)
 
 
 class TranslationCall:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import GenerationConfig, LogitsProcessorList, MarianConfig, MarianMTModel, pipeline
+from transformers import BartConfig, BartForConditionalGeneration, GenerationConfig, LogitsProcessorList, pipeline
 
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import Engine, TranslationPipeline
@@ -226,7 +226,7 @@ def test_pipeline_keeps_the_models_precision_without_one(tiny_model):
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({"bad_words_ids": [[5]], "repetition_penalty": 1.2}, "`bad_words_ids`, `repetition_penalty`"),
+        ({"sequence_bias": {(5,): 9.0}, "repetition_penalty": 1.2}, "`repetition_penalty`, `sequence_bias`"),
         ({"logits_processor": LogitsProcessorList()}, "`logits_processor`"),
         ({"return_dict_in_generate": True}, "`return_dict_in_generate`"),
         ({"min_length": 3}, "`min_length`"),
@@ -265,10 +265,10 @@ def test_pipeline_names_the_values_that_it_knows(tiny_model, tiny_tokenizer, arg
 # --- Models ----------------------------------------------------------------------------------------------------------
 
 
-def marian():
+def bart():
     sizes = {"vocab_size": 300, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "pad_token_id": 0, "eos_token_id": 2}
-    return MarianMTModel(MarianConfig(**sizes, **heads, decoder_start_token_id=1)).eval()
+    return BartForConditionalGeneration(BartConfig(**sizes, **heads, decoder_start_token_id=1)).eval()
 
 
 def transfo_xl():
@@ -278,13 +278,13 @@ def transfo_xl():
 def test_engine_supports_models_that_it_decodes(tiny_model):
     hooked = type(tiny_model)(tiny_model.config).eval()
     hooked.model.decoder.layers[0].register_forward_hook(lambda *_: None)
-    others = [hooked, marian(), transfo_xl(), torch.nn.Linear(1, 1), None]
+    others = [hooked, bart(), transfo_xl(), torch.nn.Linear(1, 1), None]
     assert Engine.supports(tiny_model) and Engine.supports(tiny_long_model())
     assert [Engine.supports(other) for other in others] == [False] * 5
     assert not Engine.supports(tiny_model.train())
 
 
-@pytest.mark.parametrize("make", [marian, transfo_xl])
+@pytest.mark.parametrize("make", [bart, transfo_xl])
 def test_pipeline_refuses_a_precision_for_other_models(tiny_tokenizer, make):
     translate = TranslationPipeline(make(), tiny_tokenizer, precision="float32")
     with pytest.raises(ValueError, match=f"must be an unchanged .*, got {type(translate.model).__name__}"):

@@ -14,10 +14,10 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.generation_vanilla_transformer import MaxNewTokensBeyondSource, penalty_type_of_call
 
-from .known_features import NoRepeatedNgrams, search_options
+from .known_features import ForbiddenTokens, NoRepeatedNgrams, search_options
 from .requests import DecodeRequest
 from .search_options import SearchOptions
-from .target_prefix import ForcedBos
+from .target_prefix import ForcedBos, ForcedEos
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -94,11 +94,15 @@ def _check_search(
         known |= {logits_process.MinNewTokensLengthLogitsProcessor}
     if ours.sampling is not None:
         known |= {type(each) for each in ours.sampling.filters()} | {logits_process.TopPLogitsWarper}
-    of_features = {
-        NoRepeatedNgrams: logits_process.NoRepeatNGramLogitsProcessor,
-        ForcedBos: logits_process.ForcedBOSTokenLogitsProcessor,
+    of_features: dict[type, tuple[type, ...]] = {
+        NoRepeatedNgrams: (logits_process.NoRepeatNGramLogitsProcessor,),
+        ForcedBos: (logits_process.ForcedBOSTokenLogitsProcessor,),
+        ForcedEos: (logits_process.ForcedEOSTokenLogitsProcessor,),
+        ForbiddenTokens: (logits_process.NoBadWordsLogitsProcessor, logits_process.SuppressTokensLogitsProcessor),
     }
-    known |= {of_features[type(each)] for each in ours.features if type(each) in of_features}
+    known |= {kind for each in ours.features for kind in of_features.get(type(each), ())}
+    if config.renormalize_logits:
+        known |= {logits_process.LogitNormalization}
     for processor in logits_processor:
         # The library adds one for the new tokens, too, which forbids nothing more.
         is_minimum = isinstance(processor, logits_process.MinLengthLogitsProcessor)

@@ -10,6 +10,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers.utils import logging
 
 from vanilla_transformer.decoding.options import CONFIG, FILTERS, OptionError, TranslationOptions, options_of
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import limit_onednn_cache
 
 from .compiled_steps import check_compile
@@ -20,6 +21,7 @@ from .supported_models import SUPPORTED, kind_of
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
+_USUAL_NEW_TOKENS = 20  # of `generate()`, for models that declare no limit
 _SAMPLES = 4  # numbers of a weight that are looked at
 LENGTH_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 
@@ -46,14 +48,16 @@ class EnginePool:
 
     Args:
         precision: See [`Engine`].
+        converts: Whether models of transformers are decoded after a conversion in memory, see [`load_converted`].
     """
 
-    def __init__(self, model: Any, precision: str | None = None, compile: bool | str = "auto"):
+    def __init__(self, model: Any, precision: str | None = None, compile: bool | str = "auto", converts: bool = False):
         check_compile(compile)
         if precision is not None:
             check_precision(precision)
         limit_onednn_cache()  # also for what `generate()` decodes
-        self.model, self.precision, self.compile = model, precision, compile
+        self.model, self.precision, self.compile, self.converts = model, precision, compile, converts
+        self._decoded, self._is_foreign = model, False  # the model or its conversion, and whether there may be one
         self._engines = OrderedDict[str, Engine]()
         self._known: Any = None  # the modules and weights with which the engines were made
         self._held = list[Any]()  # the same, so that no others can get their addresses
@@ -63,27 +67,38 @@ class EnginePool:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EnginePool, (self.model, self.precision, self.compile)  # copies have engines of their own
+        return EnginePool, (self.model, self.precision, self.compile, self.converts)  # copies make their engines
 
-    def find(self, options: TranslationOptions, required_by: str | None = None, **constraints: Any) -> Engine | None:
+    @property
+    def supports_model(self) -> bool:
+        with self._lock:
+            self._notice_changes()
+            return self._problem is None
+
+    def find(
+        self, options: TranslationOptions, required_by: str | None = None, longest_source: int = 0, **constraints: Any
+    ) -> Engine | None:
         """Return the engine of a request, or None if `generate()` decodes it.
 
         Args:
             required_by: The name of an option that only an engine follows, if there is one.
+            longest_source: Tokens for which a converted model needs positions; the original computes any number.
             constraints: `constraint_tokens` and `word_continuations`, see [`Engine`].
         """
         with self._lock:
             self._notice_changes()
-            problem = self._problem or find_problem(self.model, options)
+            if self._is_foreign and all(getattr(options, name) is None for name in LENGTH_LIMITS):
+                options = options.override(max_new_tokens=_USUAL_NEW_TOKENS)
+            problem = self._problem or find_problem(self._decoded, options, longest_source * self._is_foreign)
             if problem is None:
                 unused = {"num_beams", "num_return_sequences", *(() if options.do_sample else FILTERS)}
                 search = [(name, getattr(options, name)) for name in options_of(CONFIG) if name not in unused]
                 beams = options.num_beams or 1
                 key = repr((beams, search, options.is_prefixed, options.return_alignments, constraints))
                 if key not in self._engines:
-                    precision = resolve_precision(self.model, self.precision)
+                    precision = resolve_precision(self._decoded, self.precision)
                     # Engines share the weights of a precision.
-                    self._cast = cast(self.model, precision) if self._cast is None else self._cast
+                    self._cast = cast(self._decoded, precision) if self._cast is None else self._cast
                     engine = Engine(
                         self._cast,
                         options.without_columns(),  # which may hold all texts of a call
@@ -101,6 +116,8 @@ class EnginePool:
         for name, is_given in ((required_by, required_by), ("precision", self.precision)):
             if is_given:
                 raise OptionError(f"With `{name}`, {problem} Leave `{name}` out to decode by `generate()`.")
+        if self._is_foreign:
+            logger.warning_once(f"`generate()` decodes {type(self.model).__name__} instead of the engine: {problem}")
         if self.compile is True:
             logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
         return None
@@ -135,8 +152,17 @@ class EnginePool:
         plain = [each for each in plain if each.device == plain[0].device and not each.is_meta]
         self._views = [each.view(-1)[:: max(1, each.numel() // _SAMPLES)] for each in plain]
         self._samples = _join(self._views)
-        self._problem = None
-        if not Engine.supports(self.model):
+        self._decoded, self._problem, self._is_foreign = self.model, None, False
+        if self.converts and not Engine.supports(self.model):
+            from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory, is_convertible
+
+            try:
+                self._is_foreign = is_convertible(self.model)
+                self._decoded = convert_in_memory(self.model) if self._is_foreign else self.model
+            except UserError as error:
+                self._problem = f"the model must be one that is converted exactly. {error}"
+                return
+        if not Engine.supports(self._decoded):
             self._problem = f"the model must be {SUPPORTED}, got {kind_of(self.model)}."
         elif self.precision is None and precision_of(self.model) is None:
             self._problem = f"the weights must be float32 or bfloat16, got {self.model.dtype}."
@@ -152,27 +178,35 @@ def _place_of(weight: nn.Parameter) -> tuple[int, ...]:
     return id(weight), weight.data_ptr() if type(weight) is nn.Parameter else 0, version
 
 
-def find_problem(model: Any, options: TranslationOptions) -> str | None:
-    """Return why no engine follows the options of a request, as the end of a sentence, or None if one does."""
+def find_problem(model: Any, options: TranslationOptions, longest_source: int = 0) -> str | None:
+    """Return why no engine decodes a request, as the end of a sentence, or None if one does."""
     others = [*options.library, *(["eos_token_id"] if options.eos_token_id is None else [])]
     if others:
         search = "sampling" if options.do_sample else "greedy and beam search"
         return f"{search} must do without {', '.join(f'`{name}`' for name in sorted(others))}."
     if options.do_sample and options.num_beams not in (None, 1):
         return f"sampling needs `num_beams=1`, got {options.num_beams}."
-    if not model.config.is_encoder_decoder and options.forced_bos_token_id is not None:
-        return "prompts must do without `forced_bos_token_id`."
-    if not model.config.is_encoder_decoder and options.no_repeat_ngram_size:  # of prompts, too
-        return "prompts must do without `no_repeat_ngram_size`."
-    if isinstance(options.forced_bos_token_id, list):
-        return "there must be one `forced_bos_token_id`."
+    for name in ("forced_bos_token_id", "forced_eos_token_id", "no_repeat_ngram_size"):  # n-grams of prompts, too
+        if not model.config.is_encoder_decoder and getattr(options, name) not in (None, 0):
+            return f"prompts must do without `{name}`."
+        if isinstance(getattr(options, name), list):
+            return f"there must be one `{name}`."
+    if options.forced_eos_token_id is not None and options.max_new_tokens_beyond_source is not None:
+        return "`forced_eos_token_id` needs the same limit for all sentences."
+    words, tokens = options.bad_words_ids or [], options.suppress_tokens or []
+    are_lists = all(isinstance(each, list) for each in (words, tokens, *words))
+    if not are_lists or any(
+        len(word) != 1 or type(word[0]) is not int for word in (*words, *([each] for each in tokens))
+    ):
+        return "`bad_words_ids` and `suppress_tokens` must be lists of single tokens."
     if isinstance(options.decoder_start_token_id, list):
         return "there must be one `decoder_start_token_id` for all sentences."
     starts = not model.config.is_encoder_decoder or options.decoder_start_token_id is not None
     if not starts or all(getattr(options, name) is None for name in LENGTH_LIMITS):
         return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."
-    if options.max_new_tokens_beyond_source is None and model.config.position_embedding_type == "learned":
+    if model.config.position_embedding_type == "learned":
         most, new = model.config.max_position_embeddings, options.max_new_tokens
-        if (options.max_length if new is None else 1 + new) > most:  # type: ignore[operator]
-            return f"the limit of the length must fit the model's {most} positions."
+        limit = options.max_length if new is None else 1 + new
+        if longest_source > most or (options.max_new_tokens_beyond_source is None and limit > most):  # type: ignore[operator]
+            return f"sources and the limit of the length must fit the model's {most} positions."
     return None

@@ -1,6 +1,7 @@
 """The options and features of an engine's search, from a request; and hypotheses without repeated n-grams."""
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, WordContinuations
 from .sampling import SamplingOptions
 from .search_options import SearchFeature, SearchOptions
-from .target_prefix import ForcedBos, TargetPrefix
+from .target_prefix import ForcedBos, ForcedEos, TargetPrefix
 from .top_k import UNLIKELY
 
 
@@ -44,6 +45,18 @@ class NoRepeatedNgrams(SearchFeature):
         return logits.scatter_add(2, history, penalties.to(logits.dtype))
 
 
+@dataclass(frozen=True)
+class ForbiddenTokens(SearchFeature):
+    """Forbid tokens everywhere, such as padding. As in the library, scores are not renormalized by that alone."""
+
+    tokens: tuple[int, ...]
+
+    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]) -> Tensor:
+        vocabulary = torch.arange(logits.shape[2], device=logits.device)
+        is_forbidden = reduce(torch.logical_or, (vocabulary == token for token in self.tokens))  # (V,)
+        return logits.masked_fill(is_forbidden, -torch.inf)
+
+
 def search_options(
     model: Any,
     options: TranslationOptions,
@@ -55,6 +68,9 @@ def search_options(
     beams, bos, eos = options.num_beams or 1, options.forced_bos_token_id, options.eos_token_id
     eos = tuple(eos) if isinstance(eos, list) else (eos,)
     known: list[SearchFeature] = []
+    words = {token for word in options.bad_words_ids or () for token in word} - {*eos}  # as in the library
+    if forbidden := words | {*(options.suppress_tokens or ())}:
+        known.append(ForbiddenTokens(tuple(sorted(forbidden))))
     if bos is not None:
         if options.is_prefixed or not model.config.is_encoder_decoder:
             raise OptionError("`forced_bos_token_id` needs a model with an encoder, and no target prefixes.")
@@ -73,6 +89,8 @@ def search_options(
             penalties[[token for token in word_continuations if token < entries]] = UNLIKELY
             penalties = penalties.to(model.device)
         known.append(PhraseConstraints(constraint_tokens, beams, eos, word_continuations, penalties))
+    if options.forced_eos_token_id is not None:
+        known.append(ForcedEos(options.forced_eos_token_id))
     return SearchOptions(
         num_beams=beams,
         eos_token_ids=eos,
@@ -82,4 +100,5 @@ def search_options(
         min_new_tokens=options.min_new_tokens or 0,
         sampling=SamplingOptions.from_options(vars(options)) if options.do_sample else None,
         features=(*known, *features),
+        renormalizes=options.renormalize_logits and beams > 1,
     )

@@ -100,6 +100,7 @@ class SearchOptions:
         min_new_tokens: EOS may end a hypothesis only after so many other tokens.
         sampling: Way to draw tokens, or None to take the most likely ones.
         features: Further options, each with its own tensors.
+        renormalizes: Whether the probabilities of the tokens that features allow sum up to 1.
     """
 
     num_beams: int
@@ -110,6 +111,7 @@ class SearchOptions:
     min_new_tokens: int = 0
     sampling: SamplingOptions | None = None
     features: tuple[SearchFeature, ...] = ()
+    renormalizes: bool = False
 
     def __post_init__(self) -> None:
         if self.sampling is not None and self.num_beams != 1:
@@ -118,7 +120,7 @@ class SearchOptions:
     @property
     def changes_scores(self) -> bool:
         """Whether scores of hypotheses are something else than log-probabilities divided by the length penalty."""
-        return any(feature.changes_scores for feature in self.features)
+        return self.renormalizes or any(feature.changes_scores for feature in self.features)
 
     @property
     def candidates(self) -> int:

@@ -109,7 +109,8 @@ class SearchStep(nn.Module):
             is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
             too_short = (state.time < self.options.min_new_tokens)[:, None, None]
             changed = torch.where(too_short & is_eos, -torch.inf, changed)
-        log_scale = state.scores - log_norms  # from logits to log-probabilities of hypotheses
+        norms = log_sums(changed) if self.options.renormalizes else log_norms
+        log_scale = state.scores - norms  # from logits to log-probabilities of hypotheses
         own_log_scale = state.model_scores.running - log_norms if state.model_scores else log_scale
         return _Options(changed, logits, log_scale, own_log_scale)
 

@@ -67,7 +67,7 @@ def is_supported(model: Any) -> bool:
     several = several and torch.distributed.get_world_size() > 1
     if several and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model)):
         return False
-    return not any(map(_is_hooked, model.modules())) and not any(map(_replaces_method, (model, model.model)))
+    return not any(map(is_hooked, model.modules())) and not any(map(_replaces_method, (model, model.model)))
 
 
 def _replaces_method(module: nn.Module) -> bool:
@@ -81,7 +81,7 @@ def _replaces_method(module: nn.Module) -> bool:
     return any(getattr(value, "__func__", value) is not getattr(ours, name) for name, value in replaced.items())
 
 
-def _is_hooked(module: Any) -> bool:
+def is_hooked(module: Any) -> bool:
     """
     Tell whether anything runs around a module's `forward`, besides the library's own recording of outputs.
 

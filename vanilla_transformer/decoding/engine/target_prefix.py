@@ -26,7 +26,18 @@ class ForcedBos(SearchFeature):
     def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]) -> Tensor:
         is_token = torch.arange(logits.shape[2], device=logits.device) == self.token  # (V,)
         forced = torch.where(is_token, log_norms[..., None], -torch.inf)  # (B, N, V)
-        return torch.where((state.time == 0)[:, None, None], forced, logits)
+        return torch.where(self.is_here(state)[:, None, None], forced, logits)
+
+    def is_here(self, state: Any) -> Tensor:
+        return state.time == 0
+
+
+@dataclass(frozen=True)
+class ForcedEos(ForcedBos):
+    """End every target that reaches its limit with the same token."""
+
+    def is_here(self, state: Any) -> Tensor:
+        return state.time + 1 >= state.limits
 
 
 class PrefixMemory(NamedTuple):

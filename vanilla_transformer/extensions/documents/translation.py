@@ -6,7 +6,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import several_beams
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.decoding.steps import split_on_error
@@ -101,7 +100,7 @@ def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = Tru
             lambda some: search([row[0] for row in some], constraints=[row[1] for row in some]), rows
         )
 
-    constrain_by_engine = constrain if Engine.supports(pipeline.model) else None
+    constrain_by_engine = constrain if pipeline.uses_engine else None
     return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain_by_engine, protect)
 
 

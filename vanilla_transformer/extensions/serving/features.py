@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.options import (
     EXACT,
     FILTERS,
@@ -37,7 +36,7 @@ def known_options(translate: Any) -> list[str]:
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     config = getattr(translate.model, "config", None)
     has = {name: bool(getattr(config, entry, None)) for name, entry in needed.items()}
-    names = [name for name in ENGINE_OPTIONS if has.get(name, True)] if Engine.supports(translate.model) else []
+    names = [name for name in ENGINE_OPTIONS if has.get(name, True)] if translate.uses_engine else []
     if names and translate.reranks:
         names = [name for name in names if name not in ("do_sample", "alternatives")]
         names += translate.reranker.options

@@ -63,7 +63,7 @@ def test_record_search_finds_the_translation_of_long_models(changes, beams):
 def test_record_search_refuses_samples_and_what_no_engine_decodes():
     with pytest.raises(ValueError, match="do_sample"):
         record_search(tiny_model(), [5, 6, 2], do_sample=True)
-    with pytest.raises(ValueError, match="To record a search, greedy and beam search must do without `bad_words_ids`"):
-        record_search(tiny_model(), [5, 6, 2], bad_words_ids=[[5]])
+    with pytest.raises(ValueError, match="To record a search, greedy and beam search must do without `min_length`"):
+        record_search(tiny_model(), [5, 6, 2], min_length=3)
     with pytest.raises(ValueError, match="transfo_xl_attention"):
         record_search(tiny_long_model(layer_types="transfo_xl_attention"), [5, 6, 2])

@@ -1,0 +1,201 @@
+"""Models of transformers that the pipeline decodes by the engine, after a conversion in memory."""
+
+import copy
+import random
+
+import pytest
+import torch
+from transformers import pipeline
+
+from tests.fairseq_files import build_fsmt_tokenizer, fsmt
+from tests.m2m_100_models import build_m2m_tokenizer, build_nllb_tokenizer, m2m_100
+from tests.marian_models import build_marian_tokenizer, marian_model
+from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.engine.engine_pool import EnginePool
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
+from vanilla_transformer.extensions.serving.features import known_options
+
+WORDS = ["A", "man", "is", "sleeping.", "Two", "dogs", "run", "across", "the", "green", "grass."]
+GREEDY, BEAMS, NBEST = (
+    {"num_beams": 1, "max_new_tokens": 9},
+    {"num_beams": 4},
+    {"num_beams": 4, "num_return_sequences": 3},
+)
+OTHER = {"num_beams": 3, "length_penalty": 0.3, "early_stopping": True, "no_repeat_ngram_size": 2}
+SEARCHES = [{}, GREEDY, BEAMS, NBEST, OTHER]
+
+
+def marian(folder, **changes):
+    tokenizer = build_marian_tokenizer(folder)
+    return marian_model(len(tokenizer), **changes), tokenizer
+
+
+def opus_mt(folder):
+    """Return a model that decodes as the published ones: padding is forbidden, and EOS is forced."""
+    model, tokenizer = marian(folder)
+    pad = model.config.pad_token_id
+    model.generation_config.update(bad_words_ids=[[pad]], forced_eos_token_id=0, renormalize_logits=True, num_beams=3)
+    return model, tokenizer
+
+
+def former_opus_mt(folder):
+    model, tokenizer = opus_mt(folder)
+    model.generation_config.renormalize_logits = None
+    return model, tokenizer
+
+
+def fsmt_model(folder):
+    tokenizer = build_fsmt_tokenizer(folder)
+    model = fsmt(len(tokenizer))
+    model.generation_config.forced_eos_token_id = 2
+    return model, tokenizer
+
+
+def m2m(folder):
+    tokenizer = build_m2m_tokenizer(folder)
+    return m2m_100(1 + max(tokenizer.lang_code_to_id.values())), tokenizer
+
+
+def nllb(folder):
+    tokenizer = build_nllb_tokenizer()
+    return m2m_100(len(tokenizer)), tokenizer
+
+
+LANGUAGES = {m2m: {"src_lang": "en", "tgt_lang": "de"}, nllb: {"src_lang": "eng_Latn", "tgt_lang": "deu_Latn"}}
+
+
+@pytest.fixture(params=[marian, opus_mt, former_opus_mt, fsmt_model, m2m, nllb], ids=lambda make: make.__name__)
+def case(request, tmp_path):
+    """Return a model whose translations depend on the source, its tokenizer and the languages of requests."""
+    model, tokenizer = request.param(tmp_path)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.mul_(1.0 if "embed_positions" in name or "norm" in name else 2.5)
+    getattr(model, "final_logits_bias", torch.zeros(1)).mul_(0.2)
+    model.generation_config.max_length = 20
+    if model.config.model_type != "marian":  # whose padding as a token of a translation has no position
+        model.generation_config.suppress_tokens = [model.config.pad_token_id]
+    return model, tokenizer, LANGUAGES.get(request.param, {})
+
+
+@pytest.fixture
+def opus(tmp_path):
+    return TranslationPipeline(*opus_mt(tmp_path), compile=False, max_length=20)
+
+
+def by_generate(model, tokenizer, texts, **options):
+    """Return the pipeline's answers by `generate()`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EnginePool, "find", lambda *_, **__: None)
+        return TranslationPipeline(model, tokenizer)(texts, protect=False, **options)
+
+
+def test_conversion_in_memory_translates_as_generate_does(case):
+    model, tokenizer, languages = case
+    chosen = random.Random(3)
+    texts = [" ".join(chosen.choices(WORDS, k=chosen.randint(1, 9))) for _ in range(25)]
+    translate = TranslationPipeline(model, tokenizer, compile=False)
+    assert translate.uses_engine and translate.model is model
+    for search in SEARCHES:
+        options = {**languages, **search}
+        answers = translate(texts, protect=False, **options)
+        assert answers == by_generate(model, tokenizer, texts, **options)
+        assert len({str(answer) for answer in answers}) > 2
+
+
+def test_conversion_in_memory_follows_options_of_the_package(opus):
+    (answers,) = opus("A man is sleeping.", return_scores=True, **NBEST)
+    scores = [answer["score"] for answer in answers]
+    assert len(answers) == 3 and scores == sorted(scores, reverse=True)
+    (answer,) = opus("A man is sleeping.", constraints=["green"], num_beams=4)
+    assert "green" in answer["translation_text"]
+    assert {"constraints", "return_scores", "target_prefix"} <= {*known_options(opus)}
+
+
+def test_conversion_in_memory_shares_weights_and_notices_changes(opus):
+    before = opus("A man is sleeping.", return_scores=True)
+    shared = {weight.data_ptr() for weight in opus.model.parameters()}
+    converted = opus._engines._decoded
+    assert {each.data_ptr() for each in converted.parameters() if each.dim() > 1} <= shared
+    with torch.no_grad():
+        opus.model.model.decoder.layers[0].fc1.weight.mul_(-3.0)
+    after = opus("A man is sleeping.", return_scores=True)
+    assert after != before and opus._engines._decoded is not converted
+    again = TranslationPipeline(copy.deepcopy(opus.model), opus.tokenizer, compile=False, max_length=20)
+    assert again("A man is sleeping.", return_scores=True) == after
+
+
+def hook(model):
+    model.model.decoder.layers[0].register_forward_hook(lambda *_: None)
+
+
+def replace_method(model):
+    model.generate = model.generate
+
+
+def replace_module(model):
+    linear = model.model.decoder.layers[0].fc1
+    linear.__class__ = type(
+        "Adapter", (torch.nn.Linear,), {"forward": lambda self, x: 9 * torch.nn.Linear.forward(self, x)}
+    )
+
+
+def halve(model):
+    model.model.decoder.layers[0].half()
+
+
+def move_positions(model):
+    model.model.decoder.embed_positions.weight.data.neg_()
+
+
+def derive(model):
+    model.__class__ = type("Derived", (type(model),), {})
+
+
+@pytest.mark.parametrize(
+    "change", [hook, replace_method, replace_module, halve, move_positions, derive], ids=lambda each: each.__name__
+)
+def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
+    change(opus.model)
+    assert not opus.uses_engine
+    with pytest.raises(ValueError, match="With `return_scores`, the model must be one that is converted exactly"):
+        opus("A man.", return_scores=True)
+    if change is not halve:
+        assert opus("A man.") == by_generate(opus.model, opus.tokenizer, "A man.", max_length=20)
+
+
+@pytest.mark.parametrize(
+    "option", [{"repetition_penalty": 1.5}, {"bad_words_ids": [[3, 4]]}, {"max_length": 400}], ids=str
+)
+def test_option_that_no_engine_decodes_is_said_once(tmp_path, caplog, option):
+    tokenizer = build_nllb_tokenizer() if "max_length" in option else build_marian_tokenizer(tmp_path)
+    make = m2m_100 if "max_length" in option else marian_model
+    model = make(len(tokenizer), max_position_embeddings=256)
+    translate = TranslationPipeline(model, tokenizer, **{"max_length": 9, **option})
+    for text in ("A man.", "A dog."):
+        assert translate(text) == by_generate(model, tokenizer, text, **{"max_length": 9, **option})
+    (message,) = caplog.messages
+    assert f"`generate()` decodes {type(model).__name__} instead of the engine" in message
+
+
+def test_commands_and_pipeline_decode_a_folder_by_the_engine(case, tmp_path, capsys):
+    model, tokenizer, languages = case
+    folder = tmp_path / "model"
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    translate = pipeline("translation", model=str(folder), compile=False)
+    expected = [each["translation_text"] for each in translate(WORDS[:3], num_beams=2, **languages)]
+    assert translate.uses_engine
+    names = {"src_lang": "--source_language", "tgt_lang": "--target_language"}
+    flags = ["--num_beams", "2", *(part for name, code in languages.items() for part in (names[name], code))]
+    assert main(["translate", str(folder), *WORDS[:3], *flags]) == 0
+    assert capsys.readouterr().out.splitlines() == expected
+    assert main(["translate", str(folder), WORDS[0], "--n_best", "2", *flags]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    for side in ("source", "target"):
+        (tmp_path / side).write_text("A man.\nTwo dogs.\n")
+    files = ["--source", str(tmp_path / "source"), "--target", str(tmp_path / "target")]
+    assert main(["evaluate", str(folder), *files, *flags]) == 0
+    assert "BLEU" in capsys.readouterr().out
+    assert load_pipeline(folder).uses_engine

@@ -7,7 +7,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tests import tiny
-from tests.publishable import FAMILIES, change_json, failed, family_folder
+from tests.publishable import FAMILIES, add_card, change_json, failed, family_folder
 from vanilla_transformer.cli import main
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.publishing import checks
@@ -53,6 +53,12 @@ def flip_a_bit(folder):
     (folder / WEIGHTS).write_bytes(content)
 
 
+def delete_a_listed_file(folder):
+    (folder / "LICENSE").touch()
+    add_card(folder)
+    (folder / "LICENSE").unlink()
+
+
 def put_nan(weights):
     weights["model.encoder.layers.0.fc1.weight"][0, 0].fill_(float("nan"))
 
@@ -87,6 +93,7 @@ BROKEN_FILES = {
     ),
     "a flipped bit": (flip_a_bit, "hashes", "not the file that the card lists"),
     "an unlisted file": (lambda folder: (folder / "LICENSE").touch(), "hashes", "LICENSE is not the file"),
+    "a listed file that is gone": (delete_a_listed_file, "hashes", "LICENSE is not the file"),
     "no card": (lambda folder: (folder / "README.md").unlink(), "card", "render it"),
     "no list of files": (lambda folder: (folder / "README.md").unlink(), "hashes", "there is no README.md"),
     "a card without language": (change_text("README.md", "language:\n- en\n- de\n", ""), "card", "lacks language"),

@@ -198,9 +198,12 @@ def test_generate_stops_at_source_length_plus_margin(mode):
     assert lengths == [len(source) + 50 for source in SOURCES]
 
 
-def test_generate_limit_excludes_prompt_for_each_returned_sequence():
+@pytest.mark.parametrize("without_start", [0, 1, len(SOURCES)])
+def test_generate_limit_excludes_prompt_for_each_returned_sequence(without_start):
+    """transformers prepends the start symbol if all prompts of a batch lack it."""
     model = without_eos(build(lm_head_bias=True))
     ids, prompt = padded(SOURCES), torch.tensor([[START, 5, 6]] * len(SOURCES))
+    prompt[:without_start, 0] = 7
     outputs = generate_with_seed(
         model,
         ids,
@@ -210,7 +213,9 @@ def test_generate_limit_excludes_prompt_for_each_returned_sequence():
         num_return_sequences=2,
         bad_words_ids=[[PAD]],
     )
-    lengths = outputs[:, 3:].ne(PAD).sum(dim=1).tolist()
+    given = 4 if without_start == len(SOURCES) else 3
+    assert torch.equal(outputs[::2, given - 3 : given], prompt)
+    lengths = outputs[:, given:].ne(PAD).sum(dim=1).tolist()
     assert lengths == [len(source) + MARGIN for source in SOURCES for _ in range(2)]
 
 

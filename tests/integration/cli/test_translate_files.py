@@ -120,6 +120,22 @@ def test_translate_refuses_to_resume_another_run(run, interruption, tmp_path):
     assert (tmp_path / "out.partial" / "000000.txt").read_bytes() == partial and not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("flag", ["target_prefixes", "glossary"])
+def test_translate_refuses_to_resume_with_another_file(run, interruption, tmp_path, flag):
+    prefixes = "".join("E\n" if line else "\n" for line in LINES)
+    text = {"target_prefixes": prefixes, "glossary": "dog\tHund\n"}[flag]
+    flags = ("--output", "out", "--max_new_tokens", "8", f"--{flag}")
+    (tmp_path / "given").write_text(text)
+    interruption(1)
+    assert run(*flags, "given")[1].startswith("Interrupted after 64 sentences")
+    interruption(None)
+    (tmp_path / "given").write_text(text.replace("E", "D", 1).replace("Hund", "Dogge"))
+    status, error = run(*flags, "given", "--resume")
+    assert status == 2 and f"must continue with the same options as out.partial, but `{flag}` was" in error
+    (tmp_path / "renamed").write_text(text)
+    assert run(*flags, "renamed", "--resume") == (0, "")
+
+
 def test_translate_keeps_nothing_of_a_first_block_that_fails(run, monkeypatch):
     whole = corpus_shards.write_text_atomically
 
@@ -146,6 +162,19 @@ def test_translate_writes_lines_of_standard_input_to_a_file(run, tmp_path, monke
         monkeypatch.setattr(sys, "stdin", file)
         assert main(["translate", "model", "--output", "out", "--max_new_tokens", "2", "--num_beams", "1"]) == 0
     assert (tmp_path / "out").read_text().count("\n") == len(LINES)
+
+
+def test_translate_refuses_to_replace_the_file_of_standard_input(run, tmp_path, capsys):
+    kept = os.dup(0)
+    try:
+        with open("text") as file:
+            os.dup2(file.fileno(), 0)
+        assert main(["translate", "model", "--output", "text", "--overwrite"]) == 2
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+    assert "another file than the inputs, but text is the same as standard input" in capsys.readouterr().err
+    assert (tmp_path / "text").read_text() == "\n".join(LINES)
 
 
 def test_translate_n_best_prints_scores(run, capsys):

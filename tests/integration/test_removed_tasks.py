@@ -67,12 +67,12 @@ def test_translation_takes_the_first_direction_of_a_checkpoint_and_says_so(caplo
 
 
 def test_library_models_take_what_transformers_4_took():
-    translate = pipeline("translation", model=str(FOLDER / "t5"), device="cpu", framework="pt", max_new_tokens=5)
+    translate = pipeline("translation", model=str(FOLDER / "t5"), device="cpu", framework="pt", max_new_tokens=8)
     assert (translate.task, translate.prefix) == (DIRECTED, "translate English to German: ")
     expected = translate(TEXTS[0])
     assert translate(TEXTS[0], src_lang="en", tgt_lang="de") == expected  # of a model that knows no languages
     assert translate(TEXTS[0], num_return_sequences=2) == translate(TEXTS[:1], num_return_sequences=2)[0]
-    translate.prefix = ""
+    translate.prefix = "xx: "
     assert translate(TEXTS[0]) != expected
 
 

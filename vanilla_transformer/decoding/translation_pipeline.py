@@ -107,7 +107,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             raise UserError(f"Without `backend`, `model` must be a model, {found}. {hint}")
         super().__init__(model, with_normalization(tokenizer) if normalize else tokenizer, **kwargs)
         self.inputs = TaskInputs(self.model, self.tokenizer, self.task, self.default_options)
-        self.task, self.prefix = self.inputs.task, self.inputs.prefix
+        self.task: str = self.inputs.task
+        self.prefix = self.inputs.prefix
         self.default_options = {**self.inputs.defaults, **self.default_options}
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:

@@ -87,6 +87,7 @@ test-newest: $(READY_DEV) ## Models, search, pipeline, trainers and tokenizer wi
 
 # The pinned environment with another release of transformers, and what that requires, over it.
 test-releases: $(RELEASES:%=test-release-%) ## What test-newest runs, with older releases of transformers (half an hour)
+	$(BIN)/python -m pytest tests/slow/test_checkpoints_of_releases.py
 
 test-release-%: $(READY_DEV)
 	rm -rf .venv-$*

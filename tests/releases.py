@@ -1,5 +1,11 @@
 """Releases of transformers that differ."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import transformers
 from packaging.version import Version
@@ -18,3 +24,14 @@ def checkpoint_activations(model, options=None):
         model.activation_checkpointing_enable(activation_checkpointing_kwargs=options)
     else:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+
+
+def install_release(release, folder):
+    """Install a release without this environment's packages but torch, in a folder for `PYTHONPATH`, or skip."""
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if uv is None:
+        pytest.skip("uv, which installs the release, is missing")
+    wanted = [f"transformers=={release}", "--target", folder, "--python", sys.executable]
+    installed = subprocess.run([uv, "pip", "install", *wanted], capture_output=True, text=True)
+    if installed.returncode:
+        pytest.skip(f"transformers {release} cannot be installed: {installed.stderr[-200:]}")

@@ -77,9 +77,7 @@ def accept_past_key_values(forward: Callable) -> Callable:
     PEFT's prefix tuning passes its prefix so, beside the cache of `generate()`. The prefix replaces an empty cache;
     later it is ignored, as in the library.
     """
-    renamed = forward
-    if CACHE == "cache":
-        renamed = deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")(forward)
+    renamed = deprecate_kwarg("past_key_values", "5.40.0", new_name="cache")(forward) if CACHE == "cache" else forward
 
     @wraps(forward)
     def forward_with_cache(*args: Any, **kwargs: Any) -> Any:
@@ -90,10 +88,9 @@ def accept_past_key_values(forward: Callable) -> Callable:
             kwargs.setdefault("cache", kwargs.pop(CACHE))
         return renamed(*args, **kwargs)
 
-    if CACHE != "cache":  # `generate()` looks the name up
-        shown = signature(forward)
-        names = [entry.replace(name=CACHE) if entry.name == "cache" else entry for entry in shown.parameters.values()]
-        forward_with_cache.__signature__ = shown.replace(parameters=names)  # type: ignore[attr-defined]
+    shown = signature(forward)  # where `generate()` looks the name up
+    names = [entry.replace(name=CACHE) if entry.name == "cache" else entry for entry in shown.parameters.values()]
+    forward_with_cache.__signature__ = shown.replace(parameters=names)  # type: ignore[attr-defined]
     return forward_with_cache
 
 
@@ -121,7 +118,9 @@ class CompatibleGenerationMixin(GenerationMixin):
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         check_release(self)
-        return super().generate(*args, **name_cache(kwargs))
+        if "cache" in kwargs:
+            kwargs[CACHE] = kwargs.pop("cache")
+        return super().generate(*args, **kwargs)
 
     def _beam_search(self, *args: Any, **kwargs: Any) -> Any:
         """Search in the target's vocabulary; releases before 5.20 take the size of the source's."""
@@ -130,14 +129,6 @@ class CompatibleGenerationMixin(GenerationMixin):
             searched, searched.config = copy.copy(self), copy.copy(self.config)
             searched.config.vocab_size = size
         return super(CompatibleGenerationMixin, searched)._beam_search(*args, **kwargs)
-
-    def prepare_inputs_for_generation(self, input_ids: Tensor, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        return super().prepare_inputs_for_generation(input_ids, *args, **name_cache(kwargs))
-
-
-def name_cache(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with their `cache` under the name of this release."""
-    return {CACHE if name == "cache" else name: value for name, value in arguments.items()}
 
 
 _checked_classes = set[type]()
@@ -149,43 +140,36 @@ def check_release(model: Any) -> None:
 
     A model of a few random weights searches with a cache and without one, greedily and with two beams. `forward` must
     give the same logits and scores for the whole target, and for each source without padding.
-
-    Raises:
-        ValueError: This release calls models in another way or computes something else.
     """
     if ".".join(__version__.split(".")[:2]) in TESTED_RELEASES or type(model) in _checked_classes:
         return
     _checked_classes.add(type(model))
-    searches_exactly, cause = False, None
+    cause = None
     try:
-        searches_exactly = compare_search(tiny_model_like(model))
+        if compare_search(model):
+            return
     except Exception as error:  # whatever a renamed argument or a lost method leads to
         cause = error
-    if not searches_exactly:
-        _checked_classes.discard(type(model))
-        newest = TESTED_RELEASES[-1]
-        raise UserError(
-            f"Models must be used with a tested release of transformers ({TESTED_RELEASES[0]} to {newest}): "
-            f"{__version__} computes something else. Install transformers {newest}."
-        ) from cause
-
-
-def tiny_model_like(model: Any) -> Any:
-    """Build a model of the same class with one layer of a few random weights."""
-    config = copy.deepcopy(model.config)
-    for name in ("encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"):
-        setattr(config, name, 1)
-    for name in ("d_model", "encoder_ffn_dim", "decoder_ffn_dim"):
-        setattr(config, name, 8)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return type(model)(config).eval()
+    _checked_classes.discard(type(model))
+    oldest, *_, newest = TESTED_RELEASES
+    raise UserError(
+        f"Models must be used with a tested release of transformers ({oldest} to {newest}): {__version__} computes "
+        f"something else. Install transformers {newest}."
+    ) from cause
 
 
 @torch.no_grad()
 def compare_search(model: Any) -> bool:
-    """Tell whether `generate()` finds what `forward` says of whole targets: greedy logits, and scores of beams."""
-    is_seq2seq, pad = model.config.is_encoder_decoder, model.config.pad_token_id or 0
+    """Tell whether `generate()` of a tiny model finds the logits (greedily) and scores (of beams) of `forward`."""
+    config = copy.deepcopy(model.config)
+    config.d_model = 8
+    for side in ("encoder", "decoder"):
+        for name, size in {"layers": 1, "attention_heads": 1, "ffn_dim": 8}.items():
+            setattr(config, f"{side}_{name}", size)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        tiny = type(model)(config).eval()
+    is_seq2seq, pad = config.is_encoder_decoder, config.pad_token_id or 0
     tokens = [token for token in range(12) if token not in (pad, 0, 1, 2)]
     rows = [tokens[:4], tokens[4:6] if is_seq2seq else tokens[2:6]]
     inputs = {"input_ids": torch.tensor([row + [pad] * (4 - len(row)) for row in rows])}
@@ -193,20 +177,19 @@ def compare_search(model: Any) -> bool:
     options |= {"return_dict_in_generate": True, "output_logits": True, "output_scores": True}
     penalty = 4.0
     if is_seq2seq:
-        inputs["attention_mask"] = torch.tensor([[1] * len(row) + [0] * (4 - len(row)) for row in rows])
+        inputs["attention_mask"] = inputs["input_ids"].ne(pad).long()
         options["length_penalty_type"], penalty = "wu", (5 + 4) / 6
     for beams in (1, 2):
-        cached, plain = (model.generate(**inputs, **options, num_beams=beams, use_cache=use) for use in (True, False))
+        cached, plain = (tiny.generate(**inputs, **options, num_beams=beams, use_cache=use) for use in (True, False))
         if not torch.equal(cached.sequences, plain.sequences):
             return False
         for index, (row, target) in enumerate(zip(rows, cached.sequences, strict=True)):
             whole = {"input_ids": torch.tensor([row]), "decoder_input_ids": target[None]}
-            logits = model(**(whole if is_seq2seq else {"input_ids": target[None]}), use_cache=False).logits[0, -5:-1]
-            if beams == 1:
-                searched, expected = torch.stack(cached.logits)[:, index], logits
-            else:
-                total = logits.log_softmax(dim=-1).gather(-1, target[-4:, None]).sum()
-                searched, expected = cached.sequences_scores[index], total / penalty
+            logits = tiny(**(whole if is_seq2seq else {"input_ids": target[None]}), use_cache=False).logits[0, -5:-1]
+            searched, expected = torch.stack(cached.logits)[:, index], logits
+            if beams > 1:
+                searched = cached.sequences_scores[index] * penalty
+                expected = logits.log_softmax(dim=-1).gather(-1, target[-4:, None]).sum()
             if not torch.allclose(searched, expected, atol=1e-4):
                 return False
     return True

@@ -10,15 +10,17 @@ from typing import Any, Literal
 
 from transformers.utils.versions import require_version
 
-require_version("transformers>=5.12")  # before the imports that fail in older releases
+from .errors import UserError
 
-# ruff: noqa: E402
+try:
+    require_version("transformers>=5.12")  # before the imports that fail in older releases
+except ImportError as error:
+    raise UserError(f"{str(error).strip()} Install one of the releases: transformers>=5.12,<6.") from error
+
 from huggingface_hub.dataclasses import strict
 from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.dynamic_module_utils import HF_MODULES_CACHE, get_cached_module_file
-
-from .errors import UserError
 
 SIDES = ("encoder_", "decoder_")
 PIPELINE = "pipeline_vanilla_transformer.TranslationPipeline"

@@ -207,14 +207,8 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Compatibl
                 "`input_ids` must be the whole text: the tokens that `cache` holds and at least one more. "
                 f"Got {input_ids.shape[1]} tokens, but the cache holds {past}. Pass the whole text."
             )
-        return super().prepare_inputs_for_generation(
-            input_ids,
-            *args,
-            cache=cache,
-            inputs_embeds=inputs_embeds,
-            is_first_iteration=is_first_iteration,
-            **kwargs,
-        )
+        kwargs |= {CACHE: cache, "inputs_embeds": inputs_embeds, "is_first_iteration": is_first_iteration}
+        return super().prepare_inputs_for_generation(input_ids, *args, **kwargs)
 
 
 def ends_with(prompt: Tensor | None, eos_token_id: int | list[int] | None) -> bool:

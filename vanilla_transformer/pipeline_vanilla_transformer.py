@@ -128,7 +128,8 @@ class TranslationPipeline(Pipeline):
     def __init__(self, *args: Any, batch_size: int | None = None, progress_bar: bool | None = None, **kwargs: Any):
         self.default_batch_size = 32 if batch_size is None else batch_size
         self.default_progress_bar = progress_bar
-        kwargs.pop("num_workers", None)  # of the library's pipelines; one process prepares texts
+        for name in ("num_workers", "framework"):  # of transformers 4; one process prepares texts, for PyTorch
+            kwargs.pop(name, None)
         super().__init__(*args, **{"task": "translation", **kwargs})
 
     def _sanitize_parameters(self, **options: Any) -> tuple[dict, dict, dict]:

@@ -6,7 +6,7 @@ import logging
 import datasets
 import evaluate
 import pytest
-from transformers import pipeline
+from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, pipeline
 
 from tests.golden.removed_tasks import FOLDER, TEXTS
 from vanilla_transformer.evaluation import metric_path
@@ -64,6 +64,29 @@ def test_translation_takes_the_first_direction_of_a_checkpoint_and_says_so(caplo
     chosen = pipeline("translation", model=translate.model, tokenizer=translate.tokenizer, device="cpu")
     assert "`translation` means translation_en_to_de, the first direction of the model." in caplog.text
     assert chosen(TEXTS[0], max_new_tokens=5) == translate(TEXTS[0], max_new_tokens=5)
+
+
+def test_library_models_take_what_transformers_4_took():
+    translate = pipeline("translation", model=str(FOLDER / "t5"), device="cpu", framework="pt", max_new_tokens=8)
+    assert (translate.task, translate.prefix) == (DIRECTED, "translate English to German: ")
+    expected = translate(TEXTS[0])
+    assert translate(TEXTS[0], src_lang="en", tgt_lang="de") == expected  # of a model that knows no languages
+    assert translate(TEXTS[0], num_return_sequences=2) == translate(TEXTS[:1], num_return_sequences=2)[0]
+    translate.prefix = "xx: "
+    assert translate(TEXTS[0]) != expected
+
+
+def test_generation_config_of_the_constructor_replaces_the_task():
+    config = GenerationConfig(max_new_tokens=3, decoder_start_token_id=2, eos_token_id=2, pad_token_id=1)
+    options = {"device": "cpu", "generation_config": config, "return_tensors": True}
+    generate = pipeline("text2text-generation", model=str(FOLDER / "bart"), **options)
+    assert len(generate(TEXTS[0])[0]["generated_token_ids"]) == 4
+
+
+def test_tasks_need_a_sequence_to_sequence_model(tiny_tokenizer):
+    model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=8, n_head=1, vocab_size=300))
+    with pytest.raises(ValueError, match="`translation` must have a sequence-to-sequence model, got GPT2LMHeadModel"):
+        pipeline("translation", model=model, tokenizer=tiny_tokenizer)
 
 
 def test_library_models_translate_whole_texts_by_default():

@@ -8,6 +8,7 @@ import pytest
 
 import vanilla_transformer
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_masked_lm, tiny_model
+from vanilla_transformer.errors import UserError
 
 PACKAGE = Path(vanilla_transformer.__file__).parent
 COMMON = {"configuration_vanilla_transformer", "modeling_vanilla_transformer", "generation_vanilla_transformer"}
@@ -36,8 +37,10 @@ def test_save_pretrained_carries_only_the_modules_in_use(build, expected, tmp_pa
 
 @pytest.mark.parametrize("version", ["4.57.1", "5.11.0"])
 def test_carried_code_names_the_release_of_transformers_that_it_needs(version, monkeypatch):
-    spec = importlib.util.spec_from_file_location("carried", PACKAGE / "configuration_vanilla_transformer.py")
+    name = "vanilla_transformer.carried"
+    spec = importlib.util.spec_from_file_location(name, PACKAGE / "configuration_vanilla_transformer.py")
     monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
-    with pytest.raises(ImportError, match=rf"transformers>=5.12 is required .* found transformers=={version}\.$"):
+    found = rf"^transformers>=5.12 is required .* found transformers=={version}\. Install .*: transformers>=5.12,<6\.$"
+    with pytest.raises(UserError, match=found):  # which commands print in one line
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
     assert '"transformers>=5.12,' in (PACKAGE.parent / "setup.py").read_text()

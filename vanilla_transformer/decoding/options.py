@@ -415,15 +415,15 @@ _DEFAULTS = {
 }
 
 
-def check_languages(tokenizer: Any, direction: Direction, at_end: bool = False) -> None:
-    """Refuse languages that a tokenizer does not know, or that are not the two of its model."""
+def check_languages(tokenizer: Any, direction: Direction, is_of_library: bool = False) -> None:
+    """Refuse languages that a tokenizer does not know, or that are not the two of its model, as far as it knows."""
     if direction == NO_DIRECTION:
         return
-    languages = find_languages(tokenizer, at_end)
+    languages = find_languages(tokenizer, at_end=is_of_library)
     try:
         if languages is not None:
             languages.resolve(*direction)
-        elif find_direction(tokenizer) == NO_DIRECTION:
+        elif find_direction(tokenizer) == NO_DIRECTION and not is_of_library:
             raise UserError("The model translates from one language to one other. Leave the languages out.")
         else:
             find_direction(tokenizer, *direction)

@@ -18,7 +18,7 @@ from vanilla_transformer.text.protection import Range, find_protected, merge
 from .constraints import check_token_ids, encode_words, tokenize_constraint
 from .engine.phrase_constraints import ConstraintError, Phrases
 from .engine.requests import SentenceSeeds
-from .options import PHRASES, PREFIXES, OptionError, TranslationOptions, check_languages
+from .options import PHRASES, PREFIXES, OptionError, TranslationOptions
 from .sentence_splitter import SentenceSplitter, find_splitter, split_line
 
 Encode = Callable[[list[str], TranslationOptions], list[list[int]]]  # returns the token ids of each text
@@ -77,7 +77,6 @@ class SentenceReader:
             given = "" if options.target_prefix is None else options.target_prefix
             is_shared = isinstance(given, str)
             self._prefixes = TextValues(given, is_shared, self._tokenize_prefix, _PREFIX_RULE, count)
-        check_languages(tokenizer, Direction(options.src_lang, options.tgt_lang), at_end=True)
 
     def read(self, texts: Sequence[str], is_whole: bool = False) -> list[list[Sentence]]:
         """Return the sentences of each text; none for blank text, and one for a whole text that no option splits."""
@@ -186,9 +185,11 @@ def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
 # --- Languages ------------------------------------------------------------------------------------------------------
 
 
-def begin_with_languages(tokenizer: Any, sources: Sequence[Sequence[int]], direction: Direction) -> list[list[int]]:
+def begin_with_languages(
+    tokenizer: Any, sources: Sequence[Sequence[int]], direction: Direction, at_end: bool = False
+) -> list[list[int]]:
     """Return the token ids of sources with the tokens of the languages, unless they begin with a tag."""
-    languages = find_languages(tokenizer)
+    languages = find_languages(tokenizer, at_end)
     if languages is None or (languages.is_forced and direction == NO_DIRECTION):  # by the state of its tokenizer
         return list(sources)  # type: ignore[arg-type]
     if all(map(languages.begins_with_tag, sources)):
@@ -204,9 +205,9 @@ def begin_with_languages(tokenizer: Any, sources: Sequence[Sequence[int]], direc
     ]
 
 
-def forced_language(tokenizer: Any, direction: Direction) -> dict[str, Any]:
+def forced_language(tokenizer: Any, direction: Direction, at_end: bool = False) -> dict[str, Any]:
     """Return the options of decoding that make a translation begin with its language, as M2M-100 and NLLB need."""
-    languages = find_languages(tokenizer)
+    languages = find_languages(tokenizer, at_end)
     if languages is None or not languages.is_forced or direction == NO_DIRECTION:
         return {}
     (token,) = languages.tokens(direction).target

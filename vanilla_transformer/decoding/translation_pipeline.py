@@ -12,6 +12,7 @@ from typing import Any
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
+from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.tokenization_vanilla_transformer import with_normalization
 
@@ -20,7 +21,7 @@ from .constraints import room_for_phrases, word_continuations
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .engine.requests import DecodeRequest
-from .options import RERANKING, OptionError, TranslationOptions
+from .options import RERANKING, OptionError, TranslationOptions, check_languages
 from .pretrained import load_ensemble
 from .segments import Sentence, SentenceReader
 from .steps import Decode, Report, Step, complete_alternatives
@@ -106,6 +107,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             raise UserError(f"Without `backend`, `model` must be a model, {found}. {hint}")
         super().__init__(model, with_normalization(tokenizer) if normalize else tokenizer, **kwargs)
         self.inputs = TaskInputs(self.model, self.tokenizer, self.task, self.default_options)
+        self.task: str = self.inputs.task
+        self.prefix = self.inputs.prefix
         self.default_options = {**self.inputs.defaults, **self.default_options}
         self._ensemble: Any = None
         if ensemble is not None or ensemble_weights is not None:
@@ -148,6 +151,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Whether a model reranks the n-best list of each sentence."""
         return self.reranker is not None
 
+    def __call__(self, inputs: Any, *args: Any, **options: Any) -> Any:
+        """Translate; the library's models answer one text with one list, also with `num_return_sequences`."""
+        answers = super().__call__(inputs, *args, **options)
+        is_nested = self.inputs.is_of_library and isinstance(inputs, str) and isinstance(answers[0], list)
+        return answers[0] if is_nested else answers
+
     def begin(self, options: dict[str, Any], count: int | None) -> "TranslationCall":
         """Return the request of a call, with its options resolved and checked."""
         if self.inputs.is_of_library:  # also where a generation config replaces options of the constructor
@@ -155,11 +164,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
         resolved = TranslationOptions.resolve(options, self.default_options, self.model.generation_config)
         if resolved.alternatives is not None and (self.reranks or self._ensemble is not None):
             raise OptionError("`alternatives` are of one model without reranking. Leave the other models out.")
+        check_languages(self.tokenizer, Direction(resolved.src_lang, resolved.tgt_lang), self.inputs.is_of_library)
         return TranslationCall(self, resolved, count)
 
     def encode(self, texts: list[str], options: TranslationOptions) -> list[list[int]]:
         """Return the token ids of sources, with what the model needs besides, see [`TaskInputs`]."""
-        return self.inputs.encode(texts, options)
+        return self.inputs.encode(texts, options, self.prefix)
 
     def postprocess(self, model_outputs: Any, clean_up: bool | None = None) -> list[str]:
         """Return the text of each row of token ids, whose spaces at its ends stay if the library's models made it."""

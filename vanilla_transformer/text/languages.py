@@ -75,6 +75,7 @@ class Languages:
         is_forced: Whether the token of the target language begins the translation, instead of the source.
         directions: The directions that the model was trained on, if they are known.
         default: The direction of a request that gives none; None where one must be given.
+        is_at_end: Whether the token of the source language ends a source, as in mBART and the former NLLB.
     """
 
     sources: Mapping[str, int]
@@ -82,6 +83,7 @@ class Languages:
     is_forced: bool = False
     directions: Sequence[Direction] = ()
     default: Direction = NO_DIRECTION
+    is_at_end: bool = False
 
     @property
     def replaced(self) -> int:
@@ -123,7 +125,9 @@ class Languages:
         return DirectionTokens(from_tokens, to_tokens) if self.is_forced else DirectionTokens(to_tokens + from_tokens)
 
     def begin(self, sentences: Iterable[Sequence[int]], tokens: Sequence[int]) -> list[list[int]]:
-        """Return the token ids of sentences that begin with `tokens`."""
+        """Return the token ids of sentences that begin with `tokens`, or end with them."""
+        if self.is_at_end and tokens:
+            return [[*sentence[: -self.replaced], *tokens] for sentence in sentences]
         return [[*tokens, *sentence[self.replaced :]] for sentence in sentences] if tokens else [*map(list, sentences)]
 
     def begins_with_tag(self, sentence: Sequence[int]) -> bool:
@@ -132,11 +136,11 @@ class Languages:
 
 
 def find_languages(tokenizer: Any, at_end: bool = False) -> Languages | None:
-    """Return the languages of a tokenizer, or None if no token names them; mBART's and former NLLB's are `at_end`."""
+    """Return the languages of a tokenizer, or None if no token names them, or some do `at_end` and that is False."""
     if codes := _language_tokens(tokenizer):
-        if not at_end and tokenizer("a")["input_ids"][0] not in codes.values():
-            return None
-        return Languages(codes, codes, True, default=Direction(tokenizer.src_lang, tokenizer.tgt_lang))
+        is_at_end = tokenizer("a")["input_ids"][0] not in codes.values()
+        default = Direction(tokenizer.src_lang, tokenizer.tgt_lang)
+        return None if is_at_end and not at_end else Languages(codes, codes, True, (), default, is_at_end)
     targets = _tagged(tokenizer, TARGET_TAG)
     if not targets:
         return None

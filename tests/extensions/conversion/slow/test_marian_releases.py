@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from ctranslate2.converters import TransformersConverter
 from transformers import AutoTokenizer
 
+from tests.releases import install_release
 from tests.tiny import tiny_model
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.extensions.conversion import WRITERS
@@ -42,13 +42,7 @@ def test_marian_folder_translates_without_this_package(release, translated, tmp_
     """uv installs the release beside this environment's torch, in a folder that Python searches first."""
     folder, sentences, lines = translated
     if release is not None:
-        uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-        if uv is None:
-            pytest.skip("uv, which installs the release, is missing")
-        wanted = [f"transformers=={release}", "--target", tmp_path / "release", "--python", sys.executable]
-        installed = subprocess.run([uv, "pip", "install", *wanted], capture_output=True, text=True)
-        if installed.returncode:
-            pytest.skip(f"transformers {release} cannot be installed: {installed.stderr[-200:]}")
+        install_release(release, tmp_path / "release")
     process = subprocess.run(
         [sys.executable, SCRIPT, folder],
         input=json.dumps(sentences),

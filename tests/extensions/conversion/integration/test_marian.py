@@ -43,10 +43,11 @@ def test_model_to_marian_has_our_logits(layout, bias):
     for name, parameter in original.named_parameters():
         if name.endswith(("bias", "norm.weight")):
             torch.nn.init.normal_(parameter, mean=float("norm" in name), std=0.3)
-    converted = model_to_marian(original)
+    converted = model_to_marian(original).double()
+    original = original.double()
     source, target = torch.randint(3, 31, (3, 9)), torch.randint(3, 31, (3, 7))
     given = {"input_ids": source, "attention_mask": torch.ones_like(source), "decoder_input_ids": target}
-    torch.testing.assert_close(converted(**given).logits, original(**given).logits, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(converted(**given).logits, original(**given).logits, atol=1e-12, rtol=1e-12)
 
 
 def test_to_marian_writes_a_folder_without_custom_code(tiny_model, tiny_tokenizer, tmp_path):

@@ -82,8 +82,8 @@ def _write_marian(staged: Path, folder: Path, repo_id: str) -> Path:
     from vanilla_transformer.extensions.conversion import WRITERS
 
     WRITERS["marian"](staged, folder, SENTENCES)
-    if (staged / "LICENSE").exists():
-        shutil.copyfile(staged / "LICENSE", folder / "LICENSE")
+    for path in staged.glob("LICENSE"):
+        shutil.copy(path, folder)
     card = ModelCard.load(staged / CARD_NAME)
     card.text = f"# {repo_id} as a MarianMTModel\n\nThe branch `main` has the card of this model.\n"
     card.save(folder / CARD_NAME)

@@ -87,7 +87,7 @@ def can_be_marian(folder: Path) -> bool:
 
     config = load_config(folder)
     is_ours = config.architectures == [VanillaTransformerForConditionalGeneration.__name__]
-    return is_ours and type(config) is VanillaTransformerConfig and not any(marian_reasons(config).values())
+    return is_ours and not any(marian_reasons(config).values())
 
 
 def _model_type(folder: Path) -> str:

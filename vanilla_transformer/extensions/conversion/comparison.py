@@ -252,10 +252,7 @@ def _greedy_options(model: PreTrainedModel) -> dict[str, Any]:
 def _max_logit_difference(
     models: Sequence[PreTrainedModel], tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]
 ) -> float:
-    """Return the largest absolute difference of two models' logits, over all tokens that the first one generates.
-
-    A number that is added to all logits of a token counts for nothing.
-    """
+    """Return the largest absolute difference of two models' logits, over all tokens that the first one generates."""
     original = models[0]
     largest = 0.0
     for inputs in tokenized_batches(tokenizer, sentences):
@@ -263,9 +260,11 @@ def _max_logit_difference(
         kept = tokens.ne(original.config.pad_token_id)
         kept[:, 0] = True  # Marian's start token is padding
         first, second = (
-            model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False).logits[kept].log_softmax(dim=-1)
-            for model in models
+            model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False).logits[kept] for model in models
         )
+        # One may have more entries, and a number that all logits of a token share changes no probability.
+        size = min(first.shape[-1], second.shape[-1])
+        first, second = (logits[:, :size].log_softmax(dim=-1) for logits in (first, second))
         finite = torch.isfinite(first) & torch.isfinite(second)  # a bias of minus infinity bans a token
         if not torch.equal(torch.isfinite(first), torch.isfinite(second)) or first.isnan().any():
             return float("inf")

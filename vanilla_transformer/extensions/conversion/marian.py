@@ -6,9 +6,7 @@ logits, and its positional encodings hold all sines before all cosines.
 
 import copy
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -81,26 +79,53 @@ def write_marian(
 
     Marian always uses a layer-norm epsilon of 1e-5. With another epsilon the logits differ in their last digits. The
     paper's length penalty becomes the `length_penalty` of transformers with the same exponent, and the limit of
-    source + 50 tokens becomes 512 tokens. Padding gets the last id, and the embedding of the start token is zero.
+    source + 50 tokens becomes `max_length: 512`.
     """
+    config = model.config
+    others = (config.vocab_size - 1, config.eos_token_id, config.decoder_start_token_id)
+    if hasattr(tokenizer, "backend_tokenizer") and config.pad_token_id not in others:
+        model, tokenizer = _append_padding(model, tokenizer)
     converted = model_to_marian(model)
     _start_from_zero(converted)
-    order = _padding_last(converted, tokenizer)
-    _reorder_vocabulary(converted, order)
     converted.save_pretrained(folder)
-    library_tokenizer(tokenizer, order).save_pretrained(folder)
-    _write_old_words(folder / "tokenizer_config.json", tokenizer.bos_token)
-    _reorder_vocabulary(converted, sorted(order, key=order.__getitem__))  # back, to compare it by our ids
+    tokenizer.save_pretrained(folder)
+    # The words of transformers 4, which later releases read, too.
+    path = folder / "tokenizer_config.json"
+    words = json.loads(path.read_text(encoding="utf-8"))
+    words["additional_special_tokens"] = words.pop("extra_special_tokens", [])
+    words["tokenizer_class"] = words["tokenizer_class"].replace("TokenizersBackend", "PreTrainedTokenizerFast")
+    path.write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
+    converted.generation_config.max_length = None  # a comparison has a limit of its own
     return [("float32", converted)]
+
+
+def _append_padding(
+    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase
+) -> tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]:
+    """Return both with padding as their last entry, which CTranslate2 drops, and the old one without a use.
+
+    CTranslate2 also wants an unknown token, which a vocabulary with all bytes never gives.
+    """
+    size, start = model.config.vocab_size, model.config.decoder_start_token_id
+    model = copy.deepcopy(model)
+    model.resize_token_embeddings(size + 1, mean_resizing=False)
+    for name, tensor in model.state_dict().items():
+        if name.endswith(("embed_tokens.weight", "lm_head.weight", "lm_head.bias")):
+            tensor[size] = tensor[start]  # which no translation has either
+    model.config.pad_token_id = model.generation_config.pad_token_id = size
+    state = tokenizer.backend_tokenizer.to_str().replace(json.dumps(tokenizer.pad_token), '"<unused>"')
+    backend = Tokenizer.from_str(state)
+    backend.add_special_tokens([f"<unused{index}>" for index in range(backend.get_vocab_size(), size)])
+    words = {"pad_token": "<pad>", "unk_token": tokenizer.unk_token or tokenizer.bos_token}
+    words["model_input_names"] = ["input_ids", "attention_mask"]  # by default transformers 4 has a third one
+    return model, PreTrainedTokenizerFast(tokenizer_object=backend, **constructor_arguments(tokenizer) | words)
 
 
 def marian_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
     """Return the reasons why `MarianMTModel` might not represent a model, and whether each applies."""
-    positions = config.position_embedding_type
     return {
         "it normalizes before each sub-layer (`normalize_before`)": config.normalize_before,
-        "its positions are learned (`position_embedding_type`)": positions == "learned",
-        "it has no positions (`position_embedding_type`)": positions == "none",
+        "its positions are no sinusoids (`position_embedding_type`)": config.position_embedding_type != "sinusoidal",
         HEAD_WIDTHS: has_head_widths(config),
         SOURCES_WITHOUT_EOS: not config.source_eos,
     }
@@ -139,36 +164,6 @@ def _start_from_zero(model: MarianMTModel) -> None:
             attention.out_proj.bias += shift
 
 
-def _padding_last(model: MarianMTModel, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return our ids in the order of Marian's: padding is the last one if the tokenizer is of this package's kind."""
-    config, ids = model.config, [*range(model.config.vocab_size)]
-    state = json.loads(tokenizer.backend_tokenizer.to_str()) if hasattr(tokenizer, "backend_tokenizer") else {}
-    is_ours = (state.get("post_processor") or {}).get("type") == "TemplateProcessing"
-    is_ours = is_ours and state["model"].get("unk_id") is None and config.share_encoder_decoder_embeddings
-    if is_ours and config.pad_token_id not in (config.eos_token_id, config.decoder_start_token_id):
-        ids.append(ids.pop(config.pad_token_id))
-    return ids
-
-
-def _reorder_vocabulary(model: MarianMTModel, order: Sequence[int]) -> None:
-    """Give the entry `order[i]` of the vocabulary the id i, in the model and in its configurations."""
-    weights, index = model.state_dict(), torch.tensor(order)
-    if [*order] == sorted(order):
-        return
-    for name, tensor in weights.items():
-        if name.endswith(("shared.weight", "embed_tokens.weight", "lm_head.weight", _LOGITS_BIAS)):
-            weights[name] = tensor.index_select(int(name == _LOGITS_BIAS), index)
-    model.load_state_dict(weights)
-
-    def renumber(value: Any) -> Any:
-        return [*map(renumber, value)] if isinstance(value, list) else order.index(value)
-
-    for config in (model.config, model.generation_config):
-        for name, value in vars(config).items():
-            if name.endswith(("_token_id", "suppress_tokens", "_words_ids")) and value is not None:
-                setattr(config, name, renumber(value))
-
-
 def _put_sines_first(weights: dict[str, torch.Tensor], d_model: int) -> dict[str, torch.Tensor]:
     """Reorder the features of the residual stream, whose sines and cosines alternate; the function stays the same.
 
@@ -201,57 +196,19 @@ def _find_weight(name: str, weights: dict[str, torch.Tensor], initial: torch.Ten
 
 
 def library_generation_config(generation_config: GenerationConfig) -> GenerationConfig:
-    """Return a copy without the fields of this package.
-
-    A limit is `max_length`, as in OPUS-MT: `max_new_tokens` would win over the `generation_max_length` of a Trainer.
-    """
+    """Return a copy without the fields of this package."""
     plain = copy.deepcopy(generation_config)
     for name in ("length_penalty_type", "max_new_tokens_beyond_source"):
         if hasattr(plain, name):
             delattr(plain, name)
-    if plain.max_new_tokens is not None:
-        plain.max_length, plain.max_new_tokens = plain.max_new_tokens + 1, None  # with the start token
-    plain.max_length = plain.max_length or 512
+    # As in OPUS-MT: `max_new_tokens` would win over the `generation_max_length` of a Trainer.
+    limit = plain.max_length if plain.max_new_tokens is None else plain.max_new_tokens + 1  # with the start token
+    plain.max_length, plain.max_new_tokens = limit or 512, None
     return plain
 
 
-def library_tokenizer(tokenizer: PreTrainedTokenizerBase, order: Sequence[int] = ()) -> PreTrainedTokenizerBase:
-    """Return the same `tokenizer.json` in a tokenizer class of transformers.
-
-    Args:
-        order: Its ids in the order of new ids; by default they stay. Ids without a token get one that no text has.
-    """
+def library_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Return the same `tokenizer.json` in a tokenizer class of transformers."""
     if not hasattr(tokenizer, "backend_tokenizer"):
         return tokenizer
-    backend = tokenizer.backend_tokenizer
-    if [*order] != sorted(order):
-        tokens = {index: token for token, index in backend.get_vocab().items()}
-        ids = {tokens.get(old, f"<unused{old}>"): new for new, old in enumerate(order)}
-        state = json.loads(backend.to_str())
-        vocabulary = state["model"]["vocab"]
-        if isinstance(vocabulary, list):  # of a unigram model, with scores
-            scores = dict(vocabulary)
-            state["model"]["vocab"] = [[token, scores.get(token, min(scores.values()))] for token in ids]
-        else:
-            state["model"]["vocab"] = ids
-        for token in state["added_tokens"]:
-            token["id"] = ids[token["content"]]
-        state["added_tokens"].sort(key=lambda token: token["id"])
-        for special in state["post_processor"]["special_tokens"].values():
-            special["ids"] = [ids[token] for token in special["tokens"]]
-        state["padding"] = None  # set at each call
-        backend = Tokenizer.from_str(json.dumps(state))
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **constructor_arguments(tokenizer))
-
-
-def _write_old_words(path: Path, unknown: str | None) -> None:
-    """Describe a tokenizer as transformers 4 does, which later releases read, too.
-
-    CTranslate2 needs an unknown token. A tokenizer without one never gives that of BOS in its place.
-    """
-    content = json.loads(path.read_text(encoding="utf-8"))
-    if content.get("tokenizer_class") in ("TokenizersBackend", PreTrainedTokenizerFast.__name__):
-        content |= {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": content.get("unk_token") or unknown}
-        content["model_input_names"] = ["input_ids", "attention_mask"]  # by default transformers 4 has a third one
-    extra = content.pop("extra_special_tokens", None)
-    path.write_text(json.dumps(content | ({"additional_special_tokens": extra} if extra else {}), indent=2) + "\n")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, **constructor_arguments(tokenizer))

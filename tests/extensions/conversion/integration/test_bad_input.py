@@ -76,7 +76,7 @@ UNLIKE = {"normalize_before": True, "position_embedding_type": "learned", "atten
 OTHER_HEADS = {"decoder_attention_heads": 4, "attention_key_dim": 4}
 NOT_REPRESENTED = [
     *((form, {"source_eos": False}, "its sources have no EOS") for form in ("marian", "ctranslate2", "onnx")),
-    ("marian", UNLIKE, r"normalizes before .*; its positions are learned; .*`attention_value_dim`"),
+    ("marian", UNLIKE, r"normalizes before .*; its positions are no sinusoids .*; .*`attention_value_dim`"),
     (
         "ctranslate2",
         {"activation_function": "tanh", "position_embedding_type": "none", **OTHER_HEADS},

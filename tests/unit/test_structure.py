@@ -65,7 +65,7 @@ USES = {
     "decoding.loading": {"conversion", "scale_out"},
     "decoding.options": {"terms"},
     "decoding.translation_pipeline": {"conversion", "protection", "reranking", "terms"},
-    "evaluation.compile_model": {"scale_out"},
+    "evaluation.compile_model": {"conversion", "scale_out"},
     "evaluation.named_metrics": {"quality"},
     "publishing.push": {"conversion"},
     "publishing.staging": {"conversion"},

@@ -17,7 +17,7 @@ from vanilla_transformer.generation_vanilla_transformer import MaxNewTokensBeyon
 from .known_features import ForbiddenTokens, NoRepeatedNgrams, search_options
 from .requests import DecodeRequest
 from .search_options import SearchOptions
-from .target_prefix import ForcedBos, ForcedEos
+from .target_prefix import ForcedToken
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -96,8 +96,7 @@ def _check_search(
         known |= {type(each) for each in ours.sampling.filters()} | {logits_process.TopPLogitsWarper}
     of_features: dict[type, tuple[type, ...]] = {
         NoRepeatedNgrams: (logits_process.NoRepeatNGramLogitsProcessor,),
-        ForcedBos: (logits_process.ForcedBOSTokenLogitsProcessor,),
-        ForcedEos: (logits_process.ForcedEOSTokenLogitsProcessor,),
+        ForcedToken: (logits_process.ForcedBOSTokenLogitsProcessor, logits_process.ForcedEOSTokenLogitsProcessor),
         ForbiddenTokens: (logits_process.NoBadWordsLogitsProcessor, logits_process.SuppressTokensLogitsProcessor),
     }
     known |= {kind for each in ours.features for kind in of_features.get(type(each), ())}

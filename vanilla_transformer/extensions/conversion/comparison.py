@@ -21,7 +21,7 @@ from .common import load_model, reading
 BATCH_SIZE = 16
 MAX_NEW_TOKENS = 128
 # In float32 both models differ by rounding, at most by Marian's other layer-norm epsilon.
-MAX_LOGIT_DIFFERENCE = 0.05
+_MAX_LOGIT_DIFFERENCE = 0.05
 _MIN_IDENTICAL = 0.9  # rounding decides between tokens that are about equally likely
 _ADDED_TOKENS = 8  # in a sentence
 _FLOAT32 = ("float32", "fp32")  # names of data types in which a converted model must be the same
@@ -189,7 +189,7 @@ def require_same(
     if difference is None:
         same = comparison.num_identical >= _MIN_IDENTICAL * comparison.num_sentences
     else:
-        same = difference <= MAX_LOGIT_DIFFERENCE
+        same = difference <= _MAX_LOGIT_DIFFERENCE
     if not same:
         raise UserError(
             f"The converted model must compute what the original does, but does not: {comparison}. Nothing was "

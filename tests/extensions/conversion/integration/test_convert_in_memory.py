@@ -54,12 +54,12 @@ def fsmt_model(folder):
 
 def m2m(folder):
     tokenizer = build_m2m_tokenizer(folder)
-    return m2m_100(1 + max(tokenizer.lang_code_to_id.values())), tokenizer
+    return m2m_100(1 + max(tokenizer.lang_code_to_id.values()), max_position_embeddings=300), tokenizer
 
 
 def nllb(folder):
     tokenizer = build_nllb_tokenizer()
-    return m2m_100(len(tokenizer)), tokenizer
+    return m2m_100(len(tokenizer), max_position_embeddings=300), tokenizer
 
 
 LANGUAGES = {m2m: {"src_lang": "en", "tgt_lang": "de"}, nllb: {"src_lang": "eng_Latn", "tgt_lang": "deu_Latn"}}
@@ -73,7 +73,7 @@ def case(request, tmp_path):
         for name, parameter in model.named_parameters():
             parameter.mul_(1.0 if "embed_positions" in name or "norm" in name else 2.5)
     getattr(model, "final_logits_bias", torch.zeros(1)).mul_(0.2)
-    model.generation_config.max_length = 20
+    model.generation_config.max_length = 21  # 20 is the library's own, which pipelines replace
     if model.config.model_type != "marian":  # whose padding as a token of a translation has no position
         model.generation_config.suppress_tokens = [model.config.pad_token_id]
     return model, tokenizer, LANGUAGES.get(request.param, {})
@@ -81,14 +81,14 @@ def case(request, tmp_path):
 
 @pytest.fixture
 def opus(tmp_path):
-    return TranslationPipeline(*opus_mt(tmp_path), compile=False, max_length=20)
+    return TranslationPipeline(*opus_mt(tmp_path), compile=False, max_length=21)
 
 
 def by_generate(model, tokenizer, texts, **options):
     """Return the pipeline's answers by `generate()`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EnginePool, "find", lambda *_, **__: None)
-        return TranslationPipeline(model, tokenizer)(texts, protect=False, **options)
+        return TranslationPipeline(model, tokenizer, protect=False, **options)(texts)
 
 
 def test_conversion_in_memory_translates_as_generate_does(case):
@@ -122,7 +122,7 @@ def test_conversion_in_memory_shares_weights_and_notices_changes(opus):
         opus.model.model.decoder.layers[0].fc1.weight.mul_(-3.0)
     after = opus("A man is sleeping.", return_scores=True)
     assert after != before and opus._engines._decoded is not converted
-    again = TranslationPipeline(copy.deepcopy(opus.model), opus.tokenizer, compile=False, max_length=20)
+    again = TranslationPipeline(copy.deepcopy(opus.model), opus.tokenizer, compile=False, max_length=21)
     assert again("A man is sleeping.", return_scores=True) == after
 
 
@@ -162,11 +162,13 @@ def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
     with pytest.raises(ValueError, match="With `return_scores`, the model must be one that is converted exactly"):
         opus("A man.", return_scores=True)
     if change is not halve:
-        assert opus("A man.") == by_generate(opus.model, opus.tokenizer, "A man.", max_length=20)
+        assert opus("A man.") == by_generate(opus.model, opus.tokenizer, "A man.", max_length=21)
 
 
 @pytest.mark.parametrize(
-    "option", [{"repetition_penalty": 1.5}, {"bad_words_ids": [[3, 4]]}, {"max_length": 400}], ids=str
+    "option",
+    [{"repetition_penalty": 1.5}, {"bad_words_ids": [[3, 4]]}, {"max_length": 400, **LANGUAGES[nllb]}],
+    ids=str,
 )
 def test_option_that_no_engine_decodes_is_said_once(tmp_path, caplog, option):
     tokenizer = build_nllb_tokenizer() if "max_length" in option else build_marian_tokenizer(tmp_path)

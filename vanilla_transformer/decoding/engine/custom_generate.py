@@ -89,7 +89,7 @@ def _check_search(
         if value != found:
             rule = f"The engine of `custom_generate` must have the options of the call: `{name}` {value!r}"
             raise UserError(f"{rule}, got {found!r}.")
-    known: set[type] = set()
+    known: set[type] = {logits_process.LogitNormalization} if config.renormalize_logits else set()
     if ours.min_new_tokens:
         known |= {logits_process.MinNewTokensLengthLogitsProcessor}
     if ours.sampling is not None:
@@ -100,8 +100,6 @@ def _check_search(
         ForbiddenTokens: (logits_process.NoBadWordsLogitsProcessor, logits_process.SuppressTokensLogitsProcessor),
     }
     known |= {kind for each in ours.features for kind in of_features.get(type(each), ())}
-    if config.renormalize_logits:
-        known |= {logits_process.LogitNormalization}
     for processor in logits_processor:
         # The library adds one for the new tokens, too, which forbids nothing more.
         is_minimum = isinstance(processor, logits_process.MinLengthLogitsProcessor)

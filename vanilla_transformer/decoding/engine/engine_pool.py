@@ -141,8 +141,8 @@ class EnginePool:
         known = _optimizer_steps.number, [*map(id, modules)], [*map(type, modules)], places, is_training
         is_same = torch.allclose(_join(self._views), self._samples, rtol=0.0, atol=0.0, equal_nan=True)
         is_new = known != self._known or not is_same
-        # A hook of another model, for example, may have been removed.
-        if not is_new and (self._problem is None or self._decoded is not self.model):
+        may_retry = self._problem is not None and self._decoded is self.model  # a hook may have been removed
+        if not is_new and not may_retry:
             return
         self._engines.clear()
         self._known, self._cast = known, None

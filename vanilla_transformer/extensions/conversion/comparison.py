@@ -196,14 +196,11 @@ def require_same(
             "written. Report this with the options of the model."
         )
     some = sentences[: 2 * BATCH_SIZE]
-    search = {"suppress_tokens": None}  # padding may be a token
-    options = TranslationOptions.resolve(_greedy_options(ours) | search, None, ours.generation_config)
+    options = TranslationOptions.resolve(_greedy_options(ours), None, ours.generation_config)
     engine = EnginePool(ours.eval(), compile=False).find(options)
     if engine is None:  # which does not follow an option of the model
         return
-    outputs = [
-        greedy_translator(ours, tokenizer, **search, **further)(some) for further in ({}, {"custom_generate": engine})
-    ]
+    outputs = [greedy_translator(ours, tokenizer, **further)(some) for further in ({}, {"custom_generate": engine})]
     identical = sum(first == second for first, second in zip(*outputs, strict=True))
     if identical < _MIN_IDENTICAL * len(some):
         raise UserError(

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import (
     AutoModelForSeq2SeqLM,
     FSMTForConditionalGeneration,
@@ -15,7 +14,7 @@ from transformers import (
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.decoding.engine.supported_models import DECODING_METHODS, is_hooked
+from vanilla_transformer.decoding.engine.supported_models import METHODS, is_hooked
 from vanilla_transformer.decoding.ensemble import Ensemble
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.errors import UserError
@@ -45,26 +44,26 @@ def convert_in_memory(original: Any) -> Any:
     if model_type not in _CONVERTERS:
         return original
     model_class, convert = _CONVERTERS[model_type]
-    weights, types = original.state_dict(), {(type(weight), weight.dtype) for weight in original.parameters()}
+    weights, modules = original.state_dict(), [*original.modules()]
+    has_others = any(not module.__module__.startswith(("torch.", "transformers.")) for module in modules)
     with reading(type(original).__name__, "transformers"), torch.no_grad(), torch.random.fork_rng(devices=[]):
-        is_plain = type(original) is model_class and DECODING_METHODS.isdisjoint(vars(original))
         reasons = {
-            f"it is no plain {model_class.__name__}": not is_plain,
+            f"it is no {model_class.__name__}": type(original) is not model_class,
             "it is in training mode": original.training,
-            "it has hooks": any(map(is_hooked, original.modules())),
-            "its weights are of several types": types != {(nn.Parameter, original.dtype)},
+            "it has adapters or methods of another package": has_others or not METHODS.isdisjoint(vars(original)),
+            "it has hooks": any(map(is_hooked, modules)),
+            "its weights are of several types": len({each.dtype for each in original.parameters()}) > 1,
         }
         check_supported("This package", reasons)
         converted = convert(original).to(original.device, original.dtype)
         ids = torch.arange(2, 10, device=original.device)[None]  # not padding, which M2M-100 gives no position
-        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "decoder_input_ids": ids}
-        before, after = (model(**inputs, use_cache=False).logits for model in (original, converted))
+        models = (original, converted)
+        before, after = (each(ids, decoder_input_ids=ids, use_cache=False).logits for each in models)
         tolerance = torch.finfo(original.dtype).eps ** 0.5
         is_same = torch.allclose(before, after, tolerance, tolerance * before.abs().median().item())
         check_supported("This package", {"it computes something else": not is_same})
     for name, weight in converted.named_parameters():
-        same = weights.get(name, weight)
-        if same.dtype == weight.dtype and torch.equal(same, weight):
+        if torch.equal(same := weights.get(name, weight), weight):
             weight.data = same
     return converted
 

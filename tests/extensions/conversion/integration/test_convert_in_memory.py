@@ -1,6 +1,7 @@
 """Models of transformers that the pipeline decodes by the engine, after a conversion in memory."""
 
 import copy
+import pickle
 import random
 
 import pytest
@@ -11,10 +12,13 @@ from tests.fairseq_files import build_fsmt_tokenizer, fsmt
 from tests.m2m_100_models import build_m2m_tokenizer, build_nllb_tokenizer, m2m_100
 from tests.marian_models import build_marian_tokenizer, marian_model
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
+from vanilla_transformer.extensions.conversion import WRITERS, from_transformers
 from vanilla_transformer.extensions.serving.features import known_options
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 WORDS = ["A", "man", "is", "sleeping.", "Two", "dogs", "run", "across", "the", "green", "grass."]
 GREEDY, BEAMS, NBEST = (
@@ -149,20 +153,63 @@ def move_positions(model):
     model.model.decoder.embed_positions.weight.data.neg_()
 
 
+def train(model):
+    model.train()
+
+
 def derive(model):
     model.__class__ = type("Derived", (type(model),), {})
 
 
 @pytest.mark.parametrize(
-    "change", [hook, replace_method, replace_module, halve, move_positions, derive], ids=lambda each: each.__name__
+    "change",
+    [hook, replace_method, replace_module, halve, move_positions, derive, train],
+    ids=lambda each: each.__name__,
 )
 def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
     change(opus.model)
     assert not opus.uses_engine
     with pytest.raises(ValueError, match="With `return_scores`, the model must be one that is converted exactly"):
         opus("A man.", return_scores=True)
-    if change is not halve:
+    if change not in (halve, train):
         assert opus("A man.") == by_generate(opus.model, opus.tokenizer, "A man.", max_length=21)
+
+
+def test_conversion_in_memory_is_tried_once_for_each_change_of_a_model(opus, monkeypatch):
+    tried = []
+    plain = from_transformers.convert_in_memory
+    monkeypatch.setattr(from_transformers, "convert_in_memory", lambda model: (tried.append(model), plain(model))[1])
+    opus.model.half()
+    assert not opus.uses_engine and not opus.uses_engine and len(tried) == 1
+    opus.model.float().train()
+    assert not opus.uses_engine and not opus.uses_engine and len(tried) == 2
+    state = torch.random.get_rng_state()
+    opus.model.eval()
+    assert opus.uses_engine and opus.uses_engine and len(tried) == 3
+    assert torch.equal(torch.random.get_rng_state(), state)
+    opus.model.bfloat16()
+    assert opus.uses_engine and opus("A man.", return_scores=True) and opus._engines._decoded.dtype == torch.bfloat16
+    assert pickle.loads(pickle.dumps(opus._engines)).supports_model
+
+
+def test_conversion_in_memory_decodes_what_convert_writes(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    WRITERS["marian"](folder, tmp_path / "marian", WORDS)
+    translate = pipeline("translation", model=str(tmp_path / "marian"), compile=False, max_new_tokens=20)
+    assert translate.uses_engine
+    assert translate(WORDS) == by_generate(translate.model, translate.tokenizer, WORDS, max_new_tokens=20)
+    ours = TranslationPipeline(tiny_model, tiny_tokenizer, compile=False, max_new_tokens=20, num_beams=1)
+    assert translate(WORDS, num_beams=1) == ours(WORDS)
+
+
+def test_compile_converts_in_memory(tmp_path, capsys, monkeypatch):
+    model, tokenizer = opus_mt(tmp_path)
+    model.save_pretrained(tmp_path / "model")
+    steps = []
+    monkeypatch.setattr(Engine, "compile_steps", lambda engine: steps.append(engine.options))
+    assert main(["compile", str(tmp_path / "model")]) == 0
+    assert "float32, beam size 4" in capsys.readouterr().out
+    assert [each.num_beams for each in steps] == [1, 4] and steps[1].renormalizes and len(steps[1].features) == 2
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,14 @@ Compare decoding with MarianMTModel of transformers and with CTranslate2: the sa
     python -m benchmarks.bench_decoding
     python -m benchmarks.bench_decoding --folder runs/multi30k_en_de --sentences test_2016_flickr.en --references …de
     python -m benchmarks.bench_decoding --sizes small --rows one --systems "at once" CTranslate2
-    python -m benchmarks.bench_decoding --sizes opus --rows "one at a time" text
+    python -m benchmarks.bench_decoding --sizes opus --rows "one at a time" text --count 200 --singles 20 --rounds 2
 
 The first command measures models with random weights, which end no sentence themselves: 32 sentences of 24 words into
 exactly 32 words each, a text of 1,000 captions into 14 words each, and its first 40 captions one at a time. The second
 one translates the first 1,000 lines of a text with a trained model, and then the first 40 one at a time; with `--sizes
 small,trained,base`, it measures all that. The third one measures a part. The fourth one has a `MarianMTModel` of the
 size and with the generation config of OPUS-MT models, which the pipeline converts in memory, and CTranslate2 by its
-own converter. Each translation ends by the forced EOS, in place of which CTranslate2 computes one more word.
+own converter. Each translation ends by the forced EOS; CTranslate2 computes one more word instead.
 
 All systems are started once for each model. They take turns and are idle in between, and the best of their rounds
 counts: sentences a second or, one at a time, the median of the milliseconds of a sentence. Marian translates in
@@ -82,7 +82,6 @@ SENTENCES, SOURCE_WORDS, TARGET_WORDS = 32, 24, 32
 _CAPTION_WORDS, _CAPTION_TARGET_WORDS = (8, 18), 14
 _BASE_SHARE = 4  # of the captions, one in so many is translated by the base model
 _MOST_TOKENS = 128  # of a translation of a text
-_SINGLE_SENTENCES = 40  # that are translated one at a time
 _SPEED, _LATENCY, _RATIO = "sentences/s", "ms a sentence", "over the better CTranslate2"
 
 
@@ -159,6 +158,7 @@ class DecodingArguments(BenchmarkArguments):
     count: int = field(
         default=1000, metadata={"help": f"Number of sentences of a text; the base model gets 1/{_BASE_SHARE}."}
     )
+    singles: int = field(default=40, metadata={"help": "Number of sentences that are translated one at a time."})
     threads: int | None = field(default=None, metadata={"help": "Threads per system; by default all cores."})
 
 
@@ -242,7 +242,7 @@ def random_tasks(size: str, folder: Path, options: DecodingArguments) -> list[Ta
     count = options.count // (_BASE_SHARE if size == "base" else 1)
     captions = random_texts(count, *_CAPTION_WORDS, len(tokenizer))
     batch = Task(size, texts, TARGET_WORDS, SENTENCES, options.rounds)
-    tasks = [batch, *text_tasks(size, captions, _CAPTION_TARGET_WORDS, options.rounds)]
+    tasks = [batch, *text_tasks(size, captions, _CAPTION_TARGET_WORDS, options)]
     return [task._replace(forced=size == OPUS) for task in tasks]
 
 
@@ -282,15 +282,15 @@ def trained_tasks(folder: Path, options: DecodingArguments) -> list[Task]:
     folder.symlink_to(Path(options.folder).absolute())
     texts = read_lines(options.sentences)[: options.count]
     references = read_lines(options.references)[: options.count] if options.references else None
-    text, single = text_tasks(TRAINED, texts, _MOST_TOKENS, options.rounds)
+    text, single = text_tasks(TRAINED, texts, _MOST_TOKENS, options)
     return [text._replace(exact=False, references=references), single._replace(exact=False)]
 
 
-def text_tasks(model: str, texts: list[str], most: int, rounds: int) -> tuple[Task, Task]:
+def text_tasks(model: str, texts: list[str], most: int, options: DecodingArguments) -> tuple[Task, Task]:
     """Return the task of a text as a whole and of its first sentences one at a time."""
-    rounds = max(1, rounds // 2)
+    rounds = max(1, options.rounds // 2)
     whole = Task(f"{model}, text", texts, most, len(texts), rounds)
-    return whole, Task(f"{model}, one at a time", texts[:_SINGLE_SENTENCES], most, 1, rounds)
+    return whole, Task(f"{model}, one at a time", texts[: options.singles], most, 1, rounds)
 
 
 def measure(

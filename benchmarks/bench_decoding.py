@@ -264,6 +264,7 @@ def build_opus(vocab_size: int) -> tuple[MarianMTModel, PreTrainedTokenizerFast]
         for name, parameter in sorted(model.named_parameters()):
             if parameter.dim() > 1 and "embed_positions" not in name:
                 torch.nn.init.xavier_uniform_(parameter)
+        model.get_input_embeddings().weight[pad] = 0.0  # CTranslate2's decoder starts with zero
         model.final_logits_bias[0, eos] = -1e4  # all translations have as many words
     search = {"bad_words_ids": [[pad]], "forced_eos_token_id": eos, "renormalize_logits": True, "num_beams": 4}
     model.generation_config = GenerationConfig(**ids, **search, max_length=512)

@@ -153,17 +153,13 @@ def move_positions(model):
     model.model.decoder.embed_positions.weight.data.neg_()
 
 
-def train(model):
-    model.train()
-
-
 def derive(model):
     model.__class__ = type("Derived", (type(model),), {})
 
 
 @pytest.mark.parametrize(
     "change",
-    [hook, replace_method, replace_module, halve, move_positions, derive, train],
+    [hook, replace_method, replace_module, halve, move_positions, derive],
     ids=lambda each: each.__name__,
 )
 def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
@@ -171,7 +167,7 @@ def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
     assert not opus.uses_engine
     with pytest.raises(ValueError, match="With `return_scores`, the model must be one that is converted exactly"):
         opus("A man.", return_scores=True)
-    if change not in (halve, train):
+    if change is not halve:
         assert opus("A man.") == by_generate(opus.model, opus.tokenizer, "A man.", max_length=21)
 
 
@@ -224,7 +220,7 @@ def test_option_that_no_engine_decodes_is_said_once(tmp_path, caplog, option):
     translate = TranslationPipeline(model, tokenizer, **{"max_length": 9, **option})
     for text in ("A man.", "A dog."):
         assert translate(text) == by_generate(model, tokenizer, text, **{"max_length": 9, **option})
-    (message,) = caplog.messages
+    (message,) = [each for each in caplog.messages if "instead of the engine" in each]
     assert f"`generate()` decodes {type(model).__name__} instead of the engine" in message
 
 

@@ -62,6 +62,7 @@ USES = {
     "data.prepare_data": {"alignments", "augmentation", "cleaning"},
     "data.tokenizer_training": {"augmentation"},
     "decoding.answers": {"alignments", "quality"},
+    "decoding.engine.engine_pool": {"conversion"},
     "decoding.loading": {"conversion", "scale_out"},
     "decoding.options": {"terms"},
     "decoding.translation_pipeline": {"conversion", "protection", "reranking", "terms"},

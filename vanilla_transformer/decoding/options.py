@@ -114,8 +114,8 @@ class TranslationOptions(BaseModel):
         None, description="The token with which each translation begins."
     )
     forced_eos_token_id: Annotated[Any, CONFIG] = Field(None, description="The last token at the limit of the length.")
-    bad_words_ids: Annotated[list[Tokens], Strict(False), CONFIG] = Field((), description="Token sequences to avoid.")
-    suppress_tokens: Annotated[Tokens, CONFIG] = Field((), description="Tokens that no translation has.")
+    bad_words_ids: Annotated[list[Tokens], Strict(False), CONFIG] = Field([], description="Token sequences to avoid.")
+    suppress_tokens: Annotated[Tokens, CONFIG] = Field([], description="Tokens that no translation has.")
     renormalize_logits: Annotated[bool, CONFIG] = Field(False, description="Let allowed tokens have probability 1.")
     # Sampling; `resolve` checks the filters
     do_sample: Annotated[bool, FLAG, JSON, CONFIG] = Field(False, description="Sample, by default with one beam.")

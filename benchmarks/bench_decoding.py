@@ -4,11 +4,14 @@ Compare decoding with MarianMTModel of transformers and with CTranslate2: the sa
     python -m benchmarks.bench_decoding
     python -m benchmarks.bench_decoding --folder runs/multi30k_en_de --sentences test_2016_flickr.en --references …de
     python -m benchmarks.bench_decoding --sizes small --rows one --systems "at once" CTranslate2
+    python -m benchmarks.bench_decoding --sizes opus --rows "one at a time" text --count 200 --singles 20 --rounds 2
 
 The first command measures models with random weights, which end no sentence themselves: 32 sentences of 24 words into
 exactly 32 words each, a text of 1,000 captions into 14 words each, and its first 40 captions one at a time. The second
 one translates the first 1,000 lines of a text with a trained model, and then the first 40 one at a time; with `--sizes
-small,trained,base`, it measures all that. The third one measures a part.
+small,trained,base`, it measures all that. The third one measures a part. The fourth one has a `MarianMTModel` of the
+size and with the generation config of OPUS-MT models, which the pipeline converts in memory, and CTranslate2 by its
+own converter. Each translation ends by the forced EOS; CTranslate2 computes one more word instead.
 
 All systems are started once for each model. They take turns and are idle in between, and the best of their rounds
 counts: sentences a second or, one at a time, the median of the milliseconds of a sentence. Marian translates in
@@ -30,7 +33,16 @@ from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+    MarianConfig,
+    MarianMTModel,
+    PreTrainedTokenizerFast,
+)
+from transformers.utils import logging
 
 from benchmarks import peers
 from benchmarks.harness import (
@@ -46,7 +58,7 @@ from benchmarks.harness import (
 )
 from benchmarks.peers import Peer, Translate, work_as_named
 from benchmarks.revision_worker import build_model, build_tokenizer, random_texts
-from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
+from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.decoding.engine.precision import resolve_precision
@@ -54,14 +66,22 @@ from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.extensions.conversion.marian import model_to_marian
 from vanilla_transformer.utils.file_utils import save_model_folder
 
-VOCAB_SIZES = {"tiny": 100, "small": 8000, "base": 32_000}
+OPUS = "opus"
+VOCAB_SIZES = {"tiny": 100, "small": 8000, "base": 32_000, OPUS: 58_101}
+OPUS_SIZES = {
+    "d_model": 512,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "encoder_ffn_dim": 2048,
+    "decoder_ffn_dim": 2048,
+}
+OPUS_SIZES |= {"encoder_attention_heads": 8, "decoder_attention_heads": 8, "max_position_embeddings": 512}
 TRAINED = "trained"
 SEARCHES = {"greedy": 1, "beam 4": 4}
 SENTENCES, SOURCE_WORDS, TARGET_WORDS = 32, 24, 32
 _CAPTION_WORDS, _CAPTION_TARGET_WORDS = (8, 18), 14
 _BASE_SHARE = 4  # of the captions, one in so many is translated by the base model
 _MOST_TOKENS = 128  # of a translation of a text
-_SINGLE_SENTENCES = 40  # that are translated one at a time
 _SPEED, _LATENCY, _RATIO = "sentences/s", "ms a sentence", "over the better CTranslate2"
 
 
@@ -72,7 +92,9 @@ class Marian(Peer):
     worker = "bench_decoding"
 
     def load(self, folder: Path) -> Translate:
-        model = model_to_marian(VanillaTransformerForConditionalGeneration.from_pretrained(folder))
+        logging.set_verbosity_error()  # two limits of the length are a warning for each batch
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+        model = model if isinstance(model, MarianMTModel) else model_to_marian(model)
         return partial(translate_in_file_order, model, AutoTokenizer.from_pretrained(folder))
 
 
@@ -87,7 +109,7 @@ class Engine(Peer):
         self.precision, self.compiled = precision, compiled
 
     def load(self, folder: Path) -> Translate:
-        model = VanillaTransformerForConditionalGeneration.from_pretrained(folder)
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         pipe = TranslationPipeline(model, tokenizer, precision=self.precision, compile=self.compiled)
 
@@ -136,6 +158,7 @@ class DecodingArguments(BenchmarkArguments):
     count: int = field(
         default=1000, metadata={"help": f"Number of sentences of a text; the base model gets 1/{_BASE_SHARE}."}
     )
+    singles: int = field(default=40, metadata={"help": "Number of sentences that are translated one at a time."})
     threads: int | None = field(default=None, metadata={"help": "Threads per system; by default all cores."})
 
 
@@ -148,6 +171,7 @@ class Task(NamedTuple):
         most: Tokens of a translation.
         at_once: Texts of a call.
         exact: Whether each translation has `most` words.
+        forced: Whether the last word is EOS, which CTranslate2 does not force.
     """
 
     what: str
@@ -158,6 +182,7 @@ class Task(NamedTuple):
     exact: bool = True
     references: list[str] | None = None
     beams: int = 1
+    forced: bool = False
 
     def request(self, count: int | None = None) -> dict[str, Any]:
         """Return the request of the first texts, by default of all, to a worker; see [`peers.serve`]."""
@@ -185,7 +210,7 @@ def main(arguments: Sequence[str]) -> None:
         for size in sizes:
             folder = Path(name, size)
             tasks = trained_tasks(folder, options) if size == TRAINED else random_tasks(size, folder, options)
-            model = VanillaTransformerForConditionalGeneration.from_pretrained(folder)
+            model = AutoModelForSeq2SeqLM.from_pretrained(folder)
             notes.append(f"{size}: auto is {resolve_precision(model, 'auto')}.")
             tasks = [
                 task._replace(what=what, beams=beams)
@@ -205,17 +230,50 @@ def main(arguments: Sequence[str]) -> None:
 def random_tasks(size: str, folder: Path, options: DecodingArguments) -> list[Task]:
     """Write a model with random weights; every system generates the same number of words."""
     vocab_size = VOCAB_SIZES[size]
-    # MarianMTModel has this ε.
-    model, tokenizer = build_model(size, vocab_size, layer_norm_eps=1e-5), build_tokenizer(vocab_size)
-    with torch.no_grad():
-        model.lm_head.bias[model.config.decoder_start_token_id] = -1e4  # which is no word
+    if size == OPUS:
+        model, tokenizer = build_opus(vocab_size)
+    else:  # MarianMTModel has this ε
+        model, tokenizer = build_model(size, vocab_size, layer_norm_eps=1e-5), build_tokenizer(vocab_size)
+        with torch.no_grad():
+            model.lm_head.bias[model.config.decoder_start_token_id] = -1e4  # which is no word
     save_model_folder(model, tokenizer, folder)
     torch.manual_seed(1)
     texts = random_texts(SENTENCES, SOURCE_WORDS, SOURCE_WORDS, len(tokenizer))
     count = options.count // (_BASE_SHARE if size == "base" else 1)
     captions = random_texts(count, *_CAPTION_WORDS, len(tokenizer))
     batch = Task(size, texts, TARGET_WORDS, SENTENCES, options.rounds)
-    return [batch, *text_tasks(size, captions, _CAPTION_TARGET_WORDS, options.rounds)]
+    tasks = [batch, *text_tasks(size, captions, _CAPTION_TARGET_WORDS, options)]
+    return [task._replace(forced=size == OPUS) for task in tasks]
+
+
+def build_opus(vocab_size: int) -> tuple[MarianMTModel, PreTrainedTokenizerFast]:
+    """Build a model with random weights that is otherwise as OPUS-MT's, and a tokenizer of whole words w0, w1, …"""
+    eos, pad = 0, vocab_size - 1
+    ids = {"eos_token_id": eos, "bos_token_id": eos, "pad_token_id": pad, "decoder_start_token_id": pad}
+    config = MarianConfig(
+        vocab_size=vocab_size,
+        activation_function="swish",
+        scale_embedding=True,
+        forced_eos_token_id=eos,
+        **OPUS_SIZES,
+        **ids,
+    )
+    model = MarianMTModel(config).eval()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in sorted(model.named_parameters()):
+            if parameter.dim() > 1 and "embed_positions" not in name:
+                torch.nn.init.xavier_uniform_(parameter)
+        model.get_input_embeddings().weight[pad] = 0.0  # CTranslate2's decoder starts with zero
+        model.final_logits_bias[0, eos] = -1e4  # all translations have as many words
+    search = {"bad_words_ids": [[pad]], "forced_eos_token_id": eos, "renormalize_logits": True, "num_beams": 4}
+    model.generation_config = GenerationConfig(**ids, **search, max_length=512)
+    words = ["</s>", "<unk>", *(f"w{number}" for number in range(vocab_size - 3)), "<pad>"]
+    tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", eos)])
+    special = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    return model, PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
 def trained_tasks(folder: Path, options: DecodingArguments) -> list[Task]:
@@ -225,15 +283,15 @@ def trained_tasks(folder: Path, options: DecodingArguments) -> list[Task]:
     folder.symlink_to(Path(options.folder).absolute())
     texts = read_lines(options.sentences)[: options.count]
     references = read_lines(options.references)[: options.count] if options.references else None
-    text, single = text_tasks(TRAINED, texts, _MOST_TOKENS, options.rounds)
+    text, single = text_tasks(TRAINED, texts, _MOST_TOKENS, options)
     return [text._replace(exact=False, references=references), single._replace(exact=False)]
 
 
-def text_tasks(model: str, texts: list[str], most: int, rounds: int) -> tuple[Task, Task]:
+def text_tasks(model: str, texts: list[str], most: int, options: DecodingArguments) -> tuple[Task, Task]:
     """Return the task of a text as a whole and of its first sentences one at a time."""
-    rounds = max(1, rounds // 2)
+    rounds = max(1, options.rounds // 2)
     whole = Task(f"{model}, text", texts, most, len(texts), rounds)
-    return whole, Task(f"{model}, one at a time", texts[:_SINGLE_SENTENCES], most, 1, rounds)
+    return whole, Task(f"{model}, one at a time", texts[: options.singles], most, 1, rounds)
 
 
 def measure(
@@ -259,10 +317,14 @@ def compared(systems: Sequence[Peer], task: Task, answers: Mapping[str, list[dic
         ValueError: a system returned another number of words than it must.
     """
     outputs = {name: rounds[0]["outputs"] for name, rounds in answers.items()}
+    for system in systems:
+        if task.forced and isinstance(system, peers.CTranslate2):
+            outputs[system.name] = [text.rpartition(" ")[0] for text in outputs[system.name]]
     words = {name: sum(len(text.split()) for text in texts) for name, texts in outputs.items()}
-    wrong = {name for name, number in words.items() if task.exact and number != len(task.texts) * task.most}
+    most = task.most - task.forced
+    wrong = {name for name, number in words.items() if task.exact and number != len(task.texts) * most}
     if wrong:
-        raise ValueError(f"Every system must return {task.most} words per sentence, but {wrong} did not.")
+        raise ValueError(f"Every system must return {most} words per sentence, but {wrong} did not.")
     seconds = {name: [median(each["seconds"]) / task.at_once for each in rounds] for name, rounds in answers.items()}
     best = {name: min(each) for name, each in seconds.items()}
     rival = min((best[system.name] for system in systems if isinstance(system, peers.CTranslate2)), default=None)

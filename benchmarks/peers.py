@@ -140,11 +140,17 @@ class CTranslate2(Peer):
         return missing if find_spec("ctranslate2") is None else None
 
     def start(self, folder: Path, threads: int) -> "subprocess.Popen[str]":
-        """Convert the model to `{folder}.{kind}` and start a process with it."""
+        """Convert the model to `{folder}.{kind}`, one of transformers by CTranslate2 alone, and start a process."""
+        from ctranslate2.converters import TransformersConverter
+
         from vanilla_transformer.extensions.conversion import WRITERS
 
         converted = folder.with_name(f"{folder.name}.{self.kind}")
-        WRITERS["ctranslate2"](folder, converted, ["a"], quantization=self.kind)
+        if json.loads((folder / "config.json").read_text())["model_type"] == "marian":
+            converter = TransformersConverter(str(folder), copy_files=["tokenizer.json"])
+            converter.convert(str(converted), quantization=None if self.kind == "float32" else self.kind)
+        else:
+            WRITERS["ctranslate2"](folder, converted, ["a"], quantization=self.kind)
         return super().start(converted, threads)
 
     def load(self, folder: Path) -> Translate:

@@ -58,6 +58,19 @@ def test_bench_decoding_systems_have_the_same_weights(tmp_path, capsys, monkeypa
     assert ["ms a sentence" in row for row in rows] == 20 * [False] + 10 * [True]
 
 
+def test_bench_decoding_measures_a_small_model_as_opus_mt_does(tmp_path, monkeypatch):
+    sizes = {name: 2 if "layers" in name or "heads" in name else 32 for name in bench_decoding.OPUS_SIZES}
+    monkeypatch.setattr(bench_decoding, "OPUS_SIZES", sizes | {"max_position_embeddings": 64})
+    monkeypatch.setitem(bench_decoding.VOCAB_SIZES, bench_decoding.OPUS, 120)
+    chosen = ["--systems", "Marian", "at once", "CTranslate2", "--rounds", "1", "--rows", "text", "one at a time"]
+    bench_decoding.main(["--sizes", "opus", "--count", "40", *chosen, "--output_dir", str(tmp_path)])
+    rows = json.loads((tmp_path / "decoding.json").read_text())["rows"]
+    assert [row["system"] for row in rows] == 4 * UNCOMPILED
+    exact = [row for row in rows if row["system"] in ("Marian", AT_ONCE[0])]
+    exact += [row for row in rows if row["system"] == RIVALS[0] and "greedy" in row["what"]]  # beams are rounded
+    assert [row["outputs as Marian's"] for row in exact] == 10 * ["40 of 40"]
+
+
 def test_bench_decoding_measures_chosen_rows_and_systems(tmp_path, capsys):
     chosen = ["--rows", "one at a time, greedy", "--systems", "CTranslate2, int8", "--rounds", "1"]
     bench_decoding.main(["--sizes", "tiny", *chosen, "--output_dir", str(tmp_path)])

@@ -15,6 +15,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    Strict,
     ValidationError,
     WithJsonSchema,
     field_validator,
@@ -51,6 +52,7 @@ Length = Annotated[int | None, Field(ge=1, le=10_000)]
 Count = Annotated[int | None, Field(ge=1, le=500)]
 Number = Annotated[float | None, Field(allow_inf_nan=False, ge=-100, le=100)]
 Weight = Annotated[float | None, Field(allow_inf_nan=False, ge=0, le=100)]
+Tokens = Annotated[list[int], Strict(False)]  # or a tuple
 Code = Annotated[str | None, Field(max_length=40, title="the code of a language")]
 # A value for each text; an iterator is not consumed.
 Column = Annotated[Any, Predicate(lambda value: isinstance(value, Iterable) and not isinstance(value, str | Mapping))]
@@ -112,8 +114,8 @@ class TranslationOptions(BaseModel):
         None, description="The token with which each translation begins."
     )
     forced_eos_token_id: Annotated[Any, CONFIG] = Field(None, description="The last token at the limit of the length.")
-    bad_words_ids: Annotated[Any, CONFIG] = Field(None, description="Lists of tokens that no translation has.")
-    suppress_tokens: Annotated[Any, CONFIG] = Field(None, description="Tokens that no translation has.")
+    bad_words_ids: Annotated[list[Tokens], Strict(False), CONFIG] = Field([], description="Token sequences to avoid.")
+    suppress_tokens: Annotated[Tokens, CONFIG] = Field([], description="Tokens that no translation has.")
     renormalize_logits: Annotated[bool, CONFIG] = Field(False, description="Let allowed tokens have probability 1.")
     # Sampling; `resolve` checks the filters
     do_sample: Annotated[bool, FLAG, JSON, CONFIG] = Field(False, description="Sample, by default with one beam.")

@@ -40,11 +40,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
     [`TranslationOptions`] for all options of a call. Options of the constructor are the defaults of calls.
 
     An [`Engine`] decodes greedy search, beam search and sampling. It has as many slots as it needs, whatever
-    `batch_size` is. It decodes models of Marian (OPUS-MT), FSMT, M2M-100 and NLLB after a conversion in memory, in the
-    first call; `model` stays the original. What it does not decode, such as a repetition penalty, or a model with
-    adapters, hooks or custom methods, `generate()` does, batch by batch, which is logged for these four; with
-    an option that needs the engine, such a request raises a `ValueError`. Each call notices weights that were trained,
-    loaded, resized, moved or merged since the last one; see [`TranslationPipeline.refresh`] for others.
+    `batch_size` is. The first call converts Marian (OPUS-MT), FSMT, M2M-100 and NLLB in memory; `model` is kept.
+    What it does not decode, such as a repetition penalty, or a model with adapters, hooks or custom methods,
+    `generate()` does, batch by batch; with an option that needs the engine, such a request raises a `ValueError`. Each
+    call notices weights that were trained, loaded, resized, moved or merged since the last one; see
+    [`TranslationPipeline.refresh`] for others.
 
     Answers have `translation_text`, and on request `score` and `log_probability` (see [`Hypothesis`]; in a text of
     several segments, log-probabilities add up, and the score is the mean), `tokens` with their log-probabilities,
@@ -141,8 +141,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         Let the next call decode the model as it is now.
 
         Needed only after a change that a call does not notice by itself: values written by way of a weight's `data`
-        or into a buffer, such as Marian's `final_logits_bias`; and hooks and methods that are replaced after the first
-        call.
+        or into a buffer, and hooks and methods that are replaced after the first call.
         """
         self._engines.refresh()
 

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.machine_cache import cache_folder, prepare_cache
 from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
+from vanilla_transformer.decoding.options import LEAST_BEAMS
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.device_utils import find_compiler, usable_cores
@@ -33,16 +34,20 @@ def compile_model(
         num_beams: Beam size; by default 1 and the checkpoint's.
         report: Gets a line for each finished step.
     """
+    from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory
+
     if find_compiler() is None:
         raise UserError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
     prepare_cache(cache_folder())
     translates = load_config(name).is_encoder_decoder
-    model = load_pretrained(AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM, name)
+    original = load_pretrained(AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM, name)
+    model = convert_in_memory(original)
     if not Engine.supports(model):
         raise UserError(f"The model must be {SUPPORTED}, got {name}.")
     if not translates and workers != 1:
         raise UserError(f"--workers is for translation models, and {name} has no encoder.")
-    beams = num_beams or model.generation_config.num_beams or 1
+    usual = model.generation_config.num_beams if model is original else LEAST_BEAMS  # of the pipeline
+    beams = num_beams or usual or 1
     threads = max(1, min(usable_cores() // workers, torch.get_num_threads()))
     torch.set_num_threads(threads)
     for size in [beams] if num_beams else dict.fromkeys((1, beams)):

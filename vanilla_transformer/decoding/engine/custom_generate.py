@@ -17,7 +17,7 @@ from vanilla_transformer.generation_vanilla_transformer import MaxNewTokensBeyon
 from .known_features import ForbiddenTokens, NoRepeatedNgrams, search_options
 from .requests import DecodeRequest
 from .search_options import SearchOptions
-from .target_prefix import ForcedBos, ForcedEos
+from .target_prefix import ForcedToken
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -89,20 +89,17 @@ def _check_search(
         if value != found:
             rule = f"The engine of `custom_generate` must have the options of the call: `{name}` {value!r}"
             raise UserError(f"{rule}, got {found!r}.")
-    known: set[type] = set()
+    known: set[type] = {logits_process.LogitNormalization} if config.renormalize_logits else set()
     if ours.min_new_tokens:
         known |= {logits_process.MinNewTokensLengthLogitsProcessor}
     if ours.sampling is not None:
         known |= {type(each) for each in ours.sampling.filters()} | {logits_process.TopPLogitsWarper}
     of_features: dict[type, tuple[type, ...]] = {
         NoRepeatedNgrams: (logits_process.NoRepeatNGramLogitsProcessor,),
-        ForcedBos: (logits_process.ForcedBOSTokenLogitsProcessor,),
-        ForcedEos: (logits_process.ForcedEOSTokenLogitsProcessor,),
+        ForcedToken: (logits_process.ForcedBOSTokenLogitsProcessor, logits_process.ForcedEOSTokenLogitsProcessor),
         ForbiddenTokens: (logits_process.NoBadWordsLogitsProcessor, logits_process.SuppressTokensLogitsProcessor),
     }
     known |= {kind for each in ours.features for kind in of_features.get(type(each), ())}
-    if config.renormalize_logits:
-        known |= {logits_process.LogitNormalization}
     for processor in logits_processor:
         # The library adds one for the new tokens, too, which forbids nothing more.
         is_minimum = isinstance(processor, logits_process.MinLengthLogitsProcessor)

@@ -21,7 +21,6 @@ from .supported_models import SUPPORTED, kind_of
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
-_USUAL_NEW_TOKENS = 20  # of `generate()`, for models that declare no limit
 _SAMPLES = 4  # numbers of a weight that are looked at
 LENGTH_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 
@@ -57,7 +56,7 @@ class EnginePool:
             check_precision(precision)
         limit_onednn_cache()  # also for what `generate()` decodes
         self.model, self.precision, self.compile, self.converts = model, precision, compile, converts
-        self._decoded, self._is_foreign = model, False  # the model or its conversion, and whether there may be one
+        self._decoded = model  # or its conversion, or None if that would not be exact
         self._engines = OrderedDict[str, Engine]()
         self._known: Any = None  # the modules and weights with which the engines were made
         self._held = list[Any]()  # the same, so that no others can get their addresses
@@ -87,9 +86,8 @@ class EnginePool:
         """
         with self._lock:
             self._notice_changes()
-            if self._is_foreign and all(getattr(options, name) is None for name in LENGTH_LIMITS):
-                options = options.override(max_new_tokens=_USUAL_NEW_TOKENS)
-            problem = self._problem or find_problem(self._decoded, options, longest_source * self._is_foreign)
+            is_converted = self._decoded is not self.model
+            problem = self._problem or find_problem(self._decoded, options, longest_source * is_converted)
             if problem is None:
                 unused = {"num_beams", "num_return_sequences", *(() if options.do_sample else FILTERS)}
                 search = [(name, getattr(options, name)) for name in options_of(CONFIG) if name not in unused]
@@ -116,7 +114,7 @@ class EnginePool:
         for name, is_given in ((required_by, required_by), ("precision", self.precision)):
             if is_given:
                 raise OptionError(f"With `{name}`, {problem} Leave `{name}` out to decode by `generate()`.")
-        if self._is_foreign:
+        if is_converted:
             logger.warning_once(f"`generate()` decodes {type(self.model).__name__} instead of the engine: {problem}")
         if self.compile is True:
             logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
@@ -139,10 +137,12 @@ class EnginePool:
         for module in modules:  # in a fifth of the time of `modules()`
             modules.extend(child for child in module._modules.values() if child is not None)
             weights.extend(weight for weight in module._parameters.values() if weight is not None)
-        known = _optimizer_steps.number, [*map(id, modules)], [*map(type, modules)], [*map(_place_of, weights)]
+        places, is_training = [*map(_place_of, weights)], [module.training for module in modules[:1]]
+        known = _optimizer_steps.number, [*map(id, modules)], [*map(type, modules)], places, is_training
         is_same = torch.allclose(_join(self._views), self._samples, rtol=0.0, atol=0.0, equal_nan=True)
         is_new = known != self._known or not is_same
-        if not is_new and self._problem is None:  # a hook, for example, may have been removed
+        may_retry = self._problem is not None and self._decoded is self.model  # a hook may have been removed
+        if not is_new and not may_retry:
             return
         self._engines.clear()
         self._known, self._cast = known, None
@@ -152,15 +152,14 @@ class EnginePool:
         plain = [each for each in plain if each.device == plain[0].device and not each.is_meta]
         self._views = [each.view(-1)[:: max(1, each.numel() // _SAMPLES)] for each in plain]
         self._samples = _join(self._views)
-        self._decoded, self._problem, self._is_foreign = self.model, None, False
+        self._decoded, self._problem = self.model, None
         if self.converts and not Engine.supports(self.model):
-            from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory, is_convertible
+            from vanilla_transformer.extensions.conversion.from_transformers import convert_in_memory
 
             try:
-                self._is_foreign = is_convertible(self.model)
-                self._decoded = convert_in_memory(self.model) if self._is_foreign else self.model
+                self._decoded = convert_in_memory(self.model)
             except UserError as error:
-                self._problem = f"the model must be one that is converted exactly. {error}"
+                self._decoded, self._problem = None, f"the model must be one that is converted exactly. {error}"
                 return
         if not Engine.supports(self._decoded):
             self._problem = f"the model must be {SUPPORTED}, got {kind_of(self.model)}."
@@ -193,12 +192,8 @@ def find_problem(model: Any, options: TranslationOptions, longest_source: int = 
             return f"there must be one `{name}`."
     if options.forced_eos_token_id is not None and options.max_new_tokens_beyond_source is not None:
         return "`forced_eos_token_id` needs the same limit for all sentences."
-    words, tokens = options.bad_words_ids or [], options.suppress_tokens or []
-    are_lists = all(isinstance(each, list) for each in (words, tokens, *words))
-    if not are_lists or any(
-        len(word) != 1 or type(word[0]) is not int for word in (*words, *([each] for each in tokens))
-    ):
-        return "`bad_words_ids` and `suppress_tokens` must be lists of single tokens."
+    if any(len(word) != 1 for word in options.bad_words_ids or ()):
+        return "`bad_words_ids` must be single tokens."
     if isinstance(options.decoder_start_token_id, list):
         return "there must be one `decoder_start_token_id` for all sentences."
     starts = not model.config.is_encoder_decoder or options.decoder_start_token_id is not None

@@ -12,7 +12,7 @@ from vanilla_transformer.decoding.options import OptionError, TranslationOptions
 from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, WordContinuations
 from .sampling import SamplingOptions
 from .search_options import SearchFeature, SearchOptions
-from .target_prefix import ForcedBos, ForcedEos, TargetPrefix
+from .target_prefix import ForcedToken, TargetPrefix
 from .top_k import UNLIKELY
 
 
@@ -74,7 +74,7 @@ def search_options(
     if bos is not None:
         if options.is_prefixed or not model.config.is_encoder_decoder:
             raise OptionError("`forced_bos_token_id` needs a model with an encoder, and no target prefixes.")
-        known.append(ForcedBos(bos))
+        known.append(ForcedToken(bos))
     if options.is_prefixed:
         known.append(TargetPrefix())
     if options.no_repeat_ngram_size:
@@ -90,7 +90,7 @@ def search_options(
             penalties = penalties.to(model.device)
         known.append(PhraseConstraints(constraint_tokens, beams, eos, word_continuations, penalties))
     if options.forced_eos_token_id is not None:
-        known.append(ForcedEos(options.forced_eos_token_id))
+        known.append(ForcedToken(options.forced_eos_token_id, is_last=True))
     return SearchOptions(
         num_beams=beams,
         eos_token_ids=eos,

@@ -37,8 +37,8 @@ _DECODERS: tuple[type, ...] = (
 )
 _LAYERS = (VanillaTransformerDecoderLayer, VanillaTransformerLongDecoderLayer)
 # A class or a model that replaces one of them decodes in its own way.
-_METHODS = {"forward", "__call__", *vars(GenerationMixin), *vars(PaperGenerationMixin)} - {"save_pretrained"}
-_METHODS -= {name for name in _METHODS if name.startswith("__") and name != "__call__"}
+METHODS = {"forward", "__call__", *vars(GenerationMixin), *vars(PaperGenerationMixin)} - {"save_pretrained"}
+METHODS -= {name for name in METHODS if name.startswith("__") and name != "__call__"}
 SUPPORTED = "an unchanged translation model or causal language model of this package"
 
 
@@ -74,9 +74,9 @@ def _replaces_method(module: nn.Module) -> bool:
     """Tell whether a class outside this package, or the module itself, replaces a method that decodes."""
     package, classes = __name__.partition(".")[0], type(module).__mro__
     ours = next((each for each in classes if each.__module__.partition(".")[0] == package), None)
-    if ours is None or any(not _METHODS.isdisjoint(vars(each)) for each in classes[: classes.index(ours)]):
+    if ours is None or any(not METHODS.isdisjoint(vars(each)) for each in classes[: classes.index(ours)]):
         return True
-    replaced = {name: value for name, value in vars(module).items() if name in _METHODS and hasattr(ours, name)}
+    replaced = {name: value for name, value in vars(module).items() if name in METHODS and hasattr(ours, name)}
     # PEFT puts a bound method back.
     return any(getattr(value, "__func__", value) is not getattr(ours, name) for name, value in replaced.items())
 

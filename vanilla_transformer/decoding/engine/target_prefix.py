@@ -17,27 +17,18 @@ from .search_options import SearchFeature
 
 
 @dataclass(frozen=True)
-class ForcedBos(SearchFeature):
-    """Begin every target with the same token, such as its language. As in the library, it adds nothing to scores."""
+class ForcedToken(SearchFeature):
+    """Begin every target with its language, for example, or end it at its limit. This adds nothing to scores."""
 
     token: int
+    is_last: bool = False
     changes_scores = True
 
     def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]) -> Tensor:
         is_token = torch.arange(logits.shape[2], device=logits.device) == self.token  # (V,)
         forced = torch.where(is_token, log_norms[..., None], -torch.inf)  # (B, N, V)
-        return torch.where(self.is_here(state)[:, None, None], forced, logits)
-
-    def is_here(self, state: Any) -> Tensor:
-        return state.time == 0
-
-
-@dataclass(frozen=True)
-class ForcedEos(ForcedBos):
-    """End every target that reaches its limit with the same token."""
-
-    def is_here(self, state: Any) -> Tensor:
-        return state.time + 1 >= state.limits
+        is_here = state.time + 1 >= state.limits if self.is_last else state.time == 0  # (B,)
+        return torch.where(is_here[:, None, None], forced, logits)
 
 
 class PrefixMemory(NamedTuple):

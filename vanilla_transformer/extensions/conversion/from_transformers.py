@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import (
     AutoModelForSeq2SeqLM,
     FSMTForConditionalGeneration,
@@ -15,14 +14,13 @@ from transformers import (
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.decoding.engine.supported_models import is_hooked
-from vanilla_transformer.decoding.ensemble import Ensemble, members_of
+from vanilla_transformer.decoding.engine.supported_models import METHODS, is_hooked
+from vanilla_transformer.decoding.ensemble import Ensemble
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .common import check_supported, load_model, reading
-from .comparison import MAX_LOGIT_DIFFERENCE
 from .fairseq import load_fsmt_tokenizer, model_from_fsmt
 from .m2m_100 import model_from_m2m_100
 from .marian import model_from_marian
@@ -35,38 +33,37 @@ _CONVERTERS: dict[str, tuple[Any, Callable[[Any], VanillaTransformerForCondition
 }
 
 
-def is_convertible(model: Any) -> bool:
-    """Tell whether a model, or one of an ensemble, is of a type that is converted from transformers."""
-    return any(getattr(getattr(each, "config", None), "model_type", "") in _CONVERTERS for each in members_of(model))
-
-
 def convert_in_memory(original: Any) -> Any:
-    """Return a model of transformers, or an ensemble of some, as of this package, for inference.
+    """Return Marian, FSMT or M2M-100 as a model of this package, for inference, and another model as it is.
 
-    Both share their weights, as far as these are the same. A model that would compute something else is refused.
+    Both share the weights that are the same. A model that would compute something else is refused.
     """
     if isinstance(original, Ensemble):
-        models = [convert_in_memory(each) if is_convertible(each) else each for each in original.models]
-        return Ensemble(models, original.weights)
-    model_class, convert = _CONVERTERS[original.config.model_type]
-    weights, types = original.state_dict(), {(type(weight), weight.dtype) for weight in original.parameters()}
-    with reading(type(original).__name__, "transformers"), torch.no_grad():
+        return Ensemble([*map(convert_in_memory, original.models)], original.weights)
+    model_type = getattr(getattr(original, "config", None), "model_type", None)
+    if model_type not in _CONVERTERS:
+        return original
+    model_class, convert = _CONVERTERS[model_type]
+    weights, modules = original.state_dict(), [*original.modules()]
+    has_others = any(not module.__module__.startswith(("torch.", "transformers.")) for module in modules)
+    with reading(type(original).__name__, "transformers"), torch.no_grad(), torch.random.fork_rng(devices=[]):
         reasons = {
-            f"it is no {model_class.__name__} itself": type(original) is not model_class,
-            "its `generate` is replaced": "generate" in vars(original),
-            "it has hooks": any(map(is_hooked, original.modules())),
-            "its weights are of several types": types != {(nn.Parameter, original.dtype)},
+            f"it is no {model_class.__name__}": type(original) is not model_class,
+            "it is in training mode": original.training,
+            "it has adapters or methods of another package": has_others or not METHODS.isdisjoint(vars(original)),
+            "it has hooks": any(map(is_hooked, modules)),
+            "its weights are of several types": len({each.dtype for each in original.parameters()}) > 1,
         }
         check_supported("This package", reasons)
         converted = convert(original).to(original.device, original.dtype)
         ids = torch.arange(2, 10, device=original.device)[None]  # not padding, which M2M-100 gives no position
-        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "decoder_input_ids": ids}
-        before, after = (model(**inputs, use_cache=False).logits for model in (original, converted))
-        is_same = torch.allclose(before, after, 32 * torch.finfo(original.dtype).eps, MAX_LOGIT_DIFFERENCE)
+        models = (original, converted)
+        before, after = (each(ids, decoder_input_ids=ids, use_cache=False).logits for each in models)
+        tolerance = torch.finfo(original.dtype).eps ** 0.5
+        is_same = torch.allclose(before, after, tolerance, tolerance * before.abs().median().item())
         check_supported("This package", {"it computes something else": not is_same})
     for name, weight in converted.named_parameters():
-        same = weights.get(name, weight)
-        if same.dtype == weight.dtype and torch.equal(same, weight):
+        if torch.equal(same := weights.get(name, weight), weight):
             weight.data = same
     return converted
 

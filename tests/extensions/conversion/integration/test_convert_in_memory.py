@@ -1,6 +1,7 @@
 """Models of transformers that the pipeline decodes by the engine, after a conversion in memory."""
 
 import copy
+import pickle
 import random
 
 import pytest
@@ -11,10 +12,13 @@ from tests.fairseq_files import build_fsmt_tokenizer, fsmt
 from tests.m2m_100_models import build_m2m_tokenizer, build_nllb_tokenizer, m2m_100
 from tests.marian_models import build_marian_tokenizer, marian_model
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
+from vanilla_transformer.extensions.conversion import WRITERS, from_transformers
 from vanilla_transformer.extensions.serving.features import known_options
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 WORDS = ["A", "man", "is", "sleeping.", "Two", "dogs", "run", "across", "the", "green", "grass."]
 GREEDY, BEAMS, NBEST = (
@@ -54,12 +58,12 @@ def fsmt_model(folder):
 
 def m2m(folder):
     tokenizer = build_m2m_tokenizer(folder)
-    return m2m_100(1 + max(tokenizer.lang_code_to_id.values())), tokenizer
+    return m2m_100(1 + max(tokenizer.lang_code_to_id.values()), max_position_embeddings=300), tokenizer
 
 
 def nllb(folder):
     tokenizer = build_nllb_tokenizer()
-    return m2m_100(len(tokenizer)), tokenizer
+    return m2m_100(len(tokenizer), max_position_embeddings=300), tokenizer
 
 
 LANGUAGES = {m2m: {"src_lang": "en", "tgt_lang": "de"}, nllb: {"src_lang": "eng_Latn", "tgt_lang": "deu_Latn"}}
@@ -73,7 +77,7 @@ def case(request, tmp_path):
         for name, parameter in model.named_parameters():
             parameter.mul_(1.0 if "embed_positions" in name or "norm" in name else 2.5)
     getattr(model, "final_logits_bias", torch.zeros(1)).mul_(0.2)
-    model.generation_config.max_length = 20
+    model.generation_config.max_length = 21  # 20 is the library's own, which pipelines replace
     if model.config.model_type != "marian":  # whose padding as a token of a translation has no position
         model.generation_config.suppress_tokens = [model.config.pad_token_id]
     return model, tokenizer, LANGUAGES.get(request.param, {})
@@ -81,14 +85,14 @@ def case(request, tmp_path):
 
 @pytest.fixture
 def opus(tmp_path):
-    return TranslationPipeline(*opus_mt(tmp_path), compile=False, max_length=20)
+    return TranslationPipeline(*opus_mt(tmp_path), compile=False, max_length=21)
 
 
 def by_generate(model, tokenizer, texts, **options):
     """Return the pipeline's answers by `generate()`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EnginePool, "find", lambda *_, **__: None)
-        return TranslationPipeline(model, tokenizer)(texts, protect=False, **options)
+        return TranslationPipeline(model, tokenizer, protect=False, **options)(texts)
 
 
 def test_conversion_in_memory_translates_as_generate_does(case):
@@ -122,7 +126,7 @@ def test_conversion_in_memory_shares_weights_and_notices_changes(opus):
         opus.model.model.decoder.layers[0].fc1.weight.mul_(-3.0)
     after = opus("A man is sleeping.", return_scores=True)
     assert after != before and opus._engines._decoded is not converted
-    again = TranslationPipeline(copy.deepcopy(opus.model), opus.tokenizer, compile=False, max_length=20)
+    again = TranslationPipeline(copy.deepcopy(opus.model), opus.tokenizer, compile=False, max_length=21)
     assert again("A man is sleeping.", return_scores=True) == after
 
 
@@ -154,7 +158,9 @@ def derive(model):
 
 
 @pytest.mark.parametrize(
-    "change", [hook, replace_method, replace_module, halve, move_positions, derive], ids=lambda each: each.__name__
+    "change",
+    [hook, replace_method, replace_module, halve, move_positions, derive],
+    ids=lambda each: each.__name__,
 )
 def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
     change(opus.model)
@@ -162,11 +168,50 @@ def test_conversion_in_memory_is_refused_where_it_could_differ(opus, change):
     with pytest.raises(ValueError, match="With `return_scores`, the model must be one that is converted exactly"):
         opus("A man.", return_scores=True)
     if change is not halve:
-        assert opus("A man.") == by_generate(opus.model, opus.tokenizer, "A man.", max_length=20)
+        assert opus("A man.") == by_generate(opus.model, opus.tokenizer, "A man.", max_length=21)
+
+
+def test_conversion_in_memory_is_tried_once_for_each_change_of_a_model(opus, monkeypatch):
+    tried = []
+    plain = from_transformers.convert_in_memory
+    monkeypatch.setattr(from_transformers, "convert_in_memory", lambda model: (tried.append(model), plain(model))[1])
+    opus.model.half()
+    assert not opus.uses_engine and not opus.uses_engine and len(tried) == 1
+    opus.model.float().train()
+    assert not opus.uses_engine and not opus.uses_engine and len(tried) == 2
+    state = torch.random.get_rng_state()
+    opus.model.eval()
+    assert opus.uses_engine and opus.uses_engine and len(tried) == 3
+    assert torch.equal(torch.random.get_rng_state(), state)
+    opus.model.bfloat16()
+    assert opus.uses_engine and opus("A man.", return_scores=True) and opus._engines._decoded.dtype == torch.bfloat16
+    assert pickle.loads(pickle.dumps(opus._engines)).supports_model
+
+
+def test_conversion_in_memory_decodes_what_convert_writes(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    WRITERS["marian"](folder, tmp_path / "marian", WORDS)
+    translate = pipeline("translation", model=str(tmp_path / "marian"), compile=False, max_new_tokens=20)
+    assert translate.uses_engine
+    assert translate(WORDS) == by_generate(translate.model, translate.tokenizer, WORDS, max_new_tokens=20)
+    ours = TranslationPipeline(tiny_model, tiny_tokenizer, compile=False, max_new_tokens=20, num_beams=1)
+    assert translate(WORDS, num_beams=1) == ours(WORDS)
+
+
+def test_compile_converts_in_memory(tmp_path, capsys, monkeypatch):
+    model, tokenizer = opus_mt(tmp_path)
+    model.save_pretrained(tmp_path / "model")
+    steps = []
+    monkeypatch.setattr(Engine, "compile_steps", lambda engine: steps.append(engine.options))
+    assert main(["compile", str(tmp_path / "model")]) == 0
+    assert "float32, beam size 4" in capsys.readouterr().out
+    assert [each.num_beams for each in steps] == [1, 4] and steps[1].renormalizes and len(steps[1].features) == 2
 
 
 @pytest.mark.parametrize(
-    "option", [{"repetition_penalty": 1.5}, {"bad_words_ids": [[3, 4]]}, {"max_length": 400}], ids=str
+    "option",
+    [{"repetition_penalty": 1.5}, {"bad_words_ids": [[3, 4]]}, {"max_length": 400, **LANGUAGES[nllb]}],
+    ids=str,
 )
 def test_option_that_no_engine_decodes_is_said_once(tmp_path, caplog, option):
     tokenizer = build_nllb_tokenizer() if "max_length" in option else build_marian_tokenizer(tmp_path)
@@ -175,7 +220,7 @@ def test_option_that_no_engine_decodes_is_said_once(tmp_path, caplog, option):
     translate = TranslationPipeline(model, tokenizer, **{"max_length": 9, **option})
     for text in ("A man.", "A dog."):
         assert translate(text) == by_generate(model, tokenizer, text, **{"max_length": 9, **option})
-    (message,) = caplog.messages
+    (message,) = [each for each in caplog.messages if "instead of the engine" in each]
     assert f"`generate()` decodes {type(model).__name__} instead of the engine" in message
 
 

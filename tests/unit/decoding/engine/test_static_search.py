@@ -19,7 +19,7 @@ from vanilla_transformer.decoding.engine.search_state import SearchState
 from vanilla_transformer.decoding.engine.static_decoder import SlotMemory, StaticDecoder
 from vanilla_transformer.decoding.engine.static_search import SearchStep
 from vanilla_transformer.decoding.engine.step_package import export_step
-from vanilla_transformer.decoding.engine.target_prefix import ForcedBos, TargetPrefix
+from vanilla_transformer.decoding.engine.target_prefix import ForcedToken, TargetPrefix
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 SLOTS, ROOM, VOCAB, START, EOS = 3, 16, 40, 1, 2
@@ -32,7 +32,7 @@ OPTIONS = [
     SearchOptions(1, (EOS,), sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)),
     SearchOptions(3, (EOS,), features=(PhraseConstraints(4, 3, (EOS,)),)),
     SearchOptions(3, (EOS,), features=(TargetPrefix(),)),
-    SearchOptions(3, (EOS,), features=(ForcedBos(9),)),
+    SearchOptions(3, (EOS,), features=(ForcedToken(9),)),
     SearchOptions(1, (EOS,), features=(NoRepeatedNgrams(1),)),
     SearchOptions(3, (EOS,), features=(TargetPrefix(), NoRepeatedNgrams(3))),
 ]

@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).parents[3] / "marian_without_package.py"
 @pytest.fixture(scope="module")
 def translated(tiny_tokenizer, tmp_path_factory):
     """Return a Marian folder, 200 sentences, and our translations of them by one and by four beams."""
-    parent, model = tmp_path_factory.mktemp("models"), tiny_model(init_std=0.3)
+    parent, model = tmp_path_factory.mktemp("models"), tiny_model(layer_norm_eps=1e-5)
     sentences = [pair.source for pair in read_demo_corpus("test", 199)] + ["Öl </s> 3 €"]
     folder = save_model_folder(model, tiny_tokenizer, parent / "ours")
     WRITERS["marian"](folder, parent / "marian", sentences[:4])

@@ -17,7 +17,7 @@ LINES = {
     "vanilla_transformer/training": 4923,
     "vanilla_transformer/utils": 2069,
     "tests": 52602,
-    "docs/*.md": 3827,
+    "docs/*.md": 3824,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it
 

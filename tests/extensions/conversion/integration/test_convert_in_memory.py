@@ -109,7 +109,7 @@ def test_conversion_in_memory_translates_as_generate_does(case):
 
 
 def test_conversion_in_memory_follows_options_of_the_package(opus):
-    (answers,) = opus("A man is sleeping.", return_scores=True, **NBEST)
+    answers = opus("A man is sleeping.", return_scores=True, **NBEST)
     scores = [answer["score"] for answer in answers]
     assert len(answers) == 3 and scores == sorted(scores, reverse=True)
     (answer,) = opus("A man is sleeping.", constraints=["green"], num_beams=4)

@@ -36,7 +36,11 @@ def loaded_on(monkeypatch):
 
     def load(*arguments, **options):
         threads.append(threading.current_thread())
-        return SimpleNamespace(tokenizer=lambda texts: {"input_ids": [list(text) for text in texts]}, model=None)
+
+        def tokenizer(texts):
+            return {"input_ids": [list(text) for text in texts]}
+
+        return SimpleNamespace(tokenizer=tokenizer, model=None, uses_engine=False)
 
     monkeypatch.setattr(loading, "load_pipeline", load)
     return threads

@@ -16,8 +16,8 @@ LINES = {
     "vanilla_transformer/text": 1177,
     "vanilla_transformer/training": 4923,
     "vanilla_transformer/utils": 2069,
-    "tests": 52602,
-    "docs/*.md": 3824,
+    "tests": 52615,
+    "docs/*.md": 3855,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it
 

@@ -58,7 +58,7 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
     layer_norm_eps: float = 1e-6
     scale_embedding: bool = True
     position_embedding_type: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
-    sinusoid_layout: Literal["interleaved", "halves"] = "interleaved"
+    sinusoid_layout: Literal["interleaved", "halves", "tensor2tensor"] = "interleaved"
     max_position_embeddings: int = 1024
     init_std: float | None = None
     chunk_size_feed_forward: int = 0
@@ -187,7 +187,8 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         scale_embedding: Multiply embeddings by √d_model (section 3.4).
         position_embedding_type: `"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or `"none"`: without
             positions, a permuted source gives permuted states. Not in the paper.
-        sinusoid_layout: Sines and cosines in turns (section 3.5), or `"halves"`: first all sines, as in Marian.
+        sinusoid_layout: Sines and cosines in turns (section 3.5), or first all sines: `"halves"`, as in
+            `MarianMTModel`, or `"tensor2tensor"`, with exponents from 0 to 1, as in Tensor2Tensor and Marian.
         max_position_embeddings: Number of learned positions; sinusoids have no limit.
         max_source_length: Longest source in training, in tokens with EOS. `TranslationPipeline` splits longer lines.
         source_eos: Attend to the EOS of a source. The sources of toolkits such as OpenNMT have none: `False`.

@@ -248,16 +248,18 @@ def sinusoidal_positions(position_ids: Tensor, d_model: int, layout: str = "inte
         PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
 
-    The layout `"halves"` has all sines first, then all cosines.
+    The layout `"halves"` has all sines first, then all cosines. So has `"tensor2tensor"`, the authors' code, where the
+    exponents are 2i / (d_model - 2), so the longest wavelength is 10000 · 2π exactly.
     """
     # Angles of far positions lose digits in float32; Apple's GPUs have no float64.
     dtype = torch.float32 if position_ids.device.type == "mps" else torch.float64
-    exponents = torch.arange(0, d_model, 2, device=position_ids.device, dtype=dtype) / d_model  # (D/2,)
+    width = max(d_model - 2, 1) if layout == "tensor2tensor" else d_model
+    exponents = torch.arange(0, d_model, 2, device=position_ids.device, dtype=dtype) / width  # (D/2,)
     angles = position_ids[..., None].to(dtype) * torch.exp(-math.log(10000.0) * exponents)  # (..., L, D/2)
     sines, cosines = angles.sin().float(), angles.cos().float()
-    if layout == "halves":
-        return torch.cat([sines, cosines], dim=-1)  # (..., L, D)
-    return torch.stack([sines, cosines], dim=-1).flatten(-2)  # (..., L, D)
+    if layout == "interleaved":
+        return torch.stack([sines, cosines], dim=-1).flatten(-2)  # (..., L, D)
+    return torch.cat([sines, cosines], dim=-1)  # (..., L, D)
 
 
 class VanillaTransformerPositions(nn.Module):

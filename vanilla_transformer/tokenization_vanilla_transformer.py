@@ -30,6 +30,10 @@ from .errors import UserError
 
 # In the order of their ids, which are the defaults of VanillaTransformerConfig.
 _SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+SENTENCEPIECE, SENTENCEPIECE_FILE = "sentencepiece", "sentencepiece.model"
+_SENTENCEPIECE_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+_MULTIPLE = 8  # of the number of pieces, which Bergamot's products of integers need
+_MAX_SENTENCE_BYTES = 2**20  # of SentencePiece, which skips longer sentences
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each of the 256 bytes
 # The words of GPT-2, but combining marks and joiners stay with their letters, as scripts from Devanagari to Thai need.
 _WORDS = r"'(?:[sdmt]|re|ve|ll)| ?(?:\p{L}[\p{M}\u200C\u200D]*)+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -41,6 +45,9 @@ _INVISIBLE += r"\u061C\u200B\u200E\u200F\u202A-\u202E\u2060-\u206F\uFEFF"
 _JOINABLE = rf"[^\s\x1C-\x1F\p{{N}}\p{{P}}A-Za-z\u00AA-\u052F\u1E00-\u1FFF{_INVISIBLE}]"
 _REMOVED = rf"[{_INVISIBLE}]|(?<!{_JOINABLE})[\u200C\u200D]+(?!{_JOINABLE})"
 _SPACES = r"[\s\x1C-\x1F]{2,}|[^\S ]|[\x1C-\x1F]"
+# Spaces that SentencePiece removes, and the places within the names of its pieces that no text may be.
+_EXTRA_SPACES = r" +(?= |(?![\s\S]))"
+_NAMES = r"(?<=<)(?=(?:/s|unk|0x[0-9A-F]{2})>)"
 # The prefix of a text that is nothing but one of some tokens, for engines without `\A`, such as JavaScript's.
 _LONE_START, _LONE_END = r"(?<![\s\S]){}(?=(?:", r")(?![\s\S]))"
 _MAX_VOCAB_SIZE = 10**7  # trainers reserve memory for all entries
@@ -54,20 +61,23 @@ _MAX_TRAINING_WORD_LENGTH = 256  # BPE and unigram split longer words while they
 
 class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
     """
-    Byte-level BPE, WordPiece or unigram tokenizer, trained by `train_from_iterator`.
+    Byte-level BPE, WordPiece or unigram tokenizer, or one with a model of SentencePiece, trained by
+    `train_from_iterator`.
 
-    Every sentence, source or target (`text_target=`), ends with EOS; the decoder input starts with `bos_token`. The
-    vocabulary contains the 256 bytes, so there is no unknown token, and `decode(..., skip_special_tokens=True)`
-    returns every string of Unicode scalar values as its normal form, see [`build_normalizer`]. A `</s>` in a text is
-    five characters, not the special token: padding, BOS and EOS are never found in a text. Tokens that a user adds,
-    special or not, are: `tokenizer.add_special_tokens({"mask_token": "<mask>"})` keeps each `<mask>` of a text in one
-    piece.
+    Every sentence, source or target (`text_target=`), ends with EOS; the decoder input starts with `bos_token`, but
+    with padding for SentencePiece, which has no BOS. The vocabulary contains the 256 bytes, so no text has an unknown
+    token, and `decode(..., skip_special_tokens=True)` returns every string of Unicode scalar values as its normal
+    form, see [`build_normalizer`]; SentencePiece has its own, `nmt_nfkc`. A `</s>` in a text is five characters, not
+    the special token: padding, BOS and EOS are never found in a text. Tokens that a user adds, special or not, are:
+    `tokenizer.add_special_tokens({"mask_token": "<mask>"})` keeps each `<mask>` of a text in one piece.
 
     `tokenizer.json` holds everything: `AutoTokenizer` loads a saved folder without this package too, as a
     `PreTrainedTokenizerFast`.
     """
 
     model_input_names = ["input_ids", "attention_mask"]
+    vocab_files_names = {"tokenizer_file": "tokenizer.json", "vocab_file": SENTENCEPIECE_FILE}
+    sentencepiece_model: bytes | None = None  # the file beside `tokenizer.json`, which Marian and Bergamot read
 
     @classmethod
     def train_from_iterator(
@@ -90,36 +100,61 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
             min_frequency (`int`): Rarer pairs are not merged.
             show_progress (`bool`): Show the progress bars of `tokenizers`.
             model (`str`):
-                `"bpe"`, as in the paper for English-German; `"wordpiece"`, as for English-French; or `"unigram"`.
-            normalization (`str`): `"nfc"`, `"nfkc"` or `"none"`, see [`build_normalizer`].
+                `"bpe"`, as in the paper for English-German; `"wordpiece"`, as for English-French; `"unigram"`; or
+                `"sentencepiece"`, the unigram model of the library `sentencepiece` with a multiple of 8 pieces, which
+                Marian and Bergamot read. It has one more entry, padding, and chooses pieces without `min_frequency`.
+            normalization (`str`): `"nfc"`, `"nfkc"` or `"none"`, see [`build_normalizer`]; not for SentencePiece.
 
         Raises:
             ValueError: the vocabulary has no room for bytes and special tokens, the model or the normalization is
                 unknown, there is no text, or `texts` is a single string.
         """
-        _check_training(texts, vocab_size, min_frequency, model)
+        _check_training(texts, vocab_size, min_frequency, model, normalization)
         counted = _CountedTexts(texts)
-        untrained = _byte_level(build_normalizer(normalization))
-        options = {
-            "vocab_size": vocab_size,
-            "min_frequency": min_frequency,
-            "special_tokens": list(_SPECIAL_TOKENS.values()),
-            "initial_alphabet": _BYTES,
-            "show_progress": show_progress,
-        }
-        tokenizer = _TRAINERS[model](untrained, counted, options)
-        if not counted.characters:
-            raise UserError(f"A vocabulary needs text to train on, got {counted.texts} texts without a character.")
-        eos = _SPECIAL_TOKENS["eos_token"]
+        sentencepiece_model, special_tokens = None, _SPECIAL_TOKENS
+        if model == SENTENCEPIECE:
+            sentencepiece_model, special_tokens = _train_sentencepiece(counted, vocab_size), _SENTENCEPIECE_TOKENS
+            tokenizer = _from_sentencepiece(sentencepiece_model)
+        else:
+            untrained = _byte_level(build_normalizer(normalization))
+            options = {
+                "vocab_size": vocab_size,
+                "min_frequency": min_frequency,
+                "special_tokens": list(_SPECIAL_TOKENS.values()),
+                "initial_alphabet": _BYTES,
+                "show_progress": show_progress,
+            }
+            tokenizer = _TRAINERS[model](untrained, counted, options)
+            counted.check()
+        eos = special_tokens["eos_token"]
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"$A {eos}", pair=f"$A $B {eos}", special_tokens=[(eos, tokenizer.token_to_id(eos))]
         )
-        return cls(
+        trained = cls(
             tokenizer_object=tokenizer,
             split_special_tokens=True,
             clean_up_tokenization_spaces=False,
-            **_SPECIAL_TOKENS,
+            **special_tokens,
         )
+        trained.sentencepiece_model = sentencepiece_model
+        return trained
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """Load a tokenizer, and read its model of SentencePiece, if there is one, to be saved again."""
+        tokenizer = super().from_pretrained(*args, **kwargs)
+        file = Path(tokenizer.init_kwargs.get("vocab_file") or "")
+        if file.name == SENTENCEPIECE_FILE:  # no other file that a configuration names
+            tokenizer.sentencepiece_model = file.read_bytes()
+        return tokenizer
+
+    def _save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> tuple[str, ...]:
+        names = super()._save_pretrained(save_directory, *args, **kwargs)
+        if self.sentencepiece_model is None:
+            return names
+        path = Path(save_directory, SENTENCEPIECE_FILE)
+        path.write_bytes(self.sentencepiece_model)
+        return (*names, str(path))
 
     def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         """
@@ -132,7 +167,7 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         added = 0
         for token in [new_tokens] if isinstance(new_tokens, str | AddedToken) else new_tokens:
             is_special = special_tokens or getattr(token, "special", False)
-            if is_special and str(token) not in (self.pad_token, self.bos_token, self.eos_token):
+            if is_special and str(token) not in (self.pad_token, self.bos_token, self.eos_token, self.unk_token):
                 is_special = False  # or the backend would not find it in texts
                 token = AddedToken(str(token), normalized=not _strips_spaces(self.backend_tokenizer))
             if not is_special and getattr(token, "normalized", True):
@@ -178,11 +213,16 @@ def _are_rows(token_ids: Any) -> bool:
     return isinstance(token_ids, list | tuple) and len(token_ids) > 0 and isinstance(token_ids[0], list | tuple)
 
 
-def _check_training(texts: Iterable[str], vocab_size: int, min_frequency: int, model: str) -> None:
+def _check_training(texts: Iterable[str], vocab_size: int, min_frequency: int, model: str, normalization: str) -> None:
     if isinstance(texts, str):
         raise UserError(f"`texts` must be an iterable of sentences, got the one string {texts[:40]!r}.")
-    if model not in _TRAINERS:
-        raise UserError(f"`model` must be one of {', '.join(_TRAINERS)}, got {model!r}.")
+    known = (*_TRAINERS, SENTENCEPIECE)
+    if model not in known:
+        raise UserError(f"`model` must be one of {', '.join(known)}, got {model!r}.")
+    if model == SENTENCEPIECE and normalization != NORMALIZATIONS[0]:
+        raise UserError(
+            f"`normalization` must be left out for {SENTENCEPIECE}, whose model has its own, got {normalization!r}."
+        )
     if min_frequency < 0:
         raise UserError(f"`min_frequency` must not be negative, got {min_frequency}.")
     if vocab_size > _MAX_VOCAB_SIZE:
@@ -208,6 +248,10 @@ class _CountedTexts:
             self.texts += 1
             self.characters += len(text)
             yield text
+
+    def check(self) -> None:
+        if not self.characters:
+            raise UserError(f"A vocabulary needs text to train on, got {self.texts} texts without a character.")
 
 
 def build_normalizer(normalization: str, prefix: str = " ") -> normalizers.Normalizer:
@@ -270,7 +314,7 @@ def _pattern(step: dict[str, Any]) -> str:
 
 
 def _strips_spaces(backend: Tokenizer) -> bool:
-    return any(_pattern(step) == _REMOVED for step in _steps(backend))
+    return any(_pattern(step) in (_REMOVED, _EXTRA_SPACES) for step in _steps(backend))
 
 
 def with_normalization(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
@@ -438,6 +482,72 @@ def _fit_unigram(words: Mapping[str, int], candidates: Counter[str], size: int) 
     rare = [*sorted(unseen), *(piece for piece, _ in candidates.most_common() if piece not in scores.keys() | unseen)]
     scores |= dict.fromkeys(rare[: size - len(scores)], min(scores.values()) - 1.0)
     return sorted(scores.items(), key=lambda item: (item[0] not in _BYTES, -item[1], item[0]))
+
+
+def _train_sentencepiece(texts: _CountedTexts, vocab_size: int) -> bytes:
+    """
+    Train a model of SentencePiece with the pieces that Marian needs: EOS first, then unknown, no BOS and no padding.
+
+    Rare characters become bytes. A text that is too small for `vocab_size` gives fewer pieces.
+    """
+    import sentencepiece
+
+    written = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(texts),
+            model_writer=written,
+            model_type="unigram",
+            vocab_size=vocab_size // _MULTIPLE * _MULTIPLE,
+            hard_vocab_limit=False,
+            max_sentence_length=_MAX_SENTENCE_BYTES,
+            byte_fallback=True,
+            eos_id=0,
+            unk_id=1,
+            bos_id=-1,
+            pad_id=-1,
+            minloglevel=2,  # errors only
+        )
+    except RuntimeError as error:
+        texts.check()
+        reason = str(error).rpartition("] ")[2]
+        raise UserError(f"`vocab_size` must suit the text, got {vocab_size:,}. SentencePiece: {reason}") from error
+    # A protocol buffer, which begins with the pieces: a tag, the size of the rest, below 128, and the rest.
+    model, starts = written.getvalue(), [0]
+    while model[starts[-1]] == 0x0A:
+        starts.append(starts[-1] + 2 + model[starts[-1] + 1])
+    last = (len(starts) - 1) // _MULTIPLE * _MULTIPLE
+    if last <= len(_BYTES):
+        raise UserError(f"A vocabulary of SentencePiece needs more text to train on than these {texts.texts} texts.")
+    return model[: starts[last]] + model[starts[-1] :]
+
+
+def _from_sentencepiece(model: bytes) -> Tokenizer:
+    """Build a tokenizer with the pieces and the normalization of a model of SentencePiece, whose ids it gives."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    pieces = [(processor.id_to_piece(index), processor.get_score(index)) for index in range(len(processor))]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=processor.unk_id(), byte_fallback=True))
+    # The compiled normalization follows its name in the protocol buffer, and its size comes first.
+    name = b"\n\x08nmt_nfkc\x12"
+    place = model.index(name) + len(name)
+    start = next(at for at in range(place, place + 5) if model[at] < 128) + 1
+    size = sum((byte & 127) << 7 * number for number, byte in enumerate(model[place:start]))
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            normalizers.NFC(),  # or `Precompiled` would lose the second mark of a letter
+            normalizers.Precompiled(model[start : start + size]),
+            normalizers.Prepend(" "),
+            normalizers.Replace(Regex(_EXTRA_SPACES), ""),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(prepend_scheme="never"), pre_tokenizers.Split(Regex(_NAMES), "isolated")]
+    )
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(steps)
+    return tokenizer
 
 
 __all__ = [

@@ -104,6 +104,15 @@ def test_sinusoidal_positions_in_halves_reorder_interleaved_layout():
     torch.testing.assert_close(halves, torch.cat([interleaved[:, 0::2], interleaved[:, 1::2]], dim=-1), atol=0, rtol=0)
 
 
+@pytest.mark.parametrize("d_model", [2, 4, 64])
+def test_sinusoidal_positions_of_tensor2tensor_have_wavelengths_from_2_pi_to_10000_times_that(d_model):
+    half = d_model // 2
+    periods = [10000 ** (i / max(half - 1, 1)) for i in range(half)]
+    angles = torch.tensor([[position / period for period in periods] for position in range(2000)], dtype=torch.float64)
+    found = sinusoidal_positions(torch.arange(2000), d_model, layout="tensor2tensor")
+    torch.testing.assert_close(found.double(), torch.cat([angles.sin(), angles.cos()], dim=-1), atol=1e-7, rtol=0)
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_model_trains_beyond_max_position_embeddings(side):
     model = uneven_model(max_position_embeddings=8)

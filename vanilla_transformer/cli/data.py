@@ -59,7 +59,7 @@ class TrainTokenizerArguments(CommandArguments):
     output_dir: str = Field(description="Folder for tokenizer.json and tokenizer_config.json.")
     vocab_size: Vocabulary = Field(37000, description="Vocabulary size (section 5.1).")
     min_frequency: int = Field(2, ge=0, le=1_000_000_000, description="Minimum frequency of a pair to be merged.")
-    model: TokenizerModel = Field("bpe", description="Tokenizer model: bpe, unigram or wordpiece.")
+    model: TokenizerModel = Field("bpe", description="Tokenizer model: bpe, unigram, wordpiece or sentencepiece.")
     normalization: Normalization = Field(
         "nfc", description="Form of the text before it is split into words: nfc, nfkc or none."
     )

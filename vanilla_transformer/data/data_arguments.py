@@ -15,7 +15,7 @@ from .stages import ONE_STAGE, Stages, read_stages
 
 _FORGETTING = "forgetting"  # the key of text of a model's former domain in `validation`
 _BOTH_DIRECTIONS = "both_directions"  # the key of a corpus that is read forward and in reverse
-TokenizerModel = Literal["bpe", "unigram", "wordpiece"]
+TokenizerModel = Literal["bpe", "unigram", "wordpiece", "sentencepiece"]
 Normalization = Literal["nfc", "nfkc", "none"]
 TOKENIZER_MODELS, NORMALIZATIONS = get_args(TokenizerModel), get_args(Normalization)
 Vocabulary = Annotated[int, Field(ge=1, le=10**7)]
@@ -110,7 +110,8 @@ class DataArguments(Schema, frozen=True):
     tokenizer: str | None = fixed(None, "Folder or Hub name of a tokenizer. By default one is trained on the corpus.")
     tokenizer_model: TokenizerModel = fixed(
         "bpe",
-        "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1).",
+        "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1), or sentencepiece, which "
+        "Marian and Bergamot read.",
     )
     normalization: Normalization = fixed(
         "nfc",

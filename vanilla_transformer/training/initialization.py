@@ -151,7 +151,8 @@ def _pieces(token: str, old: Any, new: Any) -> list[int]:
     tags = similar_tags(old, token)
     if tags:
         return tags
-    if isinstance(old, VanillaTransformerTokenizer) and isinstance(new, VanillaTransformerTokenizer):
+    both = (old, new)
+    if all(isinstance(each, VanillaTransformerTokenizer) and each.unk_token is None for each in both):  # of bytes
         return [piece.id for piece in old.backend_tokenizer.model.tokenize(token)]
     text = new.convert_tokens_to_string([token])
     return old(text, add_special_tokens=False)["input_ids"] if "\N{REPLACEMENT CHARACTER}" not in text else []

@@ -169,8 +169,12 @@ def _check_effects(recipe: Recipe) -> None:
     elif tuning.init_from is not None and tuning.init_vocabulary != REPLACE:
         names = ("tokenizer_model", "normalization")
         reasons = dict.fromkeys(names, f"`init_vocabulary: {tuning.init_vocabulary}` keeps the model's tokenizer")
+    elif recipe.data.tokenizer_model == "sentencepiece":
+        reasons = {"normalization": "`tokenizer_model` is sentencepiece, which has its own"}
     if recipe.model.position_embedding_type != "learned":
         reasons["max_position_embeddings"] = f"positions are {recipe.model.position_embedding_type}, without a limit"
+    if recipe.model.position_embedding_type != "sinusoidal" and recipe.long.layer_types != "transfo_xl_attention":
+        reasons["sinusoid_layout"] = f"positions are {recipe.model.position_embedding_type}"
     scheduler = recipe.optimization.lr_scheduler
     reasons |= dict.fromkeys(UNUSED[scheduler], f"`lr_scheduler` is {scheduler}")
     if recipe.data.train_alignments is None:

@@ -60,6 +60,11 @@ class ArchitectureArguments(_Section):
         '`"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or `"none"`: without positions, a permuted '
         "source gives permuted states. Not in the paper.",
     )
+    sinusoid_layout: Literal["interleaved", "halves", "tensor2tensor"] = fixed(
+        "interleaved",
+        'Sines and cosines in turns (section 3.5), or first all sines: `"halves"`, as in `MarianMTModel`, or '
+        '`"tensor2tensor"`, with exponents from 0 to 1, as in Tensor2Tensor and Marian.',
+    )
     max_position_embeddings: Vocabulary = fixed(1024, "Number of learned positions; sinusoids have no limit.")
     chunk_size_feed_forward: int = fixed(
         0, "Positions per chunk of feed-forward layers, recomputed in the backward pass; 0: all."

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 HASHES_FILE = "sha256.json"
 # A model folder has one of them: ours, Marian, FSMT, M2M-100.
-TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt", "sentencepiece.bpe.model")
+TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt", "sentencepiece.bpe.model", "sentencepiece.model")
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transformers names them
 _MODEL_FILES = (*_WEIGHTS, "config.json", "generation_config.json", "tokenizer_config.json")
 _EDITED = "generation_config.json"

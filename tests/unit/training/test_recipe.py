@@ -69,7 +69,7 @@ def test_model_arguments_have_types_defaults_and_help_of_configuration(arguments
 def test_model_arguments_are_all_fields_that_training_uses_and_data_do_not_determine():
     derived = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
     derived |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
-    derived |= {"use_cache", "lm_head_bias", "attention_bias", "scale_embedding", "sinusoid_layout", "source_eos"}
+    derived |= {"use_cache", "lm_head_bias", "attention_bias", "scale_embedding", "source_eos"}
     derived |= {"init_std"}
     own, long = (
         {item.name for item in fields(each)} for each in (VanillaTransformerConfig, VanillaTransformerLongConfig)
@@ -121,7 +121,8 @@ FLAGS = [
     ("--bpe_dropout 1", r"`bpe_dropout` must be a number in \[0, 1\), got 1"),
     ("--bpe_dropout nan", "`bpe_dropout` must be a number in .*, got nan"),
     ("--bpe_dropout 0.1 --tokenizer_model unigram", "`bpe_dropout` must be 0 .*got 0.1 with unigram"),
-    ("--tokenizer_model sentencepiece", "^`tokenizer_model` must be one of 'bpe', .*, got 'sentencepiece'"),
+    ("--tokenizer_model spm", "^`tokenizer_model` must be one of 'bpe', .*, got 'spm'"),
+    ("--bpe_dropout 0.1 --tokenizer_model sentencepiece", "`bpe_dropout` must be 0 .*got 0.1 with sentencepiece"),
     ("--test_target t.de", "`test_source` and `test_target` must be given together"),
     ("--corpora '[{file: a.tsv}]'", "Give either .* got `corpora` and `train_source`"),
     ("--augment '{inline_term: 0.1}'", "no key of `augment` 'inline_term'. Did you mean 'inline_terms'?"),
@@ -222,7 +223,9 @@ WITHOUT_EFFECT = {
     "vocab_size: 37000": ("tokenizer: t", "`tokenizer` is t"),
     "normalization: nfkc": ("init_from: m", "`init_vocabulary: keep` keeps the model's tokenizer"),
     "tokenizer_model: unigram": ("{init_from: m, init_vocabulary: extend}", "`init_vocabulary: extend` keeps"),
+    "normalization: none": ("tokenizer_model: sentencepiece", "`tokenizer_model` is sentencepiece, which has its own"),
     "max_position_embeddings: 1024": ("", "positions are sinusoidal, without a limit"),
+    "sinusoid_layout: halves": ("position_embedding_type: learned", "positions are learned"),
     "learning_rate_scale: 1.0": ("{lr_scheduler: inverse_sqrt, learning_rate: 0.1}", "`lr_scheduler` is inverse_sqrt"),
     "warmup_steps: 10": ("{lr_scheduler: constant, learning_rate: 0.1}", "`lr_scheduler` is constant"),
     "alignment_weight: 0.3": ("", "there are no `train_alignments`"),
@@ -382,7 +385,7 @@ def test_choices_of_the_device_are_auto_by_default(recipe_file, name, words, exp
     assert getattr(parse_recipe([path, *FILES]).optimization, name) is expected
 
 
-@pytest.mark.parametrize("name", ["small", "base", "student", "finetune_opus_mt", "multilingual"])
+@pytest.mark.parametrize("name", ["small", "base", "student", "pocket", "finetune_opus_mt", "multilingual"])
 def test_recipes_to_start_from_say_what_to_expect_and_leave_their_length_to_the_corpus(name):
     text = (RECIPE_FOLDER / f"{name}.yaml").read_text()
     header = text[: text.index("\n", text.rindex("\n#") + 1)]

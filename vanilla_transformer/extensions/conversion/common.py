@@ -20,7 +20,10 @@ from transformers import MarianTokenizer, PreTrainedModel
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+    sinusoidal_positions,
+)
 from vanilla_transformer.utils.user_input import least_parameters
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -168,16 +171,8 @@ def build_model(
 
 
 def fairseq_sinusoids(num_positions: int, d_model: int, first_position: int = 0) -> torch.Tensor:
-    """Compute the positional encodings of fairseq, Marian and Tensor2Tensor, shape `(num_positions, d_model)`.
-
-    All sines precede all cosines, and the wavelengths reach 10000 · 2π exactly: exponents are divided by
-    `d_model / 2 - 1`. Section 3.5 of the paper divides them by `d_model / 2`.
-    """
-    half = d_model // 2
-    frequencies = torch.exp(torch.arange(half, dtype=torch.float64) * -(math.log(10000) / (half - 1)))
-    positions = torch.arange(num_positions, dtype=torch.float64) + first_position
-    angles = positions[:, None] * frequencies  # (num_positions, d_model / 2)
-    return torch.cat([angles.sin(), angles.cos()], dim=1).float()
+    """Compute the positional encodings of fairseq, Marian and Tensor2Tensor, shape `(num_positions, d_model)`."""
+    return sinusoidal_positions(torch.arange(num_positions) + first_position, d_model, "tensor2tensor")
 
 
 def find_sentencepiece_model(name: str | Path, folder: Path) -> Path:

@@ -126,6 +126,7 @@ def marian_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
     return {
         "it normalizes before each sub-layer (`normalize_before`)": config.normalize_before,
         "its positions are no sinusoids (`position_embedding_type`)": config.position_embedding_type != "sinusoidal",
+        "its sinusoids are not the paper's (`sinusoid_layout`)": config.sinusoid_layout == "tensor2tensor",
         HEAD_WIDTHS: has_head_widths(config),
         SOURCES_WITHOUT_EOS: not config.source_eos,
     }

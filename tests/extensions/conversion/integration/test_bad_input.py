@@ -76,6 +76,7 @@ UNLIKE = {"normalize_before": True, "position_embedding_type": "learned", "atten
 OTHER_HEADS = {"decoder_attention_heads": 4, "attention_key_dim": 4}
 NOT_REPRESENTED = [
     *((form, {"source_eos": False}, "its sources have no EOS") for form in ("marian", "ctranslate2", "onnx")),
+    ("marian", {"sinusoid_layout": "tensor2tensor"}, r"sinusoids are not the paper's \(`sinusoid_layout`\)"),
     ("marian", UNLIKE, r"normalizes before .*; its positions are no sinusoids .*; .*`attention_value_dim`"),
     (
         "ctranslate2",

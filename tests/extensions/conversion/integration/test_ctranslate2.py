@@ -33,10 +33,11 @@ SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei
     [
         {},
         {"sinusoid_layout": "halves", "scale_embedding": False, "layer_norm_eps": 1e-3},
+        {"sinusoid_layout": "tensor2tensor"},
         {"normalize_before": True, "attention_bias": True, "lm_head_bias": True, "tie_word_embeddings": False},
         {"position_embedding_type": "learned", "activation_function": "gelu", "decoder_layers": 2},
     ],
-    ids=["paper", "sinusoid layout", "pre-norm", "learned positions"],
+    ids=["paper", "halves", "tensor2tensor", "pre-norm", "learned positions"],
 )
 def test_to_ctranslate2_generates_our_greedy_tokens(changes, tiny_config, tiny_tokenizer, tmp_path, monkeypatch):
     for module in ("comparison", "ctranslate2"):

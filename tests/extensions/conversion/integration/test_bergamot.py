@@ -53,7 +53,7 @@ def test_to_bergamot_writes_what_marian_npz_reads_bit_for_bit(imported, tmp_path
     assert all(np.array_equal(array, found.weights[name]) for name, array in given.weights.items())
     READERS["marian-npz"](tmp_path / "bergamot", tmp_path / "again", MARIAN_SENTENCES)
     first, second = (AutoModelForSeq2SeqLM.from_pretrained(tmp_path / name) for name in ("ours", "again"))
-    assert first.config.to_dict() == second.config.to_dict()
+    assert len({(tmp_path / name / "config.json").read_text() for name in ("ours", "again")}) == 1
     assert all(torch.equal(tensor, second.state_dict()[name]) for name, tensor in first.state_dict().items())
 
 
@@ -119,6 +119,7 @@ def test_to_bergamot_rounds_weights_to_half_a_step_and_stores_a_factor_for_each(
     read_marian_npz(tmp_path / "bergamot")
 
 
+@torch.no_grad()
 def test_find_alphas_sees_the_inputs_of_each_matrix(imported):
     model, tokenizer = imported
     batch = tokenizer(MARIAN_SENTENCES[:1], return_tensors="pt")
@@ -229,6 +230,7 @@ def test_write_bin_stores_int8_by_outputs_with_its_factor(tmp_path):
 
 def test_marian_npz_refuses_damaged_binary_files_in_one_line(imported, tmp_path, capsys):
     WRITERS["bergamot"](tmp_path / "ours", tmp_path / "bergamot", MARIAN_SENTENCES)
+    capsys.readouterr()
     whole = (tmp_path / "bergamot" / FLOAT32).read_bytes()
     other_type = bytearray(whole)
     other_type[24:32] = struct.pack("<Q", 0x10001)  # int8 of Marian itself

@@ -37,11 +37,11 @@ MARIAN_VARIANTS = {
 }
 
 
-def marian_folder(folder, tied="all", single=False, **options):
+def marian_folder(folder, tied="all", single=False, num_pieces=40, **options):
     """Write a folder; `tied` is the suffix of `tied-embeddings`: "all", "src", "target" for none of them, or False."""
     folder.mkdir()
     for side in ("source", "target"):
-        tokens = train_pieces(folder / side, MARIAN_SENTENCES * 3, eos_id=0, unk_id=1, bos_id=-1)
+        tokens = train_pieces(folder / side, MARIAN_SENTENCES * 3, num_pieces, eos_id=0, unk_id=1, bos_id=-1)
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
     if single:
         (folder / "source.spm").rename(folder / "vocab.spm")

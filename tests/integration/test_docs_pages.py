@@ -113,7 +113,8 @@ def prepare_convert(monkeypatch):
     prepare_marian(monkeypatch)
     for module in ("ctranslate2", "comparison"):  # whose value the other imports
         monkeypatch.setattr(f"vanilla_transformer.extensions.conversion.{module}.MAX_NEW_TOKENS", 12)
-    monkeypatch.setitem(WRITERS, "transformers.js", lambda *given: Path(given[1]).mkdir())
+    for form in ("bergamot", "transformers.js"):
+        monkeypatch.setitem(WRITERS, form, lambda *given: Path(given[1]).mkdir())
 
 
 def prepare_distill(monkeypatch):

@@ -29,7 +29,6 @@ from vanilla_transformer.utils.user_input import least_parameters
 Model = TypeVar("Model", bound=PreTrainedModel)
 
 # A reason to refuse for every target format, since there the caller passes the source ids.
-HEAD_WIDTHS = "its heads have separate widths (`attention_key_dim`, `attention_value_dim`)"
 SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
 NO_TOKENIZER_JSON = "its tokenizer has no `tokenizer.json`"
 _ERRORS_OF_PARSERS = (
@@ -80,10 +79,14 @@ def side_reasons(encoder: Mapping[str, Any], decoder: Mapping[str, Any], names: 
     return {f"`{name}` of encoder and decoder differ": encoder.get(name) != decoder.get(name) for name in names}
 
 
-def has_head_widths(config: VanillaTransformerConfig) -> bool:
-    """Return whether keys or values of a head are not `d_model / h` wide."""
+def target_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
+    """Return the reasons why hardly any target format represents a model, and whether each applies."""
     heads = config.encoder_attention_heads, config.decoder_attention_heads
-    return any(number * width != config.d_model for number in heads for width in config.head_dims(number))
+    widths = [number * width for number in heads for width in config.head_dims(number)]
+    return {
+        "its heads have separate widths (`attention_key_dim`, `attention_value_dim`)": {*widths} != {config.d_model},
+        SOURCES_WITHOUT_EOS: not config.source_eos,
+    }
 
 
 def load_model(model_class: type[Model], name: str | Path) -> Model:

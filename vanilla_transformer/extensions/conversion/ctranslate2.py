@@ -24,7 +24,7 @@ from vanilla_transformer.modeling_vanilla_transformer import (
     sinusoidal_positions,
 )
 
-from .common import HEAD_WIDTHS, NO_TOKENIZER_JSON, SOURCES_WITHOUT_EOS, check_supported, has_head_widths
+from .common import NO_TOKENIZER_JSON, check_supported, target_reasons
 from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Translator
 from .ctranslate2_runtime import CONVERTED_CONFIG, token_names
 
@@ -51,8 +51,7 @@ class VanillaTransformerLoader(BartLoader):
                 "encoder and decoder have different numbers of heads": config.encoder_attention_heads
                 != config.decoder_attention_heads,
                 "it has no positions": config.position_embedding_type == "none",
-                HEAD_WIDTHS: has_head_widths(config),
-                SOURCES_WITHOUT_EOS: not config.source_eos,
+                **target_reasons(config),
             },
         )
         spec = TransformerSpec.from_config(

@@ -6,6 +6,7 @@ logits, and its positional encodings hold all sines before all cosines.
 
 import copy
 import json
+import math
 from pathlib import Path
 
 import torch
@@ -24,7 +25,7 @@ from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 
-from .common import HEAD_WIDTHS, SOURCES_WITHOUT_EOS, check_supported, has_head_widths, load_model
+from .common import check_supported, load_model, target_reasons
 from .comparison import ConvertedModel
 
 _LAYER_NORM_EPS = 1e-5  # fixed in MarianMTModel
@@ -86,7 +87,7 @@ def write_marian(
     if hasattr(tokenizer, "backend_tokenizer") and config.pad_token_id not in others:
         model, tokenizer = _append_padding(model, tokenizer)
     converted = model_to_marian(model)
-    _start_from_zero(converted)
+    start_from_zero(converted)
     converted.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     # The words of transformers 4, which later releases read, too.
@@ -127,8 +128,7 @@ def marian_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
         "it normalizes before each sub-layer (`normalize_before`)": config.normalize_before,
         "its positions are no sinusoids (`position_embedding_type`)": config.position_embedding_type != "sinusoidal",
         "its sinusoids are not the paper's (`sinusoid_layout`)": config.sinusoid_layout == "tensor2tensor",
-        HEAD_WIDTHS: has_head_widths(config),
-        SOURCES_WITHOUT_EOS: not config.source_eos,
+        **target_reasons(config),
     }
 
 
@@ -148,18 +148,19 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
 
 
 @torch.no_grad()
-def _start_from_zero(model: MarianMTModel) -> None:
-    """Subtract the start token's embedding from all, because CTranslate2's decoder of Marian starts with zero.
+def start_from_zero(model: PreTrainedModel) -> None:
+    """Subtract the start token's embedding from all, because decoders of Marian start with zero.
 
     The first self-attention adds it again: its projections to their biases, and its output to the residual stream. A
     tied output projection adds one number to all logits of a token, which changes no probability.
     """
     table = model.model.decoder.embed_tokens.weight
     start = table[model.config.decoder_start_token_id].clone()
+    scale = math.sqrt(model.config.d_model) if model.config.scale_embedding else 1.0
     table -= start
     for stack in (model.model.encoder, model.model.decoder):
         if stack.embed_tokens.weight is table:
-            attention, shift = stack.layers[0].self_attn, stack.embed_scale * start
+            attention, shift = stack.layers[0].self_attn, scale * start
             for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
                 projection.bias += projection.weight @ shift
             attention.out_proj.bias += shift

@@ -1,4 +1,4 @@
-"""Convert from Marian's own files (`*.npz`), which OPUS-MT publishes as well.
+"""Convert from Marian's own files (`*.npz`, `*.bin`), which OPUS-MT publishes as well.
 
 Matrices are stored as `(inputs, outputs)`. The decoder starts from a zero vector, for which we add a vocabulary entry
 that is never generated. The positional encodings (see `fairseq_sinusoids`) become a table, like learned positions.
@@ -32,17 +32,19 @@ from .common import (
     rename,
 )
 from .comparison import MAX_NEW_TOKENS, ConvertedModel, Translator
+from .marian_bin import read_bin
 
-_CONFIG = "special:model.yml"
+OPTIONS_ITEM = "special:model.yml"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "quick_gelu"}  # Marian's gelu is x · sigmoid(1.702 x)
 _LAYER_NORM_EPS = 1e-6
 _NUM_POSITIONS = 1024
 _BANNED_LOGIT = -1e9  # the bias of an entry that must not be generated; finite, since 0 · infinity is NaN
-_POST_NORM, _PRE_NORM = ("", "dan", ""), ("n", "da", "n")
+NORM_PLACES = ("preprocess", "postprocess", "postprocess-top")
+POST_NORM, _PRE_NORM = ("", "dan", ""), ("n", "da", "n")
 _OUTPUT = "decoder_ff_logit_out"
 _EOS, _PAD = "</s>", "<pad>"
 # The values of options that this package has a counterpart for.
-_OPTIONS: dict[str, Sequence[Any]] = {
+OPTIONS: dict[str, Sequence[Any]] = {
     "type": ["transformer"],
     "transformer-decoder-autoreg": ["self-attention"],
     "transformer-ffn-activation": [*_ACTIVATIONS],
@@ -52,7 +54,7 @@ _OPTIONS: dict[str, Sequence[Any]] = {
     "transformer-decoder-ffn-depth": [2, 0, None],
 }
 # Marian's names of our parameters, see `rename`: `encoder_l1_self_Wq` is the query projection of the first layer.
-_NAMES: dict[str, Any] = {
+NAMES: dict[str, Any] = {
     r"^model\.": "",
     r"\.layers\.(\d+)\.": lambda match: f"_l{int(match[1]) + 1}_",
     r"\.embed_tokens\.weight": "_Wemb",
@@ -87,8 +89,9 @@ def read_marian_npz(folder: str | Path) -> ConvertedModel:
     The original is CTranslate2, which reads the same files, or None if CTranslate2 is not installed.
 
     Args:
-        folder: The weights (`*.npz`), the vocabulary (`*.yml` other than `decoder.yml`), `source.spm` and
-            `target.spm`. If Marian used SentencePiece as its vocabulary, `vocab.spm` replaces the latter three.
+        folder: The weights (`*.npz`, or else `model.bin` or one `model*.bin`), the vocabulary (`*.yml` other than
+            `decoder.yml`), `source.spm` and `target.spm`. If Marian used SentencePiece as its vocabulary, `vocab.spm`
+            replaces the latter three.
     """
     files = read_marian_folder(folder)
     model = model_from_marian_npz(files)
@@ -100,13 +103,16 @@ def read_marian_npz(folder: str | Path) -> ConvertedModel:
 def read_marian_folder(folder: str | Path) -> MarianFiles:
     """Read the files of a Marian folder."""
     folder = Path(folder)
-    path = _find_one(folder, "*.npz")
-    check_unpacked_size(path)
-    with np.load(path, allow_pickle=False) as content:
-        weights = dict(content)
-    if _CONFIG not in weights:
-        raise UserError(f"The weights in {folder} must contain Marian's options ({_CONFIG}), but do not.")
-    options = yaml.safe_load(weights.pop(_CONFIG).tobytes().rstrip(b"\0"))
+    path = _find_one(folder, "*.npz", "model.bin", "model*.bin")
+    if path.suffix == ".npz":
+        check_unpacked_size(path)
+        with np.load(path, allow_pickle=False) as content:
+            weights = dict(content)
+    else:
+        weights = read_bin(path)
+    if OPTIONS_ITEM not in weights:
+        raise UserError(f"The weights in {folder} must contain Marian's options ({OPTIONS_ITEM}), but do not.")
+    options = yaml.safe_load(weights.pop(OPTIONS_ITEM).tobytes().rstrip(b"\0"))
     single = folder / "vocab.spm"
     if single.exists():
         model = sentencepiece.SentencePieceProcessor(model_file=str(single))
@@ -118,10 +124,12 @@ def read_marian_folder(folder: str | Path) -> MarianFiles:
     return MarianFiles(options, weights, _read_vocabulary(folder), *sides)
 
 
-def _find_one(folder: Path, pattern: str, exclude: str = "") -> Path:
-    found = [path for path in sorted(folder.glob(pattern)) if path.name != exclude]
+def _find_one(folder: Path, *patterns: str, exclude: str = "") -> Path:
+    """Find the file of the first pattern that some file has."""
+    matches = [[path for path in sorted(folder.glob(pattern)) if path.name != exclude] for pattern in patterns]
+    found = next(filter(None, matches), [])
     if len(found) != 1:
-        raise MissingFileError(f"There must be one file {pattern} in {folder}, got {len(found)}.")
+        raise MissingFileError(f"There must be one file {' or '.join(patterns)} in {folder}, got {len(found)}.")
     return found[0]
 
 
@@ -147,13 +155,12 @@ def _read_vocabulary(folder: Path) -> list[str]:
 def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditionalGeneration:
     """Build the model of Marian's files, with one more vocabulary entry."""
     options = files.options
-    places = ("preprocess", "postprocess", "postprocess-top")
-    norm = tuple(options.get(f"transformer-{place}") or "" for place in places)
+    norm = tuple(options.get(f"transformer-{place}") or "" for place in NORM_PLACES)
     check_supported(
         "This package",
         {
-            **option_reasons({"type": None, "transformer-ffn-activation": None, **options}, _OPTIONS),
-            f"its normalization is {norm}, not {_POST_NORM} or {_PRE_NORM}": norm not in (_POST_NORM, _PRE_NORM),
+            **option_reasons({"type": None, "transformer-ffn-activation": None, **options}, OPTIONS),
+            f"its normalization is {norm}, not {POST_NORM} or {_PRE_NORM}": norm not in (POST_NORM, _PRE_NORM),
             "source and target have different vocabularies": len({*options.get("dim-vocabs", [0])}) > 1,
         },
     )
@@ -182,7 +189,7 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
         layer_norm_eps=_LAYER_NORM_EPS,
         **ids,
     )
-    model = build_model(config, files.weights, partial(_find_weight, files, tied), unused="special:.*")
+    model = build_model(config, files.weights, partial(_find_weight, files, tied), unused="special:.*|.*_QuantMultA")
     model.generation_config = GenerationConfig(num_beams=6, length_penalty=1.0, max_new_tokens=512, **ids)
     return model
 
@@ -191,7 +198,7 @@ def _find_weight(
     files: MarianFiles, tied: bool, name: str, initial: torch.Tensor, weights: ForeignWeights
 ) -> torch.Tensor:
     """Return Marian's tensor for our parameter `name`, with a row or a bias for the added entry."""
-    theirs = rename(name, _NAMES)
+    theirs = rename(name, NAMES)
     if name == "lm_head.weight" and not tied:
         transposed = f"{_OUTPUT}_W" in weights
         return _add_zero_row(weights.first(f"{_OUTPUT}_W").T if transposed else weights.first(f"{_OUTPUT}_Wt"))
@@ -224,7 +231,7 @@ def _ctranslate2_translator(files: MarianFiles, tokenizer: MarianTokenizer) -> T
     positions = fairseq_sinusoids(_NUM_POSITIONS, files.options["dim-emb"]).numpy()
     config = np.frombuffer(yaml.safe_dump(dict(files.options)).encode() + b"\0", dtype=np.int8)
     bias = np.zeros((1, len(files.tokens)), dtype=np.float32)  # which CTranslate2 needs under `output-omit-bias`
-    arrays: dict[str, Any] = {_CONFIG: config, "Wpos": positions, f"{_OUTPUT}_b": bias, **files.weights}
+    arrays: dict[str, Any] = {OPTIONS_ITEM: config, "Wpos": positions, f"{_OUTPUT}_b": bias, **files.weights}
     lines = [f"{json.dumps(token, ensure_ascii=False)}: {index}\n" for index, token in enumerate(files.tokens)]
     with tempfile.TemporaryDirectory() as folder:
         model, vocabulary, converted = (f"{folder}/{name}" for name in ("model.npz", "vocab.yml", "ctranslate2"))

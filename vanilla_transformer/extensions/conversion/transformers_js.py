@@ -16,7 +16,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .common import HEAD_WIDTHS, NO_TOKENIZER_JSON, SOURCES_WITHOUT_EOS, check_supported, has_head_widths
+from .common import NO_TOKENIZER_JSON, check_supported, target_reasons
 from .comparison import MAX_NEW_TOKENS, Translator, tokenized_batches
 from .marian import SHARED_FIELDS, library_generation_config, library_tokenizer
 from .onnx import DECODER, DECODER_WITH_PAST, ENCODER, export_graphs, silence_exporters
@@ -52,8 +52,7 @@ def write_transformers_js(
     check_supported(
         "transformers.js",
         {
-            HEAD_WIDTHS: has_head_widths(config),
-            SOURCES_WITHOUT_EOS: not config.source_eos,
+            **target_reasons(config),
             "it has several EOS tokens": not isinstance(config.eos_token_id, int),
             NO_TOKENIZER_JSON: not hasattr(tokenizer, "backend_tokenizer"),
             "its weights take more than 2 GB": 4 * model.num_parameters() + _MAX_BYTES_OF_GRAPH > _MAX_BYTES,

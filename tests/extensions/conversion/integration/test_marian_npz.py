@@ -1,6 +1,6 @@
 """Conversion from Marian's own files, compared with CTranslate2, which reads the same files.
 
-Marian is not on the package index, so the tests write files in its layout with random weights.
+The tests write files in its layout with random weights.
 """
 
 import pytest

@@ -5,7 +5,10 @@ import os
 import subprocess
 import sys
 
+from tests.marian_files import marian_folder
 from vanilla_transformer.extensions.conversion import WRITERS
+from vanilla_transformer.extensions.conversion.marian_npz import read_marian_npz
+from vanilla_transformer.utils.file_utils import save_model_folder
 
 # The limit holds for a child process that writes no bytecode: Python would cache truncated modules in the environment.
 CONVERT_ON_A_FULL_DISK = """
@@ -17,16 +20,18 @@ results = {}
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 for name in formats:
     with contextlib.redirect_stderr(io.StringIO()) as errors, contextlib.redirect_stdout(sys.stderr):
-        results[name] = [main(["convert", source, target, "--target_format", name]), errors.getvalue()]
+        folder = f"{source}/{'pieces' if name == 'bergamot' else 'bytes'}"
+        results[name] = [main(["convert", folder, target, "--target_format", name]), errors.getvalue()]
 print(json.dumps(results))
 """
 
 
 def test_writers_leave_no_file_on_a_full_disk(tiny_model, tiny_tokenizer, tmp_path):
-    tiny_model.save_pretrained(tmp_path / "ours")
-    tiny_tokenizer.save_pretrained(tmp_path / "ours")
+    theirs = marian_folder(tmp_path / "theirs", single=True, num_pieces=24, **{"transformer-ffn-activation": "relu"})
+    save_model_folder(*read_marian_npz(theirs)[:2], tmp_path / "ours" / "pieces")
+    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours" / "bytes")
     before = sorted(tmp_path.rglob("*"))
-    command = [sys.executable, "-B", "-c", CONVERT_ON_A_FULL_DISK, str(tmp_path / "ours"), str(tmp_path / "theirs")]
+    command = [sys.executable, "-B", "-c", CONVERT_ON_A_FULL_DISK, str(tmp_path / "ours"), str(tmp_path / "out")]
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}  # for processes that the child starts
     child = subprocess.run([*command, *WRITERS], env=environment, capture_output=True, text=True)
     assert child.returncode == 0, child.stderr

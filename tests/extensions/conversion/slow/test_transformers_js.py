@@ -6,7 +6,6 @@ Needs `node`, `npm` and its registry; the page also needs Chromium and its drive
 import functools
 import json
 import re
-import shutil
 import subprocess
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from transformers import AutoTokenizer
 
 from tests.browser import requested_addresses, set_width
+from tests.node import install, require, run_with_network
 from tests.tiny_runs import no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
@@ -72,10 +72,8 @@ def converted(tmp_path_factory):
 @pytest.fixture(scope="module")
 def generate_in_node(tmp_path_factory):
     """Return a function from a folder, a data type and batches to token ids, or skip the test."""
-    npm = require("npm")
     library = tmp_path_factory.mktemp("library")
-    install = [npm, "install", "--prefix", str(library), "--ignore-scripts", "--no-audit", _LIBRARY]
-    run_with_network(install, cwd=library)
+    install(library, _LIBRARY)
     (library / "generate.mjs").write_text(_SCRIPT)
 
     def generate(folder, dtype, batches):
@@ -86,18 +84,6 @@ def generate_in_node(tmp_path_factory):
         return [[token for token in row if token > 2] for row in json.loads(ended.stdout.splitlines()[-1])]
 
     return generate
-
-
-def require(program):
-    return shutil.which(program) or pytest.skip(f"{program} is not installed")
-
-
-def run_with_network(command, **options):
-    """Run a command, or skip the test if the registry of npm cannot be reached."""
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
-    if ended.returncode and subprocess.run(["npm", "ping"], capture_output=True, timeout=60).returncode:
-        pytest.skip("The registry of npm cannot be reached")
-    assert ended.returncode == 0, ended.stderr
 
 
 def test_to_transformers_js_writes_a_demo_model_of_at_most_3_megabytes_in_int8(converted):

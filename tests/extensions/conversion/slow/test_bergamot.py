@@ -1,0 +1,76 @@
+"""Converted folders in Bergamot, by npm's package in Node, and in Marian, if `pymarian` is installed.
+
+Needs `node`, `npm` and its registry.
+"""
+
+from typing import NamedTuple
+
+import pytest
+import sacrebleu
+
+from tests.node import install, require
+from tests.tiny_runs import no_scores
+from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
+from vanilla_transformer.extensions.conversion import WRITERS, bergamot
+from vanilla_transformer.extensions.conversion.comparison import Comparison
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.trainer import train
+from vanilla_transformer.utils.resources import find_recipe
+
+PACKAGE = "@browsermt/bergamot-translator@0.4.9"
+TAUGHT = {"tokenizer_model": "sentencepiece", "sinusoid_layout": "tensor2tensor", "max_steps": 800, "save_steps": 800}
+
+
+class Converted(NamedTuple):
+    comparisons: dict[str, Comparison]
+    scores: dict[str, float]
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    """Train a model for a short time."""
+    folder = tmp_path_factory.mktemp("models")
+    write_demo_corpus(folder / "corpus")
+    options = {"output_dir": folder / "ours"} | TAUGHT
+    for name in ("train", "validation"):
+        options |= {f"{name}_source": folder / f"corpus/{name}.en", f"{name}_target": folder / f"corpus/{name}.de"}
+    flags = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    train(parse_recipe([str(find_recipe("demo")), *flags]), evaluate=no_scores)
+    return folder / "ours"
+
+
+@pytest.fixture(scope="module")
+def converted(ours, tmp_path_factory):
+    """Convert the model where Node finds npm's package, and score what Bergamot translates."""
+    require("node")
+    folder = tmp_path_factory.mktemp("library")
+    install(folder, PACKAGE)
+    pairs = read_demo_corpus("test", 1000)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        comparisons = WRITERS["bergamot"](ours, folder / "converted", sources[:200])
+        engines = dict(bergamot._find_engines(folder / "converted"))
+    scores = {
+        name: sacrebleu.corpus_bleu(translate(sources), [references]).score for name, translate in engines.items()
+    }
+    return Converted(comparisons, scores)
+
+
+def test_bergamot_translates_200_of_200_sentences_as_we_do_in_float32(converted):
+    float32 = converted.comparisons["float32"]
+    assert (float32.num_sentences, float32.num_identical) == (200, 200)
+
+
+def test_bergamot_scores_as_high_in_int8(converted):
+    assert converted.scores["float32"] > 5
+    assert converted.scores["int8"] > converted.scores["float32"] - 0.3
+
+
+def test_marian_translates_200_of_200_sentences_as_we_do(ours, tmp_path, monkeypatch):
+    pytest.importorskip("pymarian")
+    monkeypatch.setattr("shutil.which", lambda program: None)
+    comparison = WRITERS["bergamot"](
+        ours, tmp_path / "converted", [pair.source for pair in read_demo_corpus("test", 200)]
+    )
+    assert (comparison.num_sentences, comparison.num_identical) == (200, 200)

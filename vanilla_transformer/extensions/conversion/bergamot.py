@@ -1,0 +1,221 @@
+"""Convert to a folder for Bergamot, the fork of Marian that translates in Firefox, in apps and in npm's package."""
+
+import copy
+import importlib.util
+import json
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+import torch
+import yaml
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+from transformers.utils import cached_file
+
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.text.languages import NO_DIRECTION, find_direction, find_languages
+from vanilla_transformer.utils.file_utils import hash_file
+
+from .common import check_supported, fairseq_sinusoids, option_reasons, rename, target_reasons
+from .comparison import Translator, greedy_translator
+from .marian import start_from_zero
+from .marian_bin import EMBEDDING, write_bin
+from .marian_npz import NAMES, NORM_PLACES, OPTIONS, OPTIONS_ITEM, POST_NORM
+
+_FLOAT32, _INT8, _VOCABULARY, _SHORTLIST = "model.bin", "model.intgemm.alphas.bin", "vocab.spm", "lex.bin"
+_OUTPUT_BIAS = "decoder_ff_logit_out_b"
+_MULTIPLE = 8  # of the sizes of matrices in int8
+_LENGTH_FACTOR = 2  # tokens of a translation for each one of its source
+# Fields of a model that has a counterpart.
+_FIELDS: dict[str, Sequence[Any]] = {
+    **{name: [True] for name in ("tie_word_embeddings", "share_encoder_decoder_embeddings", "scale_embedding")},
+    "normalize_before": [False],
+    "activation_function": ["relu"],
+}
+_SETTINGS = Path(__file__).with_name("bergamot_config.yml")
+_LINES = {"ssplit-mode": "sentence", "max-length-break": 1024, "mini-batch-words": 10_000}  # a sentence in each
+_WIDTHS = ("d_model", "encoder_ffn_dim", "decoder_ffn_dim")
+_NAMES = NAMES | {"..coder_Wemb": EMBEDDING, r"lm_head\.bias": _OUTPUT_BIAS}
+
+
+def write_bergamot(
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    calibration: Sequence[str],
+) -> Iterator[tuple[str, Translator, Translator]]:
+    """Write the weights in float32 and int8, the vocabulary, settings, and a description as Mozilla's.
+
+    Bergamot itself translates if Node finds the package of npm, or else Marian does, in float32.
+
+    Args:
+        calibration: Sentences whose translation shows how large the inputs of matrices are, for int8.
+    """
+    if not calibration:
+        raise UserError("Int8 needs at least one sentence to translate, got none.")
+    (folder / _VOCABULARY).write_bytes(find_vocabulary(model, tokenizer))
+    (folder / _SHORTLIST).write_bytes(b"")
+    config, weights = copy.deepcopy(model.config), model.state_dict()
+    config.attention_bias = config.lm_head_bias = True
+    ours = VanillaTransformerForConditionalGeneration(config).eval()
+    ours.load_state_dict(weights, strict=False)  # without biases they are zero
+    start_from_zero(ours)
+    options, arrays = marian_options(config), marian_weights(ours)
+    item = {OPTIONS_ITEM: np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)}
+    write_bin(folder / _FLOAT32, arrays | item)
+    alphas = find_alphas(ours, lambda: _translate(ours, tokenizer, calibration))
+    arrays |= {f"{name}_QuantMultA": np.array([alpha], np.float32) for name, alpha in alphas.items()}
+    arrays["none_QuantMultA"] = arrays[f"{EMBEDDING}_QuantMultA"]  # its name where there is a shortlist
+    write_bin(folder / _INT8, dict(sorted(arrays.items())) | item, alphas)
+    statistics = Counter(parameters=sum(array.size for array in arrays.values()))
+    for name, array in arrays.items():
+        part = next((part for part in ("encoder", "decoder") if name.startswith(part)), "embeddings")
+        statistics[f"{part}_parameters"] += array.size
+        statistics[f"{part}_bytes"] += array.size if name in alphas else array.nbytes
+    direction = NO_DIRECTION if find_languages(tokenizer) else find_direction(tokenizer)
+    description = {
+        "architecture": "tiny" if config.d_model <= 256 else "base-memory" if config.d_model < 512 else "base",
+        "byteSize": (folder / _INT8).stat().st_size,
+        "hash": hash_file(folder / _INT8),
+        "modelConfig": options,
+        "modelStatistics": statistics,
+        "sourceLanguage": direction.source,
+        "targetLanguage": direction.target,
+    }
+    (folder / "metadata.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    shutil.copy(_SETTINGS, folder / "config.yml")
+    original = partial(_translate, model, tokenizer)
+    return ((dtype, translate, original) for dtype, translate in _find_engines(folder))
+
+
+def find_vocabulary(model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> bytes:
+    """Return the SentencePiece model of both sides. Refuse a model with all reasons why Bergamot cannot hold it."""
+    config, paths = model.config, getattr(tokenizer, "spm_files", None)
+    if paths is None:  # no tokenizer of Marian
+        found = cached_file(tokenizer.name_or_path, "sentencepiece.model", _raise_exceptions_for_missing_entries=False)
+        paths = [] if found is None else [found]
+    files = [*{Path(path).read_bytes() for path in paths}]
+    spm: Any = sentencepiece.SentencePieceProcessor(model_proto=files[0]) if len(files) == 1 else ()
+    pieces = [spm.id_to_piece(index) for index in range(len(spm))]
+    tokens, padding = tokenizer.convert_ids_to_tokens([*range(len(tokenizer))]), tokenizer.pad_token_id
+    other_tokens = tokens[:-1] != pieces or not padding == config.pad_token_id == len(pieces)
+    forced = model.generation_config.forced_bos_token_id
+    positions = torch.arange(config.max_position_embeddings)
+    theirs = fairseq_sinusoids(len(positions), config.d_model) if config.d_model % _MULTIPLE == 0 else None
+    tables = [stack.embed_positions(positions) for stack in (model.model.encoder, model.model.decoder)]
+    same_positions = theirs is None or all(torch.allclose(table, theirs, atol=1e-6) for table in tables)
+    heads = {config.encoder_attention_heads, config.decoder_attention_heads}
+    reasons = {
+        **option_reasons(config.to_dict(), _FIELDS),
+        **{f"`{name}` is no multiple of {_MULTIPLE}": getattr(config, name) % _MULTIPLE > 0 for name in _WIDTHS},
+        "its positions are not Marian's (`sinusoid_layout: tensor2tensor`)": not same_positions,
+        "encoder and decoder have different numbers of heads (`decoder_attention_heads`)": len(heads) > 1,
+        **target_reasons(config),
+        "it begins translations with a language (`forced_bos_token_id`)": forced is not None,
+        "it has not one SentencePiece model (`tokenizer_model: sentencepiece`)": not pieces,
+        "its tokens are not the pieces of its SentencePiece model and then padding": bool(pieces) and other_tokens,
+        f"`vocab_size` gives {len(pieces)} pieces, no multiple of {_MULTIPLE}": len(pieces) % _MULTIPLE > 0,
+    }
+    check_supported("Bergamot", reasons)
+    return files[0]
+
+
+def marian_options(config: VanillaTransformerConfig) -> dict[str, Any]:
+    """Return Marian's options of a model."""
+    return {
+        **{name: values[0] for name, values in OPTIONS.items()},
+        **{f"transformer-{place}": value for place, value in zip(NORM_PLACES, POST_NORM, strict=True)},
+        "dim-emb": config.d_model,
+        "dim-vocabs": [config.pad_token_id] * 2,
+        "enc-depth": config.encoder_layers,
+        "dec-depth": config.decoder_layers,
+        "transformer-heads": config.encoder_attention_heads,
+        "transformer-dim-ffn": config.encoder_ffn_dim,
+        "transformer-decoder-dim-ffn": config.decoder_ffn_dim,
+        "transformer-train-position-embeddings": False,
+        "transformer-guided-alignment-layer": "last",  # which CTranslate2 asks for
+        "tied-embeddings-all": True,
+        "version": "v1.12.0",
+    }
+
+
+def marian_weights(model: VanillaTransformerForConditionalGeneration) -> dict[str, np.ndarray]:
+    """Return the weights by Marian's names in their order, without padding."""
+    found = {rename(name, _NAMES): weight for name, weight in model.state_dict().items() if "positions" not in name}
+    for name, weight in found.items():
+        if name in (EMBEDDING, _OUTPUT_BIAS):
+            weight = weight[: model.config.pad_token_id]
+        found[name] = weight[None] if weight.dim() == 1 else weight if name == EMBEDDING else weight.T
+    return {name: weight.contiguous().numpy() for name, weight in sorted(found.items())}
+
+
+def find_alphas(model: nn.Module, translate: Callable[[], object]) -> dict[str, float]:
+    """Return the factors of the inputs of each matrix, by which Bergamot multiplies them before it rounds.
+
+    As for Mozilla's students, 127 stands for the mean and 1.1 standard deviations of the largest inputs of all calls.
+    """
+    maxima = dict[str, list[float]]()
+
+    def record(name: str, _: nn.Module, inputs: tuple[torch.Tensor]) -> None:
+        maxima.setdefault(name, []).append(float(inputs[0].abs().max()))
+
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_pre_hook(partial(record, rename(f"{name}.weight", _NAMES)))
+    translate()
+    limits = {name: float(np.mean(found) + 1.1 * np.std(found)) for name, found in maxima.items()}
+    return {name: 127 / (limit or 1.0) for name, limit in limits.items()}
+
+
+def _translate(
+    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]
+) -> list[str]:
+    """Translate as Marian does: without `<unk>`, and to the limit for the length of the source."""
+    limits = [_LENGTH_FACTOR * len(ids) for ids in tokenizer([*sentences])["input_ids"]]
+    banned = {"suppress_tokens": [model.config.pad_token_id, tokenizer.unk_token_id]}
+    rows = greedy_translator(model, tokenizer, **banned, max_new_tokens=max(limits))(sentences)
+    rows = [row[:limit] for row, limit in zip(rows, limits, strict=True)]
+    return [text.strip() for text in tokenizer.batch_decode(rows, skip_special_tokens=True)]
+
+
+def _find_engines(folder: Path) -> Iterator[tuple[str, Translator]]:
+    """Yield what can translate with a folder here.
+
+    Node finds Bergamot in `node_modules` of the working folder and of those above it, and in NODE_PATH.
+    """
+    search = "path.dirname(require.resolve('@browsermt/bergamot-translator/package.json'))"
+    node = shutil.which("node")
+    package = "" if node is None else subprocess.run([node, "-p", search], capture_output=True, text=True).stdout
+    if node is not None and package:
+        command = [node, str(Path(__file__).with_name("bergamot.cjs")), package.strip()]
+        for dtype, name, precision in (("float32", _FLOAT32, "float32"), ("int8", _INT8, "int8shiftAlphaAll")):
+            files = [str(folder / each) for each in (name, _VOCABULARY, _SHORTLIST)]
+            settings = yaml.safe_load(_SETTINGS.read_text()) | {"gemm-precision": precision} | _LINES
+            yield dtype, partial(_translate_in_node, [*command, *files, json.dumps(settings)])
+    elif importlib.util.find_spec("pymarian") is not None:
+        from pymarian import Translator as Marian
+
+        options = {"max_length_factor": float(_LENGTH_FACTOR), "beam_size": 1, "mini_batch": 1, "cpu_threads": 1}
+        vocabularies = [str(folder / _VOCABULARY)] * 2
+        marian = Marian(
+            models=str(folder / _FLOAT32), vocabs=vocabularies, **options, quiet=True, quiet_translation=True
+        )
+        yield "float32", lambda sentences: [text.strip() for text in marian.translate([*sentences])]
+
+
+def _translate_in_node(command: Sequence[str], sentences: Sequence[str]) -> list[str]:
+    text = "".join(f"{sentence}\n" for sentence in sentences)
+    ended = subprocess.run(command, input=text.encode(), capture_output=True)
+    if ended.returncode:
+        words = " ".join(ended.stderr.decode(errors="replace").split())[:200]
+        raise UserError(f"Bergamot in Node must translate with the converted model, but ended with: {words}")
+    return [line.strip() for line in ended.stdout.decode().split("\n")[:-1]]

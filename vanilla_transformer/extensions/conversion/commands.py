@@ -48,7 +48,7 @@ class ConvertArguments(ThreadArguments):
         max_length=2,
         title="files of source and target text, such as `--shortlist train.en train.de`",
         description="Source and target text, such as the training text: the search then chooses among the tokens that "
-        f"translate those of the source in it. {', '.join(SHORTLISTS)}.",
+        f"translate the source's tokens there. {', '.join(SHORTLISTS)}.",
     )
 
     @model_validator(mode="after")
@@ -71,7 +71,7 @@ class ConvertArguments(ThreadArguments):
 def convert_command(arguments: Sequence[str]) -> None:
     options = parse(ConvertArguments, arguments)
     convert = READERS[options.source_format] if options.source_format else WRITERS[str(options.target_format)]
-    further = dict[str, Any]() if options.languages is None else {"languages": options.languages}
+    further: dict[str, Any] = {} if options.languages is None else {"languages": options.languages}
     if options.shortlist is not None:
         from .shortlist import read_shortlist_text
 

@@ -16,9 +16,8 @@ from vanilla_transformer.data.readers import SentencePair, stream_text_files
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
-# Target tokens for each source token; the published models of Bergamot have 50 and 50, too.
-_BEST = 50
-_FREQUENT = 50
+_BEST = 100  # target tokens for each source token
+_FREQUENT = 500  # target tokens for all sources
 _MOST_PAIRS = 200_000  # that are read
 _MAGIC = 0xF11A48D5013417F5
 _SEPARATORS = {*" \t\r\n"}

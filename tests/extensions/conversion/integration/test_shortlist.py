@@ -30,7 +30,7 @@ def word_tokenizer(pairs):
     return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
 
 
-@pytest.mark.parametrize("best, of_seat", [(1, {"Stuhl"}), (2, {"Stuhl", "Sitz"}), (50, {"Stuhl", "Sitz"})])
+@pytest.mark.parametrize("best, of_seat", [(1, {"Stuhl"}), (2, {"Stuhl", "Sitz"}), (100, {"Stuhl", "Sitz"})])
 def test_count_shortlist_has_the_likeliest_translations(best, of_seat, monkeypatch):
     monkeypatch.setattr(shortlist, "_BEST", best)
     monkeypatch.setattr(shortlist, "_FREQUENT", 4)
@@ -63,7 +63,7 @@ def read_lex(path):
 def test_write_bergamot_shortlist_is_read_back(row, tmp_path):
     """Without tokens that Bergamot does not have, and with an odd and an even number of entries."""
     shortlist.write_bergamot_shortlist({0: row, 2: [4, 6], 3: [1], 6: [1]}, 6, tmp_path / "lex.bin")
-    assert read_lex(tmp_path / "lex.bin") == ([50, 50], [row, [], [4], [1], [], []])
+    assert read_lex(tmp_path / "lex.bin") == ([500, 100], [row, [], [4], [1], [], []])
 
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass."]

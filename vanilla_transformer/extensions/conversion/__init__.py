@@ -1,7 +1,8 @@
 """Convert models from and to the formats of other toolkits, one module per format.
 
 A reader takes the name of a model, and for `LANGUAGES` perhaps two languages, and returns a `ConvertedModel`. A writer
-takes a model of this package, its tokenizer and the folder to write into, and returns what translates with it.
+takes a model of this package, its tokenizer and the folder to write into, and for `SHORTLISTS` perhaps the pairs of a
+shortlist, and returns what translates with it.
 """
 
 from collections.abc import Callable
@@ -46,6 +47,7 @@ READERS: dict[str, Converter] = {
     "eole": partial(_read, "eole", "opennmt.read_eole"),
 }
 LANGUAGES = ("fairseq", "m2m_100")
+SHORTLISTS = ("ctranslate2", "ctranslate2-float16", "ctranslate2-int8")
 _write_ctranslate2 = partial(_write, "ctranslate2.write_ctranslate2", extra="ctranslate2")
 WRITERS: dict[str, Converter] = {
     "marian": partial(_write, "marian.write_marian"),
@@ -58,4 +60,4 @@ WRITERS: dict[str, Converter] = {
     "transformers.js": partial(_write, "transformers_js.write_transformers_js", extra="onnx"),
 }
 
-__all__ = ["LANGUAGES", "READERS", "WRITERS", "Converter"]
+__all__ = ["LANGUAGES", "READERS", "SHORTLISTS", "WRITERS", "Converter"]

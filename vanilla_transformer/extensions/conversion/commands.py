@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
@@ -11,7 +11,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import read_json
 from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
 
-from . import LANGUAGES, READERS, WRITERS
+from . import LANGUAGES, READERS, SHORTLISTS, WRITERS
 
 _SENTENCES = 200
 
@@ -42,6 +42,14 @@ class ConvertArguments(ThreadArguments):
         description="Text file to compare both models on, one sentence per line; by default 200 sentences of the "
         "validation text of the model's recipe, or of the demo corpus. bergamot: also the text that int8 is tuned on.",
     )
+    shortlist: list[Input] | None = Field(
+        None,
+        min_length=2,
+        max_length=2,
+        title="files of source and target text, such as `--shortlist train.en train.de`",
+        description="Source and target text, such as the training text: the search then chooses among the tokens that "
+        f"translate the source's tokens there. {', '.join(SHORTLISTS)}.",
+    )
 
     @model_validator(mode="after")
     def _check_together(self) -> "ConvertArguments":
@@ -55,16 +63,21 @@ class ConvertArguments(ThreadArguments):
         if self.languages is not None and self.source_format not in LANGUAGES:
             formats_with = " or ".join(LANGUAGES)
             raise UserError(f"`--languages` needs `--source_format {formats_with}`: others name their languages.")
+        if self.shortlist is not None and self.target_format not in SHORTLISTS:
+            raise UserError(f"`--shortlist` needs a `--target_format` of {', '.join(SHORTLISTS)}.")
         return self
 
 
 def convert_command(arguments: Sequence[str]) -> None:
     options = parse(ConvertArguments, arguments)
     convert = READERS[options.source_format] if options.source_format else WRITERS[str(options.target_format)]
-    languages = {} if options.languages is None else {"languages": options.languages}
-    comparison = convert(
-        options.source, options.output, _read_sentences(options.sentences, options.source), **languages
-    )
+    further: dict[str, Any] = {} if options.languages is None else {"languages": options.languages}
+    if options.shortlist is not None:
+        from .shortlist import read_shortlist_text
+
+        further["shortlist_text"] = read_shortlist_text(options.shortlist)
+    sentences = _read_sentences(options.sentences, options.source)
+    comparison = convert(options.source, options.output, sentences, **further)
     print(f"{options.output}: {comparison or 'not compared, because the other toolkit cannot run here'}")
 
 

@@ -19,6 +19,7 @@ from ctranslate2.converters.transformers import (
 from ctranslate2.specs import TransformerSpec
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     sinusoidal_positions,
@@ -27,6 +28,7 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 from .common import NO_TOKENIZER_JSON, check_supported, target_reasons
 from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Translator
 from .ctranslate2_runtime import CONVERTED_CONFIG, token_names
+from .shortlist import count_shortlist, write_vocabulary_map
 
 # CTranslate2 stores positional encodings in a table, so sinusoids need a last position.
 _NUM_POSITIONS = 4096
@@ -99,11 +101,13 @@ def write_ctranslate2(
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
     quantization: str,
+    shortlist_text: Sequence[SentencePair] = (),
 ) -> list[tuple[str, Translator]]:
     """Write a model for CTranslate2, with its tokenizer and generation configuration for `TranslationPipeline`.
 
     Args:
         quantization: The data type of the weights.
+        shortlist_text: Pairs whose shortlist is written, too. The runtime uses it; both ways are returned.
     """
     check_supported(
         "CTranslate2",
@@ -115,13 +119,22 @@ def write_ctranslate2(
     converter = TransformersConverter(model.name_or_path, copy_files=list(_TOKENIZER_FILES))
     converter.convert(str(folder), quantization=None if quantization == "float32" else quantization, force=True)
     model.config.to_json_file(folder / CONVERTED_CONFIG)
+    if shortlist_text:
+        write_vocabulary_map(count_shortlist(tokenizer, shortlist_text), token_names(tokenizer), folder / "vmap.txt")
     translator = ctranslate2.Translator(str(folder))
     forced = model.generation_config.forced_bos_token_id
-    return [(quantization, ctranslate2_greedy_translator(translator, tokenizer, forced))]
+    ways = {quantization: False} | ({f"{quantization} with the shortlist": True} if shortlist_text else {})
+    return [
+        (name, ctranslate2_greedy_translator(translator, tokenizer, forced, use_vmap))
+        for name, use_vmap in ways.items()
+    ]
 
 
 def ctranslate2_greedy_translator(
-    translator: ctranslate2.Translator, tokenizer: PreTrainedTokenizerBase, forced_bos_token_id: int | None = None
+    translator: ctranslate2.Translator,
+    tokenizer: PreTrainedTokenizerBase,
+    forced_bos_token_id: int | None = None,
+    use_vmap: bool = False,
 ) -> Translator:
     """Return a function from sentences to the token ids that CTranslate2 generates by greedy search."""
     names = token_names(tokenizer)
@@ -136,6 +149,7 @@ def ctranslate2_greedy_translator(
             max_decoding_length=MAX_NEW_TOKENS,
             max_batch_size=BATCH_SIZE,
             disable_unk=True,
+            use_vmap=use_vmap,
         )
         return [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]
 

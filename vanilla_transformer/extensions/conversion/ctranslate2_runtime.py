@@ -103,6 +103,7 @@ class CTranslate2Model:
             max_decoding_length=limit,
             return_scores=True,
             disable_unk=True,
+            use_vmap=True,  # where the folder has a shortlist
             **sampling,
         )
         best_first = [self._best_hypotheses(result, options) for result in results]

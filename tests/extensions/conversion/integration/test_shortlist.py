@@ -1,0 +1,129 @@
+"""Shortlists: counted from aligned text, written for Bergamot and CTranslate2, and used by CTranslate2."""
+
+import io
+import shutil
+from contextlib import redirect_stdout
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from tests.tiny import TINY_VOCAB_SIZE, tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.cli import main
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.extensions.conversion import shortlist
+from vanilla_transformer.extensions.conversion.ctranslate2_runtime import token_names
+from vanilla_transformer.utils.file_utils import save_model_folder
+
+NOUNS = {"dog": "Hund", "cat": "Kater", "tree": "Baum", "table": "Tisch"}
+ADJECTIVES = {"red": "roter", "old": "alter", "big": "großer"}
+PAIRS = [SentencePair(f"{a} {n}", f"{ADJECTIVES[a]} {NOUNS[n]}") for a in ADJECTIVES for n in NOUNS]
+PAIRS += [SentencePair(f"{a} seat", f"{ADJECTIVES[a]} {n}") for a in ADJECTIVES for n in ("Stuhl", "Stuhl", "Sitz")]
+
+
+def word_tokenizer(pairs):
+    words = ["<pad>", "</s>", "<unk>", *sorted({word for pair in pairs for side in pair for word in side.split()})]
+    backend = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, "<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+
+
+@pytest.mark.parametrize("best, of_seat", [(1, {"Stuhl"}), (2, {"Stuhl", "Sitz"}), (100, {"Stuhl", "Sitz"})])
+def test_count_shortlist_has_the_likeliest_translations(best, of_seat, monkeypatch):
+    monkeypatch.setattr(shortlist, "_BEST", best)
+    monkeypatch.setattr(shortlist, "_FREQUENT", 4)
+    tokenizer = word_tokenizer(PAIRS)
+    found = shortlist.count_shortlist(tokenizer, PAIRS)
+    assert all([*row] == sorted(row) for row in found.values())
+    names = token_names(tokenizer)
+    words = {names[source]: {names[target] for target in row} for source, row in found.items()}
+    expected = {source: {target} for source, target in (NOUNS | ADJECTIVES).items()}
+    assert words == expected | {"seat": of_seat, "</s>": {"</s>", *ADJECTIVES.values()}}
+
+
+def read_lex(path):
+    """Read a shortlist as Bergamot does: a header, offsets, and lists of 32 bits."""
+    content = path.read_bytes()
+    header, words = np.frombuffer(content[:48], "<u8"), np.frombuffer(content[16 : len(content) // 8 * 8], "<u8")
+    checksum = np.uint64(0)
+    with np.errstate(over="ignore"):
+        for word in words:
+            checksum ^= word + np.uint64(0x9E3779B9) + (checksum << np.uint64(6)) + (checksum >> np.uint64(2))
+    assert (header[0], header[1]) == (0xF11A48D5013417F5, checksum)
+    size, length = map(int, header[4:])
+    offsets = np.frombuffer(content[48 : 48 + 8 * size], "<u8")
+    lists = np.frombuffer(content[48 + 8 * size :], "<u4")
+    assert len(lists) == length == offsets[-1]
+    return header[2:4].tolist(), [row.tolist() for row in np.split(lists, offsets[1:-1].astype(int))]
+
+
+@pytest.mark.parametrize("row", [[0, 3, 4], [0, 3, 4, 5]])
+def test_write_bergamot_shortlist_is_read_back(row, tmp_path):
+    """Without tokens that Bergamot does not have, and with an odd and an even number of entries."""
+    shortlist.write_bergamot_shortlist({0: row, 2: [4, 6], 3: [1], 6: [1]}, 6, tmp_path / "lex.bin")
+    assert read_lex(tmp_path / "lex.bin") == ([500, 100], [row, [], [4], [1], [], []])
+
+
+TEXTS = ["A man is sleeping.", "Two dogs run across the green grass."]
+
+
+@pytest.fixture(scope="module")
+def converted(tiny_tokenizer, tmp_path_factory):
+    """Return a folder that the command wrote, and its report."""
+    folder = tmp_path_factory.mktemp("converted")
+    save_model_folder(tiny_model(), tiny_tokenizer, folder / "ours")
+    for name, lines in (("en", ["A man is sleeping.", "", "Two dogs."]), ("de", ["Ein Mann schläft.", "", "Hunde."])):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "texts").write_text("\n".join(TEXTS))
+    flags = ["--shortlist", folder / "en", folder / "de", "--sentences", folder / "texts"]
+    command = ["convert", folder / "ours", folder / "fast", "--target_format", "ctranslate2", *flags]
+    with redirect_stdout(io.StringIO()) as report:
+        assert main([*map(str, command)]) == 0
+    return folder / "fast", report.getvalue()
+
+
+def generate(folder, tokenizer):
+    model = TranslationPipeline(folder, backend="ctranslate2").model
+    return model.generate(**tokenizer(TEXTS, padding=True, return_tensors="pt"), num_beams=2).tolist()
+
+
+def test_ctranslate2_chooses_among_the_tokens_of_the_shortlist(converted, tiny_tokenizer, tmp_path):
+    (folder, report), names = converted, token_names(tiny_tokenizer)
+    assert "float32: 2 of 2 outputs identical" in report and "; float32 with the shortlist: " in report
+    rows = dict(line.split("\t") for line in (folder / "vmap.txt").read_text(encoding="utf-8").splitlines())
+    sources = {names[token] for ids in tiny_tokenizer(TEXTS)["input_ids"] for token in ids}
+    listed = {each for token in sources for each in rows[token].split(" ")}
+    found = generate(folder, tiny_tokenizer)
+    assert {names[token] for ids in found for token in ids} <= listed | {tiny_tokenizer.pad_token}
+
+    plain = shutil.copytree(folder, tmp_path / "plain", ignore=shutil.ignore_patterns("vmap.txt"))
+    whole = shutil.copytree(plain, tmp_path / "whole")
+    everything = {tiny_tokenizer.eos_token_id: range(TINY_VOCAB_SIZE)}
+    shortlist.write_vocabulary_map(everything, names, whole / "vmap.txt")
+    assert generate(plain, tiny_tokenizer) == generate(whole, tiny_tokenizer) != found
+
+
+def test_write_vocabulary_map_leaves_out_names_with_white_space(tmp_path):
+    names = {0: "</s>", 1: "New York", 2: "a", 3: "\N{NO-BREAK SPACE}"}
+    shortlist.write_vocabulary_map({0: [0, 1, 3], 1: [2]}, names, tmp_path / "vmap.txt")
+    assert (tmp_path / "vmap.txt").read_text(encoding="utf-8") == "</s>\t</s> \xa0\na\ta\n\xa0\t\xa0\n"
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--target_format", "ctranslate2", "--shortlist", "a"], "must be files of source and target text, such as"),
+        (["--target_format", "marian", "--shortlist", "a", "b"], "`--shortlist` needs a `--target_format` of ctransl"),
+        (["--source_format", "eole", "--shortlist", "a", "b"], "`--shortlist` needs a `--target_format` of ctransl"),
+        (["--target_format", "ctranslate2", "--shortlist", "one", "other"], "needs pairs of sentences, got none in"),
+    ],
+)
+def test_convert_names_mistakes_of_a_shortlist(flags, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one").write_text("a\n\n")
+    (tmp_path / "other").write_text("\nb\n")
+    assert main(["convert", "model", "out", *flags]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1 and not (tmp_path / "out").exists()

@@ -1,0 +1,86 @@
+"""
+Lexical shortlists: for each source token, the target tokens among which a search chooses.
+
+A search that knows its source computes the logits of its tokens' lists only, of all sentences of a batch together.
+EOS, which every source has, has the most frequent tokens of the target text.
+"""
+
+import struct
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain, islice
+from pathlib import Path
+from typing import Any
+
+from vanilla_transformer.data.readers import SentencePair, stream_text_files
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+
+_BEST = 100  # target tokens for each source token
+_FREQUENT = 500  # target tokens for all sources
+_MOST_PAIRS = 200_000  # that are read
+_MAGIC = 0xF11A48D5013417F5
+_SEPARATORS = {*" \t\r\n"}
+
+Shortlist = Mapping[int, Sequence[int]]  # target tokens by source token, in ascending order
+
+
+def read_shortlist_text(files: Sequence[str | Path]) -> list[SentencePair]:
+    """Return the first pairs of two parallel files whose sides are not blank."""
+    pairs = [*islice((pair for pair in stream_text_files(*files) if all(pair)), _MOST_PAIRS)]
+    if not pairs:
+        raise UserError(f"A shortlist needs pairs of sentences, got none in {files[0]} and {files[1]}.")
+    return pairs
+
+
+def count_shortlist(tokenizer: Any, pairs: Sequence[SentencePair]) -> Shortlist:
+    """Return the target tokens with the highest p(target token | source token) in aligned text.
+
+    [`align_lexically`] aligns tokens, whose numbers are its words. Languages that write no spaces are as good.
+    """
+    from vanilla_transformer.extensions.alignments.word_alignments import align_lexically
+
+    sources, targets = (encode_sentences(tokenizer, [pair[side] for pair in pairs], bool(side)) for side in (0, 1))
+    texts = [[" ".join(map(str, ids[:-1])) for ids in rows] for rows in (sources, targets)]
+    aligned = zip(sources, targets, align_lexically([*map(SentencePair, *texts)]), strict=True)
+    counts = Counter((source[here], target[there]) for source, target, links in aligned for here, there in links)
+    found = defaultdict[int, list[int]](list)
+    for source, target in sorted(counts, key=lambda link: (-counts[link], link)):
+        if len(found[source]) < _BEST:
+            found[source].append(target)
+    frequent = Counter(chain.from_iterable(targets)).most_common(_FREQUENT)
+    return {source: sorted(tokens) for source, tokens in found.items()} | {
+        tokenizer.eos_token_id: sorted(token for token, _ in frequent)
+    }
+
+
+def write_vocabulary_map(shortlist: Shortlist, names: Mapping[int, str], path: Path) -> None:
+    """Write `vmap.txt` of CTranslate2: lines of a source token, a tab, and target tokens, here with the token itself.
+
+    Args:
+        names: The names of all tokens. Those with white space are left out, because it separates names.
+    """
+    spelled = {token: name for token, name in names.items() if not _SEPARATORS & {*name}}
+    rows = {token: {token, *shortlist.get(token, ())} & spelled.keys() for token in spelled}
+    lines = (f"{spelled[source]}\t{' '.join(spelled[each] for each in sorted(row))}\n" for source, row in rows.items())
+    path.write_text("".join(lines), encoding="utf-8", newline="\n")
+
+
+def write_bergamot_shortlist(shortlist: Shortlist, vocab_size: int, path: Path) -> None:
+    """Write `lex.bin` of Bergamot, whose engine adds the tokens of the source and the first ones of the vocabulary.
+
+    Args:
+        vocab_size: Tokens of the vocabulary there, which has no padding.
+    """
+    rows = [[token for token in shortlist.get(source, ()) if token < vocab_size] for source in range(vocab_size)]
+    offsets = [0, *accumulate(map(len, rows))]
+    content = struct.pack(f"<4Q{len(offsets)}Q", _FREQUENT, _BEST, len(offsets), offsets[-1], *offsets)
+    content += struct.pack(f"<{offsets[-1]}I", *chain.from_iterable(rows))
+    path.write_bytes(struct.pack("<2Q", _MAGIC, _checksum(content)) + content)
+
+
+def _checksum(content: bytes) -> int:
+    value, words = 0, struct.iter_unpack("<Q", content[: len(content) // 8 * 8])
+    for (word,) in words:
+        value ^= (word + 0x9E3779B9 + (value << 6) + (value >> 2)) & 0xFFFF_FFFF_FFFF_FFFF
+    return value

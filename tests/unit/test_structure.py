@@ -73,6 +73,7 @@ USES = {
     "training.initialization": {"conversion"},
     "training.loss": {"alignments"},
     "extensions.cleaning.low_scores": {"quality"},
+    "extensions.distillation.teacher": {"quality"},
     "extensions.documents.block_translator": {"protection"},
     "extensions.quality.language_check": {"augmentation"},
     "extensions.quality.stress": {"augmentation"},

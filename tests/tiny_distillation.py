@@ -1,5 +1,7 @@
 """Distill a tiny teacher on a tiny corpus."""
 
+import json
+
 from tests.tiny import TINY_VOCAB_SIZE, tiny_model, tiny_tokenizer, write_tiny_corpus
 from tests.tiny_runs import TINY, no_scores
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
@@ -22,12 +24,33 @@ def write_files(folder):
     return folder
 
 
+def in_other_letters(source):
+    return source.translate(str.maketrans("abcde", "vwxyz"))
+
+
+def write_candidates(path, scored=True):
+    """Write the tiny corpus as sources with three candidates: a wrong one, the translation, and a longer one."""
+    with path.open("w") as file:
+        sources = (path.parent / "train.a").read_text().splitlines()
+        for number, source in enumerate(sources):
+            texts = [f"{in_other_letters(source)} 1234", in_other_letters(source), f"{in_other_letters(source)} q"]
+            scores = [{"score": score} if scored else {} for score in (2.0, 1.0 + number / 100, 0.5)]
+            entries = [{"text": text} | score for text, score in zip(texts, scores, strict=True)]
+            file.write(json.dumps({"source": source, "candidates": entries}) + "\n")
+    return path
+
+
 def distillation_flags(files, folder, **changes):
     texts = {f"{name}_{side}": files / f"{name}.{end}" for name in ("train", "validation") for side, end in SIDES}
     texts |= {f"test_{side}": files / f"validation.{end}" for side, end in SIDES}
     options = texts | {"teacher": files / "teacher", "output_dir": folder, "cache_dir": files / "cache"} | OPTIONS
     given = {name: value for name, value in (options | changes).items() if value is not None}
     return [word for name, value in given.items() for word in (f"--{name}", str(value))]
+
+
+# Of flags, for text without translations.
+CANDIDATES = dict.fromkeys(("train_source", "train_target", "teacher")) | {"drop_warnings": True}
+MONOLINGUAL = {"train_target": None}
 
 
 def distill_tiny(files, folder, **changes):

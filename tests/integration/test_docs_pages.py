@@ -22,6 +22,7 @@ from safetensors import safe_open
 from tests.aligned_corpus import write_aligned_corpus
 from tests.comet_files import REGRESSION, UNIFIED, write_comet
 from tests.docs_pages import ROOT, SMALL, blocks
+from tests.golden.removed_tasks import FOLDER
 from tests.inline_terms import model_with_inline_terms
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from tests.tiny import tiny_model
@@ -118,8 +119,12 @@ def prepare_convert(monkeypatch):
 
 
 def prepare_distill(monkeypatch):
-    """Make room for the second command, which is another way to the same folder."""
-    Path("mono.de").write_text("A man.\nA dog.\n")
+    """Make room for the further commands, which are other ways to the same folder."""
+    for name in ("mono.de", "mono.en"):
+        Path(name).write_text("A man.\nA dog.\n")
+    Path("candidates.jsonl").write_text('{"source": "A man.", "candidates": ["Ein Mann.", "Ein Hund."]}\n' * 20)
+    write_comet(Path("Unbabel/wmt22-cometkiwi-da").absolute(), UNIFIED)
+    shutil.copytree(FOLDER / "nllb", "facebook/nllb-200-distilled-600M")
 
     def distill_and_make_room(*given, **options):
         found = distill(*given, **options)
@@ -224,8 +229,11 @@ def check_convert(names, printed):
 
 
 def check_distill(names, printed):
-    started = [json.loads(Path(f"runs/student {number}/recipe.json").read_text())["init_from"] for number in (0, 1)]
-    assert started == [None, "runs/teacher"] and len(Path("back.tsv").read_text().splitlines()) == 2
+    recipes = [json.loads(Path(f"runs/student {number}/recipe.json").read_text()) for number in range(4)]
+    assert [recipe["init_from"] for recipe in recipes] == [None, "runs/teacher", None, None]
+    lines = Path("runs/student 2/distillation/corpora/corpus-0.tsv").read_text().splitlines()
+    assert {line.split("\t")[0] for line in lines} <= {"A man.", "A dog."}
+    assert len(Path("back.tsv").read_text().splitlines()) == 2
 
 
 def check_documents(names, printed):
@@ -270,7 +278,7 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "convert": (3, prepare_convert, check_convert),
     "decoder_only_and_encoder_only": (0, None, lambda _, printed: printed.index("Where is the ")),
     "decoding": (0, None, None),
-    "distill": (3, prepare_distill, check_distill),
+    "distill": (5, prepare_distill, check_distill),
     "documents": (2, prepare_documents, check_documents),
     "evaluate": (5, prepare_evaluate, check_evaluate),
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),

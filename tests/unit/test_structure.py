@@ -74,6 +74,7 @@ USES = {
     "training.loss": {"alignments"},
     "extensions.cleaning.low_scores": {"quality"},
     "extensions.conversion.shortlist": {"alignments"},
+    "extensions.distillation.teacher": {"quality"},
     "extensions.documents.block_translator": {"protection"},
     "extensions.quality.language_check": {"augmentation"},
     "extensions.quality.stress": {"augmentation"},

@@ -121,17 +121,23 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     """
     specs, rules, forgetting = corpus_specs(data), cleaning_rules(data), validation_specs(data, forgetting=True)
     folder = Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
-    validation: dict[Direction, list[SentencePair]] = {}
-    for spec in validation_specs(data) or _held_out_specs(data, "validation"):
-        validation.setdefault(spec.direction, []).extend(_read_corpus(spec))
-    test = [pair for spec in _held_out_specs(data, "test") for pair in _read_corpus(spec)]
+    validation, test = load_held_out(data)
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
         from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
 
         training = drop_low_scores(training, specs, [each.score for each in rules], folder)
     former = [pair for spec in forgetting for pair in _read_corpus(spec)]
-    return Texts(data, specs, rules, training, list(starmap(ValidationSet, validation.items())), test, former, folder)
+    return Texts(data, specs, rules, training, validation, test, former, folder)
+
+
+def load_held_out(data: DataArguments) -> tuple[list[ValidationSet], list[SentencePair]]:
+    """Read the validation text and the test text of a recipe, maybe none."""
+    validation: dict[Direction, list[SentencePair]] = {}
+    for spec in validation_specs(data) or _held_out_specs(data, "validation"):
+        validation.setdefault(spec.direction, []).extend(_read_corpus(spec))
+    test = [pair for spec in _held_out_specs(data, "test") for pair in _read_corpus(spec)]
+    return list(starmap(ValidationSet, validation.items())), test
 
 
 def tokenize(

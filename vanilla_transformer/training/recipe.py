@@ -5,7 +5,7 @@ Every mistake is a `ValueError` that names it.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -94,13 +94,18 @@ def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe
 
 
 def parse_recipe_with(
-    further: Mapping[str, type[Any]], arguments: Sequence[str], program: str | None, main: Sequence[str]
+    further: Mapping[str, type[Any]],
+    arguments: Sequence[str],
+    program: str | None,
+    main: Sequence[str],
+    complete: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> tuple[Recipe, Any]:
     """Parse a recipe that may also have the fields of a schema, in a section of this name. See [`parse_recipe`].
 
     Args:
         further: The schema, by the name of the section; or nothing.
         main: Keys that `--help` shows.
+        complete: Returns the keys and values, given the ones of recipe and flags.
     """
     sections = {name: (part,) for name, part in further.items()} | SECTIONS
     groups = {name: {**parts[0].model_fields, **parts[-1].model_fields} for name, parts in sections.items()}
@@ -119,7 +124,7 @@ def parse_recipe_with(
     brings_one = "init_from" in flags and (values | flags).get("init_vocabulary", KEEP) == KEEP
     if brings_one or "tokenizer" in flags:
         replaced |= {*OF_NEW_TOKENIZERS}
-    values = {key: value for key, value in values.items() if key not in replaced} | flags
+    values = complete({key: value for key, value in values.items() if key not in replaced} | flags)
     parsed = {part: part(**select(part, values)) for parts in sections.values() for part in parts}
     by_name = {field.annotation: name for name, field in Recipe.model_fields.items()}
     given = {by_name[part]: section for part, section in parsed.items() if part in by_name}

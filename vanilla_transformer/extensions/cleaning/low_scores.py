@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from accelerate import PartialState
-from tqdm.auto import tqdm
 
 from vanilla_transformer.data.cached_texts import CachedTexts, load_folder, write_texts
 from vanilla_transformer.data.cleaning import count_lengths
@@ -18,7 +17,6 @@ from vanilla_transformer.data.tokenized_corpus import hash_json
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 from vanilla_transformer.utils.file_utils import cached_folder, hash_file
 
-_WINDOW = 8192  # pairs that are sorted by length and scored at a time
 _SCORES_FILE = "scores.npy"
 
 
@@ -106,15 +104,10 @@ def dual_scores(forward: str, backward: str, pairs: Sequence[tuple[str, str]], d
 
 def cross_entropies(name: str, pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
     """Return the negative log-probability of each translation, given its source, for each of its tokens, in nats."""
-    from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+    from vanilla_transformer.evaluation.pair_scores import score_pairs
 
-    model = load_seq2seq(name, "scores translations").to(PartialState().device)
-    tokenizer = load_tokenizer(name)
+    model, tokenizer = load_seq2seq(name, "scores translations").to(PartialState().device), load_tokenizer(name)
     direction = NO_DIRECTION if find_languages(tokenizer) is None else direction
-    results = list[float]()
-    for start in tqdm(range(0, len(pairs), _WINDOW), f"Scoring by {name}", delay=1, disable=None):
-        sources, targets = zip(*pairs[start : start + _WINDOW], strict=True)
-        ids, labels = encode_as_trained(model, tokenizer, sources, targets, direction)
-        results += [-sum(row) / len(row) for row in score_tokens(model, ids, labels)]
-    return np.array(results)
+    scored = score_pairs(model, tokenizer, map(SentencePair._make, pairs), total=len(pairs), direction=direction)
+    return np.array([-pair.log_probability / len(pair.tokens) for pair in scored])

@@ -8,18 +8,22 @@ checkpoint.
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.data.data_arguments import corpus_specs
-from vanilla_transformer.data.prepare_data import CachedTexts, Texts, load_texts
+from vanilla_transformer.data.prepare_data import Texts, load_held_out, load_texts
+from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.decoding.engine.precision import check_precision
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.pretrained import load_config, load_tokenizer
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.scores import Scores, translate_and_score
-from vanilla_transformer.text.languages import find_languages
+from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.scripts import find_scripts
+from vanilla_transformer.text.translation_warnings import USED_SHARE, WarningLimits
 from vanilla_transformer.training.recipe_checks import check_recipe
 from vanilla_transformer.training.run_arguments import Recipe
 from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir, refuse_model_inside
@@ -28,14 +32,24 @@ from vanilla_transformer.training.validation import Evaluator, loss_only
 from vanilla_transformer.utils.device_utils import process_state
 from vanilla_transformer.utils.file_utils import write_text_atomically
 
-from .distillation_arguments import DistillationArguments
-from .student import CORPUS_FILE, FilterReport, Row, one_line, write_student_corpora
-from .teacher import Candidate, load_teacher, open_shards, open_teacher, search_options, translate_pairs
+from .candidates import DistillationText, Entry, text_of_file
+from .distillation_arguments import CORPUS_FILE, DISTILLATION, DistillationArguments
+from .student import FilterReport, Row, one_line, write_student_corpora
+from .teacher import (
+    Candidate,
+    language_options,
+    load_scorers,
+    load_teacher,
+    open_shards,
+    open_teacher,
+    search_options,
+    translate_text,
+)
 
 logger = logging.getLogger(__name__)
 
 # In the folder of the run:
-FOLDER = "distillation"
+FOLDER = DISTILLATION
 RESULTS_FILE, TABLE_FILE = f"{FOLDER}/results.json", f"{FOLDER}/results.md"
 
 
@@ -56,9 +70,9 @@ class DistilledModel:
 
     @property
     def table(self) -> str:
-        """The scores in Markdown."""
+        """The scores in Markdown, and nothing if there are none."""
         rows = [f"| {name} | {scores.bleu:.2f} | {scores.chrf:.2f} |\n" for name, scores in self.scores.items()]
-        return "".join(["| system | BLEU | chrF |\n| --- | ---: | ---: |\n", *rows])
+        return "".join(["| system | BLEU | chrF |\n| --- | ---: | ---: |\n", *rows]) if rows else ""
 
 
 def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator = loss_only) -> DistilledModel:
@@ -72,46 +86,64 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
     if processes > 1:
         hint = "Distill in one process; `train` uses several"
         raise UserError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
-    for name in filter(None, [*options.teacher, options.reverse_model]):
+    for name in filter(None, [*options.teacher, options.reverse_model, options.quality_model]):
         refuse_model_inside(name, Path(recipe.output.output_dir))
     if options.teacher_precision is not None:
         check_precision(options.teacher_precision)
-    directions = {spec.direction for spec in corpus_specs(recipe.data)}
-    if len(directions) > 1 or find_languages(load_teacher(options)[1]) is not None:
+    direction, *others = {spec.direction for spec in corpus_specs(recipe.data)}
+    if others:
         hint = "Translate each direction with `translate --target_language`, and train on `corpora`"
-        raise UserError(f"distill needs one direction and a teacher of one, got several. {hint}.")
-    for name in filter(None, [options.reverse_model, recipe.fine_tuning.init_from]):
-        load_config(name)
-        load_tokenizer(name)
-    texts = load_texts(recipe.data)
-    if not texts.test:
+        raise UserError(f"distill needs text of one direction, got several. {hint}.")
+    if options.teacher:
+        language_options(load_teacher(options)[1], direction)
+    if options.reverse_model or options.quality_model:
+        load_scorers(options, direction)
+    if recipe.fine_tuning.init_from is not None:
+        load_config(recipe.fine_tuning.init_from)
+        load_tokenizer(recipe.fine_tuning.init_from)
+    run, overwrite = Path(recipe.output.output_dir), recipe.output.overwrite_output_dir
+    folder, student, corpora = run / FOLDER, recipe, 1
+    if options.candidates is None:
+        texts = load_texts(recipe.data)
+        validation, test, pairs = texts.validation_sets, texts.test, texts.training
+        text = DistillationText(
+            pairs.key, len(pairs.dataset), lambda: (Entry(number, *pair) for number, pair in pairs.pairs())
+        )
+        student, corpora = student_recipe(recipe, texts, folder), len(texts.specs)
+    else:
+        validation, test = load_held_out(recipe.data)
+        text = text_of_file(options.candidates, has_candidates=not options.teacher)
+    if options.teacher and not test:
         raise UserError("Teacher and student are compared on test text, but the dataset has no split `test`.")
-    training = texts.training
-    assert isinstance(training, CachedTexts)  # see `parse_distillation`
-    run, overwrite, total = Path(recipe.output.output_dir), recipe.output.overwrite_output_dir, len(training.dataset)
-    folder = run / FOLDER
-    student = student_recipe(recipe, texts, folder)
+    limits = WarningLimits.from_config(load_config(options.teacher[0]) if options.teacher else None)
+    targets = (pair.target for pair in chain(*(each.pairs for each in validation), test))
+    scripts = None if limits.scripts else find_scripts(targets, USED_SHARE)
+    limits = replace(limits, scripts=scripts or limits.scripts)
+    further = {"scripts": scripts, "direction": direction if any(direction) else None}
     RunFolder(student)  # fails now if the folder holds another run
 
     def rows() -> Iterator[Row]:
-        for (corpus, pair), result in zip(training.pairs(), shards.result_lines(total), strict=True):
-            yield Row(corpus, pair.source, [Candidate(*candidate) for candidate in json.loads(result)])
+        for entry, result in zip(text.entries(), shards.result_lines(text.total), strict=True):
+            found = json.loads(result)  # where None is no score
+            candidates = [
+                Candidate(text, why, [each for each in scores if each is not None]) for text, why, *scores in found
+            ]
+            yield Row(entry.corpus, entry.source, candidates)
 
     with lock_output_dir(folder):
-        shards = open_shards(folder / "translations", options, training.key, overwrite)
-        if shards.finished_lines != total:
-            logger.info("The teacher translates %s sentences.", f"{total:,}")
-            translate_pairs(shards, lambda: (pair for _, pair in training.pairs()), total, options)
-        rules = options.drop_warnings, options.drop_lowest_scores
-        report = write_student_corpora(folder / "corpora", rows, len(texts.specs), *rules)
+        shards = open_shards(folder / "translations", options, text.key, further, overwrite)
+        if shards.finished_lines != text.total:
+            logger.info("The translations of %s sentences are made or scored.", f"{text.total:,}")
+            translate_text(shards, text, options, direction, limits, test)
+        report = write_student_corpora(folder / Path(CORPUS_FILE).parent, rows, corpora, options)
         kept, made = f"{report.kept:,}", f"{report.translations:,}"
         logger.info("%s of %s translations are kept. Dropped: %s.", kept, made, report.reasons())
         train(student, evaluate)
-        distilled = DistilledModel(run, report, compare(run, options, texts.test))
+        distilled = DistilledModel(run, report, compare(run, options, direction, test))
     results = {name: {"bleu": scores.bleu, "chrf": scores.chrf} for name, scores in distilled.scores.items()}
     entries = {"filter": asdict(report), "results": results}
     write_text_atomically(run / RESULTS_FILE, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
-    write_text_atomically(run / TABLE_FILE, distilled.table)
+    write_text_atomically(run / TABLE_FILE, "\n".join(filter(None, [distilled.table, str(report)])))
     return distilled
 
 
@@ -119,7 +151,7 @@ def student_recipe(recipe: Recipe, texts: Texts, folder: Path) -> Recipe:
     """Return the recipe with the translations of the teacher as its training text."""
     corpora = [
         {
-            "file": str(folder / "corpora" / CORPUS_FILE.format(number)),
+            "file": str(folder / CORPUS_FILE.format(number)),
             "name": spec.name,
             "weight": spec.weight,
             "source_language": spec.direction.source,
@@ -140,12 +172,18 @@ def student_recipe(recipe: Recipe, texts: Texts, folder: Path) -> Recipe:
     return student
 
 
-def compare(run: Path, options: DistillationArguments, pairs: Any) -> dict[str, Scores]:
-    """Translate the test text by teacher and student, and score both."""
-    scores, search = {}, search_options(options) | {"num_return_sequences": 1}
-    with open_teacher(options) as translate:
-        texts, scores["teacher"] = translate_and_score(translate, pairs, **search)
-        write_text_atomically(run / FOLDER / "test.teacher.txt", (f"{text}\n" for text in texts))
-    texts, scores["student"] = translate_and_score(load_pipeline(run), pairs)
-    write_text_atomically(run / FOLDER / "test.student.txt", (f"{text}\n" for text in texts))
+def compare(run: Path, options: DistillationArguments, direction: Direction, pairs: Any) -> dict[str, Scores]:
+    """Translate the test text, if there is one, by the student and the teacher, if there is one, and score both."""
+    scores = dict[str, Scores]()
+
+    def translate_test(name: str, translate: TranslationPipeline, **search: Any) -> None:
+        search |= language_options(translate.tokenizer, direction)
+        texts, scores[name] = translate_and_score(translate, pairs, **search)
+        write_text_atomically(run / FOLDER / f"test.{name}.txt", (f"{text}\n" for text in texts))
+
+    if options.teacher:
+        with open_teacher(options) as translate:
+            translate_test("teacher", translate, **search_options(options) | {"num_return_sequences": 1})
+    if pairs:
+        translate_test("student", load_pipeline(run))
     return scores

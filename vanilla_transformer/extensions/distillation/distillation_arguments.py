@@ -1,22 +1,26 @@
 """Keys of a recipe that say how a teacher makes the training text of a student."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, get_args
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from vanilla_transformer.data.data_arguments import AGREEMENT
+from vanilla_transformer.data.data_arguments import AGREEMENT, named_files
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import Recipe, parse_recipe_with
-from vanilla_transformer.utils.schemas import ONE_WORD, Schema, Words, split_words
+from vanilla_transformer.utils.input_files import check_pipes
+from vanilla_transformer.utils.schemas import ONE_WORD, Input, Schema, Words, split_words
 
-Targets = Literal["beam", "n_best", "interpolated"]
-BEAM, N_BEST, INTERPOLATED = get_args(Targets)
-DISTILLATION = "distillation"  # the section of these keys in a recipe
+Targets = Literal["beam", "n_best", "interpolated", "best"]
+BEAM, N_BEST, INTERPOLATED, BEST = get_args(Targets)
+DISTILLATION = "distillation"  # the section of these keys in a recipe, and their folder in the one of the run
+CORPUS_FILE = "corpora/corpus-{}.tsv"  # in this folder: the training text of the student
 _MAIN_KEYS = (
-    *("teacher", "teacher_targets", "teacher_num_beams", "reverse_model", "train_source", "train_target"),
-    *("validation_source", "validation_target", "test_source", "test_target", "max_steps", "mixed_precision"),
-    *("output_dir", "init_from", "init_decoder_layers"),
+    *("teacher", "candidates", "teacher_targets", "teacher_num_beams", "reverse_model", "quality_model"),
+    *("train_source", "train_target", "validation_source", "validation_target", "test_source", "test_target"),
+    *("source_language", "target_language", "max_steps", "mixed_precision", "output_dir", "init_from"),
+    "init_decoder_layers",
 )
 _Count = Annotated[int, Field(ge=1, le=100_000)]
 
@@ -28,13 +32,19 @@ class DistillationArguments(Schema):
     teacher: Words = Field(
         [], description="Folder or Hub name of the teacher, or of several models with one vocabulary (an ensemble)."
     )
+    candidates: Input | None = Field(
+        None,
+        description="Instead of a teacher and training text: a file .jsonl, .jsonl.gz or .jsonl.zst of sources, each "
+        "with translations and maybe their scores.",
+    )
     teacher_weights: Annotated[list[float] | None, BeforeValidator(split_words), ONE_WORD] = Field(
         None, description="A positive number for each model of an ensemble, such as 2,1."
     )
     teacher_targets: Targets = Field(
         "beam",
-        description="Translations for the student: the best one of beam search; all of the n-best list; or the one of "
-        "the n-best list with the highest sentence BLEU against the reference (Kim & Rush 2016).",
+        description="Translations for the student: the best one of beam search; all of the n-best list; the one of it "
+        "with the highest sentence BLEU against the reference (Kim & Rush 2016); or the one with the best score, as "
+        "by default with candidates.",
     )
     teacher_num_beams: _Count | None = Field(
         None, description="Beam size of the teacher; by default its checkpoint's."
@@ -46,25 +56,35 @@ class DistillationArguments(Schema):
     teacher_batch_size: _Count = Field(32, description="Sentences per batch of the teacher.")
     teacher_workers: int = Field(1, description="Processes of the teacher.")
     drop_warnings: bool = Field(
-        True, description="Drop translations with a warning: copy, repetition, numbers, script or length."
+        True,
+        description="Drop translations with a warning: copy, repetition, numbers, script, length, or a placeholder "
+        "that is lost.",
     )
     drop_lowest_scores: float = Field(
         0.05,
         ge=0,
         lt=1,
-        description="Share in [0, 1) of the pairs to drop: the lowest log-probabilities for each token, by forced "
-        "decoding of the reverse model, or without one of the teacher.",
+        description="Share in [0, 1) of the pairs to drop: the lowest scores, by the reverse model (log-probabilities "
+        "for each token), the quality model and the file of candidates, or without these by the teacher.",
     )
     reverse_model: str | None = Field(
         None, description="Model of the other direction that scores each source given its translation."
     )
+    quality_model: str | None = Field(
+        None, description="COMET model that needs no references and scores pairs, such as Unbabel/wmt22-cometkiwi-da."
+    )
 
     @model_validator(mode="after")
     def _check_together(self) -> "DistillationArguments":
-        if not all(self.teacher) or not self.teacher:
-            raise UserError("`teacher` must be given: the folder or Hub name of a model, or a list of several.")
-        if self.reverse_model is not None and not self.drop_lowest_scores:
-            raise UserError("`reverse_model` scores pairs, but `drop_lowest_scores` is 0. Leave one of them out.")
+        if not all(self.teacher) or not (self.teacher or self.candidates):
+            rule = "`teacher` must be given: the folder or Hub name of a model, or a list of several"
+            raise UserError(f"{rule}. Or give `candidates`, a file of translations.")
+        given = {name for name in self.model_fields_set if name.startswith("teacher_")} if not self.teacher else set()
+        for name in sorted(given - {"teacher_targets", "teacher_n_best"}):
+            raise UserError(f"`{name}` must be left out with `candidates`, which no teacher makes.")
+        for name in ("reverse_model", "quality_model"):
+            if getattr(self, name) is not None and not self.needs_scores:
+                raise UserError(f"`{name}` scores pairs, but `drop_lowest_scores` is 0. Leave one of them out.")
         if self.teacher_num_beams is not None and self.hypotheses > self.teacher_num_beams:
             rule = f"`teacher_n_best` must be at most `teacher_num_beams`={self.teacher_num_beams}"
             raise UserError(f"{rule}, got {self.teacher_n_best}.")
@@ -81,15 +101,44 @@ class DistillationArguments(Schema):
         """Return how many translations of each source the teacher writes."""
         return 1 if self.teacher_targets == BEAM else self.teacher_n_best
 
+    @property
+    def most(self) -> int:
+        """Return how many translations of each source the student learns at most."""
+        return self.teacher_n_best if self.teacher_targets == N_BEST else 1
+
+    @property
+    def needs_scores(self) -> bool:
+        """Return whether a score decides which translations are kept."""
+        return self.drop_lowest_scores > 0 or not self.teacher or self.teacher_targets == BEST
+
 
 def parse_distillation(arguments: Sequence[str], program: str | None = None) -> tuple[Recipe, DistillationArguments]:
-    """Parse `[recipe.yaml] [--flag value …]` with the keys of training and of [`DistillationArguments`]."""
-    recipe, options = parse_recipe_with({DISTILLATION: DistillationArguments}, arguments, program, _MAIN_KEYS)
-    # The student gets other translations than the corpus has.
+    """
+    Parse `[recipe.yaml] [--flag value …]` with the keys of training and of [`DistillationArguments`].
+
+    `train_source` without `train_target` is text for the teacher. It becomes `candidates`, and as with these, the
+    corpus of the recipe is the one that the student gets.
+    """
+
+    def complete(values: dict[str, Any]) -> dict[str, Any]:
+        named = [name for name in ("teacher", "train_source", "train_target", "corpora", "dataset") if name in values]
+        if "candidates" in values and named:
+            raise UserError(f"`{named[0]}` must be left out with `candidates`, which has sources and translations.")
+        if "candidates" not in values and named != ["teacher", "train_source"]:
+            return values
+        corpus = Path(str(values.get("output_dir"))) / DISTILLATION / CORPUS_FILE.format(0)
+        return {"candidates": values.pop("train_source", None), "corpora": [{"file": str(corpus)}]} | values
+
+    sections = {DISTILLATION: DistillationArguments}
+    recipe, options = parse_recipe_with(sections, arguments, program, _MAIN_KEYS, complete)
     data = recipe.data
+    check_pipes([*filter(None, [options.candidates]), *named_files(data)])
+    # The student gets other translations than the corpus has.
     if data.train_alignments not in (None, AGREEMENT):
         rule = f"must be {AGREEMENT} or left out, since the student gets other translations"
         raise UserError(f"`train_alignments` {rule}, got {data.train_alignments}.")
-    if data.test_source is None and data.dataset is None:
+    if options.candidates is not None and options.teacher_targets == INTERPOLATED:
+        raise UserError(f"`teacher_targets: {INTERPOLATED}` needs references, but {options.candidates} has none.")
+    if options.teacher and data.test_source is None and data.dataset is None:
         raise UserError("`test_source` and `test_target` must be given: teacher and student are compared on them.")
     return recipe, options

@@ -1,21 +1,29 @@
-"""The training text of a student: the translations of its teacher that are kept."""
+"""
+The training text of a student, by one rule: translations with warnings are dropped, of the others of a source the ones
+with the best scores are chosen, and of all these the share with the lowest scores is dropped.
+"""
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.file_utils import atomic_folder
 
-from .teacher import Candidate
+from .distillation_arguments import CORPUS_FILE, DistillationArguments
+from .teacher import Candidate, is_dropped
 
-REPORT_FILE, CORPUS_FILE = "report.json", "corpus-{}.tsv"
-SCORE = "score"  # the reason for which pairs with the lowest scores are dropped
-_EXAMPLES = 3  # of pairs that were dropped, for each reason
+REPORT_FILE = "report.json"
+# The reasons for which pairs are dropped whose source has a better one, and the ones with the lowest scores.
+CHOICE, SCORE = "choice", "score"
+_EXAMPLES = 10  # of pairs that were dropped, for each reason
 _SPACES = str.maketrans("\t\n\r", "   ")  # what ends a column or a line
 
 
@@ -35,7 +43,7 @@ class FilterReport:
     Attributes:
         sentences: Number of sentences of the text.
         untranslated: Sentences without a translation.
-        translations: Number of translations of the teacher.
+        translations: Number of translations.
         kept: Pairs that the student is trained on.
         dropped: Pairs that were dropped, by the first reason.
         least_score: The lowest score that was kept; None if pairs were not filtered by it.
@@ -54,6 +62,15 @@ class FilterReport:
         """Return how many pairs were dropped, by reason, as text."""
         return ", ".join(f"{count:,} by {reason}" for reason, count in self.dropped.items()) or "none was dropped"
 
+    def __str__(self) -> str:
+        """Return the report in Markdown."""
+        lines = [f"{self.kept:,} of {self.translations:,} translations of {self.sentences:,} sentences are kept."]
+        lines += [f"{self.untranslated:,} sentences have no translation."] if self.untranslated else []
+        for reason, count in self.dropped.items():
+            examples = (f"- {source} | {target}" for source, target in self.examples[reason])
+            lines += ["", f"Dropped by {reason}: {count:,}, such as", "", *examples]
+        return "\n".join(lines) + "\n"
+
 
 def one_line(text: str) -> str:
     """Return a text without tabs and line ends, which separate the texts of a TSV file."""
@@ -66,7 +83,7 @@ def as_tsv(source: str, target: str) -> str:
 
 
 def write_student_corpora(
-    folder: Path, rows: Callable[[], Iterator[Row]], corpora: int, drop_warnings: bool, drop_lowest_scores: float
+    folder: Path, rows: Callable[[], Iterator[Row]], corpora: int, options: DistillationArguments
 ) -> FilterReport:
     """
     Write the pairs that are kept to `corpus-0.tsv`, `corpus-1.tsv`, … in a folder, all at once, with a report.
@@ -74,34 +91,46 @@ def write_student_corpora(
     Args:
         rows: Returns the candidates of each sentence, in order.
         corpora: The number of corpora.
-        drop_warnings: Drop pairs with a warning.
-        drop_lowest_scores: The share of the other pairs to drop.
     """
-    candidates = (candidate for row in rows() for candidate in row.candidates)
-    usable = (candidate for candidate in candidates if not (drop_warnings and candidate.warnings))
-    scores = sorted(candidate.score for candidate in usable if candidate.score is not None)
-    count = math.floor(len(scores) * drop_lowest_scores)
-    report = FilterReport(least_score=scores[count] if count else None)
+    from vanilla_transformer.data.cleaning import abbreviate  # which imports `datasets`
+
+    def usable(row: Row) -> list[Candidate]:
+        return [candidate for candidate in row.candidates if not is_dropped(candidate, options.drop_warnings)]
+
+    score = combine_scores(candidate for row in rows() for candidate in usable(row))
+
+    def choose(row: Row) -> list[Candidate]:
+        return sorted(usable(row), key=score, reverse=True)[: options.most]
+
+    chosen = (candidate for row in rows() for candidate in choose(row) if candidate.scores)
+    scores = np.fromiter(map(score, chosen), float)
+    count = math.floor(len(scores) * options.drop_lowest_scores)
+    report = FilterReport(least_score=float(np.partition(scores, count)[count]) if count else None)
     empty = {*range(corpora)}
     with atomic_folder(folder) as temporary, ExitStack() as stack:
-        paths = [temporary / CORPUS_FILE.format(number) for number in range(corpora)]
+        paths = [temporary / Path(CORPUS_FILE.format(number)).name for number in range(corpora)]
         files = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths]
         for row in rows():
             report.sentences += 1
             report.untranslated += not row.candidates
             report.translations += len(row.candidates)
-            for target, warnings, score in row.candidates:
-                is_low = report.least_score is not None and score is not None and score < report.least_score
-                reason = warnings[0] if drop_warnings and warnings else SCORE if is_low else None
-                if reason is None:
+            best = {*map(id, choose(row))}
+            for candidate in row.candidates:
+                if is_dropped(candidate, options.drop_warnings):
+                    reason = candidate.warnings[0]
+                elif id(candidate) not in best:
+                    reason = CHOICE
+                elif report.least_score is not None and candidate.scores and score(candidate) < report.least_score:
+                    reason = SCORE
+                else:
                     report.kept += 1
-                    files[row.corpus].write(as_tsv(row.source, target))
+                    files[row.corpus].write(as_tsv(row.source, candidate.target))
                     empty.discard(row.corpus)
                     continue
                 report.dropped[reason] = report.dropped.get(reason, 0) + 1
                 examples = report.examples.setdefault(reason, [])
                 if len(examples) < _EXAMPLES:
-                    examples.append([row.source, target])
+                    examples.append([abbreviate(row.source), abbreviate(candidate.target)])
         if empty:
             raise UserError(
                 "Filtering must leave translations of each corpus to train on, but it leaves none of corpus "
@@ -111,3 +140,15 @@ def write_student_corpora(
         (temporary / REPORT_FILE).write_text(entries + "\n", encoding="utf-8")
         stack.close()
     return report
+
+
+def combine_scores(candidates: Iterable[Candidate]) -> Callable[[Candidate], float]:
+    """Return a function for the score of a candidate, which has as many scores as each one here, or none."""
+    scored = (candidate.scores for candidate in candidates if candidate.scores)
+    first = next(scored, [])
+    if len(first) < 2:
+        return lambda candidate: sum(candidate.scores)
+    table = np.fromiter(chain(first, chain.from_iterable(scored)), float).reshape(-1, len(first))
+    mean, deviation = table.mean(axis=0), table.std(axis=0)
+    deviation[deviation == 0] = 1
+    return lambda candidate: float(((candidate.scores - mean) / deviation).mean()) if candidate.scores else 0.0

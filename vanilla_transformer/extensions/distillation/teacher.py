@@ -1,8 +1,8 @@
-"""The translations of a teacher that a student may learn from, with their warnings and scores."""
+"""The translations that a student may learn from, of a teacher or of a file, with their warnings and scores."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,11 +23,18 @@ from vanilla_transformer.decoding.pretrained import (
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.evaluation.pair_scores import score_pairs
 from vanilla_transformer.evaluation.scores import score
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
+from vanilla_transformer.text.protection import find_protected, locate
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 from vanilla_transformer.utils.device_utils import process_state
 
+from .candidates import DistillationText, Entry
 from .distillation_arguments import BEAM, INTERPOLATED, DistillationArguments
 
+# Reasons to drop a translation: it has no text, repeats another one of its source, or lacks text to keep.
+UNUSABLE = EMPTY, REPEATED = "empty", "repeated"
+PLACEHOLDER = "placeholder"
+_NUMBER = " 0123456789.,:/'’()+-\u00a0\u202f"  # characters of numbers, which languages write differently
 DIRECTION_SAMPLE = 64  # pairs by whose translation a teacher of another direction is noticed
 _BLEU = BLEU(effective_order=True)
 
@@ -40,12 +47,18 @@ class Candidate(NamedTuple):
 
     Attributes:
         target: The translation.
-        score: Its log-probability for each token by forced decoding, in nats; None if it was not scored.
+        warnings: Reasons to drop it.
+        scores: By models, and in its file. Log-probabilities are for each token, by forced decoding, in nats.
     """
 
     target: str
     warnings: list[str]
-    score: float | None
+    scores: list[float]
+
+
+def is_dropped(candidate: Candidate, drop_warnings: bool) -> bool:
+    """Return whether a candidate is dropped before any score counts."""
+    return bool(candidate.warnings) and (drop_warnings or candidate.warnings[0] in UNUSABLE)
 
 
 def open_teacher(options: DistillationArguments) -> AbstractContextManager[TranslationPipeline]:
@@ -62,14 +75,19 @@ def load_teacher(options: DistillationArguments) -> tuple[Any, Any]:
     return load_ensemble(model, tokenizer, others or None, options.teacher_weights if others else None), tokenizer
 
 
-def open_shards(folder: Path, options: DistillationArguments, text_key: str, overwrite: bool) -> CorpusShards:
-    """Open the folder of a teacher's translations, or overwrite the ones of another teacher, text or choice."""
+def open_shards(
+    folder: Path, options: DistillationArguments, text_key: str, further: Mapping[str, Any], overwrite: bool
+) -> CorpusShards:
+    """Open the folder of translations, or overwrite the ones of another teacher, text, choice or `further` thing."""
     names = ["teacher_weights", "teacher_num_beams", "teacher_precision", "hypotheses", "teacher_targets"]
+    names = names if options.teacher else ["drop_warnings"]
+    models = {name: getattr(options, name) for name in ("reverse_model", "quality_model")}
     origin = {
         "text": text_key,
         "teacher": [*map(hash_model, options.teacher)],
-        "reverse_model": None if options.reverse_model is None else hash_model(options.reverse_model),
-        "options": {name: getattr(options, name) for name in names} | {"scores": options.drop_lowest_scores > 0},
+        **{name: None if model is None else hash_model(model) for name, model in models.items()},
+        "options": {name: getattr(options, name) for name in names} | {"scores": options.needs_scores},
+        **further,
     }
     shards = CorpusShards(folder, origin, SHARD_LINES)
     try:
@@ -82,26 +100,41 @@ def open_shards(folder: Path, options: DistillationArguments, text_key: str, ove
     return shards
 
 
-def translate_pairs(
-    shards: CorpusShards, pairs: Callable[[], Iterator[SentencePair]], total: int, options: DistillationArguments
+def translate_text(
+    shards: CorpusShards,
+    text: DistillationText,
+    options: DistillationArguments,
+    direction: Direction,
+    limits: WarningLimits,
+    test: Sequence[SentencePair],
 ) -> None:
-    """Translate the shards that have no result yet. The result of a pair is a JSON list of its candidates."""
-    scorer = load_scorer(options)
-    with open_teacher(options) as translate:
-        check_direction(translate, [*islice(pairs(), DIRECTION_SAMPLE)])
-        limits = WarningLimits.from_config(translate.model.config)
+    """
+    Translate the shards that have no result yet, or take their candidates, and score them.
+
+    The result of a source is a JSON list of its candidates: text, warnings and scores of each.
+    """
+    scorers = load_scorers(options, direction)
+    opening: AbstractContextManager[Any] = open_teacher(options) if options.teacher else nullcontext()
+    with opening as translate:
+        languages = language_options(translate.tokenizer, direction) if translate else {}
+        if translate:
+            entries = islice(text.entries(), DIRECTION_SAMPLE)
+            pairs = [SentencePair(entry.source, entry.reference) for entry in entries if entry.reference is not None]
+            check_direction(translate, pairs or test[:DIRECTION_SAMPLE], languages)
 
         def work(shard: Shard) -> list[str]:
-            batch = [SentencePair(*json.loads(line)) for line in shard.lines]
-            sources, search = [pair.source for pair in batch], search_options(options)
-            answers = translate(sources, options.teacher_batch_size, False, **search)
-            chosen = [
-                choose_targets(answer, pair.target, options.teacher_targets)
-                for answer, pair in zip(answers, batch, strict=True)
-            ]
-            return [*map(json.dumps, measure_candidates(sources, chosen, limits, scorer))]
+            entries = [Entry(0, *json.loads(line)) for line in shard.lines]
+            if translate:
+                sources, search = [entry.source for entry in entries], search_options(options) | languages
+                answers = translate(sources, options.teacher_batch_size, False, **search)
+                for number, (entry, answer) in enumerate(zip(entries, answers, strict=True)):
+                    texts = choose_targets(answer, entry.reference or "", options.teacher_targets)
+                    entries[number] = entry._replace(candidates=texts)
+            measured = measure_candidates(entries, limits, scorers, options.drop_warnings and not translate)
+            return [json.dumps([[text, reasons, *scores] for text, reasons, scores in each]) for each in measured]
 
-        shards.complete(map(json.dumps, pairs()), work, total)
+        lines = (json.dumps(each[1:3] if each.candidates is None else each[1:]) for each in text.entries())
+        shards.complete(lines, work, text.total)
 
 
 def search_options(options: DistillationArguments) -> dict[str, Any]:
@@ -110,14 +143,23 @@ def search_options(options: DistillationArguments) -> dict[str, Any]:
     return search | ({"num_return_sequences": options.hypotheses} if options.hypotheses > 1 else {})
 
 
-def check_direction(translate: TranslationPipeline, pairs: Sequence[SentencePair]) -> None:
+def language_options(tokenizer: Any, direction: Direction) -> dict[str, str]:
+    """Return the options of the pipeline that name a direction, if the model has several languages."""
+    languages = find_languages(tokenizer)
+    codes = NO_DIRECTION if languages is None else languages.resolve(*direction)
+    return {name: code for name, code in zip(("src_lang", "tgt_lang"), codes, strict=True) if code is not None}
+
+
+def check_direction(
+    translate: TranslationPipeline, pairs: Sequence[SentencePair], languages: Mapping[str, str]
+) -> None:
     """Check that a teacher translates in the direction of the text: better than its sources are as translations."""
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    texts = [answer["translation_text"] for answer in translate(sources, num_beams=1)]
+    texts = [answer["translation_text"] for answer in translate(sources, num_beams=1, **languages)]
     teacher, copies = score(texts, references).chrf, score(sources, references).chrf
     if teacher < copies:
         raise UserError(
-            "The teacher must translate the source of the training text to its target, but its translations of "
+            "The teacher must translate the source of the text to its target, but its translations of "
             f"{len(texts)} sentences have chrF {teacher:.1f}, their sources {copies:.1f}. It translates "
             f"{sources[0]!r} as {texts[0]!r}. Name a teacher of this direction."
         )
@@ -135,30 +177,60 @@ def choose_targets(answers: Any, reference: str, kind: str) -> list[str]:
     return texts
 
 
+def find_reasons(source: str, texts: Sequence[str], limits: WarningLimits) -> Iterator[list[str]]:
+    """Yield the reasons to drop each translation of a source: one of `UNUSABLE`, or warnings."""
+    kept = [source[start:end] for start, end in find_protected(source)]
+    kept, seen = [text for text in kept if text.strip(_NUMBER)], set[str]()
+    for text in texts:
+        if not text.strip() or text in seen:
+            yield [REPEATED if text.strip() else EMPTY]
+        else:
+            yield find_warnings(source, text, limits) + ([PLACEHOLDER] if kept and locate(kept, text) is None else [])
+        seen.add(text)
+
+
 def measure_candidates(
-    sources: Sequence[str], chosen: Sequence[Sequence[str]], limits: WarningLimits, scorer: Scorer | None
+    entries: Sequence[Entry], limits: WarningLimits, scorers: Sequence[Scorer], drop_warnings: bool = False
 ) -> list[list[Candidate]]:
-    """Return the translations of each source with their warnings and scores."""
-    pairs = [SentencePair(source, text) for source, texts in zip(sources, chosen, strict=True) for text in texts]
-    scores = iter([None] * len(pairs) if scorer is None else scorer(pairs))
-    return [
-        [Candidate(text, find_warnings(source, text, limits), next(scores)) for text in texts]
-        for source, texts in zip(sources, chosen, strict=True)
-    ]
+    """Return the translations of each source with their warnings, and scores of those that are not dropped."""
+    measured, usable = [], list[tuple[Entry, int, Candidate]]()
+    for entry in entries:
+        texts = entry.candidates or []
+        reasons = find_reasons(entry.source, texts, limits)
+        measured.append([Candidate(text, each, []) for text, each in zip(texts, reasons, strict=True)])
+        places = enumerate(measured[-1])
+        usable += [(entry, *each) for each in places if not is_dropped(each[1], drop_warnings)]
+    pairs = [SentencePair(entry.source, candidate.target) for entry, _, candidate in usable]
+    columns = [scorer(pairs) for scorer in scorers if pairs]
+    for (entry, place, candidate), *scores in zip(usable, *columns, strict=True):
+        candidate.scores.extend([*scores, *(entry.scores or [])[place : place + 1]])
+    return measured
 
 
-def load_scorer(options: DistillationArguments) -> Scorer | None:
-    """Return a function for the log-probabilities of pairs, for each token: sources by a reverse model, or targets."""
-    if not options.drop_lowest_scores:
-        return None
-    name = options.reverse_model
-    model, tokenizer = (
-        load_teacher(options) if name is None else (load_seq2seq(name, "scores translations"), load_tokenizer(name))
-    )
-    model = model.to(process_state().device)
+def load_scorers(options: DistillationArguments, direction: Direction) -> list[Scorer]:
+    """Return functions for the scores of pairs: by the reverse model and the quality model, or by the teacher."""
+    name, device, scorers = options.reverse_model, process_state().device, list[Scorer]()
+    if name is not None or (options.teacher and options.quality_model is None and options.needs_scores):
+        model, tokenizer = (
+            load_teacher(options)
+            if name is None
+            else (load_seq2seq(name, "scores translations"), load_tokenizer(name))
+        )
+        model = model.to(device)
+        languages = language_options(tokenizer, direction if name is None else Direction(*reversed(direction)))
+        codes = Direction(*map(languages.get, ("src_lang", "tgt_lang")))
 
-    def score_all(pairs: Sequence[SentencePair]) -> list[float]:
-        sides = pairs if name is None else [SentencePair(pair.target, pair.source) for pair in pairs]
-        return [result.log_probability / len(result.tokens) for result in score_pairs(model, tokenizer, sides)]
+        def score_all(pairs: Sequence[SentencePair]) -> list[float]:
+            sides = pairs if name is None else [SentencePair(pair.target, pair.source) for pair in pairs]
+            scored = score_pairs(model, tokenizer, sides, direction=codes)
+            return [result.log_probability / len(result.tokens) for result in scored]
 
-    return score_all
+        scorers.append(score_all)
+    if options.quality_model is not None:
+        from vanilla_transformer.extensions.quality.comet import Comet
+
+        comet = Comet.load(options.quality_model, without_references=True).to(device)
+        scorers.append(
+            lambda pairs: comet.score([each.source for each in pairs], [each.target for each in pairs]).tolist()
+        )
+    return scorers

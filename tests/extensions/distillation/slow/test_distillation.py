@@ -3,7 +3,14 @@
 import pytest
 
 from tests.killed_process import run_until_killed
-from tests.tiny_distillation import distill_tiny, distillation_flags, write_files
+from tests.tiny_distillation import (
+    CANDIDATES,
+    MONOLINGUAL,
+    distill_tiny,
+    distillation_flags,
+    write_candidates,
+    write_files,
+)
 from tests.tiny_runs import TINY, assert_same_run
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.extensions.distillation import teacher
@@ -28,6 +35,7 @@ def files(tmp_path):
     return write_files(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["parallel", "monolingual", "candidates"])
 @pytest.mark.parametrize(
     ("module", "function", "calls"),
     [
@@ -38,10 +46,13 @@ def files(tmp_path):
     ],
     ids=["translation", "filtering", "training", "comparison"],
 )
-def test_distill_resumes_a_killed_run_bit_for_bit(files, tmp_path, module, function, calls):
-    straight = distill_tiny(files, tmp_path / "straight")
-    run_until_killed(DISTILL, distillation_flags(files, tmp_path / "run"), module, function, calls)
-    resumed = distill_tiny(files, tmp_path / "run")
+def test_distill_resumes_a_killed_run_bit_for_bit(files, tmp_path, module, function, calls, kind):
+    candidates = {"candidates": write_candidates(files / "three.jsonl"), "reverse_model": files / "other"}
+    calls -= kind == "candidates" and function == "translate_and_score"  # of the student alone
+    changes = {"parallel": {}, "monolingual": MONOLINGUAL, "candidates": CANDIDATES | candidates}[kind]
+    straight = distill_tiny(files, tmp_path / "straight", **changes)
+    run_until_killed(DISTILL, distillation_flags(files, tmp_path / "run", **changes), module, function, calls)
+    resumed = distill_tiny(files, tmp_path / "run", **changes)
     assert_same_run(straight.folder, resumed.folder)
     assert straight.scores == resumed.scores and straight.report == resumed.report
 

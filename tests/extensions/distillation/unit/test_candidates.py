@@ -1,12 +1,19 @@
-"""The translations of a teacher: which are chosen, their warnings and scores, and the corpora of a student."""
+"""Candidates: those of a file, which are chosen, their warnings and scores, and the corpora of a student."""
 
+import gzip
 import json
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.extensions.distillation.candidates import Entry, read_candidates, text_of_file
+from vanilla_transformer.extensions.distillation.distillation_arguments import DistillationArguments
 from vanilla_transformer.extensions.distillation.student import Row, write_student_corpora
 from vanilla_transformer.extensions.distillation.teacher import Candidate, choose_targets, measure_candidates
 from vanilla_transformer.text.translation_warnings import WarningLimits
+from vanilla_transformer.utils import text_files
 
 DOG, MAN, SHORT = "Ein Hund läuft schnell.", "Ein Mann schläft dort.", "Ein Mann schläft."
 
@@ -28,59 +35,232 @@ def test_choose_targets(kind, texts, chosen):
         assert choose_targets(answers[0], SHORT, kind) == chosen
 
 
-def test_measure_candidates_scores_the_chosen_ones():
+LINES = [
+    '{"source": " A dog. ", "candidates": ["Ein Hund.", "Hund.\\tDort."]}',
+    '{"source": "No.", "id": 7, "candidates": [{"text": "Nein.", "logprobs": []}]}',
+    '{"source": "None", "candidates": []}',
+]
+ENTRIES = [
+    Entry(0, "A dog.", None, ["Ein Hund.", "Hund.\tDort."]),
+    Entry(0, "No.", None, ["Nein."]),
+    Entry(0, "None", None, []),
+]
+SCORED = '{"source": "A", "candidates": [{"text": "B", "score": -1}, {"score": 0.5, "text": ""}]}'
+TEXT = "\ufeff" + "\r\n".join(LINES)
+COMPRESSED = {
+    "": lambda content: content,
+    ".gz": gzip.compress,
+    ".zst": lambda content: pa.Codec("zstd").compress(content, asbytes=True),
+}
+
+
+@pytest.mark.parametrize("ending", COMPRESSED)
+def test_read_candidates(tmp_path, ending):
+    path = tmp_path / f"file.jsonl{ending}"
+    path.write_bytes(COMPRESSED[ending](TEXT.encode()))
+    assert [*read_candidates(str(path))] == ENTRIES
+    text = text_of_file(str(path), has_candidates=True)
+    assert text.total == 3 and [*text.entries()] == [*text.entries()] == ENTRIES
+
+
+def test_read_candidates_with_scores(tmp_path):
+    (tmp_path / "file").write_text(f"{LINES[2]}\n{SCORED}\n")
+    assert [*read_candidates(str(tmp_path / "file"))][1] == Entry(0, "A", None, ["B", ""], [-1.0, 0.5])
+
+
+BAD_LINES = [
+    ("", "must be JSON such as {.*}, but: Invalid JSON: EOF while parsing a value at column 0"),
+    (LINES[0][:-1], "Invalid JSON: EOF while parsing an object at column"),
+    ("[" * 10_000, "Invalid JSON: recursion limit exceeded"),
+    ('{"source": "\\ud800", "candidates": []}', "Invalid JSON: "),
+    ("[]", "but: Input should be an object"),
+    ("null", "but: Input should be an object"),
+    ('{"candidates": ["B"]}', "but: source: Field required"),
+    ('{"source": "A"}', "but: candidates: Field required"),
+    ('{"source": " ", "candidates": ["B"]}', "but: source: String should have at least 1 character"),
+    ('{"source": 5, "candidates": ["B"]}', "but: source: Input should be a valid string"),
+    ('{"source": "A", "candidates": "B"}', "but: candidates: Input should be a valid "),
+    ('{"source": "A", "candidates": ["B", null]}', "but: candidates.1: Input should be "),
+    ('{"source": "A", "candidates": [{"content": "B"}]}', "but: candidates.0.text: Field required"),
+    ('{"source": "A", "candidates": [{"text": ["B"]}]}', "but: candidates.0.text: Input should be a valid string"),
+    *(
+        (f'{{"source": "A", "candidates": [{{"text": "B", "score": {score}}}]}}', f"candidates.0.score: {words}")
+        for words, scores in (("Input should be a valid number", ['"1"', "true", "[]"]), ("Inp", ["NaN", "1e999"]))
+        for score in scores
+    ),
+    ('{"source": "A", "candidates": ["B"], "scores": [1]}', "but: scores: Input should be "),
+    (SCORED.replace('"score": -1', '"score": null'), "must have a `score`, or none, but line 2 of .* has 1 of 2"),
+    (SCORED, "All candidates of a file must have a `score`, or none, but line 2 of .* has 2 of 2"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_LINES)
+def test_read_candidates_refuses_a_line_by_its_number(tmp_path, line, message):
+    path = tmp_path / "file.jsonl"
+    path.write_text(f"{LINES[0]}\n{line}\n{LINES[1]}\n")
+    with pytest.raises(ValueError, match=message) as caught:
+        text_of_file(str(path), has_candidates=True)
+    assert type(caught.value) is UserError and "\n" not in str(caught.value)
+    assert f"ine 2 of {path}" in str(caught.value)
+
+
+BAD_FILES = [
+    (b"", "file.jsonl is empty"),
+    (TEXT.encode("utf-16"), "must be UTF-8, but it is UTF-16"),
+    (LINES[0].encode() + b"\n\xff", "line 2 has the byte 0xff"),
+    (b"\n" * 20_000, "must begin with text"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_FILES)
+def test_read_candidates_refuses_a_file(tmp_path, content, message):
+    (tmp_path / "file.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        text_of_file(str(tmp_path / "file.jsonl"), has_candidates=True)
+    (tmp_path / "file.jsonl.gz").write_bytes(gzip.compress(content + b"x" * 999)[:-9])
+    with pytest.raises(UserError):
+        text_of_file(str(tmp_path / "file.jsonl.gz"), has_candidates=True)
+
+
+def test_read_candidates_bounds_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "LONGEST_LINE", 100)
+    (tmp_path / "file").write_text(f"{LINES[0]}\n{{{' ' * 200}")
+    with pytest.raises(UserError, match="Line 2 of .* must have at most 100 bytes"):
+        text_of_file(str(tmp_path / "file"), has_candidates=True)
+
+
+def test_measure_candidates_scores_the_usable_ones():
     scored = []
 
     def score(pairs):
         scored.extend(pairs)
         return [-float(len(pair.target)) for pair in pairs]
 
-    sources, chosen = ["A man.", "Is 25?", "x"], [["Ein Mann.", "Mann."], ["Ist 26?"], []]
-    assert measure_candidates(sources, chosen, WarningLimits(), score) == [
-        [Candidate("Ein Mann.", [], -9.0), Candidate("Mann.", [], -5.0)],
-        [Candidate("Ist 26?", ["numbers"], -7.0)],
+    chosen = {"A man.": ["Ein Mann.", "Mann."], "Is 25?": ["Ist 26?"], "x": []}
+    entries = [Entry(0, source, "", texts) for source, texts in chosen.items()]
+    assert measure_candidates(entries, WarningLimits(), [score]) == [
+        [Candidate("Ein Mann.", [], [-9.0]), Candidate("Mann.", [], [-5.0])],
+        [Candidate("Ist 26?", ["numbers"], [-7.0])],
         [],
     ]
     assert scored == [("A man.", "Ein Mann."), ("A man.", "Mann."), ("Is 25?", "Ist 26?")]
-    assert measure_candidates(["A"], [["C"]], WarningLimits(), None) == [[Candidate("C", [], None)]]
+    del scored[:]
+    measure_candidates(entries, WarningLimits(), [score], drop_warnings=True)
+    assert scored == [("A man.", "Ein Mann."), ("A man.", "Mann.")]
+    assert measure_candidates([Entry(0, "A", None, ["C"])], WarningLimits(), []) == [[Candidate("C", [], [])]]
+    given = Entry(0, "A", None, ["", "C", "C", "D"], [4.0, 3.0, 2.0, 1.0])
+    assert measure_candidates([given], WarningLimits(), [score]) == [
+        [
+            Candidate("", ["empty"], []),
+            Candidate("C", [], [-1.0, 3.0]),
+            Candidate("C", ["repeated"], []),
+            Candidate("D", [], [-1.0, 1.0]),
+        ]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "reasons"),
+    [
+        ("Delete {name} now?", "{name} jetzt löschen?", []),
+        ("Delete {name} now?", "Den Namen jetzt löschen?", ["placeholder"]),
+        ("See https://a.example/x now.", "Siehe https://a.example/y jetzt.", ["placeholder"]),
+        ("It costs 12,345.60 euros.", "Es kostet 12.345,60 Euro.", []),
+        ("A man is sleeping there.", "A man is sleeping there.", ["copy"]),
+        ("A man.", "Ein Mann Mann Mann Mann.", ["repetition"]),
+        ("A man.", "Мужчина спит.", ["script"]),
+    ],
+)
+def test_reasons_to_drop_a_translation(source, text, reasons):
+    limits = WarningLimits(scripts=("LATIN",))
+    ((candidate,),) = measure_candidates([Entry(0, source, None, [text])], limits, [])
+    assert candidate.warnings == reasons
 
 
 ROWS = [
-    Row(0, "one", [Candidate("eins", [], -1.0), Candidate("ein", [], -4.0)]),
-    Row(0, "two\tof\nthem", [Candidate("zwei", ["length", "copy"], -9.0)]),
+    Row(0, "one", [Candidate("eins", [], [-1.0]), Candidate("ein", [], [-4.0])]),
+    Row(0, "two\tof\nthem", [Candidate("zwei", ["length", "copy"], [-9.0])]),
     Row(1, "three", []),
-    Row(1, "four", [Candidate("vier", [], -2.0)]),
-    Row(1, "five", [Candidate("fünf", [], -3.0)]),
+    Row(1, "four", [Candidate("vier", [], [-2.0])]),
+    Row(1, "five", [Candidate("fünf", [], [-3.0])]),
 ]
 
 
-def written(folder, drop_warnings=True, share=0.0, rows=ROWS, corpora=2):
-    report = write_student_corpora(folder, lambda: iter(rows), corpora, drop_warnings, share)
+def written(folder, rows=ROWS, corpora=2, **changes):
+    values = {"teacher": ["big"], "teacher_targets": "n_best", "drop_lowest_scores": 0.0} | changes
+    report = write_student_corpora(folder, lambda: iter(rows), corpora, DistillationArguments(**values))
     return report, [(folder / f"corpus-{number}.tsv").read_text() for number in range(corpora)]
 
 
 @pytest.mark.parametrize(("share", "lowest"), [(0.0, None), (0.2, None), (0.25, -3.0), (0.5, -2.0), (0.74, -2.0)])
 def test_write_student_corpora_drops_a_share_of_the_lowest_scores(tmp_path, share, lowest):
-    assert written(tmp_path / "corpora", share=share)[0].least_score == lowest
+    assert written(tmp_path / "corpora", drop_lowest_scores=share)[0].least_score == lowest
 
 
 def test_write_student_corpora_drops_warnings_first(tmp_path):
-    report, texts = written(tmp_path / "corpora", share=0.25)
+    report, texts = written(tmp_path / "corpora", drop_lowest_scores=0.25)
     assert texts == ["one\teins\n", "four\tvier\nfive\tfünf\n"]
     assert (report.sentences, report.untranslated, report.translations, report.kept) == (5, 1, 5, 3)
     assert report.dropped == {"score": 1, "length": 1} and report.least_score == -3.0
     assert report.examples["score"] == [["one", "ein"]]
     stored = json.loads((tmp_path / "corpora" / "report.json").read_text())
     assert stored["dropped"] == report.dropped
+    lines = str(report).splitlines()
+    assert lines[0] == "3 of 5 translations of 5 sentences are kept." and "- one | ein" in lines
 
 
 def test_write_student_corpora_keeps_warnings(tmp_path):
-    report, texts = written(tmp_path / "corpora", drop_warnings=False)
+    rows = [*ROWS, Row(0, "six", [Candidate("", ["empty"], []), Candidate("a", ["repeated"], [])])]
+    report, texts = written(tmp_path / "corpora", rows, drop_warnings=False)
     assert texts[0] == "one\teins\none\tein\ntwo of them\tzwei\n" and report.kept == 5
-    assert report.reasons() == "none was dropped"
+    assert report.reasons() == "1 by empty, 1 by repeated"
 
 
 def test_write_student_corpora_needs_pairs_of_each_corpus(tmp_path):
     with pytest.raises(ValueError, match="must leave translations of each corpus .* none of corpus 1: 1 by length."):
         written(tmp_path / "corpora", rows=ROWS[1:])
     assert not (tmp_path / "corpora").exists()
+
+
+CHOICES = [Candidate(*each) for each in [("a", ["copy"], [9.0]), ("b", [], [1.0]), ("c", [], [3.0]), ("d", [], [3.0])]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({"teacher_targets": "best"}, "c"),
+        ({"teacher": [], "candidates": "file"}, "c"),
+        ({"drop_warnings": False, "teacher_targets": "best"}, "a"),
+        ({"teacher_n_best": 2}, "cd"),
+        ({}, "bcd"),
+    ],
+)
+def test_write_student_corpora_chooses_by_score(tmp_path, changes, kept):
+    values = {"teacher_targets": "beam"} | changes if "candidates" in changes else changes
+    report, (text,) = written(tmp_path / "corpora", [Row(0, "x", CHOICES)], 1, **values)
+    assert text == "".join(f"x\t{letter}\n" for letter in kept)
+    assert report.dropped.get("choice", 0) == 4 - len(kept) - report.dropped.get("copy", 0)
+    assert report.kept + sum(report.dropped.values()) == report.translations == 4
+
+
+def test_write_student_corpora_chooses_the_first_without_scores(tmp_path):
+    rows = [Row(0, "x", [Candidate(letter, [], []) for letter in "bac"])]
+    assert written(tmp_path / "corpora", rows, 1, teacher_targets="best", drop_lowest_scores=0.9)[1] == ["x\tb\n"]
+
+
+def test_write_student_corpora_weighs_several_scores_alike(tmp_path):
+    """The second score has 500 times the range of the first, which standardization takes away."""
+    pairs = {"a": [0.0, 1000.0], "b": [2.0, 0.0], "c": [1.9, 900.0]}
+    rows = [Row(0, "x", [Candidate(letter, [], [first, second]) for letter, (first, second) in pairs.items()])]
+    table = np.array([*pairs.values()])
+    means = ((table - table.mean(0)) / table.std(0)).mean(1)
+    report, texts = written(tmp_path / "corpora", rows, 1, drop_lowest_scores=0.7)
+    assert texts == ["x\tc\n"] and report.least_score == pytest.approx(max(means))
+    same = [Row(0, "x", [Candidate("a", [], [1.0, 2.0]), Candidate("b", [], [1.0, 3.0])])]  # one of no use
+    assert written(tmp_path / "same", same, 1, teacher_targets="best")[1] == ["x\tb\n"]
+
+
+def test_write_student_corpora_shows_ten_examples(tmp_path):
+    row = Row(0, "x", [Candidate("b" * 1000, [], []), *(Candidate("", ["empty"], []) for _ in range(99))])
+    report, _ = written(tmp_path / "corpora", [row], 1)
+    assert len(report.examples["empty"]) == 10 and report.dropped == {"empty": 99}

@@ -20,6 +20,21 @@ def test_parse_distillation_reads_keys_of_training_too():
     assert parsed()[1].hypotheses == 1
 
 
+MONOLINGUAL = {"train_target": None}
+CANDIDATES = dict.fromkeys(["teacher", *FILES]) | {"candidates": "a.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "file"),
+    [(CANDIDATES, "a.jsonl"), (MONOLINGUAL, "a.txt"), (MONOLINGUAL | {"reverse_model": "back"}, "a.txt"), ({}, None)],
+)
+def test_parse_distillation_takes_text_without_translations(changes, file):
+    recipe, options = parsed(**changes)
+    assert options.candidates == file and options.teacher == ([] if changes is CANDIDATES else ["big"])
+    corpora = None if file is None else [{"file": "out/distillation/corpora/corpus-0.tsv"}]
+    assert recipe.data.corpora == corpora and recipe.data.train_source == (None if file else "a.txt")
+
+
 BOTH, WEIGHTED = ["big", "other"], "\nteacher_weights: [2, 1]\n"
 
 
@@ -51,8 +66,8 @@ def test_parse_distillation_names_the_section_of_a_key(tmp_path):
         ({"teacher": None}, "`teacher` must be given: the folder or Hub name of a model"),
         ({"teacher_target": "beam"}, "There is no flag 'teacher_target'. Did you mean 'teacher_targets'?"),
         (
-            {"teacher_targets": "best"},
-            "`teacher_targets` must be one of 'beam', 'n_best', 'interpolated', got 'best'.",
+            {"teacher_targets": "worst"},
+            "`teacher_targets` must be one of 'beam', 'n_best', 'interpolated', 'best', got 'worst'.",
         ),
         ({"teacher_n_best": 0}, "`teacher_n_best` must be an integer from 1 to 100,000, got 0."),
         ({"drop_lowest_scores": 1}, r"`drop_lowest_scores` must be a number in \[0, 1\), got 1."),
@@ -62,6 +77,20 @@ def test_parse_distillation_names_the_section_of_a_key(tmp_path):
         ({"teacher_weights": "1,2"}, "`teacher_weights` must have 1 numbers, got 2."),
         ({"teacher_targets": "n_best", "teacher_num_beams": 2}, "`teacher_n_best` must be at most .*=2, got 4."),
         ({"test_source": None, "test_target": None}, "`test_source` and `test_target` must be given: teacher and"),
+        (
+            {"candidates": "a.jsonl"},
+            "`teacher` must be left out with `candidates`, which has sources and",
+        ),
+        ({"candidates": "a.jsonl", "teacher": None}, "`train_source` must be left out with `candidates`"),
+        (CANDIDATES | {"teacher_num_beams": 2}, "`teacher_num_beams` must be left out with `candidates`, which no"),
+        (
+            CANDIDATES | {"teacher_targets": "interpolated"},
+            "`teacher_targets: interpolated` needs references, but a",
+        ),
+        (MONOLINGUAL | {"teacher_targets": "interpolated"}, "needs references, but a.txt has none"),
+        (MONOLINGUAL | {"test_source": None, "test_target": None}, "`test_source` and `test_target` must be given"),
+        (MONOLINGUAL | {"teacher": None}, "`teacher` must be given"),
+        ({"drop_lowest_scores": 0, "quality_model": "a"}, "`quality_model` scores pairs, but `drop_lowest_scores`"),
         ({"train_alignments": "a.align"}, "`train_alignments` must be agreement or left out, .*, got a.align."),
     ],
 )

@@ -75,7 +75,7 @@ def test_entries_are_the_pieces_and_padding_as_the_last_id(tokenizer, processor)
 
 
 @pytest.mark.parametrize("texts", [TEXTS, ODD], ids=["corpus", "odd"])
-def test_ids_are_those_of_sentencepiece(tokenizer, processor, texts):
+def test_ids_equal_the_ids_of_sentencepiece(tokenizer, processor, texts):
     assert tokenizer(texts)["input_ids"] == [[*ids, 0] for ids in processor.encode(texts)]
 
 

@@ -47,7 +47,7 @@ READERS: dict[str, Converter] = {
     "eole": partial(_read, "eole", "opennmt.read_eole"),
 }
 LANGUAGES = ("fairseq", "m2m_100")
-SHORTLISTS = ("ctranslate2", "ctranslate2-float16", "ctranslate2-int8")
+SHORTLISTS = ("ctranslate2", "ctranslate2-float16", "ctranslate2-int8", "bergamot")
 _write_ctranslate2 = partial(_write, "ctranslate2.write_ctranslate2", extra="ctranslate2")
 WRITERS: dict[str, Converter] = {
     "marian": partial(_write, "marian.write_marian"),
@@ -55,7 +55,7 @@ WRITERS: dict[str, Converter] = {
     "ctranslate2-float16": partial(_write_ctranslate2, quantization="float16"),
     "ctranslate2-int8": partial(_write_ctranslate2, quantization="int8"),
     # Int8 needs sentences to translate, here the ones to compare both models on.
-    "bergamot": lambda *given: _write("bergamot.write_bergamot", *given, calibration=given[-1]),
+    "bergamot": lambda *given, **text: _write("bergamot.write_bergamot", *given, calibration=given[-1], **text),
     "onnx": partial(_write, "onnx.write_onnx", extra="onnx"),
     "transformers.js": partial(_write, "transformers_js.write_transformers_js", extra="onnx"),
 }

@@ -16,7 +16,7 @@ const GEMM = {
 };
 
 function load(file, alignment) {
-    const bytes = fs.readFileSync(file);
+    const bytes = file ? fs.readFileSync(file) : Buffer.alloc(0);
     const memory = new Module.AlignedMemory(bytes.length, alignment);
     memory.getByteArrayView().set(bytes);
     return memory;

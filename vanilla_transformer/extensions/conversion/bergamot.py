@@ -17,9 +17,9 @@ import torch
 import yaml
 from torch import nn
 from transformers import PreTrainedTokenizerBase
-from transformers.utils import cached_file
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import NO_DIRECTION, find_direction, find_languages
@@ -30,6 +30,7 @@ from .comparison import Translator, greedy_translator
 from .marian import start_from_zero
 from .marian_bin import EMBEDDING, write_bin
 from .marian_npz import NAMES, NORM_PLACES, OPTIONS, OPTIONS_ITEM, POST_NORM
+from .shortlist import count_shortlist, write_bergamot_shortlist
 
 _FLOAT32, _INT8, _VOCABULARY, _SHORTLIST = "model.bin", "model.intgemm.alphas.bin", "vocab.spm", "lex.bin"
 _OUTPUT_BIAS = "decoder_ff_logit_out_b"
@@ -52,6 +53,7 @@ def write_bergamot(
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
     calibration: Sequence[str],
+    shortlist_text: Sequence[SentencePair] = (),
 ) -> Iterator[tuple[str, Translator, Translator]]:
     """Write the weights in float32 and int8, the vocabulary, settings, and a description as Mozilla's.
 
@@ -59,11 +61,18 @@ def write_bergamot(
 
     Args:
         calibration: Sentences whose translation shows how large the inputs of matrices are, for int8.
+        shortlist_text: Pairs whose shortlist is written, which int8 uses.
     """
     if not calibration:
         raise UserError("Int8 needs at least one sentence to translate, got none.")
     (folder / _VOCABULARY).write_bytes(find_vocabulary(model, tokenizer))
     (folder / _SHORTLIST).write_bytes(b"")
+    shutil.copy(_SETTINGS, folder / "config.yml")
+    if shortlist_text:
+        shortlist = count_shortlist(tokenizer, shortlist_text)
+        write_bergamot_shortlist(shortlist, model.config.pad_token_id, folder / _SHORTLIST)
+        with (folder / "config.yml").open("a") as file:
+            file.write(f"shortlist:\n- {_SHORTLIST}\n- false\n")
     config, weights = copy.deepcopy(model.config), model.state_dict()
     config.attention_bias = config.lm_head_bias = True
     ours = VanillaTransformerForConditionalGeneration(config).eval()
@@ -92,18 +101,15 @@ def write_bergamot(
         "targetLanguage": direction.target,
     }
     (folder / "metadata.json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-    shutil.copy(_SETTINGS, folder / "config.yml")
     original = partial(_translate, model, tokenizer)
     return ((dtype, translate, original) for dtype, translate in _find_engines(folder))
 
 
 def find_vocabulary(model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase) -> bytes:
     """Return the SentencePiece model of both sides. Refuse a model with all reasons why Bergamot cannot hold it."""
-    config, paths = model.config, getattr(tokenizer, "spm_files", None)
-    if paths is None:  # no tokenizer of Marian
-        found = cached_file(tokenizer.name_or_path, "sentencepiece.model", _raise_exceptions_for_missing_entries=False)
-        paths = [] if found is None else [found]
-    files = [*{Path(path).read_bytes() for path in paths}]
+    config, of_ours = model.config, getattr(tokenizer, "sentencepiece_model", None)
+    files = [*{Path(path).read_bytes() for path in getattr(tokenizer, "spm_files", ())}]  # of Marian's tokenizer
+    files = files if of_ours is None else [of_ours]
     spm: Any = sentencepiece.SentencePieceProcessor(model_proto=files[0]) if len(files) == 1 else ()
     pieces = [spm.id_to_piece(index) for index in range(len(spm))]
     tokens, padding = tokenizer.convert_ids_to_tokens([*range(len(tokenizer))]), tokenizer.pad_token_id
@@ -198,7 +204,8 @@ def _find_engines(folder: Path) -> Iterator[tuple[str, Translator]]:
     if node is not None and package:
         command = [node, str(Path(__file__).with_name("bergamot.cjs")), package.strip()]
         for dtype, name, precision in (("float32", _FLOAT32, "float32"), ("int8", _INT8, "int8shiftAlphaAll")):
-            files = [str(folder / each) for each in (name, _VOCABULARY, _SHORTLIST)]
+            shortlist = _SHORTLIST if dtype == "int8" else ""  # float32 shows that the weights are the same
+            files = [str(folder / each) if each else "" for each in (name, _VOCABULARY, shortlist)]
             settings = yaml.safe_load(_SETTINGS.read_text()) | {"gemm-precision": precision} | _LINES
             yield dtype, partial(_translate_in_node, [*command, *files, json.dumps(settings)])
     elif importlib.util.find_spec("pymarian") is not None:

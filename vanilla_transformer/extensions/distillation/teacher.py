@@ -48,7 +48,7 @@ class Candidate(NamedTuple):
     Attributes:
         target: The translation.
         warnings: Reasons to drop it.
-        scores: By models, and in its file. Log-probabilities are for each token, by forced decoding, in nats.
+        scores: Numbers by models, and in its file. Log-probabilities are for each token, by forced decoding, in nats.
     """
 
     target: str

@@ -68,6 +68,7 @@ def test_to_bergamot_writes_the_files_that_apps_load(imported, tmp_path, capsys)
     assert (folder / "vocab.spm").read_bytes() == (tmp_path / "theirs/vocab.spm").read_bytes()
     settings = yaml.safe_load((folder / "config.yml").read_text())
     assert settings["models"] == [INT8] and settings["gemm-precision"] == "int8shiftAlphaAll"
+    assert "shortlist" not in settings and not (folder / "lex.bin").read_bytes()
     metadata = json.loads((folder / "metadata.json").read_text())
     assert metadata["hash"] == hash_file(folder / INT8) and metadata["byteSize"] == (folder / INT8).stat().st_size
     assert metadata["architecture"] == "tiny" and metadata["modelConfig"]["dim-emb"] == 16
@@ -77,6 +78,17 @@ def test_to_bergamot_writes_the_files_that_apps_load(imported, tmp_path, capsys)
     assert counts["parameters"] == sum(counts[f"{part}_parameters"] for part in ("encoder", "decoder", "embeddings"))
     matrices = sum(name[:-1].endswith(("_W", "ffn_W")) for name in weights) + 1
     assert counts["parameters"] == sum(array.size for array in weights.values()) + matrices + 1
+
+
+def test_to_bergamot_writes_a_shortlist(imported, tmp_path):
+    for side in ("en", "de"):
+        (tmp_path / side).write_text("".join(f"{sentence}\n" for sentence in MARIAN_SENTENCES))
+    command = ["convert", str(tmp_path / "ours"), str(tmp_path / "bergamot"), "--target_format", "bergamot"]
+    assert main([*command, "--shortlist", str(tmp_path / "en"), str(tmp_path / "de")]) == 0
+    content = (tmp_path / "bergamot" / "lex.bin").read_bytes()
+    *_, offsets, entries = struct.unpack_from("<6Q", content)
+    assert offsets == imported[1].pad_token_id + 1 and len(content) == 48 + 8 * offsets + 4 * entries > 48
+    assert yaml.safe_load((tmp_path / "bergamot" / "config.yml").read_text())["shortlist"] == ["lex.bin", False]
 
 
 def test_to_bergamot_starts_from_zero_and_adds_biases(imported, tmp_path):

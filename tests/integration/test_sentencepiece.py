@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from tests.forked import Forked
-from tests.integration.test_tokenization_vanilla_transformer import WITHOUT_PACKAGE
 from tests.tiny import tiny_model
+from tests.without_package import WITHOUT_PACKAGE
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import extend_tokenizer, special_token_ids, train_tokenizer

@@ -19,6 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from tests.forked import run_python
 from tests.normal_form import normal_form
 from tests.tiny import tiny_tokenizer
+from tests.without_package import WITHOUT_PACKAGE
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerTokenizer
 from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
@@ -126,20 +127,6 @@ def test_tokenizer_loads_as_saved(any_tokenizer, loaded, text):
     ids = loaded(text)["input_ids"]
     assert ids == any_tokenizer(text)["input_ids"]
     assert loaded.decode(ids, skip_special_tokens=True) == normal_form(text)
-
-
-WITHOUT_PACKAGE = """
-import json, sys
-sys.modules["vanilla_transformer"] = None  # importing it is an error now
-from transformers import AutoTokenizer
-texts = json.loads(sys.argv[1])
-for folder in sys.argv[2:]:
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    ids = tokenizer(texts)["input_ids"]
-    special = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id]
-    decoded = tokenizer.batch_decode(ids, skip_special_tokens=True)
-    print(json.dumps([ids, decoded, special, tokenizer.model_input_names]))
-"""
 
 
 def test_tokenizer_loads_without_this_package(any_tokenizer, tiny_config, tmp_path):

@@ -45,7 +45,7 @@ def converted(ours, tmp_path_factory):
     require("node")
     folder = tmp_path_factory.mktemp("library")
     install(folder, PACKAGE)
-    pairs = read_demo_corpus("test", 1000)
+    pairs = read_demo_corpus("test", 500)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

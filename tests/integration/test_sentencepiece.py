@@ -17,6 +17,7 @@ from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import extend_tokenizer, special_token_ids, train_tokenizer
 from vanilla_transformer.decoding.constraints import word_continuations
 from vanilla_transformer.extensions.augmentation.augmentation import MASKS, add_augmentation_tokens
+from vanilla_transformer.extensions.conversion import WRITERS
 from vanilla_transformer.text.languages import TARGET_TAG, Direction, add_language_tags
 from vanilla_transformer.tokenization_vanilla_transformer import SENTENCEPIECE_FILE, with_normalization
 from vanilla_transformer.training.initialization import replace_vocabulary
@@ -191,3 +192,15 @@ def test_other_uses_are_refused_in_one_line_or_change_nothing(tokenizer):
     assert with_normalization(tokenizer) is tokenizer
     with pytest.raises(ValueError, match="`init_vocabulary` extend needs a BPE tokenizer"):
         extend_tokenizer(tokenizer, TEXTS, 900)
+
+
+def test_to_marian_writes_a_tokenizer_without_a_class_of_this_package(tokenizer, tmp_path):
+    """Padding is the last entry already, so no tokenizer is built for it."""
+    model = tiny_model(vocab_size=len(tokenizer), **special_token_ids(tokenizer))
+    WRITERS["marian"](save_model_folder(model, tokenizer, tmp_path / "ours"), tmp_path / "marian", TEXTS[:2])
+    words = json.loads((tmp_path / "marian" / "tokenizer_config.json").read_text())
+    assert words["tokenizer_class"] == "PreTrainedTokenizerFast"
+    assert words["model_input_names"] == ["input_ids", "attention_mask"]
+    assert (
+        AutoTokenizer.from_pretrained(tmp_path / "marian")(TEXTS[:9])["input_ids"] == tokenizer(TEXTS[:9])["input_ids"]
+    )

@@ -11,12 +11,12 @@ LINES = {
     "vanilla_transformer/data": 4214,
     "vanilla_transformer/decoding": 7116,
     "vanilla_transformer/evaluation": 1440,
-    "vanilla_transformer/extensions": 14448,
+    "vanilla_transformer/extensions": 14452,
     "vanilla_transformer/publishing": 1188,
     "vanilla_transformer/text": 1177,
     "vanilla_transformer/training": 4938,
     "vanilla_transformer/utils": 2069,
-    "tests": 53766,
+    "tests": 53779,
     "docs/*.md": 3956,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it

@@ -8,6 +8,7 @@ import copy
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -38,6 +39,7 @@ SHARED_FIELDS = (
     *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"),
 )
 _LOGITS_BIAS = "final_logits_bias"
+_INPUTS = {"model_input_names": ["input_ids", "attention_mask"]}  # by default transformers 4 has a third one
 # Suffixes of parameters whose first axis (output) or second axis (input) is the residual stream.
 _STREAM_OUT = ("out_proj.weight", "out_proj.bias", "fc2.weight", "fc2.bias", "layer_norm.weight", "layer_norm.bias")
 _STREAM_IN = (
@@ -86,6 +88,8 @@ def write_marian(
     others = (config.vocab_size - 1, config.eos_token_id, config.decoder_start_token_id)
     if hasattr(tokenizer, "backend_tokenizer") and config.pad_token_id not in others:
         model, tokenizer = _append_padding(model, tokenizer)
+    else:
+        tokenizer = library_tokenizer(tokenizer, **_INPUTS)
     converted = model_to_marian(model)
     start_from_zero(converted)
     converted.save_pretrained(folder)
@@ -118,8 +122,7 @@ def _append_padding(
     backend = Tokenizer.from_str(state)
     backend.add_special_tokens([f"<unused{index}>" for index in range(backend.get_vocab_size(), size)])
     words = {"pad_token": "<pad>", "unk_token": tokenizer.unk_token or tokenizer.bos_token}
-    words["model_input_names"] = ["input_ids", "attention_mask"]  # by default transformers 4 has a third one
-    return model, PreTrainedTokenizerFast(tokenizer_object=backend, **constructor_arguments(tokenizer) | words)
+    return model, library_tokenizer(tokenizer, tokenizer_object=backend, **words, **_INPUTS)
 
 
 def marian_reasons(config: VanillaTransformerConfig) -> dict[str, bool]:
@@ -209,8 +212,9 @@ def library_generation_config(generation_config: GenerationConfig) -> Generation
     return plain
 
 
-def library_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
-    """Return the same `tokenizer.json` in a tokenizer class of transformers."""
+def library_tokenizer(tokenizer: PreTrainedTokenizerBase, **changes: Any) -> PreTrainedTokenizerBase:
+    """Return the same `tokenizer.json` in a tokenizer class of transformers, with changed arguments."""
     if not hasattr(tokenizer, "backend_tokenizer"):
         return tokenizer
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, **constructor_arguments(tokenizer))
+    arguments = {"tokenizer_object": tokenizer.backend_tokenizer, **constructor_arguments(tokenizer)}
+    return PreTrainedTokenizerFast(**arguments | changes)

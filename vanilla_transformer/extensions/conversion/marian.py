@@ -145,7 +145,10 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
     weights = original.state_dict()
     if config.sinusoid_layout == "interleaved":
         weights = _put_sines_first(weights, config.d_model)
-    model.load_state_dict({name: _find_weight(name, weights, tensor) for name, tensor in model.state_dict().items()})
+    weights["model.shared.weight"] = weights["model.encoder.embed_tokens.weight"]
+    if "lm_head.bias" in weights:
+        weights[_LOGITS_BIAS] = weights["lm_head.bias"][None]
+    model.load_state_dict(weights, strict=False)  # biases that we lack are zero, and the positions are computed
     model.generation_config = library_generation_config(original.generation_config)
     return model.eval()
 
@@ -184,20 +187,6 @@ def _put_sines_first(weights: dict[str, torch.Tensor], d_model: int) -> dict[str
             tensor = tensor[:, order]
         permuted[name] = tensor
     return permuted
-
-
-def _find_weight(name: str, weights: dict[str, torch.Tensor], initial: torch.Tensor) -> torch.Tensor:
-    """Return our tensor for Marian's parameter `name`, or Marian's `initial` value if we have none."""
-    if name == _LOGITS_BIAS:
-        bias = weights.get("lm_head.bias")
-        return initial if bias is None else bias[None]
-    if name == "model.shared.weight":
-        return weights["model.encoder.embed_tokens.weight"]
-    if name.endswith("embed_positions.weight"):
-        return initial
-    if name.endswith("_proj.bias") and name not in weights:
-        return torch.zeros_like(initial)
-    return weights[name]
 
 
 def library_generation_config(generation_config: GenerationConfig) -> GenerationConfig:

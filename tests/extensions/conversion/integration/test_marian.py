@@ -8,6 +8,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 from transformers.models.marian.modeling_marian import MarianDecoder
 
 from tests.marian_models import MARIAN_SENTENCES, MARIAN_SIZES, build_marian_tokenizer, marian_model
+from tests.sweeps import rare
 from tests.tiny import tiny_model
 from vanilla_transformer import (
     VanillaTransformerConfig,
@@ -17,7 +18,7 @@ from vanilla_transformer import (
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine import engine
 from vanilla_transformer.extensions.conversion import READERS, WRITERS, onnx
-from vanilla_transformer.extensions.conversion.marian import model_to_marian
+from vanilla_transformer.extensions.conversion.marian import model_to_marian, start_from_zero
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoder
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -48,6 +49,22 @@ def test_model_to_marian_has_our_logits(layout, bias):
     source, target = torch.randint(3, 31, (3, 9)), torch.randint(3, 31, (3, 7))
     given = {"input_ids": source, "attention_mask": torch.ones_like(source), "decoder_input_ids": target}
     torch.testing.assert_close(converted(**given).logits, original(**given).logits, atol=1e-12, rtol=1e-12)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("d_model", [16, rare(512)])
+def test_model_to_marian_with_its_positions_and_epsilon_has_our_logits_to_the_bit(d_model):
+    """Nothing is reordered then, and a start token that is zero, as untrained padding, is subtracted from nothing."""
+    torch.manual_seed(0)
+    own = {"sinusoid_layout": "halves", "layer_norm_eps": 1e-5, "decoder_start_token_id": 0}
+    config = VanillaTransformerConfig(vocab_size=311, **MARIAN_SIZES | own | {"d_model": d_model})
+    original = VanillaTransformerForConditionalGeneration(config).eval()
+    converted = model_to_marian(original)
+    start_from_zero(converted)
+    source, target = torch.randint(3, 311, (3, 40)), torch.randint(3, 311, (3, 30))
+    target[:, 0] = 0
+    given = {"input_ids": source, "attention_mask": torch.ones_like(source), "decoder_input_ids": target}
+    assert torch.equal(converted(**given).logits, original(**given).logits)
 
 
 def test_to_marian_writes_a_folder_without_custom_code(tiny_model, tiny_tokenizer, tmp_path):

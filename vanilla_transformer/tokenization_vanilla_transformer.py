@@ -32,6 +32,7 @@ from .errors import UserError
 _SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 SENTENCEPIECE, SENTENCEPIECE_FILE = "sentencepiece", "sentencepiece.model"
 _SENTENCEPIECE_TOKENS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+_PIECE, _NORMALIZATION, _COMPILED = 1, 3, 2  # numbers of fields in its files, the last one of the second
 _MULTIPLE = 8  # of the number of pieces, which Bergamot's products of integers need
 _MAX_SENTENCE_BYTES = 2**20  # of SentencePiece, which skips longer sentences
 _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each of the 256 bytes
@@ -512,14 +513,22 @@ def _train_sentencepiece(texts: _CountedTexts, vocab_size: int) -> bytes:
         texts.check()
         reason = str(error).rpartition("] ")[2]
         raise UserError(f"`vocab_size` must suit the text, got {vocab_size:,}. SentencePiece: {reason}") from error
-    # A protocol buffer, which begins with the pieces: a tag, the size of the rest, below 128, and the rest.
-    model, starts = written.getvalue(), [0]
-    while model[starts[-1]] == 0x0A:
-        starts.append(starts[-1] + 2 + model[starts[-1] + 1])
-    last = (len(starts) - 1) // _MULTIPLE * _MULTIPLE
-    if last <= len(_BYTES):
+    fields = [*_read_fields(written.getvalue())]
+    count = sum(number == _PIECE for number, *_ in fields)
+    kept = count // _MULTIPLE * _MULTIPLE
+    if kept <= len(_BYTES):
         raise UserError(f"A vocabulary of SentencePiece needs more text to train on than these {texts.texts} texts.")
-    return model[: starts[last]] + model[starts[-1] :]
+    return b"".join(whole for *_, whole in fields[:kept] + fields[count:])
+
+
+def _read_fields(buffer: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield the number, the content and all bytes of each field of a protocol buffer up to one without a size."""
+    start = 0
+    while start < len(buffer) and buffer[start] & 7 == 2:
+        end = next(at for at in range(start + 1, len(buffer)) if buffer[at] < 128) + 1
+        last = end + sum((byte & 127) << 7 * number for number, byte in enumerate(buffer[start + 1 : end]))
+        yield buffer[start] >> 3, buffer[end:last], buffer[start:last]
+        start = last
 
 
 def _from_sentencepiece(model: bytes) -> Tokenizer:
@@ -529,15 +538,12 @@ def _from_sentencepiece(model: bytes) -> Tokenizer:
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     pieces = [(processor.id_to_piece(index), processor.get_score(index)) for index in range(len(processor))]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=processor.unk_id(), byte_fallback=True))
-    # The compiled normalization follows its name in the protocol buffer, and its size comes first.
-    name = b"\n\x08nmt_nfkc\x12"
-    place = model.index(name) + len(name)
-    start = next(at for at in range(place, place + 5) if model[at] < 128) + 1
-    size = sum((byte & 127) << 7 * number for number, byte in enumerate(model[place:start]))
+    normalization = next(content for number, content, _ in _read_fields(model) if number == _NORMALIZATION)
+    rules = next(content for number, content, _ in _read_fields(normalization) if number == _COMPILED)
     tokenizer.normalizer = normalizers.Sequence(
         [
             normalizers.NFC(),  # or `Precompiled` would lose the second mark of a letter
-            normalizers.Precompiled(model[start : start + size]),
+            normalizers.Precompiled(rules),
             normalizers.Prepend(" "),
             normalizers.Replace(Regex(_EXTRA_SPACES), ""),
         ]

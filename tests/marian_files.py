@@ -1,10 +1,17 @@
 """Files in Marian's own layout, with random weights."""
 
+import json
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import yaml
 
 from tests.marian_models import MARIAN_SENTENCES
 from tests.pieces import train_pieces
+from vanilla_transformer.extensions.conversion import comparison
+from vanilla_transformer.extensions.conversion.common import fairseq_sinusoids
+from vanilla_transformer.extensions.conversion.marian_npz import OPTIONS_ITEM, read_marian_folder
 
 OPTIONS = {
     "type": "transformer",
@@ -101,3 +108,36 @@ def weights(options, tied):
         if pre:
             norm(f"{stack}_top")
     return found
+
+
+def ctranslate2_translator(folder, tokenizer):
+    """Return a greedy translator that runs the same weights in CTranslate2.
+
+    CTranslate2 computes positional encodings with other wavelengths, so Marian's are passed as a table.
+    """
+    import ctranslate2
+
+    files = read_marian_folder(folder)
+    arrays = {
+        OPTIONS_ITEM: np.frombuffer(yaml.safe_dump(dict(files.options)).encode() + b"\0", dtype=np.int8),
+        "Wpos": fairseq_sinusoids(1024, files.options["dim-emb"]).numpy(),
+        # CTranslate2 needs a bias under `output-omit-bias`, too.
+        "decoder_ff_logit_out_b": np.zeros((1, len(files.tokens)), dtype=np.float32),
+        **files.weights,
+    }
+    lines = [f"{json.dumps(token, ensure_ascii=False)}: {index}\n" for index, token in enumerate(files.tokens)]
+    with tempfile.TemporaryDirectory() as parent:
+        model, vocabulary, converted = (f"{parent}/{name}" for name in ("model.npz", "vocab.yml", "ctranslate2"))
+        np.savez(model, **arrays)
+        Path(vocabulary).write_text("".join(lines), encoding="utf-8")
+        ctranslate2.converters.MarianConverter(model, [vocabulary] * 2).convert(converted)
+        translator = ctranslate2.Translator(converted)
+
+    def translate(sentences):
+        # CTranslate2 appends EOS to the source.
+        sources = [tokenizer.convert_ids_to_tokens(ids)[:-1] for ids in tokenizer([*sentences])["input_ids"]]
+        options = {"beam_size": 1, "max_decoding_length": comparison.MAX_NEW_TOKENS}
+        results = translator.translate_batch(sources, **options)
+        return [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]
+
+    return translate

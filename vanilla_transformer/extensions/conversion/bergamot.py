@@ -25,7 +25,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.text.languages import NO_DIRECTION, find_direction, find_languages
 from vanilla_transformer.utils.file_utils import hash_file
 
-from .common import check_supported, fairseq_sinusoids, option_reasons, rename, target_reasons
+from .common import check_supported, option_reasons, rename, target_reasons
 from .comparison import Translator, greedy_translator
 from .marian import start_from_zero
 from .marian_bin import EMBEDDING, write_bin
@@ -41,6 +41,8 @@ _FIELDS: dict[str, Sequence[Any]] = {
     **{name: [True] for name in ("tie_word_embeddings", "share_encoder_decoder_embeddings", "scale_embedding")},
     "normalize_before": [False],
     "activation_function": ["relu"],
+    "position_embedding_type": ["sinusoidal"],
+    "sinusoid_layout": ["tensor2tensor"],
 }
 _SETTINGS = Path(__file__).with_name("bergamot_config.yml")
 _LINES = {"ssplit-mode": "sentence", "max-length-break": 1024, "mini-batch-words": 10_000}  # a sentence in each
@@ -115,15 +117,10 @@ def find_vocabulary(model: VanillaTransformerForConditionalGeneration, tokenizer
     tokens, padding = tokenizer.convert_ids_to_tokens([*range(len(tokenizer))]), tokenizer.pad_token_id
     other_tokens = tokens[:-1] != pieces or not padding == config.pad_token_id == len(pieces)
     forced = model.generation_config.forced_bos_token_id
-    positions = torch.arange(config.max_position_embeddings)
-    theirs = fairseq_sinusoids(len(positions), config.d_model) if config.d_model % _MULTIPLE == 0 else None
-    tables = [stack.embed_positions(positions) for stack in (model.model.encoder, model.model.decoder)]
-    same_positions = theirs is None or all(torch.allclose(table, theirs, atol=1e-6) for table in tables)
     heads = {config.encoder_attention_heads, config.decoder_attention_heads}
     reasons = {
         **option_reasons(config.to_dict(), _FIELDS),
         **{f"`{name}` is no multiple of {_MULTIPLE}": getattr(config, name) % _MULTIPLE > 0 for name in _WIDTHS},
-        "its positions are not Marian's (`sinusoid_layout: tensor2tensor`)": not same_positions,
         "encoder and decoder have different numbers of heads (`decoder_attention_heads`)": len(heads) > 1,
         **target_reasons(config),
         "it begins translations with a language (`forced_bos_token_id`)": forced is not None,

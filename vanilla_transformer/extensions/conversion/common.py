@@ -174,7 +174,7 @@ def build_model(
 
 
 def fairseq_sinusoids(num_positions: int, d_model: int, first_position: int = 0) -> torch.Tensor:
-    """Compute the positional encodings of fairseq, Marian and Tensor2Tensor, shape `(num_positions, d_model)`."""
+    """Compute the positional encodings of fairseq, shape `(num_positions, d_model)`."""
     return sinusoidal_positions(torch.arange(num_positions) + first_position, d_model, "tensor2tensor")
 
 

@@ -1,11 +1,9 @@
 """Convert from Marian's own files (`*.npz`, `*.bin`), which OPUS-MT publishes as well.
 
 Matrices are stored as `(inputs, outputs)`. The decoder starts from a zero vector, for which we add a vocabulary entry
-that is never generated. The positional encodings (see `fairseq_sinusoids`) become a table, like learned positions.
+that is never generated. The positional encodings are those of Tensor2Tensor, or a table if Marian learned them.
 """
 
-import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +13,7 @@ import numpy as np
 import sentencepiece
 import torch
 import yaml
-from transformers import GenerationConfig, MarianTokenizer
+from transformers import GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import check_unpacked_size
@@ -27,17 +25,15 @@ from .common import (
     build_model,
     build_sentencepiece_tokenizer,
     check_supported,
-    fairseq_sinusoids,
     option_reasons,
     rename,
 )
-from .comparison import MAX_NEW_TOKENS, ConvertedModel, Translator
+from .comparison import ConvertedModel
 from .marian_bin import read_bin
 
 OPTIONS_ITEM = "special:model.yml"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "quick_gelu"}  # Marian's gelu is x · sigmoid(1.702 x)
 _LAYER_NORM_EPS = 1e-6
-_NUM_POSITIONS = 1024
 _BANNED_LOGIT = -1e9  # the bias of an entry that must not be generated; finite, since 0 · infinity is NaN
 NORM_PLACES = ("preprocess", "postprocess", "postprocess-top")
 POST_NORM, _PRE_NORM = ("", "dan", ""), ("n", "da", "n")
@@ -84,9 +80,7 @@ class MarianFiles(NamedTuple):
 
 
 def read_marian_npz(folder: str | Path) -> ConvertedModel:
-    """Read a model in Marian's own format.
-
-    The original is CTranslate2, which reads the same files, or None if CTranslate2 is not installed.
+    """Read a model in Marian's own format, with which this package has nothing to compare it.
 
     Args:
         folder: The weights (`*.npz`, or else `model.bin` or one `model*.bin`), the vocabulary (`*.yml` other than
@@ -97,7 +91,7 @@ def read_marian_npz(folder: str | Path) -> ConvertedModel:
     model = model_from_marian_npz(files)
     tokens = [*files.tokens, _PAD]
     tokenizer = build_sentencepiece_tokenizer((files.source_spm, files.target_spm), (tokens, tokens), {})
-    return ConvertedModel(model, tokenizer, _ctranslate2_translator(files, tokenizer))
+    return ConvertedModel(model, tokenizer)
 
 
 def read_marian_folder(folder: str | Path) -> MarianFiles:
@@ -169,6 +163,9 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
     # `tied-embeddings-src` ties only both embeddings.
     stored = any(f"{_OUTPUT}_{name}" in files.weights for name in ("W", "Wt"))
     tied = not stored or any(options.get(name) for name in ("tied-embeddings", "tied-embeddings-all"))
+    positions: dict[str, Any] = {"sinusoid_layout": "tensor2tensor"}
+    if "Wpos" in files.weights:
+        positions = {"position_embedding_type": "learned", "max_position_embeddings": len(files.weights["Wpos"])}
     config = VanillaTransformerConfig(
         vocab_size=pad + 1,
         d_model=options["dim-emb"],
@@ -184,8 +181,7 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
         tie_word_embeddings=tied,
         attention_bias=True,
         lm_head_bias=True,
-        position_embedding_type="learned",
-        max_position_embeddings=_NUM_POSITIONS,
+        **positions,
         layer_norm_eps=_LAYER_NORM_EPS,
         **ids,
     )
@@ -194,9 +190,7 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
     return model
 
 
-def _find_weight(
-    files: MarianFiles, tied: bool, name: str, initial: torch.Tensor, weights: ForeignWeights
-) -> torch.Tensor:
+def _find_weight(files: MarianFiles, tied: bool, name: str, _: torch.Tensor, weights: ForeignWeights) -> torch.Tensor:
     """Return Marian's tensor for our parameter `name`, with a row or a bias for the added entry."""
     theirs = rename(name, NAMES)
     if name == "lm_head.weight" and not tied:
@@ -209,7 +203,7 @@ def _find_weight(
     if theirs.endswith("_Wemb"):  # also the tied output projection
         return _add_zero_row(weights.first("Wemb", theirs))
     if "embed_positions" in name:
-        return weights.first("Wpos") if "Wpos" in weights else fairseq_sinusoids(*initial.shape)
+        return weights.first("Wpos")
     if "_ln_" in theirs:
         return weights.first(f"{theirs}_pre", theirs).flatten()
     return weights.first(theirs).flatten() if name.endswith(".bias") else weights.first(theirs).T
@@ -217,33 +211,3 @@ def _find_weight(
 
 def _add_zero_row(matrix: torch.Tensor) -> torch.Tensor:
     return torch.cat([matrix, torch.zeros(1, matrix.shape[1])])
-
-
-def _ctranslate2_translator(files: MarianFiles, tokenizer: MarianTokenizer) -> Translator | None:
-    """Return a greedy translator that runs the same weights in CTranslate2, or None if it is not installed.
-
-    CTranslate2 computes positional encodings with other wavelengths, so Marian's are passed as a table.
-    """
-    try:
-        import ctranslate2
-    except ImportError:
-        return None
-    positions = fairseq_sinusoids(_NUM_POSITIONS, files.options["dim-emb"]).numpy()
-    config = np.frombuffer(yaml.safe_dump(dict(files.options)).encode() + b"\0", dtype=np.int8)
-    bias = np.zeros((1, len(files.tokens)), dtype=np.float32)  # which CTranslate2 needs under `output-omit-bias`
-    arrays: dict[str, Any] = {OPTIONS_ITEM: config, "Wpos": positions, f"{_OUTPUT}_b": bias, **files.weights}
-    lines = [f"{json.dumps(token, ensure_ascii=False)}: {index}\n" for index, token in enumerate(files.tokens)]
-    with tempfile.TemporaryDirectory() as folder:
-        model, vocabulary, converted = (f"{folder}/{name}" for name in ("model.npz", "vocab.yml", "ctranslate2"))
-        np.savez(model, **arrays)
-        Path(vocabulary).write_text("".join(lines), encoding="utf-8")
-        ctranslate2.converters.MarianConverter(model, [vocabulary] * 2).convert(converted)
-        translator = ctranslate2.Translator(converted)
-
-    def translate(sentences: Sequence[str]) -> list[list[int]]:
-        # CTranslate2 appends EOS to the source.
-        sources = [tokenizer.convert_ids_to_tokens(ids)[:-1] for ids in tokenizer(list(sentences))["input_ids"]]
-        results = translator.translate_batch(sources, beam_size=1, max_decoding_length=MAX_NEW_TOKENS)
-        return [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]
-
-    return translate

@@ -98,8 +98,6 @@ def test_to_bergamot_starts_from_zero_and_adds_biases(imported, tmp_path):
     config = imported[0].config
     config.attention_bias = config.lm_head_bias = False
     model = type(imported[0])(config).eval()
-    for stack in (model.model.encoder, model.model.decoder):
-        stack.embed_positions.load_state_dict(imported[0].model.encoder.embed_positions.state_dict())
     nn.init.normal_(model.model.encoder.embed_tokens.weight, std=0.5)
     folder = save_model_folder(model, tokenizer, tmp_path / "moved")
     WRITERS["bergamot"](folder, tmp_path / "bergamot", MARIAN_SENTENCES)
@@ -177,9 +175,9 @@ REFUSED = [
     ({"activation_function": "gelu"}, "`activation_function` is 'gelu', not 'relu'"),
     ({"d_model": 12}, "`d_model` is no multiple of 8"),
     ({"decoder_ffn_dim": 12}, "`decoder_ffn_dim` is no multiple of 8"),
-    ({"position_embedding_type": "sinusoidal"}, "`sinusoid_layout: tensor2tensor`"),
-    ({"position_embedding_type": "none"}, "`sinusoid_layout: tensor2tensor`"),
-    ({}, "`sinusoid_layout: tensor2tensor`"),  # a new table of positions
+    ({"sinusoid_layout": "interleaved"}, "`sinusoid_layout` is 'interleaved', not 'tensor2tensor'"),
+    ({"position_embedding_type": "none"}, "`position_embedding_type` is 'none', not 'sinusoidal'"),
+    ({"position_embedding_type": "learned"}, "`position_embedding_type` is 'learned', not 'sinusoidal'"),
     ({"decoder_attention_heads": 4}, "`decoder_attention_heads`"),
     ({"attention_key_dim": 4}, "`attention_key_dim`"),
     ({"source_eos": False}, "`source_eos`"),

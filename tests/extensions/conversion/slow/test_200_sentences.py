@@ -3,11 +3,13 @@
 import logging
 
 import pytest
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.fairseq_files import build_fsmt_tokenizer, fairseq_folder, fsmt
-from tests.marian_files import MARIAN_VARIANTS, marian_folder
+from tests.marian_files import MARIAN_VARIANTS, ctranslate2_translator, marian_folder
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.extensions.conversion import READERS
+from vanilla_transformer.extensions.conversion.comparison import compare
 
 SENTENCES = [pair.source for pair in read_demo_corpus("test", 200)]
 
@@ -31,7 +33,11 @@ for name in ("OPUS-MT", "untied", "pre-norm", "tied source"):
 
 @pytest.mark.parametrize(("form", "write", "options"), MODELS.values(), ids=MODELS)
 def test_readers_translate_200_sentences_as_the_original(form, write, options, tmp_path):
-    comparison = READERS[form](write(tmp_path / "theirs", **options), tmp_path / "ours", SENTENCES)
+    folder = write(tmp_path / "theirs", **options)
+    comparison = READERS[form](folder, tmp_path / "ours", SENTENCES)
+    if comparison is None:
+        model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+        comparison = compare(ctranslate2_translator(folder, tokenizer), model, tokenizer, SENTENCES)
     logging.getLogger(__name__).info(comparison)
     assert (comparison.num_sentences, comparison.num_identical) == (200, 200)
     if form != "marian-npz":  # which CTranslate2 runs

@@ -5,13 +5,14 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import torch
 import yaml
 
 from tests.marian_models import MARIAN_SENTENCES
 from tests.pieces import train_pieces
 from vanilla_transformer.extensions.conversion import comparison
-from vanilla_transformer.extensions.conversion.common import fairseq_sinusoids
 from vanilla_transformer.extensions.conversion.marian_npz import OPTIONS_ITEM, read_marian_folder
+from vanilla_transformer.modeling_vanilla_transformer import sinusoidal_positions
 
 OPTIONS = {
     "type": "transformer",
@@ -120,7 +121,7 @@ def ctranslate2_translator(folder, tokenizer):
     files = read_marian_folder(folder)
     arrays = {
         OPTIONS_ITEM: np.frombuffer(yaml.safe_dump(dict(files.options)).encode() + b"\0", dtype=np.int8),
-        "Wpos": fairseq_sinusoids(1024, files.options["dim-emb"]).numpy(),
+        "Wpos": sinusoidal_positions(torch.arange(1024), files.options["dim-emb"], "tensor2tensor").numpy(),
         # CTranslate2 needs a bias under `output-omit-bias`, too.
         "decoder_ff_logit_out_b": np.zeros((1, len(files.tokens)), dtype=np.float32),
         **files.weights,

@@ -20,10 +20,7 @@ from transformers import MarianTokenizer, PreTrainedModel
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError, is_refusal
-from vanilla_transformer.modeling_vanilla_transformer import (
-    VanillaTransformerForConditionalGeneration,
-    sinusoidal_positions,
-)
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.utils.user_input import least_parameters
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -171,11 +168,6 @@ def build_model(
     )
     model.load_state_dict(tensors)
     return model
-
-
-def fairseq_sinusoids(num_positions: int, d_model: int, first_position: int = 0) -> torch.Tensor:
-    """Compute the positional encodings of fairseq, shape `(num_positions, d_model)`."""
-    return sinusoidal_positions(torch.arange(num_positions) + first_position, d_model, "tensor2tensor")
 
 
 def find_sentencepiece_model(name: str | Path, folder: Path) -> Path:

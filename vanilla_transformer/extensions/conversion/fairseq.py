@@ -1,8 +1,7 @@
 """Convert from fairseq's `transformer` and from FSMT, its port in transformers.
 
-Layers and parameter names are the same as in this package. The positional encodings differ (see `fairseq_sinusoids`),
-and the first position is `pad + 1`. They are stored as a table, like learned positions, which ends at
-`max_position_embeddings`.
+Layers and parameter names are the same as in this package. The positional encodings are Tensor2Tensor's, but the first
+position is `pad + 1`. They are stored as a table, like learned positions, which ends at `max_position_embeddings`.
 """
 
 import argparse
@@ -26,17 +25,12 @@ from transformers import (
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pickled_checkpoint import load_pickled_checkpoint
 from vanilla_transformer.errors import MissingFileError, UserError
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-
-from .common import (
-    ForeignWeights,
-    build_model,
-    check_supported,
-    fairseq_sinusoids,
-    load_model,
-    option_reasons,
-    side_reasons,
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+    sinusoidal_positions,
 )
+
+from .common import ForeignWeights, build_model, check_supported, load_model, option_reasons, side_reasons
 from .comparison import ConvertedModel
 
 Weights = Mapping[str, torch.Tensor]
@@ -224,7 +218,7 @@ def load_fairseq_weights(
             return weights.first(theirs)
         if learned:
             return weights.first(theirs)[PAD + 1 :][:count]
-        return fairseq_sinusoids(count, config.d_model, first_position=PAD + 1)
+        return sinusoidal_positions(torch.arange(count) + PAD + 1, config.d_model, "tensor2tensor")
 
     return build_model(config, weights, find, unused=_UNUSED)
 

@@ -20,14 +20,7 @@ from vanilla_transformer.decoding.pickled_checkpoint import check_unpacked_size
 from vanilla_transformer.errors import MissingFileError, UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .common import (
-    ForeignWeights,
-    build_model,
-    build_sentencepiece_tokenizer,
-    check_supported,
-    option_reasons,
-    rename,
-)
+from .common import ForeignWeights, build_model, build_sentencepiece_tokenizer, check_supported, option_reasons, rename
 from .comparison import ConvertedModel
 from .marian_bin import read_bin
 

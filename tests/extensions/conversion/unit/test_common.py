@@ -11,11 +11,11 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.extensions.conversion import fairseq, joeynmt, marian_npz, opennmt
 from vanilla_transformer.extensions.conversion.common import (
     build_model,
-    fairseq_sinusoids,
     find_sentencepiece_model,
     rename,
 )
 from vanilla_transformer.extensions.conversion.comparison import Comparison, require_same
+from vanilla_transformer.modeling_vanilla_transformer import sinusoidal_positions
 
 JOEYNMT_NAMES = {
     "lm_head.weight": "decoder.output_layer.weight",
@@ -40,9 +40,10 @@ def test_rename_gives_the_names_of_joeynmts_checkpoints():
     assert {ours: rename(ours, joeynmt.NAMES) for ours in JOEYNMT_NAMES} == JOEYNMT_NAMES
 
 
-def test_fairseq_sinusoids_equal_fsmt():
+def test_sinusoids_of_tensor2tensor_equal_fsmt():
     expected = SinusoidalPositionalEmbedding.get_embedding(20, 16, padding_idx=None)
-    torch.testing.assert_close(fairseq_sinusoids(17, 16, first_position=3), expected[3:20], atol=1e-5, rtol=1e-5)
+    found = sinusoidal_positions(torch.arange(3, 20), 16, "tensor2tensor")
+    torch.testing.assert_close(found, expected[3:20], atol=1e-5, rtol=1e-5)
 
 
 def test_find_sentencepiece_model_prefers_the_path_of_the_configuration(tmp_path):

@@ -10,7 +10,7 @@ from vanilla_transformer.utils.schemas import ONE_WORD, Schema, Yaml, parse_yaml
 from vanilla_transformer.utils.user_input import check_names
 
 from .cleaning_rules import DROPPED, ON_TOKENS, CleaningRules, Length, Ratio, Share, read_drop
-from .readers import CorpusSpec
+from .readers import CorpusSpec, load_splits
 from .stages import ONE_STAGE, Stages, read_stages
 
 _FORGETTING = "forgetting"  # the key of text of a model's former domain in `validation`
@@ -244,6 +244,16 @@ def validation_specs(data: DataArguments, forgetting: bool = False) -> list[Corp
     """
     entries = [] if data.validation is None else _read_entries(data, "validation")
     return [entry.spec for entry in entries if entry.forgetting is forgetting]
+
+
+def held_out_specs(data: DataArguments, name: str) -> list[CorpusSpec]:
+    """Return the files of the validation or test text, or the dataset's split, which must exist for validation."""
+    source, target = (getattr(data, f"{name}_{side}") for side in ("source", "target"))
+    if source and target:
+        return [CorpusSpec(source=source, target=target, **data.languages)]
+    if data.dataset is not None and (name == "validation" or name in load_splits(data.dataset)):
+        return [CorpusSpec(dataset=data.dataset, split=name, **data.languages)]
+    return []
 
 
 def named_files(data: DataArguments) -> list[str]:

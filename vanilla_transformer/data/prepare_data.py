@@ -34,15 +34,8 @@ from .corpus import (
     share_weights,
     temperature_weights,
 )
-from .data_arguments import DataArguments, cleaning_rules, corpus_specs, validation_specs
-from .readers import (
-    ROWS_PER_BATCH,
-    CorpusSpec,
-    SentencePair,
-    load_splits,
-    open_corpus,
-    read_rows,
-)
+from .data_arguments import DataArguments, cleaning_rules, corpus_specs, held_out_specs, validation_specs
+from .readers import ROWS_PER_BATCH, CorpusSpec, SentencePair, open_corpus, read_rows
 from .stages import ONE_STAGE, Stages
 from .tokenized_corpus import (
     EncodedPairs,
@@ -119,9 +112,9 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
     """
+    validation, test = load_held_out(data)
     specs, rules, forgetting = corpus_specs(data), cleaning_rules(data), validation_specs(data, forgetting=True)
     folder = Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
-    validation, test = load_held_out(data)
     training = load_cached_texts(specs, rules, folder)
     if any(each.score for each in rules):
         from vanilla_transformer.extensions.cleaning.low_scores import drop_low_scores
@@ -134,9 +127,9 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
 def load_held_out(data: DataArguments) -> tuple[list[ValidationSet], list[SentencePair]]:
     """Read the validation text and the test text of a recipe, maybe none."""
     validation: dict[Direction, list[SentencePair]] = {}
-    for spec in validation_specs(data) or _held_out_specs(data, "validation"):
+    for spec in validation_specs(data) or held_out_specs(data, "validation"):
         validation.setdefault(spec.direction, []).extend(_read_corpus(spec))
-    test = [pair for spec in _held_out_specs(data, "test") for pair in _read_corpus(spec)]
+    test = [pair for spec in held_out_specs(data, "test") for pair in _read_corpus(spec)]
     return list(starmap(ValidationSet, validation.items())), test
 
 
@@ -193,16 +186,6 @@ def _build_corpus(
     if stages != ONE_STAGE:
         of_stages = [share_weights([spec.name for spec in specs], counts, shares) for shares in stages.shares]
     return TokenizedCorpus(training.dataset, pairs, of_stages, seed, report, overlaps)
-
-
-def _held_out_specs(data: DataArguments, name: str) -> list[CorpusSpec]:
-    """Return the files of the validation or test text, or the dataset's split, which must exist for validation."""
-    source, target = (getattr(data, f"{name}_{side}") for side in ("source", "target"))
-    if source and target:
-        return [CorpusSpec(source=source, target=target, **data.languages)]
-    if data.dataset is not None and (name == "validation" or name in load_splits(data.dataset)):
-        return [CorpusSpec(dataset=data.dataset, split=name, **data.languages)]
-    return []
 
 
 def _read_corpus(spec: CorpusSpec) -> list[SentencePair]:

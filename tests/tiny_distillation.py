@@ -33,7 +33,8 @@ def write_candidates(path, scored=True):
     with path.open("w") as file:
         sources = (path.parent / "train.a").read_text().splitlines()
         for number, source in enumerate(sources):
-            texts = [f"{in_other_letters(source)} 1234", in_other_letters(source), f"{in_other_letters(source)} q"]
+            wrong = (f"{in_other_letters(source)} 1234", "Мужчина спит.")[number % 2]
+            texts = [wrong, in_other_letters(source), f"{in_other_letters(source)} q"]
             scores = [{"score": score} if scored else {} for score in (2.0, 1.0 + number / 100, 0.5)]
             entries = [{"text": text} | score for text, score in zip(texts, scores, strict=True)]
             file.write(json.dumps({"source": source, "candidates": entries}) + "\n")

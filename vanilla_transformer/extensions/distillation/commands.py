@@ -35,7 +35,7 @@ def distill_command(arguments: Sequence[str]) -> None:
     use_all_cores()
     distilled = distill(recipe, options, evaluate=evaluator_for(recipe.output.best_metric))
     print(distilled.table, end="")
-    print(f"The student is in {distilled.folder}, and this table in {distilled.folder / TABLE_FILE}.")
+    print(f"The student is in {distilled.folder}, and a report in {distilled.folder / TABLE_FILE}.")
 
 
 class BackTranslateArguments(TranslationArguments, OverwriteArguments):

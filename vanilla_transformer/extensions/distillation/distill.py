@@ -38,8 +38,8 @@ from .student import FilterReport, Row, one_line, write_student_corpora
 from .teacher import (
     Candidate,
     language_options,
+    load_models,
     load_scorers,
-    load_teacher,
     open_shards,
     open_teacher,
     search_options,
@@ -95,7 +95,7 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
         hint = "Translate each direction with `translate --target_language`, and train on `corpora`"
         raise UserError(f"distill needs text of one direction, got several. {hint}.")
     if options.teacher:
-        language_options(load_teacher(options)[1], direction)
+        language_options(load_models(options.teacher, options.teacher_weights)[1], direction)
     if options.reverse_model or options.quality_model:
         load_scorers(options, direction)
     if recipe.fine_tuning.init_from is not None:
@@ -123,12 +123,8 @@ def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator 
     RunFolder(student)  # fails now if the folder holds another run
 
     def rows() -> Iterator[Row]:
-        for entry, result in zip(text.entries(), shards.result_lines(text.total), strict=True):
-            found = json.loads(result)  # where None is no score
-            candidates = [
-                Candidate(text, why, [each for each in scores if each is not None]) for text, why, *scores in found
-            ]
-            yield Row(entry.corpus, entry.source, candidates)
+        for corpus, source, candidates in map(json.loads, shards.result_lines(text.total)):
+            yield Row(corpus, source, [Candidate(*each) for each in candidates])
 
     with lock_output_dir(folder):
         shards = open_shards(folder / "translations", options, text.key, further, overwrite)

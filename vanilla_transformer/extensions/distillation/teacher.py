@@ -68,11 +68,11 @@ def open_teacher(options: DistillationArguments) -> AbstractContextManager[Trans
     return open_pipeline(first, options.teacher_workers, options.teacher_precision, **further)
 
 
-def load_teacher(options: DistillationArguments) -> tuple[Any, Any]:
-    """Return the model of the teacher, or its ensemble, and its tokenizer."""
-    first, *others = options.teacher
+def load_models(names: Sequence[str], weights: Sequence[float] | None) -> tuple[Any, Any]:
+    """Return a model, or an ensemble, and its tokenizer."""
+    first, *others = names
     model, tokenizer = load_seq2seq(first, "translates"), load_tokenizer(first)
-    return load_ensemble(model, tokenizer, others or None, options.teacher_weights if others else None), tokenizer
+    return load_ensemble(model, tokenizer, others or None, weights if others else None), tokenizer
 
 
 def open_shards(
@@ -111,7 +111,7 @@ def translate_text(
     """
     Translate the shards that have no result yet, or take their candidates, and score them.
 
-    The result of a source is a JSON list of its candidates: text, warnings and scores of each.
+    The result is a JSON list of the number of the corpus, the source and its candidates.
     """
     scorers = load_scorers(options, direction)
     opening: AbstractContextManager[Any] = open_teacher(options) if options.teacher else nullcontext()
@@ -123,7 +123,7 @@ def translate_text(
             check_direction(translate, pairs or test[:DIRECTION_SAMPLE], languages)
 
         def work(shard: Shard) -> list[str]:
-            entries = [Entry(0, *json.loads(line)) for line in shard.lines]
+            entries = [Entry(*json.loads(line)) for line in shard.lines]
             if translate:
                 sources, search = [entry.source for entry in entries], search_options(options) | languages
                 answers = translate(sources, options.teacher_batch_size, False, **search)
@@ -131,10 +131,9 @@ def translate_text(
                     texts = choose_targets(answer, entry.reference or "", options.teacher_targets)
                     entries[number] = entry._replace(candidates=texts)
             measured = measure_candidates(entries, limits, scorers, options.drop_warnings and not translate)
-            return [json.dumps([[text, reasons, *scores] for text, reasons, scores in each]) for each in measured]
+            return [json.dumps([*entry[:2], found]) for entry, found in zip(entries, measured, strict=True)]
 
-        lines = (json.dumps(each[1:3] if each.candidates is None else each[1:]) for each in text.entries())
-        shards.complete(lines, work, text.total)
+        shards.complete(map(json.dumps, text.entries()), work, text.total)
 
 
 def search_options(options: DistillationArguments) -> dict[str, Any]:
@@ -211,11 +210,7 @@ def load_scorers(options: DistillationArguments, direction: Direction) -> list[S
     """Return functions for the scores of pairs: by the reverse model and the quality model, or by the teacher."""
     name, device, scorers = options.reverse_model, process_state().device, list[Scorer]()
     if name is not None or (options.teacher and options.quality_model is None and options.needs_scores):
-        model, tokenizer = (
-            load_teacher(options)
-            if name is None
-            else (load_seq2seq(name, "scores translations"), load_tokenizer(name))
-        )
+        model, tokenizer = load_models([name] if name else options.teacher, options.teacher_weights)
         model = model.to(device)
         languages = language_options(tokenizer, direction if name is None else Direction(*reversed(direction)))
         codes = Direction(*map(languages.get, ("src_lang", "tgt_lang")))

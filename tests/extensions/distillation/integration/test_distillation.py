@@ -30,6 +30,7 @@ from vanilla_transformer.evaluation.pair_scores import score_pairs
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.extensions.distillation import distill, teacher
 from vanilla_transformer.extensions.distillation.distill import RESULTS_FILE, TABLE_FILE
+from vanilla_transformer.extensions.distillation.distillation_arguments import DistillationArguments
 from vanilla_transformer.extensions.quality.comet import Comet
 from vanilla_transformer.text.languages import Direction, add_language_tags
 from vanilla_transformer.training import trainer
@@ -96,6 +97,7 @@ REFUSALS = [
     ({"train_source": "{files}/empty"}, "empty"),
     ({"teacher_precision": "int4"}, "`precision` must be one of .*, got 'int4'"),
     ({"teacher_precision": "int8"}, '`precision="int8"` needs packages that are not installed'),
+    (INSIDE | {"teacher": "{files}/other", "reverse_model": "{files}/teacher"}, "`output_dir` must be another folder"),
     (INSIDE, "`output_dir` must be another folder than the one of a model that is read, but"),
     (TARGETS, "its translations of 40 sentences have"),
     ({"teacher": "{files}/teacher,{files}/german"}, "The models of an ensemble must have one vocabulary"),
@@ -170,18 +172,20 @@ def corpus_of(student):
 
 
 def results_of(student):
-    """Return the candidates of each source, with their warnings and scores."""
+    """Return the candidates of each source: text, warnings and scores."""
     shards = sorted((student.folder / "distillation" / "translations").glob("0*.txt"))
-    return [json.loads(line) for path in shards for line in path.read_text().splitlines()[1:]]
+    lines = [line for path in shards for line in path.read_text().splitlines()[1:]]
+    return [[[text, why, *scores] for text, why, scores in json.loads(line)[2]] for line in lines]
 
 
 def test_distill_chooses_among_candidates_of_a_file(files, tmp_path):
-    """The first candidate has a number more, the second one the better score of the others; eight have the lowest."""
+    """The first candidate has a warning, the second one the better score of the others; eight have the lowest."""
     found = distill_tiny(files, tmp_path / "run", **CANDIDATES, candidates=files / "three.jsonl")
     pairs = [f"{line}\t{in_other_letters(line)}" for line in (files / "train.a").read_text().splitlines()]
     assert corpus_of(found) == pairs[8:] and [*found.scores] == ["student"]
-    assert found.report.dropped == {"numbers": 40, "score": 8, "choice": 40} and found.report.translations == 120
-    assert [len(each) for each in found.report.examples.values()] == [10, 8, 10]
+    dropped = {"numbers": 20, "script": 20, "score": 8, "choice": 40}
+    assert found.report.dropped == dropped and found.report.translations == 120
+    assert sorted(len(each) for each in found.report.examples.values()) == [8, 10, 10, 10]
     stored = json.loads((found.folder / RESULTS_FILE).read_text())
     assert stored["filter"]["examples"] == found.report.examples and [*stored["results"]] == ["student"]
 
@@ -190,7 +194,7 @@ def test_distill_needs_no_test_text_with_candidates(files, tmp_path):
     changes = CANDIDATES | {"test_source": None, "test_target": None, "candidates": files / "three.jsonl"}
     found = distill_tiny(files, tmp_path / "run", **changes, teacher_targets="n_best", drop=["repeated_sources"])
     assert found.scores == {} and (found.folder / TABLE_FILE).read_text() == str(found.report)
-    assert found.report.kept == 80 and found.report.dropped == {"numbers": 40}  # of equal scores none is the lowest
+    assert found.report.kept == 80  # of equal scores none is the lowest
     cleaning = json.loads((found.folder / "corpus.json").read_text())["cleaning"]
     assert cleaning["kept"] == len({line.split("\t")[0] for line in corpus_of(found)})
 
@@ -201,7 +205,7 @@ def test_distill_scores_candidates_by_models(files, tmp_path, scored):
     path = write_candidates(files / f"{scored}.jsonl", scored)
     models = {"reverse_model": files / "other", "quality_model": files / "quality", "drop_lowest_scores": 0}
     found = distill_tiny(files, tmp_path / "run", **CANDIDATES | models, candidates=path)
-    assert found.report.kept == 40 and found.report.dropped == {"numbers": 40, "choice": 40}
+    assert found.report.kept == 40 and found.report.dropped == {"numbers": 20, "script": 20, "choice": 40}
     usable = np.array([each[2:] for row in results_of(found) for each in row if not each[1]])
     assert usable.shape == (80, 2 + scored)
     best = ((usable - usable.mean(0)) / usable.std(0)).mean(1).reshape(40, 2).argmax(1)
@@ -240,7 +244,8 @@ def test_distill_chooses_among_the_n_best_list(files, tmp_path):
 )
 def test_distill_takes_a_teacher_of_many_languages(files, tmp_path, monkeypatch, name, languages):
     """The teacher translates to the language that is named, as its pipeline does, and is scored in it."""
-    monkeypatch.setattr(teacher, "check_direction", lambda *_: None)
+    checked = []
+    monkeypatch.setattr(teacher, "check_direction", lambda *given: checked.append(given[2]))
     folder = CHECKPOINTS / name
     if name == "ours":
         tokenizer, model = load_tokenizer(files / "teacher"), load_seq2seq(files / "teacher", "translates")
@@ -249,9 +254,10 @@ def test_distill_takes_a_teacher_of_many_languages(files, tmp_path, monkeypatch,
         folder = save_model_folder(model, tokenizer, tmp_path / "ours")
     options = {"teacher": folder, "teacher_num_beams": 2, "drop_lowest_scores": 0.5, "max_tokens": 300}
     options |= zip(("source_language", "target_language"), languages, strict=True)
+    codes = dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
     found = distill_tiny(files, tmp_path / "run", **options)
     lines, translate = (files / "train.a").read_text().splitlines(), load_pipeline(folder)
-    answers = translate(lines, src_lang=languages[0], tgt_lang=languages[1], num_beams=2)
+    answers = translate(lines, **codes, num_beams=2)
     texts = [answer["translation_text"] for answer in answers]
     results = results_of(found)
     assert [[target for target, *_ in row] for row in results] == [[text] * bool(text.strip()) for text in texts]
@@ -259,7 +265,19 @@ def test_distill_takes_a_teacher_of_many_languages(files, tmp_path, monkeypatch,
     scored = score_pairs(translate.model, translate.tokenizer, pairs, direction=Direction(*languages))
     scores = [each.log_probability / len(each.tokens) for each in scored]
     assert [row[0][2] for row in results if row] == pytest.approx(scores, abs=1e-4)
-    assert [*found.scores] == ["teacher", "student"]
+    answers = translate((files / "validation.a").read_text().splitlines(), **codes, num_beams=2)
+    translated = (found.folder / "distillation" / "test.teacher.txt").read_bytes().decode()
+    assert translated == "".join(f"{answer['translation_text']}\n" for answer in answers) and checked == [codes]
+
+
+def test_reverse_models_score_sources_given_translations_in_the_other_direction():
+    name, code, other = str(CHECKPOINTS / "nllb"), "eng_Latn", "deu_Latn"
+    options = DistillationArguments(candidates="a", reverse_model=name)
+    (score_all,) = teacher.load_scorers(options, Direction(code, other))
+    model, tokenizer = load_seq2seq(name, "translates"), load_tokenizer(name)
+    pairs = [SentencePair("A dog.", "Ein Hund schläft dort.")]
+    (expected,) = score_pairs(model, tokenizer, [SentencePair(*pairs[0][::-1])], direction=Direction(other, code))
+    assert score_all(pairs) == pytest.approx([expected.log_probability / len(expected.tokens)])
 
 
 def test_distill_continues_a_scoring_that_was_interrupted(files, tmp_path, monkeypatch):

@@ -7,7 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from vanilla_transformer.decoding.corpus_shards import Shard
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.extensions.distillation import teacher
 from vanilla_transformer.extensions.distillation.candidates import Entry, read_candidates, text_of_file
 from vanilla_transformer.extensions.distillation.distillation_arguments import DistillationArguments
 from vanilla_transformer.extensions.distillation.student import Row, write_student_corpora
@@ -258,6 +260,24 @@ def test_write_student_corpora_weighs_several_scores_alike(tmp_path):
     assert texts == ["x\tc\n"] and report.least_score == pytest.approx(max(means))
     same = [Row(0, "x", [Candidate("a", [], [1.0, 2.0]), Candidate("b", [], [1.0, 3.0])])]  # one of no use
     assert written(tmp_path / "same", same, 1, teacher_targets="best")[1] == ["x\tb\n"]
+
+
+OTHERS = [{"drop_warnings": False}, *({name: "b"} for name in ("reverse_model", "quality_model", "text", "direction"))]
+
+
+@pytest.mark.parametrize("changes", OTHERS, ids=[*map(str, OTHERS)])
+def test_open_shards_continues_the_same_scoring_only(changes, tmp_path, monkeypatch):
+    monkeypatch.setattr(teacher, "hash_model", str)
+
+    def reopened(overwrite=False, text="a", direction="a", **options):
+        given = DistillationArguments(**{"candidates": "c", "reverse_model": "a", "quality_model": "a"} | options)
+        return teacher.open_shards(tmp_path, given, text, {"direction": direction}, overwrite)
+
+    reopened().write(Shard(0, 0, ["line"]), ["result"])
+    assert reopened(teacher_targets="n_best", drop_lowest_scores=0.5).finished_lines == 1
+    with pytest.raises(UserError, match=f"continue with the same .*{[*changes][0]}"):
+        reopened(**changes)
+    assert reopened(overwrite=True, **changes).finished_lines == 0
 
 
 def test_write_student_corpora_shows_ten_examples(tmp_path):

@@ -1,5 +1,7 @@
 """Keys and flags of a distillation, and the mistakes that end with one line."""
 
+import os
+
 import pytest
 
 from vanilla_transformer.extensions.distillation.distillation_arguments import parse_distillation
@@ -97,3 +99,9 @@ def test_parse_distillation_names_the_section_of_a_key(tmp_path):
 def test_parse_distillation_refuses(changes, message):
     with pytest.raises(ValueError, match=message):
         parsed(**changes)
+
+
+def test_parse_distillation_refuses_a_pipe_that_is_named_twice(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="A pipe is one input"):
+        parsed(**CANDIDATES | {"candidates": tmp_path / "pipe", "test_source": tmp_path / "pipe", "test_target": "b"})

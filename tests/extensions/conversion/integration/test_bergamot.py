@@ -2,6 +2,7 @@
 
 import json
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from transformers import AutoModelForSeq2SeqLM
 from tests.marian_files import marian_folder
 from tests.marian_models import MARIAN_SENTENCES
 from vanilla_transformer.cli import main
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.conversion import READERS, WRITERS, bergamot
-from vanilla_transformer.extensions.conversion.bergamot import find_alphas
+from vanilla_transformer.extensions.conversion.bergamot import _find_engines, find_alphas
 from vanilla_transformer.extensions.conversion.marian_bin import read_bin, write_bin
 from vanilla_transformer.extensions.conversion.marian_npz import read_marian_folder, read_marian_npz
 from vanilla_transformer.utils.file_utils import hash_file, save_model_folder
@@ -35,6 +37,7 @@ def imported(tmp_path):
     """Return a model of Marian with its tokenizer, in a folder of ours and in memory."""
     folder = marian_folder(tmp_path / "theirs", single=True, num_pieces=24, **{"transformer-ffn-activation": "relu"})
     model, tokenizer, _ = read_marian_npz(folder)
+    tokenizer.init_kwargs["directions"] = [["en", "de"]]
     save_model_folder(model, tokenizer, tmp_path / "ours")
     return model, tokenizer
 
@@ -72,6 +75,7 @@ def test_to_bergamot_writes_the_files_that_apps_load(imported, tmp_path, capsys)
     metadata = json.loads((folder / "metadata.json").read_text())
     assert metadata["hash"] == hash_file(folder / INT8) and metadata["byteSize"] == (folder / INT8).stat().st_size
     assert metadata["architecture"] == "tiny" and metadata["modelConfig"]["dim-emb"] == 16
+    assert (metadata["sourceLanguage"], metadata["targetLanguage"]) == ("en", "de")
     weights = read_marian_folder(tmp_path / "theirs").weights
     counts = metadata["modelStatistics"]
     assert counts["embeddings_bytes"] == weights["Wemb"].size + 8  # and both factors of the output layer
@@ -152,6 +156,33 @@ def test_find_alphas_adds_deviations_to_the_mean_of_all_calls():
     calls = [(model.lm_head, 2.0), (model.lm_head, -4.0), (model.unlike, 0.0)]
     alphas = find_alphas(model, lambda: [module(torch.tensor([value])) for module, value in calls])
     assert [*alphas.values()] == pytest.approx([127 / (3 + 1.1), 127])
+
+
+def test_sentences_are_translated_within_the_limits_of_marian(imported):
+    model, tokenizer = imported
+    with torch.no_grad():
+        model.lm_head.bias[tokenizer.unk_token_id] = 99
+    together = bergamot._translate(model, tokenizer, MARIAN_SENTENCES)
+    assert together == [bergamot._translate(model, tokenizer, [each])[0] for each in MARIAN_SENTENCES]
+    assert any(together)
+
+
+def test_bergamot_translates_in_node(tmp_path, monkeypatch):
+    """Each precision has its weights; int8 has the shortlist, too. Here Node is a script that writes large letters."""
+    script = 'if [ "$1" = -p ]; then echo /library; else echo "$2 $3 $4 $5 $6" >> log; tr a-z A-Z; fi'
+    (tmp_path / "node").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "node").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    engines = dict(_find_engines(tmp_path))
+    assert [engines[name](["a dog", "", "ü"]) for name in ("float32", "int8")] == [["A DOG", "", "ü"]] * 2
+    words = [line.split(" ", 4) for line in (tmp_path / "log").read_text().splitlines()]
+    files = [[FLOAT32, "vocab.spm", ""], [INT8, "vocab.spm", "lex.bin"]]
+    assert [[Path(name).name for name in each[:4]] for each in words] == [["library", *each] for each in files]
+    assert [json.loads(each[4])["gemm-precision"] for each in words] == ["float32", "int8shiftAlphaAll"]
+    (tmp_path / "node").write_text("#!/bin/sh\necho no >&2\necho memory >&2\nexit 3\n")
+    with pytest.raises(UserError, match="Bergamot in Node must translate .* but ended with: no memory"):
+        engines["int8"](["a"])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])

@@ -48,6 +48,8 @@ def test_write_settings_describes_the_model_as_marian_with_greedy_search(tmp_pat
     assert not {"max_new_tokens_beyond_source", "length_penalty_type"} & generation_config.keys()
     assert tokenizer_config["tokenizer_class"] == "PreTrainedTokenizer"
     assert (tmp_path / "tokenizer.json").is_file()
+    card = (tmp_path / "README.md").read_text()
+    assert all(options in card for options in ('{ dtype: "q8" }', '{ dtype: "fp32", device: "webgpu" }'))
 
     write_settings(tiny_model(), tiny_tokenizer(), tmp_path)
     assert "max_position_embeddings" not in json.loads((tmp_path / "config.json").read_text())

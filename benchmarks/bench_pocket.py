@@ -11,7 +11,7 @@ installed into `.venv-peers/bergamot` first.
 Systems run one after the other. Words a second are words of the source. The engine of this package and CTranslate2
 translate the whole text once to warm up, and the best of the rounds after it counts. Bergamot translates `--lines`
 lines at once in one round, of which the first ones count for no time, because the model is loaded before them.
-Megabytes are those of the weights as they are stored, and of the shortlist.
+Megabytes are the sizes of the stored weights and of the shortlist.
 """
 
 import json

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from benchmarks import bench_pocket
-from tests.marian_files import marian_folder
-from tests.marian_models import MARIAN_SENTENCES
+from tests.tiny import tiny_model
+from vanilla_transformer import VanillaTransformerTokenizer
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.extensions.conversion import bergamot
-from vanilla_transformer.extensions.conversion.marian_npz import read_marian_npz
 from vanilla_transformer.utils.file_utils import save_model_folder
 
 # Answers each line by itself in capitals, as `node translate.cjs int8 LINES` answers by its translation.
@@ -21,10 +21,16 @@ tr a-z A-Z
 def command(tmp_path, monkeypatch):
     """Return the command for a tiny model, which is its own teacher. Systems run in this process."""
     pytest.importorskip("ctranslate2")
-    given = marian_folder(tmp_path / "given", single=True, num_pieces=24, **{"transformer-ffn-activation": "relu"})
-    model, tokenizer, _ = read_marian_npz(given)
-    save_model_folder(model, tokenizer, tmp_path / "student")
-    (tmp_path / "text").write_text("".join(f"{sentence}\n" for sentence in MARIAN_SENTENCES))
+    pairs = read_demo_corpus("test", 100)
+    for side, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(
+        [text for pair in pairs for text in pair], 400, model="sentencepiece"
+    )
+    padding = tokenizer.pad_token_id
+    ids = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": padding}
+    ids |= {"decoder_start_token_id": padding, "vocab_size": len(tokenizer)}
+    save_model_folder(tiny_model(sinusoid_layout="tensor2tensor", **ids), tokenizer, tmp_path / "student")
     (tmp_path / "node").write_text(PROGRAM)
     (tmp_path / "node").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
@@ -33,7 +39,7 @@ def command(tmp_path, monkeypatch):
     monkeypatch.setattr(bergamot, "_find_engines", lambda folder: iter(()))
     monkeypatch.setattr(bench_pocket, "run_worker", lambda _, request, *__: bench_pocket.work({**request}))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    files = {"sentences": "text", "references": "text", "train_source": "text", "train_target": "text"}
+    files = {"sentences": "en", "references": "de", "train_source": "en", "train_target": "de"}
     flags = [word for name, file in files.items() for word in (f"--{name}", str(tmp_path / file))]
     flags += ["--output_dir", str(tmp_path / "results"), "--rounds", "1"]
     return [str(tmp_path / "student"), str(tmp_path / "student"), *flags]
@@ -53,9 +59,9 @@ def test_bench_pocket_has_a_row_for_each_system(command, tmp_path, capsys):
         assert sizes[name] < sizes[f"{name} with the shortlist"]
     assert rows[1]["BLEU"] == rows[2]["BLEU"]
     assert rows[-1]["chrF"] == rows[-2]["chrF"] != rows[2]["chrF"]  # of capitals
-    assert "One thread; 3 lines" in capsys.readouterr().out
+    assert "One thread; 100 lines" in capsys.readouterr().out
 
 
 def test_bench_pocket_names_a_text_that_is_one_batch(command):
-    with pytest.raises(ValueError, match="more lines than --lines 64, got 3"):
-        bench_pocket.main(command)
+    with pytest.raises(ValueError, match="more lines than --lines 100, got 100"):
+        bench_pocket.main([*command, "--lines", "100"])

@@ -164,6 +164,7 @@ class CTranslate2(Peer):
         def translate(texts: Sequence[str], beams: int, most: int) -> list[str]:
             sentences = [encoding.tokens for encoding in tokenizer.encode_batch(list(texts))]
             options = {"beam_size": beams, "max_decoding_length": most, "length_penalty": 1.0}
+            options["use_vmap"] = True  # where the folder has a shortlist
             results = translator.translate_batch(sentences, max_batch_size=128, disable_unk=True, **options)
             ids = [[vocabulary[token] for token in result.hypotheses[0]] for result in results]
             return [text.strip() for text in tokenizer.decode_batch(ids, skip_special_tokens=True)]

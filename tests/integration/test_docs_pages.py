@@ -64,7 +64,7 @@ def workspace(tmp_path, tiny_tokenizer, monkeypatch):
     shutil.copy("test.de", "theirs.de")
     recipes = tmp_path / "resources" / "recipes"
     recipes.mkdir(parents=True)
-    for name in ("finetune_opus_mt", "student", "multilingual", "small"):
+    for name in ("finetune_opus_mt", "student", "multilingual", "pocket", "small"):
         recipe = yaml.safe_load((ROOT / "recipes" / f"{name}.yaml").read_text())
         kept = {key: value for key, value in SMALL.items() if name != "finetune_opus_mt" or key.endswith("_steps")}
         (recipes / f"{name}.yaml").write_text(yaml.safe_dump(recipe | kept))
@@ -156,6 +156,16 @@ def prepare_marian(monkeypatch):
     save_model_folder(marian_model(len(tokenizer)), tokenizer, folder)
     for place in (folder, Path("runs/mine")):  # few sentences to compare a converted model on
         (place / "recipe.json").write_text(json.dumps({"validation_source": "validation.en"}))
+
+
+def prepare_pocket(monkeypatch):
+    """Leave to other tests what translates in Node: `tests/extensions/conversion/slow` runs the page's commands."""
+    shutil.rmtree("runs/teacher")
+    recipe = Path("recipes/pocket.yaml")
+    recipe.write_text(yaml.safe_dump(yaml.safe_load(recipe.read_text()) | {"vocab_size": 320}))
+    shutil.copy("test.de", "pocket.de")
+    monkeypatch.setitem(WRITERS, "transformers.js", lambda *given: Path(given[1]).mkdir())
+    monkeypatch.setattr("vanilla_transformer.extensions.distillation.teacher.check_direction", lambda *_: None)
 
 
 def prepare_reranking(monkeypatch):
@@ -252,6 +262,12 @@ def check_evaluate(names, printed):
     assert "±: half of the 95 % confidence interval" in printed and ", p = " in printed
 
 
+def check_pocket(names, printed):
+    assert {"lex.bin", "translate.cjs"} <= {path.name for path in Path("runs/pocket-bergamot").iterdir()}
+    assert Path("runs/pocket-bergamot/lex.bin").stat().st_size and Path("runs/pocket-ct2/vmap.txt").exists()
+    assert "BLEU 100.00" in printed and ", p = " in printed
+
+
 def check_scores(names, printed):
     row = json.loads(Path("scores.jsonl").read_text().splitlines()[0])
     first = next(float(line) for line in printed.splitlines() if re.fullmatch(r"-\d+\.\d+", line))
@@ -284,6 +300,7 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),
     "long_sequences": (0, None, lambda names, _: names["memory"].layers[0].keys[:, 10]),
     "many_languages": (3, prepare_languages, lambda _, printed: printed.index("fr-de")),
+    "pocket_model": (10, prepare_pocket, check_pocket),
     "quickstart": (4, prepare_training, None),
     "reranking": (5, prepare_reranking, None),
     "scores": (6, prepare_scores, check_scores),

@@ -44,8 +44,8 @@ _FIELDS: dict[str, Sequence[Any]] = {
     "position_embedding_type": ["sinusoidal"],
     "sinusoid_layout": ["tensor2tensor"],
 }
-_SETTINGS = Path(__file__).with_name("bergamot_config.yml")
-_LINES = {"ssplit-mode": "sentence", "max-length-break": 1024, "mini-batch-words": 10_000}  # a sentence in each
+_PROGRAM = "translate.cjs"
+_COPIED = {"config.yml": "bergamot_config.yml", _PROGRAM: "bergamot_translate.cjs"}  # names there and here
 _WIDTHS = ("d_model", "encoder_ffn_dim", "decoder_ffn_dim")
 _NAMES = NAMES | {"..coder_Wemb": EMBEDDING, r"lm_head\.bias": _OUTPUT_BIAS}
 
@@ -69,7 +69,8 @@ def write_bergamot(
         raise UserError("Int8 needs at least one sentence to translate, got none.")
     (folder / _VOCABULARY).write_bytes(find_vocabulary(model, tokenizer))
     (folder / _SHORTLIST).write_bytes(b"")
-    shutil.copy(_SETTINGS, folder / "config.yml")
+    for name, ours in _COPIED.items():
+        shutil.copy(Path(__file__).with_name(ours), folder / name)
     if shortlist_text:
         shortlist = count_shortlist(tokenizer, shortlist_text)
         write_bergamot_shortlist(shortlist, model.config.pad_token_id, folder / _SHORTLIST)
@@ -195,16 +196,11 @@ def _find_engines(folder: Path) -> Iterator[tuple[str, Translator]]:
 
     Node finds Bergamot in `node_modules` of the working folder and of those above it, and in NODE_PATH.
     """
-    search = "path.dirname(require.resolve('@browsermt/bergamot-translator/package.json'))"
+    search = "require.resolve('@browsermt/bergamot-translator/package.json')"
     node = shutil.which("node")
-    package = "" if node is None else subprocess.run([node, "-p", search], capture_output=True, text=True).stdout
-    if node is not None and package:
-        command = [node, str(Path(__file__).with_name("bergamot.cjs")), package.strip()]
-        for dtype, name, precision in (("float32", _FLOAT32, "float32"), ("int8", _INT8, "int8shiftAlphaAll")):
-            shortlist = _SHORTLIST if dtype == "int8" else ""  # float32 shows that the weights are the same
-            files = [str(folder / each) if each else "" for each in (name, _VOCABULARY, shortlist)]
-            settings = yaml.safe_load(_SETTINGS.read_text()) | {"gemm-precision": precision} | _LINES
-            yield dtype, partial(_translate_in_node, [*command, *files, json.dumps(settings)])
+    if node is not None and subprocess.run([node, "-p", search], capture_output=True).returncode == 0:
+        for dtype in ("float32", "int8"):
+            yield dtype, partial(_translate_in_node, [node, str(folder / _PROGRAM), dtype])
     elif importlib.util.find_spec("pymarian") is not None:
         from pymarian import Translator as Marian
 
@@ -222,4 +218,4 @@ def _translate_in_node(command: Sequence[str], sentences: Sequence[str]) -> list
     if ended.returncode:
         words = " ".join(ended.stderr.decode(errors="replace").split())[:200]
         raise UserError(f"Bergamot in Node must translate with the converted model, but ended with: {words}")
-    return [line.strip() for line in ended.stdout.decode().split("\n")[:-1]]
+    return ended.stdout.decode().split("\n")[:-1]

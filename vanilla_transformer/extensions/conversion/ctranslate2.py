@@ -84,7 +84,7 @@ class VanillaTransformerLoader(BartLoader):
 
     def set_config(self, config: Any, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Set the special tokens and the layer-norm epsilon."""
-        config.bos_token = tokenizer.bos_token
+        config.bos_token = tokenizer.bos_token or tokenizer.eos_token  # which must be text; SentencePiece's has none
         config.eos_token = tokenizer.eos_token
         config.unk_token = tokenizer.unk_token or tokenizer.pad_token  # byte-level tokenizers have no unknown token
         config.decoder_start_token = token_names(tokenizer)[model.config.decoder_start_token_id]

@@ -32,11 +32,25 @@ _ENCODER_OUTPUT = "encoder_last_hidden_state"  # the decoder returns its input
 
 
 def to_proto(exported: onnx_ir.Model) -> ModelProto:
-    """Return an exported graph without unused nodes and without the stack traces that the exporter stores."""
+    """Return an exported graph without unused nodes and without the stack traces that the exporter stores.
+
+    Positions are computed in float32: the runtime of browsers that has WebGPU does not cast to float64.
+    """
     model = exported.clone()
     for clean in (RemoveUnusedNodesPass(), ClearMetadataAndDocStringPass()):
         clean(model)
-    return onnx_ir.to_proto(model)
+    proto = onnx_ir.to_proto(model)
+    for tensor in proto.graph.initializer:
+        if tensor.data_type == TensorProto.DOUBLE:
+            array = numpy_helper.to_array(tensor).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    for value in proto.graph.value_info:
+        if value.type.tensor_type.elem_type == TensorProto.DOUBLE:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+    for attribute in (each for node in proto.graph.node if node.op_type == "Cast" for each in node.attribute):
+        if attribute.name == "to" and attribute.i == TensorProto.DOUBLE:
+            attribute.i = TensorProto.FLOAT
+    return proto
 
 
 def to_optimum_decoder(exported: onnx_ir.Model, config: VanillaTransformerConfig) -> ModelProto:

@@ -39,6 +39,14 @@ DTYPES: dict[str, tuple[str, Callable[[onnx.ModelProto], onnx.ModelProto]]] = {
 }
 _MAX_BYTES = 2**31  # of an ONNX file
 _MAX_BYTES_OF_GRAPH = 2**24  # without weights
+_CARD = """---
+library_name: transformers.js
+pipeline_tag: translation
+---
+
+- WebAssembly and Node: `pipeline("translation", MODEL, { dtype: "q8" })`
+- GPU: `pipeline("translation", MODEL, { dtype: "fp32", device: "webgpu" })`, or `fp16` with `shader-f16`; not `q8`
+"""
 
 
 def write_transformers_js(
@@ -91,6 +99,7 @@ def write_settings(
     path = folder / "tokenizer_config.json"
     # The class of transformers.js for every `tokenizer.json`.
     _write_json(path, json.loads(path.read_text()) | {"tokenizer_class": "PreTrainedTokenizer"})
+    (folder / "README.md").write_text(_CARD)
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def test_to_bergamot_writes_the_files_that_apps_load(imported, tmp_path, capsys)
     assert "not compared, because the other toolkit cannot run here" in capsys.readouterr().out
     folder = tmp_path / "bergamot"
     assert {path.name for path in folder.iterdir()} == {
-        *(FLOAT32, INT8, "vocab.spm", "lex.bin", "config.yml", "metadata.json")
+        *(FLOAT32, INT8, "vocab.spm", "lex.bin", "config.yml", "metadata.json", "translate.cjs")
     }
     assert (folder / "vocab.spm").read_bytes() == (tmp_path / "theirs/vocab.spm").read_bytes()
     settings = yaml.safe_load((folder / "config.yml").read_text())

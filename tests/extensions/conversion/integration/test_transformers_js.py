@@ -4,12 +4,18 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import onnx
+import onnx.printer
+import onnx_ir
 import pytest
 import torch
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime import InferenceSession
 
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
 from vanilla_transformer.extensions.conversion import comparison, transformers_js
+from vanilla_transformer.extensions.conversion.optimum_graphs import to_proto
 from vanilla_transformer.extensions.conversion.transformers_js import write_settings
 
 
@@ -48,9 +54,31 @@ def test_write_settings_describes_the_model_as_marian_with_greedy_search(tmp_pat
     assert not {"max_new_tokens_beyond_source", "length_penalty_type"} & generation_config.keys()
     assert tokenizer_config["tokenizer_class"] == "PreTrainedTokenizer"
     assert (tmp_path / "tokenizer.json").is_file()
+    card = (tmp_path / "README.md").read_text()
+    assert all(options in card for options in ('{ dtype: "q8" }', '{ dtype: "fp32", device: "webgpu" }'))
 
     write_settings(tiny_model(), tiny_tokenizer(), tmp_path)
     assert "max_position_embeddings" not in json.loads((tmp_path / "config.json").read_text())
+
+
+def test_to_proto_has_no_float64_which_the_runtime_with_webgpu_lacks():
+    table = numpy_helper.from_array(np.array([0.5, 0.25]), "table")
+    nodes = [
+        helper.make_node("Cast", ["positions"], ["exact"], to=TensorProto.DOUBLE),
+        helper.make_node("Mul", ["exact", "table"], ["angles"]),
+        helper.make_node("Cast", ["angles"], ["sines"], to=TensorProto.FLOAT),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, kind, [2])
+        for name, kind in (("positions", TensorProto.INT64), ("sines", TensorProto.FLOAT))
+    ]
+    further = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, [2]) for name in ("exact", "angles")]
+    graph = helper.make_graph(nodes, "graph", ends[:1], ends[1:], [table], value_info=further)
+    exported = onnx_ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
+    proto = to_proto(exported)
+    assert "DOUBLE" not in onnx.printer.to_text(proto).upper()
+    (found,) = InferenceSession(proto.SerializeToString()).run(None, {"positions": np.array([2, 4])})
+    assert found.tolist() == [1.0, 1.0] and found.dtype == np.float32
 
 
 class Session:

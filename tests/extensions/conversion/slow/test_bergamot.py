@@ -1,14 +1,19 @@
-"""Converted folders in Bergamot, by npm's package in Node, and in Marian, if `pymarian` is installed.
+"""Converted folders in Bergamot, by npm's package in Node and in the page of `examples/pocket`, and in Marian.
 
-Needs `node`, `npm` and its registry.
+Needs `node`, `npm` and its registry; the page also needs Chromium and its driver, and Marian needs `pymarian`.
 """
 
+import re
+import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import sacrebleu
 
+from tests.docs_pages import ROOT, blocks
 from tests.node import install, require
+from tests.pages import check_page
 from tests.tiny_runs import no_scores
 from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
 from vanilla_transformer.extensions.conversion import WRITERS, bergamot
@@ -17,11 +22,13 @@ from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.utils.resources import find_recipe
 
-PACKAGE = "@browsermt/bergamot-translator@0.4.9"
+EXAMPLE = ROOT / "examples/pocket"
+PACKAGE = re.search(r"@browsermt/bergamot-translator@[\d.]+", (EXAMPLE / "build.sh").read_text())[0]
 TAUGHT = {"tokenizer_model": "sentencepiece", "sinusoid_layout": "tensor2tensor", "max_steps": 800, "save_steps": 800}
 
 
 class Converted(NamedTuple):
+    folder: Path
     comparisons: dict[str, Comparison]
     scores: dict[str, float]
 
@@ -54,7 +61,7 @@ def converted(ours, tmp_path_factory):
     scores = {
         name: sacrebleu.corpus_bleu(translate(sources), [references]).score for name, translate in engines.items()
     }
-    return Converted(comparisons, scores)
+    return Converted(folder, comparisons, scores)
 
 
 def test_bergamot_translates_200_of_200_sentences_as_we_do_in_float32(converted):
@@ -65,6 +72,28 @@ def test_bergamot_translates_200_of_200_sentences_as_we_do_in_float32(converted)
 def test_bergamot_scores_as_high_in_int8(converted):
     assert converted.scores["float32"] > 5
     assert converted.scores["int8"] > converted.scores["float32"] - 0.3
+
+
+def test_docs_commands_of_node_translate_as_the_conversion_does(converted):
+    """The page's folder is `runs/pocket-bergamot`; several lines at once are the same without a shortlist."""
+    (install_line, translate_line), _ = (block.splitlines() for block in blocks(ROOT / "docs/pocket_model.md", "sh"))
+    assert install_line == f"npm install {PACKAGE}"
+    (converted.folder / "runs").mkdir()
+    (converted.folder / "runs/pocket-bergamot").symlink_to(converted.folder / "converted")
+    sources = [pair.source for pair in read_demo_corpus("test", 100)]
+    (converted.folder / "test.en").write_text("".join(f"{source}\n" for source in sources))
+    more = translate_line.replace("translate.cjs", "translate.cjs int8 64").replace("pocket.de", "more.de")
+    for line in (translate_line, more):
+        subprocess.run(line, shell=True, check=True, cwd=converted.folder, timeout=600)
+    one, several = ((converted.folder / f"{name}.de").read_text().splitlines() for name in ("pocket", "more"))
+    assert one == several and len(one) == 100
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(converted.folder)
+        assert one == dict(bergamot._find_engines(converted.folder / "converted"))["int8"](sources)
+
+
+def test_pocket_page_translates_after_its_server_has_stopped(converted, browser, tmp_path):
+    check_page(EXAMPLE, converted.folder / "converted", tmp_path / "site", browser)
 
 
 def test_marian_translates_200_of_200_sentences_as_we_do(ours, tmp_path, monkeypatch):

@@ -3,22 +3,17 @@
 Needs `node`, `npm` and its registry; the page also needs Chromium and its driver.
 """
 
-import functools
 import json
 import re
 import subprocess
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
 from transformers import AutoTokenizer
 
-from tests.browser import requested_addresses, set_width
-from tests.node import install, require, run_with_network
+from tests.node import install, require
+from tests.pages import check_page
 from tests.tiny_runs import no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
@@ -117,47 +112,14 @@ def test_transformers_js_generates_almost_the_same_in_int8_and_float16(converted
     assert same >= num_same
 
 
-@pytest.fixture
-def site(converted, tmp_path):
-    """Build the page, and serve it; yield the server and its address."""
-    require("npm")
-    build = [str(EXAMPLE / "build.sh"), str(converted.folder / "converted"), str(tmp_path / "site")]
-    run_with_network(build)
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=tmp_path / "site")
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
+def test_browser_page_translates_after_its_server_has_stopped(converted, browser, tmp_path):
+    check_page(EXAMPLE, converted.folder / "converted", tmp_path / "site", browser)
 
 
-def wait_for_status(browser, status):
-    WebDriverWait(browser, 120).until(
-        lambda page: page.find_element(By.ID, "status").text.startswith((status, "Failed"))
-    )
-    assert browser.find_element(By.ID, "status").text == status
-
-
-def test_browser_page_translates_after_its_server_has_stopped(converted, site, browser):
-    address = f"http://127.0.0.1:{site.server_port}/"
-    requested_addresses(browser)
-    browser.get(address)
-    wait_for_status(browser, "Ready")
-    site.shutdown()
-    site.server_close()
-    browser.find_element(By.ID, "translate").click()
-    wait_for_status(browser, "Done")
-    assert browser.find_element(By.ID, "translation").get_property("value")
-    addresses = requested_addresses(browser)
-    assert all(name.removeprefix("blob:").startswith(address) for name in addresses), addresses
-    assert not [entry for entry in browser.get_log("browser") if entry["level"] in ("WARNING", "SEVERE")]
-    for width in (1280, 360):
-        set_width(browser, width)
-        assert browser.execute_script("return document.documentElement.scrollWidth") == width
-
-
+@pytest.mark.parametrize("example", [EXAMPLE, EXAMPLE.with_name("pocket")], ids=["browser", "pocket"])
 @pytest.mark.parametrize("arguments", [[], ["missing", "site"]])
-def test_browser_build_names_missing_arguments_and_models(arguments, tmp_path):
-    ended = subprocess.run([EXAMPLE / "build.sh", *arguments], capture_output=True, text=True, cwd=tmp_path)
+def test_build_names_missing_arguments_and_models(example, arguments, tmp_path):
+    ended = subprocess.run([example / "build.sh", *arguments], capture_output=True, text=True, cwd=tmp_path)
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())

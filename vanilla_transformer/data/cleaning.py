@@ -20,6 +20,7 @@ from vanilla_transformer.utils.text_files import escape_invalid_unicode, has_inv
 from .cleaning_rules import (
     REPETITIONS,
     RULES,
+    SHORTEST_IDENTIFIED,
     CleaningRules,
     PairRules,
     hash_repetition,
@@ -278,6 +279,7 @@ def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec])
     for number, spec in enumerate(specs):
         rows = np.flatnonzero(corpora == number)
         pairs = pairs_of(texts, rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE])
+        pairs = [pair for pair in pairs if min(map(len, pair)) >= SHORTEST_IDENTIFIED]
         for mistake, wrong in _suspect_languages(spec, pairs):
             if len(wrong) > _SUSPICIOUS * len(pairs):
                 text = mistake.format(f"{len(wrong)} of {len(pairs)} pairs")

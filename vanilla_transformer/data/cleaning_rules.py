@@ -19,6 +19,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.damage import has_bad_encoding, has_markup
 from vanilla_transformer.text.languages import base_language
+from vanilla_transformer.text.protection import remove_protected
 from vanilla_transformer.text.scripts import find_scripts
 from vanilla_transformer.text.translation_warnings import (
     has_other_numbers,
@@ -44,7 +45,7 @@ RULES = {
     "max_character_ratio": "beyond max_character_ratio",
     "min_letter_ratio": "with a smaller share of letters than min_letter_ratio",
     "other_numbers": "with a number, up to 12 maybe as a word, that only one side has",
-    "other_scripts": "with more than a twentieth of the letters of a side in scripts that their corpus rarely uses",
+    "other_scripts": "with a side without the scripts that their corpus uses",
     "other_languages": "with a side that is clearly not in its language, which needs py3langid",
     "duplicates": "that repeat another one but for case, white space, invisible characters and composed letters",
     "near_duplicates": "that repeat another one but for case, digits, punctuation and spaces",
@@ -264,8 +265,9 @@ def rank_case(pair: SentencePair) -> int:
     return sum(text.istitle() + 2 * text.islower() + 3 * text.isupper() for text in texts)
 
 
-# A text is in another language if that is this many times as probable as the expected one. Short texts are uncertain.
+# A text is in another language if that is this many times as probable as the expected one.
 _CLEARLY = 5.0
+SHORTEST_IDENTIFIED = 30  # characters; the language of shorter text is a guess
 _ALIASES = {"nb": "no"}  # py3langid distinguishes no and nn
 
 
@@ -290,8 +292,12 @@ def identify(text: str) -> str:
 
 
 def is_clearly_another(text: str, code: str) -> bool:
-    """Return whether another language than `code` is at least five times as probable for a text."""
-    if identify(text) == code:
+    """Return whether another language than `code` is at least five times as probable for a text.
+
+    Protected text does not count, and of a text with fewer than 30 other characters nothing is said.
+    """
+    text = remove_protected(text)
+    if len(text) < SHORTEST_IDENTIFIED or identify(text) == code:
         return False
     ranking = load_identifier().rank(text)  # the most probable first
     return ranking[0][1] > _CLEARLY * dict(ranking)[code]

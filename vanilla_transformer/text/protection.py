@@ -153,6 +153,15 @@ def find_protected(text: str, protect: bool = True) -> list[Range]:
     return [match.span() for match in _protected().finditer(text)]
 
 
+def remove_protected(text: str) -> str:
+    """Return the words around text to keep, such as URLs and placeholders."""
+    pieces, end = list[str](), 0
+    for start, stop in find_protected(text):
+        pieces.append(text[end:start])
+        end = stop
+    return " ".join([*pieces, text[end:]])
+
+
 @cache
 def _protected() -> regex.Pattern[str]:
     """Return the expression of runs of text to keep. The first character tells which kinds it tries."""

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
+import regex
+
 from vanilla_transformer.errors import UserError
 
+from .protection import remove_protected
 from .scripts import count_scripts, find_scripts
 from .units import split_graphemes, split_words
 
@@ -31,14 +34,21 @@ _COPIED_SHARE = 0.5  # of the words of the translation
 _REPEATED_WORD = 3  # times in a row; "die die" and "had had" are grammatical
 _REPEATED_PHRASE = 2  # times in a row, with at least so many words:
 _PHRASE_WORDS = 2
+_PHRASE_CHARACTERS = 8  # "Hand in Hand in" and parts of words, in scripts without spaces, come twice by chance
 _LONGEST_PHRASE = 8
 _SPELLED_OUT = 12  # numbers up to this one are often written as words
-_FOREIGN_SHARE = 0.05  # of the letters of the translation
-_UNSEEN_SHARE = 0.5  # of the letters of the source
+_REPEATED_SIGNS = 4  # times in a row, of signs or parts of words
+_FOREIGN_SHARE = 0.05  # of the letters of a text
+_NAMES = 3  # at most, which tell no script; more words in capitals or in title case are a sentence
 USED_SHARE = 0.001  # of the letters of a text, from which on it uses a script
 _SMOOTHING = 10  # characters added to both sides, since ratios of short texts vary more
 _LENGTH_QUANTILES = (0.001, 0.999)
 _NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u00a0\u202f]\d+)*")
+# Signs or letters that follow each other, maybe each after a space: aaaa, //////, hahahaha, _ _ _ _
+_LOOP = re.compile(rf"([^\s\d]{{1,20}}?)(\s?)(?:\1\2){{{_REPEATED_SIGNS - 2},}}\1")
+_ELLIPSIS = re.compile(r"(?<!\.)\.{3,6}(?!\.)")
+# Acronyms and names, in scripts with capitals
+_NAME = regex.compile(r"\b\p{Lu}[\w&.-]*")
 
 
 @dataclass(frozen=True)
@@ -78,18 +88,17 @@ def find_warnings(source: str, translation: str, limits: WarningLimits) -> list[
     """Return the [`WARNINGS`] that apply to a translation.
 
     - "copy": half of the words of the translation, and at least 4, are copied from the source in one piece.
-    - "repetition": a word comes 3 times in a row, or a phrase of 2 to 8 words twice, unless the source repeats one.
+    - "repetition": a word comes 3 times in a row, a phrase of 2 to 8 words twice, or a sign 4 times, unless the source
+      repeats one.
     - "numbers": one side has a number in digits that the other side lacks. Numbers up to 12 may be written as words.
-    - "script": more than 5 % of the letters are of scripts that `limits` does not have, or half of the letters of the
-      source are of scripts that no source had in training.
+    - "script": the usual scripts are absent, see [`has_other_scripts`], in the translation or in the source.
     - "length": the length divided by that of the source is out of the range of `limits`.
     """
     found = {
         "copy": is_copy(source, translation),
         "repetition": has_repetition(source, translation),
         "numbers": has_other_numbers(source, translation),
-        "script": has_other_scripts(translation, limits.scripts)
-        or has_other_scripts(source, limits.source_scripts, _UNSEEN_SHARE),
+        "script": has_other_scripts(translation, limits.scripts) or has_other_scripts(source, limits.source_scripts),
         "length": not limits.shortest <= length_ratio(source, translation) <= limits.longest,
     }
     return [name for name in WARNINGS if found[name]]
@@ -104,22 +113,34 @@ def is_copy(source: str, translation: str) -> bool:
 
 
 def has_repetition(source: str, translation: str) -> bool:
-    """Return whether the translation repeats a word or a phrase at once, more often than the source repeats one."""
+    """Return whether the translation repeats words or signs at once, more often than the source repeats some."""
     words = [[each for each in _words(text) if not each.isdigit()] for text in (source, translation)]
-    for size in range(1, _LONGEST_PHRASE + 1):
-        least = _REPEATED_WORD if size < _PHRASE_WORDS else _REPEATED_PHRASE
-        before, after = (most_repeats(each, size) for each in words)
+    limits = [(1, _REPEATED_WORD, 0)]
+    for size in range(_PHRASE_WORDS, _LONGEST_PHRASE + 1):
+        limits += [(size, _REPEATED_PHRASE, _PHRASE_CHARACTERS), (size, _REPEATED_WORD, 0)]
+    for size, least, characters in limits:
+        before, after = (most_repeats(each, size, characters) for each in words)
         if after >= least and after > before:
             return True
-    return False
+    # Lines of signs, as in a table of contents, may be longer in the translation.
+    before, after = (
+        max(((len(row[0]) + len(row[2])) // len(row[1] + row[2]) for row in _LOOP.finditer(text)), default=1)
+        for text in (_ELLIPSIS.sub("…", text) for text in (source, translation))
+    )
+    return after >= _REPEATED_SIGNS and after > 2 * before
 
 
-def most_repeats(words: Sequence[str], size: int) -> int:
-    """Return how many times in a row a phrase of `size` words comes, for the phrase with the longest row."""
+def most_repeats(words: Sequence[str], size: int, characters: int = 0) -> int:
+    """Return how many times in a row a phrase of `size` words comes, for the phrase with the longest row.
+
+    Args:
+        characters: The least number of characters of the phrase.
+    """
     most = equal = 0
-    for here, there in zip(words, words[size:], strict=False):
+    for index, (here, there) in enumerate(zip(words, words[size:], strict=False), 1):
         equal = equal + 1 if here == there else 0
-        most = max(most, equal)
+        if equal > most and sum(map(len, words[index : index + size])) >= characters:
+            most = equal
     return 1 + most // size
 
 
@@ -137,12 +158,24 @@ def has_other_numbers(source: str, translation: str) -> bool:
     return any(len(number) > 2 or int(number) > _SPELLED_OUT for number in missing + added)
 
 
-def has_other_scripts(text: str, scripts: Sequence[str], most: float = _FOREIGN_SHARE) -> bool:
-    """Return whether more than a share of the letters of a text, `most`, are not of some scripts, if there are any."""
+def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
+    """
+    Return whether the usual scripts are absent from a text, or 5 % of its letters are neither of these nor Latin.
+
+    Protected text does not count, nor do three acronyms or names: text in all languages has those of others.
+
+    Args:
+        scripts: The usual ones. Without any, all are.
+    """
     if not scripts:
         return False
-    counts = count_scripts(text)
-    return counts.total() - sum(counts[script] for script in scripts) > most * counts.total()
+    text = remove_protected(text)
+    letters, others = count_scripts(text), count_scripts(_NAME.sub("", text, count=_NAMES))
+    has_usual = any(letters[script] for script in scripts)
+    found = sum(
+        count for script, count in others.items() if script not in scripts and not (has_usual and script == "LATIN")
+    )
+    return found > _FOREIGN_SHARE * letters.total()
 
 
 def letter_ratio(text: str) -> float:

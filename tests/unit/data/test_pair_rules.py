@@ -20,6 +20,7 @@ GOOD = [
     SentencePair("We met two friends.", "Wir trafen 2 Freunde."),
     SentencePair("That is a big dog.", "Das ist ein großer Hund."),
 ]
+LONG = [SentencePair(*(f"{text} {text}" for text in pair)) for pair in GOOD]
 
 
 def broken_by(rules, pairs, corpora=None, spec=SPEC):
@@ -39,8 +40,12 @@ def broken_by(rules, pairs, corpora=None, spec=SPEC):
     [
         ({"drop": ["other_numbers"]}, "other_numbers", ("She sold 25 cars.", "Sie verkaufte 52 Autos.")),
         ({"min_letter_ratio": 0.5}, "min_letter_ratio", ("Chapter 4", "4 -- 17:30 -- 18:45")),
-        ({"drop": ["other_languages"]}, "other_languages", ("The house is old.", "The garden is old as well.")),
-        ({"drop": ["other_languages"]}, "other_languages", ("La maison est vieille.", "Das Haus ist alt.")),
+        (
+            {"drop": ["other_languages"]},
+            "other_languages",
+            ("The house is old.", "The garden is as old as the house."),
+        ),
+        ({"drop": ["other_languages"]}, "other_languages", ("La maison est vieille et grande.", "Das Haus ist alt.")),
         ({"drop": ["bad_encoding"]}, "bad_encoding", ("That is a big dog.", "Das ist ein groÃŸer Hund.")),
         ({"drop": ["bad_encoding"]}, "bad_encoding", ("That is\0 a big dog.", "Das ist ein großer Hund.")),
         ({"drop": ["markup"]}, "markup", ("That is a <b>big</b> dog.", "Das ist ein <b>großer</b> Hund.")),
@@ -62,6 +67,18 @@ def test_find_broken_applies_each_rule(rules, name, bad):
     assert broken == [False] * len(GOOD) + [True]
     assert report.dropped == {name: 1} and report.examples == {name: [list(bad)]}
     assert broken_by(CleaningRules(), [*GOOD, SentencePair(*bad)])[0] == [False] * (len(GOOD) + 1)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("OAuth2 token", "OAuth2-Token"),
+        ("Sign in", "Login"),
+        ("See https://a.example/the/page/in/english {and} %s", "https://a.example/the/page/in/english {and} %s"),
+    ],
+)
+def test_find_broken_does_not_guess_the_language_of_short_text(pair):
+    assert broken_by(CleaningRules(drop=["other_languages"]), [*GOOD, SentencePair(*pair)])[1].dropped == {}
 
 
 @pytest.mark.parametrize("rule", ["duplicates", "near_duplicates"])
@@ -139,7 +156,7 @@ def test_find_broken_keeps_the_translations_of_a_source_into_several_languages()
 def test_pair_rules_know_the_languages_of_a_reversed_corpus():
     spec = CorpusSpec(file="a.tsv", source_language="en", target_language="de", reverse=True)
     checks = PairRules.for_corpus(spec, CleaningRules(drop=["other_languages"]), []).checks
-    assert [checks["other_languages"](pair) for pair in (GOOD[0], GOOD[0][::-1])] == [True, False]
+    assert [checks["other_languages"](pair) for pair in (LONG[0], LONG[0][::-1])] == [True, False]
 
 
 def test_pair_rules_need_known_languages():
@@ -162,13 +179,14 @@ def test_find_broken_counts_lengths_of_kept_and_dropped_pairs():
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        (GOOD, None),
+        (LONG, None),
+        ([pair[::-1] for pair in GOOD], None),  # of short text nothing is said
         (
-            [pair[::-1] for pair in GOOD],
-            "has its sides swapped in [34] of 4 pairs. .*\n    Das Haus ist alt. | The house is old.",
+            [pair[::-1] for pair in LONG],
+            "has its sides swapped in [34] of 4 pairs. .*\n    Das Haus ist alt. .* | The house is old.",
         ),
-        ([(pair.source, pair.source) for pair in GOOD], "a target in another language than de in . of 4"),
-        ([("C'est un grand chien.", pair.target) for pair in GOOD], "a source in another language than en"),
+        ([(pair.source, pair.source) for pair in LONG], "a target in another language than de in . of 4"),
+        ([("C'est un grand chien et un chat.", pair.target) for pair in LONG], "a source in another language than en"),
     ],
 )
 def test_load_texts_warns_of_a_wrong_direction_or_language(tmp_path, caplog, pairs, message):

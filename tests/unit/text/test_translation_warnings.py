@@ -36,6 +36,12 @@ ANY = WarningLimits(scripts=("LATIN",))
         ("A man runs.", "Ein Mann Mann Mann läuft.", ["repetition"]),
         ("A man runs.", "Ein Mann und ein Mann und ein Mann läuft.", ["repetition"]),
         ("It is very, very, very good.", "Es ist sehr, sehr, sehr gut.", []),
+        ("He walks hand in hand.", "Er geht Hand in Hand in die Stadt.", []),
+        # of signs and parts of words
+        *(("No.", loop, ["repetition"]) for loop in ("_ _ _ _", "No//////", "Naaaa", "hahahaha", "No.......")),
+        ("See the yyyy-mm date, please.", "Das Datum JJJJ-MM, bitte.", []),
+        ("Chapter 1 ........ page 5", "Kapitel 1 ............ Seite 5", []),
+        ("Please wait", "Bitte warten....", []),
         ("It costs 15 billion.", "Es kostet 15 000 000 000.", ["numbers"]),
         # numbers, in the format of any language
         ("It weighs 1,250.5 kg.", "Es wiegt 1.250,5 kg.", []),
@@ -47,8 +53,9 @@ ANY = WarningLimits(scripts=("LATIN",))
         ("Gate 5 is open.", "Tor 6 ist offen.", ["numbers"]),
         ("From 20 to 20.", "Von 20.", ["numbers"]),
         ("٤٢ كتابا", "42 Bücher", []),
-        # scripts, but not a sign in a long sentence
+        # scripts, but neither a sign in a long sentence nor names
         ("The dog sleeps.", "Der Hund спит.", ["script"]),
+        ("The Volga is long.", "Die Волга ist lang.", []),
         ("A resistor of 5 kΩ is in a long line.", "Ein Widerstand von 5 kΩ ist in einer langen Zeile.", []),
         # lengths
         ("Yes.", "Ja, " * 2 + "das ist eine sehr lange Antwort auf eine kurze Frage, die keiner stellte.", ["length"]),
@@ -80,6 +87,26 @@ def test_find_warnings_in_many_scripts(source, translation, expected):
 def test_length_ratio_does_not_depend_on_the_normal_form(source, translation):
     forms = [unicodedata.normalize("NFD", text) for text in (source, translation)]
     assert length_ratio(*forms) == length_ratio(source, translation)
+
+
+@pytest.mark.parametrize(
+    "translation, expected",
+    [
+        ("შესვლა GitHub-ით", []),
+        ("CSV ფაილი", []),
+        ("PDF", []),
+        ("git clone https://a.example/b ბრძანება", []),
+        ("https://a.example/b", []),
+        ("please log in", ["script"]),
+        ("Log in with GitHub", ["script"]),
+        ("LOG IN WITH YOUR CODE", ["script"]),
+        ("войти в систему", ["script"]),
+        ("შესვლა систему", ["script"]),
+    ],
+)
+def test_find_warnings_expects_latin_words_beside_the_usual_script(translation, expected):
+    limits = WarningLimits(0.0, 99.0, scripts=("GEORGIAN",))
+    assert find_warnings("12", translation, limits) == ["numbers"][: "12" in translation] + expected
 
 
 def test_find_warnings_names_scripts_only_if_the_usual_ones_are_known():
@@ -118,5 +145,5 @@ def test_measure_limits_covers_the_usual_lengths_and_scripts():
     limits = measure_limits(sources, translations)
     assert (limits.shortest, limits.longest) == (1.0, 1.5)
     assert limits.scripts == limits.source_scripts == ("LATIN",)
-    assert find_warnings(sources[7], translations[7], limits) == ["length"]
+    assert find_warnings(sources[7], translations[7], limits) == ["repetition", "length"]
     assert length_ratio("", "") == 1.0

@@ -37,7 +37,6 @@ from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransfor
 _SAMPLE = 20_000  # pairs that are examined
 _COMPARED = 2_000_000  # pairs among which duplicates are counted
 _IDENTIFIED = 1_000  # pairs whose languages are identified
-_SHORTEST_IDENTIFIED = 30  # characters; shorter lines are often taken for another language
 _VOCABULARY = 8_000  # entries of a tokenizer that is trained for the check, at most
 _UNEVEN = 1.5  # times the tokens of the other side
 _RATIO = 2.5  # times the usual ratio of lengths, or its inverse
@@ -316,8 +315,7 @@ def _check_languages(text: _Text, sides: Sequence[Side]) -> Iterator[Finding]:
     codes = [(each or "").removesuffix(" (identified)") for each in text.languages]
     if not find_spec("py3langid") or not all(map(language_code, codes)):
         return
-    long = [each for each in text.sample if min(map(len, each.pair)) >= _SHORTEST_IDENTIFIED]
-    some = long[:: max(1, len(long) // _IDENTIFIED)]
+    some = text.sample[:: max(1, len(text.sample) // _IDENTIFIED)]
     names = [language_code(code) or "" for code in codes]
     found = [each for each in some if is_in_other_languages(each.pair, names)]
     words = f"are in another language than {' and '.join(codes)}, by their letters"

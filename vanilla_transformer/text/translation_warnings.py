@@ -162,7 +162,7 @@ def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
     """
     Return whether the usual scripts are absent from a text, or 5 % of its letters are neither of these nor Latin.
 
-    Protected text does not count, nor do three acronyms or names: text in all languages has those of others.
+    Protected text does not count, nor do three acronyms or names: all languages write some in other scripts.
 
     Args:
         scripts: The usual ones. Without any, all are.

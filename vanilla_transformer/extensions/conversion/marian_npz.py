@@ -1,7 +1,7 @@
 """Convert from Marian's own files (`*.npz`, `*.bin`), which OPUS-MT publishes as well.
 
 Matrices are stored as `(inputs, outputs)`. The decoder starts from a zero vector, for which we add a vocabulary entry
-that is never generated. The positional encodings are those of Tensor2Tensor, or a table if Marian learned them.
+that is never generated. The positional encodings are as in Tensor2Tensor, or a table if Marian learned them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,6 @@
 """The tasks that transformers 5 removed answer as in transformers 4, for models of any family."""
 
+import copy
 import json
 import logging
 
@@ -135,9 +136,10 @@ def test_tasks_without_a_model_say_what_to_give(task):
 
 @pytest.fixture
 def folder(tmp_path, tiny_model, tiny_tokenizer):
-    store_direction(tiny_tokenizer, [("en", "de")])
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    store_direction(tokenizer, [("en", "de")])
     tiny_model.save_pretrained(tmp_path / "model")
-    tiny_tokenizer.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
     return str(tmp_path / "model")
 
 

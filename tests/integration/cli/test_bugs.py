@@ -13,7 +13,7 @@ TEXT = ["--source", "a.en", "--target", "a.de"]
 TRAINING = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out", "--cache_dir", "cache"]
 TRAINING += ["--vocab_size", "280", "--d_model", "16", "--max_steps", "1"]
 DISTILLATION = ["--teacher", "model", "--test_source", "a.en", "--test_target", "a.de"]
-DISTILLATION += ["--validation_source", "a.en", "--validation_target", "a.de"]
+DISTILLATION += ["--validation_source", "a.en", "--validation_target", "a.de", "--no_drop_warnings"]
 ENCODER = "vanilla_transformer.modeling_vanilla_transformer.VanillaTransformerEncoder.forward"
 # Words of each command, and what it calls in the middle.
 MIDDLE = {

@@ -17,7 +17,7 @@ from ctranslate2.converters.transformers import (
     register_loader,
 )
 from ctranslate2.specs import TransformerSpec
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.modeling_vanilla_transformer import (
@@ -65,6 +65,11 @@ class VanillaTransformerLoader(BartLoader):
         self.set_encoder(spec.encoder, model.model.encoder)
         self.set_decoder(spec.decoder, model.model.decoder)
         self.set_linear(spec.decoder.projection, model.lm_head)
+        rows = _start_first(config)
+        for layer in (*spec.encoder.embeddings, spec.decoder.embeddings, spec.decoder.projection):
+            layer.weight = layer.weight[rows]
+        if model.lm_head.bias is not None:
+            spec.decoder.projection.bias = model.lm_head.bias[rows]
         return spec
 
     def set_common_layers(self, spec: Any, module: PreTrainedModel) -> None:
@@ -93,7 +98,13 @@ class VanillaTransformerLoader(BartLoader):
     def get_vocabulary(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
         """Return a unique name for each row of the embedding, also for rows without a token."""
         names = token_names(tokenizer)
-        return [names.get(index, f"<unused{index}>") for index in range(model.config.vocab_size)]
+        return [names.get(index, f"<unused{index}>") for index in _start_first(model.config)]
+
+
+def _start_first(config: PreTrainedConfig) -> list[int]:
+    """Return the ids in the order of CTranslate2's vocabulary: with a shortlist it needs the start token in front."""
+    start = config.decoder_start_token_id
+    return [start, *(index for index in range(config.vocab_size) if index != start)]
 
 
 def write_ctranslate2(

@@ -4,6 +4,7 @@ import io
 import shutil
 from contextlib import redirect_stdout
 
+import ctranslate2
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -14,6 +15,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.extensions.conversion import shortlist
+from vanilla_transformer.extensions.conversion.ctranslate2 import ctranslate2_greedy_translator, write_ctranslate2
 from vanilla_transformer.extensions.conversion.ctranslate2_runtime import token_names
 from vanilla_transformer.utils.file_utils import save_model_folder
 
@@ -103,6 +105,21 @@ def test_ctranslate2_chooses_among_the_tokens_of_the_shortlist(converted, tiny_t
     everything = {tiny_tokenizer.eos_token_id: range(TINY_VOCAB_SIZE)}
     shortlist.write_vocabulary_map(everything, names, whole / "vmap.txt")
     assert generate(plain, tiny_tokenizer) == generate(whole, tiny_tokenizer) != found
+
+
+def test_ctranslate2_has_a_list_for_each_batch_of_a_model_that_starts_with_its_last_token(tiny_tokenizer, tmp_path):
+    """CTranslate2 keeps the place of the start token in the list of its first batch."""
+    model = tiny_model(decoder_start_token_id=TINY_VOCAB_SIZE - 1)
+    model.name_or_path = str(save_model_folder(model, tiny_tokenizer, tmp_path / "ours"))
+    pairs = [SentencePair(text, text) for text in TEXTS]
+    together = write_ctranslate2(model, tiny_tokenizer, tmp_path / "fast", "float32", pairs)[1][1]
+
+    def apart(text):
+        translator = ctranslate2.Translator(str(tmp_path / "fast"))
+        return ctranslate2_greedy_translator(translator, tiny_tokenizer, use_vmap=True)([text])
+
+    texts = [text[:length] for length in range(30, 2, -4) for text in TEXTS]
+    assert [together([text]) for text in texts] == [apart(text) for text in texts]
 
 
 def test_write_vocabulary_map_leaves_out_names_with_white_space(tmp_path):

@@ -11,12 +11,12 @@ LINES = {
     "vanilla_transformer/data": 4215,
     "vanilla_transformer/decoding": 7116,
     "vanilla_transformer/evaluation": 1440,
-    "vanilla_transformer/extensions": 14389,
+    "vanilla_transformer/extensions": 14400,
     "vanilla_transformer/publishing": 1188,
     "vanilla_transformer/text": 1219,
     "vanilla_transformer/training": 4938,
     "vanilla_transformer/utils": 2069,
-    "tests": 54105,
+    "tests": 54126,
     "docs/*.md": 4085,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it

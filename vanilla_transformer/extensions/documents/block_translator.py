@@ -1,9 +1,10 @@
 """Translate blocks of text sentence by sentence, with their markup, whose place the links of a translation tell."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import regex
@@ -13,7 +14,7 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.protection import Range, find_protected, merge, overlaps
+from vanilla_transformer.text.protection import Range, find_overlaps, find_protected, merge
 
 from .blocks import Block, find_formulas, walk
 from .projection import CrossingSpansError, project, proportional_links
@@ -90,10 +91,11 @@ class BlockTranslator:
             )
             found = merge([*find_protected(text, self.protect), *formulas_here])
             kept = sorted([*marked, *(piece for place in found for piece in _without(place, marked))])
+            others = merge(marked + formulas_here)
             for start, end in merge([*sentence_ranges(text, self.splitter), *marked, *found]):
-                is_plain = not overlaps((start, end), marked + formulas_here)
+                is_plain = not find_overlaps((start, end), others)
                 is_message = self.protect and is_plain and parse_message(text[start:end])
-                inside = [(first - start, last - start) for first, last in kept if start <= first < end]
+                inside = [(first - start, last - start) for first, last in find_overlaps((start, end), kept)]
                 yield low + start, Sentence(text[start:end], "", (), kept=None if is_message else inside)
 
 
@@ -136,9 +138,9 @@ def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) 
     if target == block.text:
         return block  # its markup is where it was, also within words
     fixed = [((start, end), (low, high)) for start, end, low, high, _ in links if (start, end) in kept]
-    for at in _breaks(block):
-        before = [(start, text, found) for start, text, found in pieces if start + len(text) <= at]
-        fixed.append(((at, at), (len(join_pieces(block.text[:at], before)[0]),) * 2))
+    ends = [start + len(text) for start, text, _ in pieces]
+    longer = [*accumulate((len(found.text) - len(text) for _, text, found in pieces), initial=0)]
+    fixed += [((at, at), (at + longer[bisect_right(ends, at)],) * 2) for at in _breaks(block)]
     try:
         return Block(target, project(block.spans, block.text, target, links, fixed))
     except CrossingSpansError:
@@ -148,11 +150,10 @@ def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) 
 def _without(place: Range, others: Sequence[Range]) -> Iterator[Range]:
     """Yield the parts of a range that are in none of others, which are in order."""
     start, end = place
-    for low, high in others:
-        if low < end and start < high:
-            if start < low:
-                yield start, low
-            start = max(start, high)
+    for low, high in find_overlaps(place, others):
+        if start < low:
+            yield start, low
+        start = high
     if start < end:
         yield start, end
 

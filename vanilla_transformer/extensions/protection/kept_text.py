@@ -5,7 +5,7 @@ from itertools import chain
 
 import regex
 
-from vanilla_transformer.text.protection import MASK, PERCENT_NAME, WIDTH, Range
+from vanilla_transformer.text.protection import MASK, PERCENT_NAME, WIDTH, Range, find_overlaps
 
 # Words beside which there is a space. In other scripts, and as short ones, they may be parts of the next word.
 _APART = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Armenian}\p{Georgian}\d_]|[\p{Arabic}\p{Hebrew}]{4}"
@@ -29,9 +29,10 @@ def has_others(translation: str, found: Sequence[Range], kept: Sequence[Range]) 
 
     Args:
         found: Places where [`find_protected`] finds text to keep.
+        kept: Places in order.
     """
     for start, end in [*found, *(match.span() for match in MASK.finditer(translation))]:
-        inside = sorted((low, high) for low, high in kept if low < end and start < high)
+        inside = find_overlaps((start, end), kept)
         if not inside and not _ONLY_NUMBERS.fullmatch(translation, start, end):
             return True
         edges = [start, *(edge for place in inside for edge in place), end]
@@ -85,7 +86,7 @@ def space_gap(gap: str, after: str | None, before: str | None) -> tuple[int, str
     return lead, gap
 
 
-_UNIT, _LAST_UNIT = regex.compile(r"\w+|."), regex.compile(r"(?:\w+|.)$")
+_UNIT, _LAST_UNIT = regex.compile(r"\w+|."), regex.compile(r"(?r)(?:\w+|.)$")
 
 
 def _space(character: str) -> str:

@@ -7,9 +7,12 @@ Where that fails, too, only the text around them is translated. Sentences withou
 The branches of an ICU message are sentences by themselves.
 """
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import regex
@@ -20,7 +23,15 @@ from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintErr
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
-from vanilla_transformer.text.protection import MASK, Range, find_masks, find_protected, locate, mask, overlaps
+from vanilla_transformer.text.protection import (
+    MASK,
+    Range,
+    find_masks,
+    find_overlaps,
+    find_protected,
+    find_texts,
+    mask,
+)
 
 from .icu_messages import parse_message
 from .kept_text import has_others, keeps_order, space_gap
@@ -79,7 +90,7 @@ class _Protected:
     def _restore(self, translation: Translation) -> Translation | None:
         """Return a translation with the text that is kept instead of masks, linked with itself; None if it is lost."""
         source, shown = self._source, translation.text
-        found = locate(self.shown_texts, shown)
+        found = self._find(translation)
         if found is None:
             return None
         order = sorted(range(len(found)), key=found.__getitem__)
@@ -87,17 +98,17 @@ class _Protected:
             return None
         edges = [0, *(edge for index in order for edge in found[index]), len(shown)]
         gaps = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-        leads, pieces, moved = list[int](), list[str](), list[Range]()
+        leads, pieces, moved, start = list[int](), list[str](), list[Range](), 0
         for gap, left, right in zip(gaps, [None, *order], [*order, None], strict=True):
             after = None if left is None else source[self._kept[left][1] :]
             before = None if right is None else source[: self._kept[right][0]]
             lead, gap = space_gap(gap, after, before)
             leads.append(lead)
             pieces.append(gap)
+            start += len(gap)
             if right is not None:
-                start = sum(map(len, pieces))
                 pieces.append(self._kept_texts[right])
-                moved.append((start, start + len(pieces[-1])))
+                moved.append((start, start := start + len(pieces[-1])))
         text, targets = "".join(pieces), dict(zip(order, moved, strict=True))
         if not self._is_whole(text, targets):
             return None
@@ -106,12 +117,36 @@ class _Protected:
         apart = [
             link
             for link in translation.alignment
-            if not overlaps(link[:2], self._places) and not overlaps(link[2:4], found)
+            if not find_overlaps(link[:2], self._places) and not find_overlaps(link[2:4], ends)
         ]
         links = _move(apart, _shifts(zip(self._places, self._kept, strict=True)), there)
         links += [Link(*self._kept[index], *targets[index], 1.0) for index in order]
         links.sort(key=lambda link: (link.target_start, link.source_start))
         return translation._replace(text=text, alignment=links)
+
+    def _find(self, translation: Translation) -> list[Range] | None:
+        """Return where a translation has the text that must survive; None if it lacks some or has some too often.
+
+        The sentence may have the same text as a word elsewhere. If the translation has both, links tell them apart.
+        """
+        found = find_texts(self.shown_texts, translation.text)
+        for text, count in Counter(self.shown_texts).items():
+            if len(found[text]) == count:
+                continue
+            here = find_texts(self.shown_texts, self.shown.text)[text]
+            own = [place for place, each in zip(self._places, self.shown_texts, strict=True) if each == text]
+            here = sorted([*own, *(place for place in here if not find_overlaps(place, self._places))])
+            if len(found[text]) != len(here):
+                return None
+            there = sorted(found[text], key=lambda place: self._find_source(place, translation))
+            found[text] = [there[here.index(place)] for place in own]
+        return [found[text].pop(0) for text in self.shown_texts]
+
+    def _find_source(self, place: Range, translation: Translation) -> float:
+        """Return where the source of a place begins, by links or in proportion to the texts."""
+        links = [link for link in translation.alignment if find_overlaps(link[2:4], [place])]
+        guess = place[0] * len(self.shown.text) / len(translation.text)
+        return max(links, key=lambda link: link.weight).source_start if links else guess
 
     def _is_whole(self, text: str, targets: Mapping[int, Range]) -> bool:
         """Return whether a translation has the fields of the source at their places, and no others.
@@ -124,7 +159,7 @@ class _Protected:
             if one[1] == other[0] and targets[at][1] != targets[at + 1][0]:
                 return False
         for start, end in targets.values():
-            is_field = any(low <= start and end <= high for low, high in found)
+            is_field = any(low <= start and end <= high for low, high in find_overlaps((start, end), found))
             if text[start:end] in fields and not is_field:
                 return False
         return not has_others(text, found, [*targets.values()])
@@ -139,8 +174,7 @@ class _Protected:
             elif _LETTER.search(text):
                 answer = next(answers)
                 places = find_protected(answer.text, self._protect)
-                has_kept = any(locate([kept], answer.text) for kept in self._kept_texts)
-                if has_others(answer.text, places, []) or has_kept or not answer.text.strip():
+                if has_others(answer.text, places, []) or not answer.text.strip():
                     answer = copy_sentence(text)
             pieces.append((start, text, answer))
         return _join_scores(*join_pieces(self._source, pieces), found)
@@ -159,7 +193,8 @@ def _move(links: Iterable[Link], source: Sequence[tuple[int, int]], target: Sequ
     """Return links in texts that are shifted so."""
 
     def move(position: int, shifts: Sequence[tuple[int, int]]) -> int:
-        return position + next((offset for place, offset in reversed(shifts) if position >= place), 0)
+        last = bisect_right(shifts, position, key=itemgetter(0))
+        return position + (shifts[last - 1][1] if last else 0)
 
     return [
         Link(move(start, source), move(end, source), move(low, target), move(high, target), weight)
@@ -332,7 +367,7 @@ def remove_masks(decode: Decode) -> Decode:
                 places = [match.span() for match in found if match[0].strip() not in sentence.text]
                 if places:
                     text, removed = mask(answer.text, places, [""] * len(places))
-                    links = [link for link in answer.alignment if not overlaps(link[2:4], places)]
+                    links = [link for link in answer.alignment if not find_overlaps(link[2:4], places)]
                     links = _move(links, [], _shifts(zip(places, removed, strict=True)))
                     answer = answer._replace(text=text, alignment=links)
                 answers[-1].append(answer)

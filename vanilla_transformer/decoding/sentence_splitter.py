@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
+import regex
+
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
 from vanilla_transformer.text.languages import base_language
@@ -15,26 +17,31 @@ SentenceSplitter = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"\S+")
 _LONG_SPACES = re.compile(r"[^\S\x00-\x7F]")  # of several bytes, within which sentencex cuts, and panics
 logger = logging.getLogger(__name__)
+_ENDS_IN_NUMBER = regex.compile(r"(?r)(?<![\w.,:/'’-])[1-9]\d?\.\s*\Z")
 _NEW_TO_SENTENCEX = re.compile("[។៕།༎༏༐༑༔\u037e]")  # Khmer and Tibetan marks, and the Greek question mark
 
 
 class AbbreviationSplitter:
     """
-    Split a text where a sentence ends, and not after an abbreviation. This is sentencex with its lists of words.
+    Split a text where a sentence ends, and not after an abbreviation, an ordinal or the number of an item.
+
+    This is sentencex with its lists of words.
 
         >>> AbbreviationSplitter("en")("Dr. Smith slept. He woke up.")
         ['Dr. Smith slept.', 'He woke up.']
 
     Args:
         language: The code of the language of the text, such as `en`, `pt-BR` or `deu_Latn`. A language that sentencex
-            does not know has the abbreviations of a similar one, or of English.
+            does not know has the abbreviations of a similar one, or of English. Without a language, they are of
+            English, and any number up to 99 with a period may be an ordinal.
     """
 
-    def __init__(self, language: str = "en"):
+    def __init__(self, language: str | None = None):
         with requires_extra("documents", "Sentence splitting"):
             from sentencex import segment
 
-            self.language, self._segment = base_language(language), segment
+            self.language, self._segment = base_language(language or "en"), segment
+        self._has_ordinals = language is None or _ends_ordinals_in_period(self.language)
 
     def __call__(self, text: str) -> list[str]:
         try:
@@ -43,9 +50,33 @@ class AbbreviationSplitter:
         except UserError as error:
             logger.warning("%.80r is split after each mark that ends a sentence, because %s", text, error)
             return split_simply(text)
+        sentences = self._join_numbers(sentences) if len(sentences) > 1 else sentences
         ends = accumulate(map(len, sentences), initial=0)
         found = [sentence for start, end in pairwise(ends) if (sentence := text[start:end].strip())]
         return [part for each in found for part in (split_simply(each) if _NEW_TO_SENTENCEX.search(each) else [each])]
+
+    def _join_numbers(self, sentences: Sequence[str]) -> Sequence[str]:
+        """Join each sentence that ends in an ordinal or is the number of an item with the next one."""
+        joined = [sentences[0]]
+        for sentence in sentences[1:]:
+            number = _ENDS_IN_NUMBER.search(joined[-1])
+            is_alone = number and not any(map(str.isalnum, joined[-1][: number.start()]))
+            if number and (self._has_ordinals or is_alone or sentence[0].islower()):
+                joined[-1] += sentence
+            else:
+                joined.append(sentence)
+        return joined
+
+
+def _ends_ordinals_in_period(language: str) -> bool:
+    """Return whether ordinals of a language end in a period, as days of dates do in CLDR."""
+    from babel import Locale, UnknownLocaleError
+
+    try:
+        day = re.search(r"\bd\.", Locale(language).date_formats["long"].pattern)
+    except UnknownLocaleError:
+        return False
+    return day is not None or language in ("eu", "pl", "tr")  # by their orthographies, though days do not
 
 
 def split_simply(text: str) -> list[str]:
@@ -53,7 +84,7 @@ def split_simply(text: str) -> list[str]:
     return [segment.text for segment in split_sentences(Segment(text.strip(), ""))]
 
 
-def find_splitter(name: str, language: str = "en") -> SentenceSplitter:
+def find_splitter(name: str, language: str | None = None) -> SentenceSplitter:
     """Return the splitter that a flag names: `abbreviations`, `simple`, or `module:function` for your own."""
     if name == "abbreviations":
         return AbbreviationSplitter(language)

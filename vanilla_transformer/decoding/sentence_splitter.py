@@ -17,7 +17,14 @@ SentenceSplitter = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"\S+")
 _LONG_SPACES = re.compile(r"[^\S\x00-\x7F]")  # of several bytes, within which sentencex cuts, and panics
 logger = logging.getLogger(__name__)
-_ENDS_IN_NUMBER = regex.compile(r"(?r)(?<![\w.,:/'’-])[1-9]\d?\.\s*\Z")
+# Languages whose ordinals end in a period, by the days of dates in CLDR, and the orthographies of the last three
+_WITH_ORDINALS = re.compile(
+    "bs|cs|da|de|dsb|et|fi|fo|frr|gsw|hr|hsb|hu|is|ksh|lb|lv|nb|nds|nn|prg|sk|sl|smn|sr|wae|eu|pl|tr"
+)
+# The period of an ordinal or of the number of an item, as in any language, and as where ordinals end in one
+_NUMBER = r"\.(?<=(?<![\w.,:/'’-])[1-9]\d?\.)(?=\s"
+_ITEM_NUMBERS = regex.compile(rf"{_NUMBER}+\p{{Ll}}|(?<=(?:\A|[.!?…]\s+)\W*\d+\.)\s)")
+_ORDINALS = regex.compile(rf"{_NUMBER})")
 _NEW_TO_SENTENCEX = re.compile("[។៕།༎༏༐༑༔\u037e]")  # Khmer and Tibetan marks, and the Greek question mark
 
 
@@ -41,42 +48,19 @@ class AbbreviationSplitter:
             from sentencex import segment
 
             self.language, self._segment = base_language(language or "en"), segment
-        self._has_ordinals = language is None or _ends_ordinals_in_period(self.language)
+        has_ordinals = language is None or _WITH_ORDINALS.fullmatch(self.language)
+        self._numbers = _ORDINALS if has_ordinals else _ITEM_NUMBERS
 
     def __call__(self, text: str) -> list[str]:
         try:
             with reporting_panics("sentencex failed"):
-                sentences = self._segment(self.language, _LONG_SPACES.sub(" ", text))
+                sentences = self._segment(self.language, self._numbers.sub(",", _LONG_SPACES.sub(" ", text)))
         except UserError as error:
             logger.warning("%.80r is split after each mark that ends a sentence, because %s", text, error)
             return split_simply(text)
-        sentences = self._join_numbers(sentences) if len(sentences) > 1 else sentences
         ends = accumulate(map(len, sentences), initial=0)
         found = [sentence for start, end in pairwise(ends) if (sentence := text[start:end].strip())]
         return [part for each in found for part in (split_simply(each) if _NEW_TO_SENTENCEX.search(each) else [each])]
-
-    def _join_numbers(self, sentences: Sequence[str]) -> Sequence[str]:
-        """Join each sentence that ends in an ordinal or is the number of an item with the next one."""
-        joined = [sentences[0]]
-        for sentence in sentences[1:]:
-            number = _ENDS_IN_NUMBER.search(joined[-1])
-            is_alone = number and not any(map(str.isalnum, joined[-1][: number.start()]))
-            if number and (self._has_ordinals or is_alone or sentence[0].islower()):
-                joined[-1] += sentence
-            else:
-                joined.append(sentence)
-        return joined
-
-
-def _ends_ordinals_in_period(language: str) -> bool:
-    """Return whether ordinals of a language end in a period, as days of dates do in CLDR."""
-    from babel import Locale, UnknownLocaleError
-
-    try:
-        day = re.search(r"\bd\.", Locale(language).date_formats["long"].pattern)
-    except UnknownLocaleError:
-        return False
-    return day is not None or language in ("eu", "pl", "tr")  # by their orthographies, though days do not
 
 
 def split_simply(text: str) -> list[str]:

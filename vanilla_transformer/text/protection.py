@@ -226,7 +226,7 @@ def find_texts(texts: Iterable[str], translation: str) -> dict[str, list[Range]]
     return found
 
 
-def find_overlaps(place: Sequence[int], others: Sequence[Range]) -> Sequence[Range]:
+def overlapping(place: Sequence[int], others: Sequence[Range]) -> Sequence[Range]:
     """Return which of some ranges, in order and apart, share characters with one."""
     first = bisect_right(others, place[0], key=itemgetter(1))
     return others[first : bisect_left(others, place[1], first, key=itemgetter(0))]

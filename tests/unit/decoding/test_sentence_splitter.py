@@ -1,12 +1,14 @@
 """Sentence splitters keep abbreviations together, and lines come back from their sentences."""
 
 import pytest
+from babel import Locale
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import splitter_of
 from vanilla_transformer.decoding.sentence_splitter import (
+    _WITH_ORDINALS,
     AbbreviationSplitter,
     find_splitter,
     sentence_ranges,
@@ -64,6 +66,15 @@ def test_abbreviation_splitter_keeps_abbreviations_together(language, sentences)
 def test_splitters_do_not_cut_after_ordinals_and_numbers_of_items(language, sentences):
     split = split_simply if language == "simple" else AbbreviationSplitter(language)
     assert split(" ".join(sentences)) == sentences
+
+
+def test_ordinals_end_in_a_period_where_the_days_of_cldr_do():
+    languages = _WITH_ORDINALS.pattern.split("|")
+    patterns = {code: Locale.parse(code).date_formats["long"].pattern for code in languages}
+    assert {code for code in languages if "d." not in patterns[code]} == {"eu", "pl", "tr"}
+    for code in ("en", "fr", "es", "it", "ru", "pt", "nl", "zh", "ja"):
+        assert "d." not in Locale.parse(code).date_formats["long"].pattern
+        assert not _WITH_ORDINALS.fullmatch(code)
 
 
 SPACES = [chr(code) for code in range(0x3001) if chr(code).isspace()]

@@ -14,7 +14,7 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.protection import Range, find_overlaps, find_protected, merge
+from vanilla_transformer.text.protection import Range, find_protected, merge, overlapping
 
 from .blocks import Block, find_formulas, walk
 from .projection import CrossingSpansError, project, proportional_links
@@ -93,9 +93,9 @@ class BlockTranslator:
             kept = sorted([*marked, *(piece for place in found for piece in _without(place, marked))])
             others = merge(marked + formulas_here)
             for start, end in merge([*sentence_ranges(text, self.splitter), *marked, *found]):
-                is_plain = not find_overlaps((start, end), others)
+                is_plain = not overlapping((start, end), others)
                 is_message = self.protect and is_plain and parse_message(text[start:end])
-                inside = [(first - start, last - start) for first, last in find_overlaps((start, end), kept)]
+                inside = [(first - start, last - start) for first, last in overlapping((start, end), kept)]
                 yield low + start, Sentence(text[start:end], "", (), kept=None if is_message else inside)
 
 
@@ -150,7 +150,7 @@ def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) 
 def _without(place: Range, others: Sequence[Range]) -> Iterator[Range]:
     """Yield the parts of a range that are in none of others, which are in order."""
     start, end = place
-    for low, high in find_overlaps(place, others):
+    for low, high in overlapping(place, others):
         if start < low:
             yield start, low
         start = high

@@ -3,12 +3,12 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import regex
 
 from vanilla_transformer.decoding.answers import Link
-from vanilla_transformer.text.protection import Range, find_overlaps
+from vanilla_transformer.text.protection import Range, overlapping
 from vanilla_transformer.text.units import FURTHER, UNSPACED_SCRIPTS
 
 from .blocks import Span, walk
@@ -58,12 +58,12 @@ def project(
     # Words of the source in which markup begins or ends, and which are also in the target
     for word in _UNIT.finditer(source):
         here = word.span()
-        if find_overlaps(here, known) or not inner_edges(*here):
+        if overlapping(here, known) or not inner_edges(*here):
             continue
         equal = [other.span() for other in _UNIT.finditer(target) if other[0] == word[0]]
-        equal = [there for there in equal if not find_overlaps(there, taken)]
-        near = [link[2:4] for link in links if find_overlaps(link[:2], [here])]
-        linked = [there for there in equal if any(find_overlaps(each, [there]) for each in near)]
+        equal = [there for there in equal if not overlapping(there, taken)]
+        near = [link[2:4] for link in links if overlapping(link[:2], [here])]
+        linked = [there for there in equal if any(overlapping(each, [there]) for each in near)]
         if equal:
             there = (linked or equal)[0]
             insort(taken, there)
@@ -82,13 +82,13 @@ class _Projection:
         self.fixed = dict(fixed)
         kept = sorted(end for end in self.fixed.values() if end[1] > end[0])
         inside = [match.span() for match in _UNIT.finditer(target)]
-        self.units = sorted([*(unit for unit in inside if not find_overlaps(unit, kept)), *kept])
+        self.units = sorted([*(unit for unit in inside if not overlapping(unit, kept)), *kept])
         exact = [Link(*start, *end, 1.0) for start, end in fixed if start[1] > start[0]]
         known = sorted(self.fixed)
-        free = [link for link in links if not find_overlaps(link[:2], known)]
+        free = [link for link in links if not overlapping(link[:2], known)]
         of_units = dict[Range, list[Link]]()
         for link in [*exact, *free]:
-            for unit in find_overlaps(link[2:4], self.units):
+            for unit in overlapping(link[2:4], self.units):
                 of_units.setdefault(unit, []).append(link)
         self.links = [of_units.get(unit, []) for unit in self.units]
 
@@ -203,18 +203,10 @@ def _collapse(span: Span, position: int) -> Span:
 def _best_run(gains: Sequence[float], core: Range | None) -> Range | None:
     """Return the consecutive units with the largest positive sum, or around `core`, or None."""
     if core:
-        start, end = core
-        total = best = 0.0
-        for unit in range(start - 1, -1, -1):
-            total += gains[unit]
-            if total > best:
-                best, start = total, unit
-        total = best = 0.0
-        for unit in range(end, len(gains)):
-            total += gains[unit]
-            if total > best:
-                best, end = total, unit + 1
-        return start, end
+        sides = gains[: core[0]][::-1], gains[core[1] :]
+        sums = [[0.0, *accumulate(side)] for side in sides]
+        before, after = (side.index(max(side)) for side in sums)
+        return core[0] - before, core[1] + after
     best, found, total, begin = 0.0, None, 0.0, 0
     for unit, gain in enumerate(gains):
         if total <= 0:

@@ -23,15 +23,7 @@ from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintErr
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
-from vanilla_transformer.text.protection import (
-    MASK,
-    Range,
-    find_masks,
-    find_overlaps,
-    find_protected,
-    find_texts,
-    mask,
-)
+from vanilla_transformer.text.protection import MASK, Range, find_masks, find_protected, find_texts, mask, overlapping
 
 from .icu_messages import parse_message
 from .kept_text import has_others, keeps_order, space_gap
@@ -117,7 +109,7 @@ class _Protected:
         apart = [
             link
             for link in translation.alignment
-            if not find_overlaps(link[:2], self._places) and not find_overlaps(link[2:4], ends)
+            if not overlapping(link[:2], self._places) and not overlapping(link[2:4], ends)
         ]
         links = _move(apart, _shifts(zip(self._places, self._kept, strict=True)), there)
         links += [Link(*self._kept[index], *targets[index], 1.0) for index in order]
@@ -135,7 +127,7 @@ class _Protected:
                 continue
             here = find_texts(self.shown_texts, self.shown.text)[text]
             own = [place for place, each in zip(self._places, self.shown_texts, strict=True) if each == text]
-            here = sorted([*own, *(place for place in here if not find_overlaps(place, self._places))])
+            here = sorted([*own, *(place for place in here if not overlapping(place, self._places))])
             if len(found[text]) != len(here):
                 return None
             there = sorted(found[text], key=lambda place: self._find_source(place, translation))
@@ -144,7 +136,7 @@ class _Protected:
 
     def _find_source(self, place: Range, translation: Translation) -> float:
         """Return where the source of a place begins, by links or in proportion to the texts."""
-        links = [link for link in translation.alignment if find_overlaps(link[2:4], [place])]
+        links = [link for link in translation.alignment if overlapping(link[2:4], [place])]
         guess = place[0] * len(self.shown.text) / len(translation.text)
         return max(links, key=lambda link: link.weight).source_start if links else guess
 
@@ -159,7 +151,7 @@ class _Protected:
             if one[1] == other[0] and targets[at][1] != targets[at + 1][0]:
                 return False
         for start, end in targets.values():
-            is_field = any(low <= start and end <= high for low, high in find_overlaps((start, end), found))
+            is_field = any(low <= start and end <= high for low, high in overlapping((start, end), found))
             if text[start:end] in fields and not is_field:
                 return False
         return not has_others(text, found, [*targets.values()])
@@ -367,7 +359,7 @@ def remove_masks(decode: Decode) -> Decode:
                 places = [match.span() for match in found if match[0].strip() not in sentence.text]
                 if places:
                     text, removed = mask(answer.text, places, [""] * len(places))
-                    links = [link for link in answer.alignment if not find_overlaps(link[2:4], places)]
+                    links = [link for link in answer.alignment if not overlapping(link[2:4], places)]
                     links = _move(links, [], _shifts(zip(places, removed, strict=True)))
                     answer = answer._replace(text=text, alignment=links)
                 answers[-1].append(answer)

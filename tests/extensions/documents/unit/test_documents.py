@@ -21,7 +21,7 @@ from vanilla_transformer.extensions.documents.projection import proportional_lin
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 
-SPLIT = AbbreviationSplitter()
+SPLIT = AbbreviationSplitter("en")
 DIRECTION = Direction("en", "de")
 XML = """<?xml version='1.0' encoding='UTF-8' ?>
 <!DOCTYPE d [ <!ENTITY n "x > y"> <!-- a ' quote --> ]>

@@ -54,7 +54,9 @@ class AbbreviationSplitter:
     def __call__(self, text: str) -> list[str]:
         try:
             with reporting_panics("sentencex failed"):
-                sentences = self._segment(self.language, self._numbers.sub(",", _LONG_SPACES.sub(" ", text)))
+                sentences = self._segment(self.language, plain := _LONG_SPACES.sub(" ", text))
+                if len(sentences) > 1:
+                    sentences = self._segment(self.language, self._numbers.sub(",", plain))
         except UserError as error:
             logger.warning("%.80r is split after each mark that ends a sentence, because %s", text, error)
             return split_simply(text)

@@ -73,13 +73,14 @@ class BlockTranslator:
         sentences = [list(self._split(block)) for block in blocks]
         rows = iter(search([sentence for of_block in sentences for _, sentence in of_block]))
         return [
-            _join(block, [(start, sentence, next(rows)[0]) for start, sentence in of_block])
+            join_block(block, [(start, sentence, next(rows)[0]) for start, sentence in of_block])
             for block, of_block in zip(blocks, sentences, strict=True)
         ]
 
     def _split(self, block: Block) -> Iterator[tuple[int, Sentence]]:
         """Yield the sentences and their starts. None ends in text that is kept; each ends at a break."""
         from vanilla_transformer.extensions.protection.icu_messages import parse_message
+        from vanilla_transformer.extensions.protection.inline_markup import parse_markup
 
         fixed = sorted((span.start, span.end) for span in walk(block.spans) if span.fixed and span.end > span.start)
         formulas = find_formulas(block) if self.protect else []
@@ -93,10 +94,10 @@ class BlockTranslator:
             kept = sorted([*marked, *(piece for place in found for piece in _without(place, marked))])
             others = merge(marked + formulas_here)
             for start, end in merge([*sentence_ranges(text, self.splitter), *marked, *found]):
-                is_plain = not overlapping((start, end), others)
-                is_message = self.protect and is_plain and parse_message(text[start:end])
+                is_plain, part = self.protect and not overlapping((start, end), others), text[start:end]
+                is_parted = is_plain and (parse_message(part) or parse_markup(part))
                 inside = [(first - start, last - start) for first, last in overlapping((start, end), kept)]
-                yield low + start, Sentence(text[start:end], "", (), kept=None if is_message else inside)
+                yield low + start, Sentence(part, "", (), kept=None if is_parted else inside)
 
 
 def _search(
@@ -121,7 +122,7 @@ def _search(
     return rows
 
 
-def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) -> Block | None:
+def join_block(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) -> Block | None:
     """Return the translation of a block, or None if its spans cannot be nested as in the source."""
     pieces, kept = list[tuple[int, str, Translation]](), set[Range]()
     for start, sentence, found in sentences:
@@ -132,6 +133,8 @@ def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) 
                 for each in proportional_links(last - first, found.text[low:high])
             ]
             found = found._replace(alignment=links)
+        elif all(link[:2] in sentence.kept for link in found.alignment):  # and no words are linked
+            found = found._replace(alignment=[*found.alignment, *proportional_links(len(sentence.text), found.text)])
         pieces.append((start, sentence.text, found))
         kept |= {(start + low, start + high) for low, high in sentence.kept or ()}
     target, links = join_pieces(block.text, pieces)

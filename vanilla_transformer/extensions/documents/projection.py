@@ -81,7 +81,8 @@ class _Projection:
         self.source, self.target = source, target
         self.fixed = dict(fixed)
         kept = sorted(end for end in self.fixed.values() if end[1] > end[0])
-        inside = [match.span() for match in _UNIT.finditer(target)]
+        borders = [0, *sorted(start for start, end in self.fixed.values() if start == end), len(target)]
+        inside = [match.span() for low, high in pairwise(borders) for match in _UNIT.finditer(target, low, high)]
         self.units = sorted([*(unit for unit in inside if not overlapping(unit, kept)), *kept])
         exact = [Link(*start, *end, 1.0) for start, end in fixed if start[1] > start[0]]
         known = sorted(self.fixed)

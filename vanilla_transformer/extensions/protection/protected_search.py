@@ -4,13 +4,13 @@ Keep what must survive a translation: URLs, e-mail addresses, placeholders, emoj
 They go through the model as masks that it has learned to copy, or as they are if it knows none. A sentence whose
 translation lacks one, or has one too often, is translated again by beam search under the constraint that all appear.
 Where that fails, too, only the text around them is translated. Sentences without such text are translated as always.
-The branches of an ICU message are sentences by themselves.
+The branches of an ICU message are sentences by themselves, and so is text between escapes of line breaks.
 """
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import itemgetter
 from typing import Any
@@ -26,6 +26,7 @@ from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
 from vanilla_transformer.text.protection import MASK, Range, find_masks, find_protected, find_texts, mask, overlapping
 
 from .icu_messages import parse_message
+from .inline_markup import MarkedText, parse_markup
 from .kept_text import has_others, keeps_order, space_gap
 
 # Return the translations of each sentence that have the texts given for it, or None where there are none.
@@ -221,6 +222,7 @@ class ProtectedSearch:
         masks: Words that the model copies, such as `<ph0>`.
         marks: The model's own tokens, which are marks for it and no text to keep.
         constrain: The decode of sentences under constraints, if there is one.
+        aligns: Whether the model aligns words, which tell the places of markup.
     """
 
     decode: Decode
@@ -228,33 +230,39 @@ class ProtectedSearch:
     masks: Sequence[str] = ()
     marks: Collection[str] = ()
     constrain: Constrain | None = None
+    aligns: bool = False
 
     def __call__(self, sentences: Sequence[Sentence], report: Report) -> list[list[Translation]]:
         """Return the translations of each sentence, best first."""
         parsed = [
-            parse_message(each.text)
+            parse_message(each.text) or parse_markup(each.text, self.marks)
             if self.options.protect and not (each.prefix or each.phrases or each.kept is not None)
             else None
             for each in sentences
         ]
-        branches = [
-            sentence._replace(text=branch.text, separator="", tokens=())
-            for sentence, message in zip(sentences, parsed, strict=True)
-            for branch in (message.messages() if message else ())
+        parts = [
+            sentence._replace(text=part.text, separator="", tokens=())
+            for sentence, whole in zip(sentences, parsed, strict=True)
+            for part in (whole.messages() if whole else ())
         ]
-        plain = [sentence for sentence, message in zip(sentences, parsed, strict=True) if message is None]
-        rows, of_branches = iter(self._translate(plain, report)), iter(self._translate(branches, _ignore))
-        if branches:
+        plain = [sentence for sentence, whole in zip(sentences, parsed, strict=True) if whole is None]
+        aligned = self.options.model_copy(update={"return_alignments": self.aligns or self.options.return_alignments})
+        rows = iter(self._translate(plain, report))
+        of_parts = iter(replace(self, options=aligned)._translate(parts, _ignore))
+        if parts:
             report(len(sentences) - len(plain))
         answers = list[list[Translation]]()
-        for message in parsed:
-            if message is None:
+        for whole in parsed:
+            if whole is None:
                 answers.append(next(rows))
                 continue
-            source, joined = _shifts(message.moved), list[Translation]()
-            for found in zip(*(next(of_branches) for _ in message.messages()), strict=True):
-                text, moved = message.render(each.text for each in found)
-                links = _move(found[0].alignment, source, _shifts(moved))  # the ones of the first text
+            joined = list[Translation]()
+            for found in zip(*(next(of_parts) for _ in whole.messages()), strict=True):
+                if isinstance(whole, MarkedText):
+                    text, links = whole.join(found)
+                else:
+                    text, moved = whole.render(each.text for each in found)
+                    links = _move(found[0].alignment, _shifts(whole.moved), _shifts(moved))  # of the first text
                 joined.append(_join_scores(text, links, found))
             answers.append(joined)
         return answers
@@ -308,7 +316,9 @@ def _ignore(done: int) -> None:
     """Report nothing: these sentences are parts of others."""
 
 
-def keep_protected(decode: Decode, tokenizer: Any, uses_masks: bool = True, can_constrain: bool = True) -> Decode:
+def keep_protected(
+    decode: Decode, tokenizer: Any, uses_masks: bool = True, can_constrain: bool = True, aligns: bool = False
+) -> Decode:
     """
     Return a decode whose translations keep what must survive, see [`ProtectedSearch`].
 
@@ -316,6 +326,7 @@ def keep_protected(decode: Decode, tokenizer: Any, uses_masks: bool = True, can_
         tokenizer: The tokenizer of the model, with the masks that it knows.
         uses_masks: Whether whatever reads the sentences knows the masks.
         can_constrain: Whether an engine decodes the model.
+        aligns: Whether it also aligns words.
     """
 
     def decode_protected(
@@ -340,7 +351,8 @@ def keep_protected(decode: Decode, tokenizer: Any, uses_masks: bool = True, can_
         # Tokens that a model reads as marks, such as `<term>` and the tags of sources, and not as text
         marks = {*getattr(tokenizer, "get_added_vocab", dict)()} - {*masks}
         shown = masks if uses_masks else ()
-        return ProtectedSearch(decode, options, shown, marks, constrain if is_beam_search else None)(sentences, report)
+        constrained = constrain if is_beam_search else None
+        return ProtectedSearch(decode, options, shown, marks, constrained, aligns)(sentences, report)
 
     return decode_protected
 

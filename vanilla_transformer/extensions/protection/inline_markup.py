@@ -10,14 +10,13 @@ from vanilla_transformer.decoding.answers import Link, Translation
 from vanilla_transformer.decoding.segments import Sentence
 
 _WORDS = regex.compile(r"\S(?s:.*\S)?")
-# Escapes of white space and tags of blocks, which part text; and other tags. A folder such as C:\new is none.
+# Escapes of white space and tags of blocks, which part text; and other tags. C:\new and \textbf{} have none.
 _TOKEN = regex.compile(
-    r"(?:(?<!\\|\b[A-Za-z]:\\?\S{0,99})\\(?:[nrtN]|u00(?:0[aA]|20|[aA]0))"
+    r"(?:(?<!\\|\b[A-Za-z]:\\?\S{0,99})\\(?:[nrtN](?![a-z]+\{)|u00(?:0[aA]|20|[aA]0))"
     r"|</?(?:br|div|h[1-6r]|li|[ou]l|p|t[dhr])(?:\s[^<>]*)?/?>)++"
     r"|(?:<|&lt;)(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*+)(?:\s[^<>]*?)?(?:>|&gt;)"
 )
 _CHARACTER = regex.compile(r"&(?:amp;)*(#\d+|#[xX]\p{AHex}+|[A-Za-z]+\d*);|\\(u\p{AHex}{4}|[\"'])")
-_Match = regex.Match[str]
 _DEEPEST = 99
 
 
@@ -29,7 +28,7 @@ class MarkedText:
         tokens: Its breaks, each with None, and its paired tags, each with the one that opens.
     """
 
-    def __init__(self, text: str, tokens: Sequence[tuple[_Match, _Match | None]]):
+    def __init__(self, text: str, tokens: Sequence[tuple[regex.Match[str], regex.Match[str] | None]]):
         from vanilla_transformer.extensions.documents.blocks import SpanBuilder, walk
 
         edges = [0, *(edge for token, _ in tokens for edge in token.span()), len(text)]
@@ -51,7 +50,7 @@ class MarkedText:
         self._parts = self._parts or [(0, Sentence("", "", ()))]
         self.is_plain = not (tokens or self._written)
 
-    def _read(self, match: _Match) -> str:
+    def _read(self, match: regex.Match[str]) -> str:
         """Return the letter, quotation mark, & < or > that is written so, unless the text has it as it is, too."""
         name, code = match.groups()
         character = unescape(f"&{name};") if name else chr(int(code[1:], 16)) if code[1:] else code
@@ -84,7 +83,7 @@ def parse_markup(text: str, marks: Collection[str] = ()) -> MarkedText | None:
     """Return a text with markup, or None if it has none. The model's own tokens, which are marks, are none."""
     if not regex.search(r"[<&\\]", text):
         return None
-    tokens, opened = list[tuple[_Match, _Match | None]](), list[_Match]()
+    tokens, opened = list[tuple[regex.Match[str], regex.Match[str] | None]](), list[regex.Match[str]]()
     for token in _TOKEN.finditer(text):
         at = max((at for at, each in enumerate(opened) if token["end"] and each["name"] == token["name"]), default=-1)
         if not token["name"]:

@@ -50,7 +50,8 @@ def test_markup_in_plain_text_is_written_as_it_was(text, read, expected):
 
 
 @pytest.mark.parametrize(
-    "text", [r"C:\new\table is a dog", "a < b and c > d", "I <3 you", "A <b>dog", "R&D; x &nbsp; y", r"\\no"]
+    "text",
+    [r"C:\new\table is a dog", r"\textbf{dog}", "a < b and c > d", "I <3 you", "A <b>dog", "R&D; x &nbsp; y", r"\\no"],
 )
 def test_other_signs_are_no_markup(text):
     assert parse_markup(text) is None

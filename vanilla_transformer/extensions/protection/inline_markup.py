@@ -64,7 +64,7 @@ class MarkedText:
         return [part for _, part in self._parts]
 
     def join(self, found: Sequence[Translation]) -> tuple[str, list[Link]]:
-        """Return the translation of the text, given those of [`messages`], and a link of the two as a whole."""
+        """Return the translation of the text, given the ones of [`messages`], and a link of the two as a whole."""
         from vanilla_transformer.extensions.documents.block_translator import join_block
         from vanilla_transformer.extensions.documents.blocks import write_block
 

@@ -33,10 +33,12 @@ _END_BEFORE_SPACE = (
     rf"(?:(?!{_END})[\p{{Sentence_Terminal}}…\u037E--[՜՞၊꧈᭞។]]|"
     r""";(?<=\p{Greek}[\p{M}"'”’»)\]]{0,8};))"""
 )
+# No sentence ends after a number up to 99, which may be an ordinal, as in German, or the number of an item.
+_ORDINAL = r"(?<![\w.,:/'’-])[1-9]\d?\."
 _WHITE = r"[\s\x1c-\x1f]"  # as of `str.isspace`
 # The white space after these marks (and closing quotation marks and brackets), which may be none, as the last group.
 _SENTENCE_GAP = regex.compile(
-    rf"""{_END_BEFORE_SPACE}["'”’»)\]\p{{M}}\p{{Cf}}]*({_WHITE}+)"""
+    rf"""{_END_BEFORE_SPACE}(?<!{_ORDINAL})["'”’»)\]\p{{M}}\p{{Cf}}]*({_WHITE}+)"""
     rf"""|(?<!{_END}){_END}(?:{_END}|[」』”’）\p{{M}}\p{{Cf}}])*+(?:["'»)\]]++({_WHITE}+)|({_WHITE}*+))"""
     rf"(?!{_END}|[」』”’）])",
     regex.V1,

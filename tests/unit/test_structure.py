@@ -76,6 +76,7 @@ USES = {
     "extensions.conversion.shortlist": {"alignments"},
     "extensions.distillation.teacher": {"quality"},
     "extensions.documents.block_translator": {"protection"},
+    "extensions.protection.inline_markup": {"documents"},
     "extensions.quality.language_check": {"augmentation"},
     "extensions.quality.stress": {"augmentation"},
     "extensions.reranking.reranking": {"quality"},

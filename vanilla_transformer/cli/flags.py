@@ -168,7 +168,7 @@ def read_keys(path: str) -> list[str]:
 
 
 _NAMING = {"html", "xml", "xliff"}  # formats of documents that name their language
-DEFAULT_LANGUAGE = "en"  # of abbreviations and of terms in TBX
+DEFAULT_LANGUAGE = "en"  # of terms in TBX
 
 
 class LanguageArguments(CommandArguments):
@@ -366,7 +366,7 @@ def request_settings(options: Any) -> dict[str, Any]:
         raise UserError(f"--{min(idle)} is for --do_sample and --mbr, got neither. Leave it out.")
     if options.split_sentences:
         settings["sentence_splitter"] = options.sentence_splitter
-        settings["source_language"] = options.source_language or DEFAULT_LANGUAGE
+        settings["source_language"] = options.source_language
     if "glossary" in settings:
         from vanilla_transformer.extensions.terms.glossary import as_glossary
 

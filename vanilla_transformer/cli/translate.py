@@ -15,7 +15,6 @@ from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
 from vanilla_transformer.utils.text_files import stream_lines
 
 from .flags import (
-    DEFAULT_LANGUAGE,
     PRECISION_HELP,
     Count,
     ModelNameArguments,
@@ -179,7 +178,7 @@ def translate_command(arguments: Sequence[str]) -> None:
     if options.format != "text" or options.split_sentences:
         from vanilla_transformer.decoding.sentence_splitter import find_splitter
 
-        splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
+        splitter = find_splitter(options.sentence_splitter, options.source_language)
     text, note = (None, "") if options.format == "text" else _read_document(options)
     if options.format != "text":
         options.split_sentences = False  # a document is split by its translator

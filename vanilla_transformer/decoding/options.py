@@ -201,8 +201,8 @@ class TranslationOptions(BaseModel):
     )
     source_language: Any = Field(
         None,
-        description="Code of the language of the text, whose abbreviations end no sentence; by default `src_lang` "
-        "or en.",
+        description="Code of the language of the text, whose abbreviations and ordinals end no sentence; by default "
+        "`src_lang`.",
     )
     # What answers have besides the translation
     return_scores: Annotated[bool, JSON] = Field(False, description="Return the score and the log-probability.")

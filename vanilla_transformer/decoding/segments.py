@@ -177,7 +177,7 @@ def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
     if wanted is False or (wanted is None and splitter is None):
         return None
     if isinstance(splitter, str | None):
-        language = options.source_language or options.src_lang or "en"
+        language = options.source_language or options.src_lang
         return find_splitter("abbreviations" if splitter is None else splitter, language)
     return splitter
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
+import regex
+
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
 from vanilla_transformer.text.languages import base_language
@@ -15,31 +17,46 @@ SentenceSplitter = Callable[[str], Sequence[str]]
 _WORD = re.compile(r"\S+")
 _LONG_SPACES = re.compile(r"[^\S\x00-\x7F]")  # of several bytes, within which sentencex cuts, and panics
 logger = logging.getLogger(__name__)
+# Languages whose ordinals end in a period, by the days of dates in CLDR, and the orthographies of the last three
+_WITH_ORDINALS = re.compile(
+    "bs|cs|da|de|dsb|et|fi|fo|frr|gsw|hr|hsb|hu|is|ksh|lb|lv|nb|nds|nn|prg|sk|sl|smn|sr|wae|eu|pl|tr"
+)
+# The period of an ordinal or of the number of an item, as in any language, and as where ordinals end in one
+_NUMBER = r"\.(?<=(?<![\w.,:/'’-])[1-9]\d?\.)(?=\s"
+_ITEM_NUMBERS = regex.compile(rf"{_NUMBER}+\p{{Ll}}|(?<=(?:\A|[.!?…]\s+)\W*\d+\.)\s)")
+_ORDINALS = regex.compile(rf"{_NUMBER})")
 _NEW_TO_SENTENCEX = re.compile("[។៕།༎༏༐༑༔\u037e]")  # Khmer and Tibetan marks, and the Greek question mark
 
 
 class AbbreviationSplitter:
     """
-    Split a text where a sentence ends, and not after an abbreviation. This is sentencex with its lists of words.
+    Split a text where a sentence ends, and not after an abbreviation, an ordinal or the number of an item.
+
+    This is sentencex with its lists of words.
 
         >>> AbbreviationSplitter("en")("Dr. Smith slept. He woke up.")
         ['Dr. Smith slept.', 'He woke up.']
 
     Args:
         language: The code of the language of the text, such as `en`, `pt-BR` or `deu_Latn`. A language that sentencex
-            does not know has the abbreviations of a similar one, or of English.
+            does not know has the abbreviations of a similar one, or of English. Without a language, they are of
+            English, and any number up to 99 with a period may be an ordinal.
     """
 
-    def __init__(self, language: str = "en"):
+    def __init__(self, language: str | None = None):
         with requires_extra("documents", "Sentence splitting"):
             from sentencex import segment
 
-            self.language, self._segment = base_language(language), segment
+            self.language, self._segment = base_language(language or "en"), segment
+        has_ordinals = language is None or _WITH_ORDINALS.fullmatch(self.language)
+        self._numbers = _ORDINALS if has_ordinals else _ITEM_NUMBERS
 
     def __call__(self, text: str) -> list[str]:
         try:
             with reporting_panics("sentencex failed"):
-                sentences = self._segment(self.language, _LONG_SPACES.sub(" ", text))
+                sentences = self._segment(self.language, plain := _LONG_SPACES.sub(" ", text))
+                if len(sentences) > 1:
+                    sentences = self._segment(self.language, self._numbers.sub(",", plain))
         except UserError as error:
             logger.warning("%.80r is split after each mark that ends a sentence, because %s", text, error)
             return split_simply(text)
@@ -53,7 +70,7 @@ def split_simply(text: str) -> list[str]:
     return [segment.text for segment in split_sentences(Segment(text.strip(), ""))]
 
 
-def find_splitter(name: str, language: str = "en") -> SentenceSplitter:
+def find_splitter(name: str, language: str | None = None) -> SentenceSplitter:
     """Return the splitter that a flag names: `abbreviations`, `simple`, or `module:function` for your own."""
     if name == "abbreviations":
         return AbbreviationSplitter(language)

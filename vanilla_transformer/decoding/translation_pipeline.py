@@ -210,6 +210,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
                 tokenizer=self.tokenizer,
                 uses_masks=not self.reranks,
                 can_constrain=not self.reranks and self.uses_engine,
+                aligns=self.uses_engine and bool(getattr(self.model.config, "alignment_heads", None)),
             )
         if find_masks(self.tokenizer):
             yield remove_masks

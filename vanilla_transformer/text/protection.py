@@ -1,8 +1,10 @@
 """Text that must survive a translation: URLs, placeholders, emoji, long numbers and so on, each kind with a name."""
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import regex
@@ -144,6 +146,8 @@ _BEGINNINGS = {"a": r"\p{L}", "0": r"\d", ".": r"[^\p{L}\d\s]"}
 _NEEDED = regex.compile(r"[[^\w\s,.;'\"!?()\-]\d_\p{Extended_Pictographic}]|www\.", regex.V1)
 MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 _ENDS_IN_CONVERSION = regex.compile(r"%[^%\s]*[A-Za-z]$")
+_SPACE, _WORD, _IN_WORD = regex.compile(r"\s"), regex.compile(r"\w"), regex.compile(_LETTER, regex.V1)
+_CONTINUES_WORD = regex.compile(rf"\p{{M}}|{_LETTER}|(?<=\d)[.,:/]\d", regex.V1)
 
 
 def find_protected(text: str, protect: bool = True) -> list[Range]:
@@ -200,31 +204,41 @@ def mask(text: str, ranges: Sequence[Range], masks: Sequence[str]) -> tuple[str,
 
 
 def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
-    """Return where each of the texts is in a translation, equal ones in order, or None if the number differs.
-
-    A text is not found within a longer word or number, nor without the marks of its last character.
-    """
-    found = dict[str, list[Range]]()
-    taken = list[Range]()
-    for text in sorted(set(texts), key=len, reverse=True):
-        before = rf"(?<!{_LETTER})" if regex.match(r"\w", text) else ""
-        after = rf"(?!\p{{M}}|{_LETTER})" + (r"(?![.,:/]\d)" if text[-1].isdecimal() else "")
-        if not regex.match(r"\w", text[-1]) or _ENDS_IN_CONVERSION.search(text):
-            after = ""
-        spaced = r"\s".join(map(regex.escape, regex.split(r"\s", text)))  # tokenizers normalize white space
-        expression = regex.compile(before + spaced + after, regex.V1)
-        spans = [match.span() for match in expression.finditer(translation)]
-        spans = [(start, end) for start, end in spans if all(end <= low or high <= start for low, high in taken)]
-        if len(spans) != Counter(texts)[text]:
-            return None
-        found[text] = spans
-        taken += spans
+    """Return where each of the texts is in a translation, equal ones in order, or None if the number differs."""
+    found = find_texts(texts, translation)
+    if any(len(found[text]) != count for text, count in Counter(texts).items()):
+        return None
     return [found[text].pop(0) for text in texts]
 
 
-def overlaps(place: Sequence[int], others: Sequence[Range]) -> bool:
-    """Return whether a range shares characters with others."""
-    return any(place[0] < end and start < place[1] for start, end in others)
+def find_texts(texts: Iterable[str], translation: str) -> dict[str, list[Range]]:
+    """Return where each of the texts is in a translation, in order.
+
+    A text is not found within a longer one, word or number, nor without the marks of its last character.
+    """
+    shown = _SPACE.sub(" ", translation)  # tokenizers normalize white space
+    found, taken = dict[str, list[Range]](), bytearray(len(shown))
+    for text in sorted({*texts}, key=len, reverse=True):
+        plain, found[text] = _SPACE.sub(" ", text), []
+        begins_word = bool(_WORD.match(text))
+        ends_word = _WORD.match(text[-1]) and not _ENDS_IN_CONVERSION.search(text)
+        end, start = 0, shown.find(plain)
+        while start >= 0:
+            end = start + len(plain)
+            is_part = begins_word and _IN_WORD.match(shown[start - 1 : start])
+            if is_part or any(taken[start:end]) or (ends_word and _CONTINUES_WORD.match(shown, end)):
+                end = start + 1
+            else:
+                found[text].append((start, end))
+                taken[start:end] = bytes([1]) * len(plain)
+            start = shown.find(plain, end)
+    return found
+
+
+def overlapping(place: Sequence[int], others: Sequence[Range]) -> Sequence[Range]:
+    """Return which of some ranges, in order and apart, share characters with one."""
+    first = bisect_right(others, place[0], key=itemgetter(1))
+    return others[first : bisect_left(others, place[1], first, key=itemgetter(0))]
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:

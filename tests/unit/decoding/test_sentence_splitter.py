@@ -1,12 +1,14 @@
 """Sentence splitters keep abbreviations together, and lines come back from their sentences."""
 
 import pytest
+from babel import Locale
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import splitter_of
 from vanilla_transformer.decoding.sentence_splitter import (
+    _WITH_ORDINALS,
     AbbreviationSplitter,
     find_splitter,
     sentence_ranges,
@@ -36,6 +38,43 @@ from vanilla_transformer.pipeline_vanilla_transformer import Segment
 def test_abbreviation_splitter_keeps_abbreviations_together(language, sentences):
     space = "" if sentences[0].endswith("。") else " "
     assert AbbreviationSplitter(language)(space.join(sentences)) == sentences
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("de", ["Im 19. Jahrhundert war das so.", "Das war 2020.", "Danach kam er."]),
+        ("de", ["1. ein Hund"]),
+        ("de", ["Es war am 3. 4. 2020.", "Er kam um 12.30.", "Dann ging er."]),
+        ("nb", ["Den 2. Verdenskrig var her.", "Så kom han."]),
+        ("no", ["Den 2. Verdenskrig var her."]),
+        ("hu", ["A 19. Század volt.", "Jött."]),
+        ("pl", ["W 19. Wieku było."]),
+        ("tr", ["Bu 19. Yüzyılda oldu."]),
+        ("fin_Latn", ["Suomen 2. Kaupunki on."]),
+        *((code, ["On 2.", "Abc."]) for code in ("en", "fr", "es", "ru", "ja", "xx")),
+        *((code, ["On 2. Abc."]) for code in ("cs", "da", "et", "hr", "is", "lv", "nn", "sk", "sl", "sr", "eu")),
+        ("en", ["He is 19.", "She is 20.", "It was 2020.", "Then they met."]),
+        ("en", ["1. A dog sleeps.", "2. A cat sleeps."]),
+        ("en", ["On the 2. floor."]),
+        ("fr", ["1. Un chien.", "Il a 19.", "Elle a 20."]),
+        (None, ["Im 19. Jahrhundert war das so.", "Das war 2020.", "Mr. Brown slept."]),
+        (None, ["1. A dog."]),
+        ("simple", ["Im 19. Jahrhundert war das so.", "Das war 2020.", "1. A dog.", "It is v1.2.", "Yes"]),
+    ],
+)
+def test_splitters_do_not_cut_after_ordinals_and_numbers_of_items(language, sentences):
+    split = split_simply if language == "simple" else AbbreviationSplitter(language)
+    assert split(" ".join(sentences)) == sentences
+
+
+def test_ordinals_end_in_a_period_where_the_days_of_cldr_do():
+    languages = _WITH_ORDINALS.pattern.split("|")
+    patterns = {code: Locale.parse(code).date_formats["long"].pattern for code in languages}
+    assert {code for code in languages if "d." not in patterns[code]} == {"eu", "pl", "tr"}
+    for code in ("en", "fr", "es", "it", "ru", "pt", "nl", "zh", "ja"):
+        assert "d." not in Locale.parse(code).date_formats["long"].pattern
+        assert not _WITH_ORDINALS.fullmatch(code)
 
 
 SPACES = [chr(code) for code in range(0x3001) if chr(code).isspace()]

@@ -1,9 +1,10 @@
 """Translate blocks of text sentence by sentence, with their markup, whose place the links of a translation tell."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import regex
@@ -13,7 +14,7 @@ from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.protection import Range, find_protected, merge, overlaps
+from vanilla_transformer.text.protection import Range, find_protected, merge, overlapping
 
 from .blocks import Block, find_formulas, walk
 from .projection import CrossingSpansError, project, proportional_links
@@ -72,13 +73,14 @@ class BlockTranslator:
         sentences = [list(self._split(block)) for block in blocks]
         rows = iter(search([sentence for of_block in sentences for _, sentence in of_block]))
         return [
-            _join(block, [(start, sentence, next(rows)[0]) for start, sentence in of_block])
+            join_block(block, [(start, sentence, next(rows)[0]) for start, sentence in of_block])
             for block, of_block in zip(blocks, sentences, strict=True)
         ]
 
     def _split(self, block: Block) -> Iterator[tuple[int, Sentence]]:
         """Yield the sentences and their starts. None ends in text that is kept; each ends at a break."""
         from vanilla_transformer.extensions.protection.icu_messages import parse_message
+        from vanilla_transformer.extensions.protection.inline_markup import parse_markup
 
         fixed = sorted((span.start, span.end) for span in walk(block.spans) if span.fixed and span.end > span.start)
         formulas = find_formulas(block) if self.protect else []
@@ -90,11 +92,12 @@ class BlockTranslator:
             )
             found = merge([*find_protected(text, self.protect), *formulas_here])
             kept = sorted([*marked, *(piece for place in found for piece in _without(place, marked))])
+            others = merge(marked + formulas_here)
             for start, end in merge([*sentence_ranges(text, self.splitter), *marked, *found]):
-                is_plain = not overlaps((start, end), marked + formulas_here)
-                is_message = self.protect and is_plain and parse_message(text[start:end])
-                inside = [(first - start, last - start) for first, last in kept if start <= first < end]
-                yield low + start, Sentence(text[start:end], "", (), kept=None if is_message else inside)
+                is_plain, part = self.protect and not overlapping((start, end), others), text[start:end]
+                is_parted = is_plain and (parse_message(part) or parse_markup(part))
+                inside = [(first - start, last - start) for first, last in overlapping((start, end), kept)]
+                yield low + start, Sentence(part, "", (), kept=None if is_parted else inside)
 
 
 def _search(
@@ -119,7 +122,7 @@ def _search(
     return rows
 
 
-def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) -> Block | None:
+def join_block(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) -> Block | None:
     """Return the translation of a block, or None if its spans cannot be nested as in the source."""
     pieces, kept = list[tuple[int, str, Translation]](), set[Range]()
     for start, sentence, found in sentences:
@@ -130,15 +133,17 @@ def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) 
                 for each in proportional_links(last - first, found.text[low:high])
             ]
             found = found._replace(alignment=links)
+        elif all(link[:2] in sentence.kept for link in found.alignment):  # and no words are linked
+            found = found._replace(alignment=[*found.alignment, *proportional_links(len(sentence.text), found.text)])
         pieces.append((start, sentence.text, found))
         kept |= {(start + low, start + high) for low, high in sentence.kept or ()}
     target, links = join_pieces(block.text, pieces)
     if target == block.text:
         return block  # its markup is where it was, also within words
     fixed = [((start, end), (low, high)) for start, end, low, high, _ in links if (start, end) in kept]
-    for at in _breaks(block):
-        before = [(start, text, found) for start, text, found in pieces if start + len(text) <= at]
-        fixed.append(((at, at), (len(join_pieces(block.text[:at], before)[0]),) * 2))
+    ends = [start + len(text) for start, text, _ in pieces]
+    longer = [*accumulate((len(found.text) - len(text) for _, text, found in pieces), initial=0)]
+    fixed += [((at, at), (at + longer[bisect_right(ends, at)],) * 2) for at in _breaks(block)]
     try:
         return Block(target, project(block.spans, block.text, target, links, fixed))
     except CrossingSpansError:
@@ -148,11 +153,10 @@ def _join(block: Block, sentences: Sequence[tuple[int, Sentence, Translation]]) 
 def _without(place: Range, others: Sequence[Range]) -> Iterator[Range]:
     """Yield the parts of a range that are in none of others, which are in order."""
     start, end = place
-    for low, high in others:
-        if low < end and start < high:
-            if start < low:
-                yield start, low
-            start = max(start, high)
+    for low, high in overlapping(place, others):
+        if start < low:
+            yield start, low
+        start = high
     if start < end:
         yield start, end
 

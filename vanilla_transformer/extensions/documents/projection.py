@@ -1,13 +1,14 @@
 """Put the markup of a text into its translation, by aligned characters."""
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import regex
 
 from vanilla_transformer.decoding.answers import Link
-from vanilla_transformer.text.protection import Range, overlaps
+from vanilla_transformer.text.protection import Range, overlapping
 from vanilla_transformer.text.units import FURTHER, UNSPACED_SCRIPTS
 
 from .blocks import Span, walk
@@ -47,28 +48,31 @@ def project(
         links: Aligned characters of the two texts.
         fixed: Equal ranges of source and target: text that was not translated, and places that belong together.
     """
-    edges = {edge for span in walk(spans) for edge in (span.start, span.end)}
-    fixed, taken = [*fixed], [there for _, there in fixed]
-    known = [here for here, _ in fixed]
+    edges = sorted({edge for span in walk(spans) for edge in (span.start, span.end)})
+    fixed, taken = [*fixed], sorted(there for _, there in fixed)
+    known = sorted(here for here, _ in fixed)
+
+    def inner_edges(start: int, end: int) -> list[int]:
+        return edges[bisect_right(edges, start) : bisect_left(edges, end)]
+
     # Words of the source in which markup begins or ends, and which are also in the target
     for word in _UNIT.finditer(source):
         here = word.span()
-        if overlaps(here, known) or not any(here[0] < edge < here[1] for edge in edges):
+        if overlapping(here, known) or not inner_edges(*here):
             continue
         equal = [other.span() for other in _UNIT.finditer(target) if other[0] == word[0]]
-        equal = [there for there in equal if not overlaps(there, taken)]
-        linked = [
-            there for there in equal if any(overlaps(here, [x[:2]]) and overlaps(there, [x[2:4]]) for x in links)
-        ]
+        equal = [there for there in equal if not overlapping(there, taken)]
+        near = [link[2:4] for link in links if overlapping(link[:2], [here])]
+        linked = [there for there in equal if any(overlapping(each, [there]) for each in near)]
         if equal:
-            taken.append((linked or equal)[0])
-            fixed.append((here, taken[-1]))
+            there = (linked or equal)[0]
+            insort(taken, there)
+            fixed.append((here, there))
     # Markup may begin and end within equal ranges.
     pieces = list[tuple[Range, Range]]()
     for (start, end), (there, _) in fixed:
-        inner = sorted(edge for edge in edges if start < edge < end)
-        shift = there - start
-        pieces += [((low, high), (low + shift, high + shift)) for low, high in pairwise([start, *inner, end])]
+        shift, borders = there - start, [start, *inner_edges(start, end), end]
+        pieces += [((low, high), (low + shift, high + shift)) for low, high in pairwise(borders)]
     return _Projection(source, target, links, pieces).place(spans, (0, len(source)), None)
 
 
@@ -76,12 +80,18 @@ class _Projection:
     def __init__(self, source: str, target: str, links: Sequence[Link], fixed: Sequence[tuple[Range, Range]]):
         self.source, self.target = source, target
         self.fixed = dict(fixed)
-        kept = [end for end in self.fixed.values() if end[1] > end[0]]
-        inside = [match.span() for match in _UNIT.finditer(target)]
-        self.units = sorted([*(unit for unit in inside if not overlaps(unit, kept)), *kept])
+        kept = sorted(end for end in self.fixed.values() if end[1] > end[0])
+        borders = [0, *sorted(start for start, end in self.fixed.values() if start == end), len(target)]
+        inside = [match.span() for low, high in pairwise(borders) for match in _UNIT.finditer(target, low, high)]
+        self.units = sorted([*(unit for unit in inside if not overlapping(unit, kept)), *kept])
         exact = [Link(*start, *end, 1.0) for start, end in fixed if start[1] > start[0]]
-        free = [link for link in links if not overlaps(link[:2], [*self.fixed])]
-        self.links = [[link for link in [*exact, *free] if overlaps(link[2:4], [unit])] for unit in self.units]
+        known = sorted(self.fixed)
+        free = [link for link in links if not overlapping(link[:2], known)]
+        of_units = dict[Range, list[Link]]()
+        for link in [*exact, *free]:
+            for unit in overlapping(link[2:4], self.units):
+                of_units.setdefault(unit, []).append(link)
+        self.links = [of_units.get(unit, []) for unit in self.units]
 
     def place(self, spans: Sequence[Span], outer: Range, interval: Range | None) -> list[Span]:
         """Return the spans that are in `outer` of the source, within an interval of the target's units."""
@@ -194,18 +204,10 @@ def _collapse(span: Span, position: int) -> Span:
 def _best_run(gains: Sequence[float], core: Range | None) -> Range | None:
     """Return the consecutive units with the largest positive sum, or around `core`, or None."""
     if core:
-        start, end = core
-        total = best = 0.0
-        for unit in range(start - 1, -1, -1):
-            total += gains[unit]
-            if total > best:
-                best, start = total, unit
-        total = best = 0.0
-        for unit in range(end, len(gains)):
-            total += gains[unit]
-            if total > best:
-                best, end = total, unit + 1
-        return start, end
+        sides = gains[: core[0]][::-1], gains[core[1] :]
+        sums = [[0.0, *accumulate(side)] for side in sides]
+        before, after = (side.index(max(side)) for side in sums)
+        return core[0] - before, core[1] + after
     best, found, total, begin = 0.0, None, 0.0, 0
     for unit, gain in enumerate(gains):
         if total <= 0:

@@ -114,7 +114,7 @@ class DocumentTranslator:
         direction: The languages of requests that do not name them, as far as they are known.
     """
 
-    def __init__(self, pipeline: Any, language: str = "en", direction: Direction = NO_DIRECTION):
+    def __init__(self, pipeline: Any, language: str | None = None, direction: Direction = NO_DIRECTION):
         self._pipeline, self._language, self._direction = pipeline, language, direction
 
     def __call__(self, texts: Sequence[str], format: str, **options: Any) -> list[str]:

@@ -5,10 +5,11 @@ from itertools import chain
 
 import regex
 
-from vanilla_transformer.text.protection import MASK, PERCENT_NAME, WIDTH, Range
+from vanilla_transformer.text.protection import MASK, PERCENT_NAME, WIDTH, Range, overlapping
 
 # Words beside which there is a space. In other scripts, and as short ones, they may be parts of the next word.
 _APART = r"[\p{Latin}\p{Greek}\p{Cyrillic}\p{Armenian}\p{Georgian}\d_]|[\p{Arabic}\p{Hebrew}]{4}"
+_JOINS = r"[\w'’]"  # a letter may touch what touches one of these in the source
 
 _ONLY_NUMBERS = regex.compile(r"[\d\s.,:/'’()+-]+")
 # Fields without names or numbers, which are filled in the order in which they come; and codes that open and close.
@@ -29,9 +30,10 @@ def has_others(translation: str, found: Sequence[Range], kept: Sequence[Range]) 
 
     Args:
         found: Places where [`find_protected`] finds text to keep.
+        kept: Places in order.
     """
     for start, end in [*found, *(match.span() for match in MASK.finditer(translation))]:
-        inside = sorted((low, high) for low, high in kept if low < end and start < high)
+        inside = overlapping((start, end), kept)
         if not inside and not _ONLY_NUMBERS.fullmatch(translation, start, end):
             return True
         edges = [start, *(edge for place in inside for edge in place), end]
@@ -60,8 +62,8 @@ def space_gap(gap: str, after: str | None, before: str | None) -> tuple[int, str
     """
     Return the text of a translation between two texts that are kept, with white space beside them as in the source.
 
-    A word that touches one gets a space if the source has white space there, or its edge. The same word or sign
-    touches one that it touches in the source.
+    A word that touches one gets a space if the source has no letter there. The same word or sign touches one that it
+    touches in the source.
 
     Args:
         after: The text after the first of the two in the source, or None if the gap begins the translation.
@@ -77,15 +79,19 @@ def space_gap(gap: str, after: str | None, before: str | None) -> tuple[int, str
         gap = left + gap if regex.match(_APART, gap) else gap
     elif after is not None and regex.match(rf"\s+{_whole(_UNIT.match(after)[0])}", gap):  # type: ignore[index]
         gap = gap.lstrip()
+    elif after is not None and not regex.match(_JOINS, after):
+        gap = " " + gap if regex.match(_APART, gap) else gap
     lead = len(gap) - size
     if right:
         gap += right if regex.search(rf"(?:{_APART})$", gap) else ""
     elif before is not None and regex.search(rf"{_whole(_LAST_UNIT.search(before)[0])}\s+$", gap):  # type: ignore[index]
         gap = gap.rstrip()
+    elif before is not None and not regex.match(_JOINS, before[-1:]):
+        gap += " " if regex.search(rf"(?:{_APART})$", gap) else ""
     return lead, gap
 
 
-_UNIT, _LAST_UNIT = regex.compile(r"\w+|."), regex.compile(r"(?:\w+|.)$")
+_UNIT, _LAST_UNIT = regex.compile(r"\w+|."), regex.compile(r"(?r)(?:\w+|.)$")
 
 
 def _space(character: str) -> str:

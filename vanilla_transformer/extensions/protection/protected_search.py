@@ -4,12 +4,15 @@ Keep what must survive a translation: URLs, e-mail addresses, placeholders, emoj
 They go through the model as masks that it has learned to copy, or as they are if it knows none. A sentence whose
 translation lacks one, or has one too often, is translated again by beam search under the constraint that all appear.
 Where that fails, too, only the text around them is translated. Sentences without such text are translated as always.
-The branches of an ICU message are sentences by themselves.
+The branches of an ICU message are sentences by themselves, and so is text between escapes of line breaks.
 """
 
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import regex
@@ -20,9 +23,10 @@ from vanilla_transformer.decoding.engine.phrase_constraints import ConstraintErr
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
 from vanilla_transformer.decoding.steps import Decode, Report, split_on_error
-from vanilla_transformer.text.protection import MASK, Range, find_masks, find_protected, locate, mask, overlaps
+from vanilla_transformer.text.protection import MASK, Range, find_masks, find_protected, find_texts, mask, overlapping
 
 from .icu_messages import parse_message
+from .inline_markup import MarkedText, parse_markup
 from .kept_text import has_others, keeps_order, space_gap
 
 # Return the translations of each sentence that have the texts given for it, or None where there are none.
@@ -79,7 +83,7 @@ class _Protected:
     def _restore(self, translation: Translation) -> Translation | None:
         """Return a translation with the text that is kept instead of masks, linked with itself; None if it is lost."""
         source, shown = self._source, translation.text
-        found = locate(self.shown_texts, shown)
+        found = self._find(translation)
         if found is None:
             return None
         order = sorted(range(len(found)), key=found.__getitem__)
@@ -87,17 +91,17 @@ class _Protected:
             return None
         edges = [0, *(edge for index in order for edge in found[index]), len(shown)]
         gaps = [shown[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
-        leads, pieces, moved = list[int](), list[str](), list[Range]()
+        leads, pieces, moved, start = list[int](), list[str](), list[Range](), 0
         for gap, left, right in zip(gaps, [None, *order], [*order, None], strict=True):
             after = None if left is None else source[self._kept[left][1] :]
             before = None if right is None else source[: self._kept[right][0]]
             lead, gap = space_gap(gap, after, before)
             leads.append(lead)
             pieces.append(gap)
+            start += len(gap)
             if right is not None:
-                start = sum(map(len, pieces))
                 pieces.append(self._kept_texts[right])
-                moved.append((start, start + len(pieces[-1])))
+                moved.append((start, start := start + len(pieces[-1])))
         text, targets = "".join(pieces), dict(zip(order, moved, strict=True))
         if not self._is_whole(text, targets):
             return None
@@ -106,12 +110,36 @@ class _Protected:
         apart = [
             link
             for link in translation.alignment
-            if not overlaps(link[:2], self._places) and not overlaps(link[2:4], found)
+            if not overlapping(link[:2], self._places) and not overlapping(link[2:4], ends)
         ]
         links = _move(apart, _shifts(zip(self._places, self._kept, strict=True)), there)
         links += [Link(*self._kept[index], *targets[index], 1.0) for index in order]
         links.sort(key=lambda link: (link.target_start, link.source_start))
         return translation._replace(text=text, alignment=links)
+
+    def _find(self, translation: Translation) -> list[Range] | None:
+        """Return where a translation has the text that must survive; None if it lacks some or has some too often.
+
+        The sentence may have the same text as a word elsewhere. If the translation has both, links tell them apart.
+        """
+        found = find_texts(self.shown_texts, translation.text)
+        for text, count in Counter(self.shown_texts).items():
+            if len(found[text]) == count:
+                continue
+            here = find_texts(self.shown_texts, self.shown.text)[text]
+            own = [place for place, each in zip(self._places, self.shown_texts, strict=True) if each == text]
+            here = sorted([*own, *(place for place in here if not overlapping(place, self._places))])
+            if len(found[text]) != len(here):
+                return None
+            there = sorted(found[text], key=lambda place: self._find_source(place, translation))
+            found[text] = [there[here.index(place)] for place in own]
+        return [found[text].pop(0) for text in self.shown_texts]
+
+    def _find_source(self, place: Range, translation: Translation) -> float:
+        """Return where the source of a place begins, by links or in proportion to the texts."""
+        links = [link for link in translation.alignment if overlapping(link[2:4], [place])]
+        guess = place[0] * len(self.shown.text) / len(translation.text)
+        return max(links, key=lambda link: link.weight).source_start if links else guess
 
     def _is_whole(self, text: str, targets: Mapping[int, Range]) -> bool:
         """Return whether a translation has the fields of the source at their places, and no others.
@@ -124,7 +152,7 @@ class _Protected:
             if one[1] == other[0] and targets[at][1] != targets[at + 1][0]:
                 return False
         for start, end in targets.values():
-            is_field = any(low <= start and end <= high for low, high in found)
+            is_field = any(low <= start and end <= high for low, high in overlapping((start, end), found))
             if text[start:end] in fields and not is_field:
                 return False
         return not has_others(text, found, [*targets.values()])
@@ -139,8 +167,7 @@ class _Protected:
             elif _LETTER.search(text):
                 answer = next(answers)
                 places = find_protected(answer.text, self._protect)
-                has_kept = any(locate([kept], answer.text) for kept in self._kept_texts)
-                if has_others(answer.text, places, []) or has_kept or not answer.text.strip():
+                if has_others(answer.text, places, []) or not answer.text.strip():
                     answer = copy_sentence(text)
             pieces.append((start, text, answer))
         return _join_scores(*join_pieces(self._source, pieces), found)
@@ -159,7 +186,8 @@ def _move(links: Iterable[Link], source: Sequence[tuple[int, int]], target: Sequ
     """Return links in texts that are shifted so."""
 
     def move(position: int, shifts: Sequence[tuple[int, int]]) -> int:
-        return position + next((offset for place, offset in reversed(shifts) if position >= place), 0)
+        last = bisect_right(shifts, position, key=itemgetter(0))
+        return position + (shifts[last - 1][1] if last else 0)
 
     return [
         Link(move(start, source), move(end, source), move(low, target), move(high, target), weight)
@@ -194,6 +222,7 @@ class ProtectedSearch:
         masks: Words that the model copies, such as `<ph0>`.
         marks: The model's own tokens, which are marks for it and no text to keep.
         constrain: The decode of sentences under constraints, if there is one.
+        aligns: Whether the model aligns words, which tell the places of markup.
     """
 
     decode: Decode
@@ -201,33 +230,39 @@ class ProtectedSearch:
     masks: Sequence[str] = ()
     marks: Collection[str] = ()
     constrain: Constrain | None = None
+    aligns: bool = False
 
     def __call__(self, sentences: Sequence[Sentence], report: Report) -> list[list[Translation]]:
         """Return the translations of each sentence, best first."""
         parsed = [
-            parse_message(each.text)
+            parse_message(each.text) or parse_markup(each.text, self.marks)
             if self.options.protect and not (each.prefix or each.phrases or each.kept is not None)
             else None
             for each in sentences
         ]
-        branches = [
-            sentence._replace(text=branch.text, separator="", tokens=())
-            for sentence, message in zip(sentences, parsed, strict=True)
-            for branch in (message.messages() if message else ())
+        parts = [
+            sentence._replace(text=part.text, separator="", tokens=())
+            for sentence, whole in zip(sentences, parsed, strict=True)
+            for part in (whole.messages() if whole else ())
         ]
-        plain = [sentence for sentence, message in zip(sentences, parsed, strict=True) if message is None]
-        rows, of_branches = iter(self._translate(plain, report)), iter(self._translate(branches, _ignore))
-        if branches:
+        plain = [sentence for sentence, whole in zip(sentences, parsed, strict=True) if whole is None]
+        aligned = self.options.model_copy(update={"return_alignments": self.aligns or self.options.return_alignments})
+        rows = iter(self._translate(plain, report))
+        of_parts = iter(replace(self, options=aligned)._translate(parts, _ignore))
+        if parts:
             report(len(sentences) - len(plain))
         answers = list[list[Translation]]()
-        for message in parsed:
-            if message is None:
+        for whole in parsed:
+            if whole is None:
                 answers.append(next(rows))
                 continue
-            source, joined = _shifts(message.moved), list[Translation]()
-            for found in zip(*(next(of_branches) for _ in message.messages()), strict=True):
-                text, moved = message.render(each.text for each in found)
-                links = _move(found[0].alignment, source, _shifts(moved))  # the ones of the first text
+            joined = list[Translation]()
+            for found in zip(*(next(of_parts) for _ in whole.messages()), strict=True):
+                if isinstance(whole, MarkedText):
+                    text, links = whole.join(found)
+                else:
+                    text, moved = whole.render(each.text for each in found)
+                    links = _move(found[0].alignment, _shifts(whole.moved), _shifts(moved))  # of the first text
                 joined.append(_join_scores(text, links, found))
             answers.append(joined)
         return answers
@@ -281,7 +316,9 @@ def _ignore(done: int) -> None:
     """Report nothing: these sentences are parts of others."""
 
 
-def keep_protected(decode: Decode, tokenizer: Any, uses_masks: bool = True, can_constrain: bool = True) -> Decode:
+def keep_protected(
+    decode: Decode, tokenizer: Any, uses_masks: bool = True, can_constrain: bool = True, aligns: bool = False
+) -> Decode:
     """
     Return a decode whose translations keep what must survive, see [`ProtectedSearch`].
 
@@ -289,6 +326,7 @@ def keep_protected(decode: Decode, tokenizer: Any, uses_masks: bool = True, can_
         tokenizer: The tokenizer of the model, with the masks that it knows.
         uses_masks: Whether whatever reads the sentences knows the masks.
         can_constrain: Whether an engine decodes the model.
+        aligns: Whether it also aligns words.
     """
 
     def decode_protected(
@@ -313,7 +351,8 @@ def keep_protected(decode: Decode, tokenizer: Any, uses_masks: bool = True, can_
         # Tokens that a model reads as marks, such as `<term>` and the tags of sources, and not as text
         marks = {*getattr(tokenizer, "get_added_vocab", dict)()} - {*masks}
         shown = masks if uses_masks else ()
-        return ProtectedSearch(decode, options, shown, marks, constrain if is_beam_search else None)(sentences, report)
+        constrained = constrain if is_beam_search else None
+        return ProtectedSearch(decode, options, shown, marks, constrained, aligns)(sentences, report)
 
     return decode_protected
 
@@ -332,7 +371,7 @@ def remove_masks(decode: Decode) -> Decode:
                 places = [match.span() for match in found if match[0].strip() not in sentence.text]
                 if places:
                     text, removed = mask(answer.text, places, [""] * len(places))
-                    links = [link for link in answer.alignment if not overlaps(link[2:4], places)]
+                    links = [link for link in answer.alignment if not overlapping(link[2:4], places)]
                     links = _move(links, [], _shifts(zip(places, removed, strict=True)))
                     answer = answer._replace(text=text, alignment=links)
                 answers[-1].append(answer)

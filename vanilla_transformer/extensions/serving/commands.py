@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, field_validator
 
 from vanilla_transformer.cli.flags import (
-    DEFAULT_LANGUAGE,
     PRECISION_HELP,
     FurtherModelArguments,
     LanguageArguments,
@@ -203,7 +202,7 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
         known = find_direction(translate.tokenizer, *direction)
         choices = directions = [known] if all(known) else []
         default = known if all(known) else NO_DIRECTION
-    model = _wrap(translate, settings, options.source_language or DEFAULT_LANGUAGE, default)
+    model = _wrap(translate, settings, options.source_language or default.source, default)
     folder = Path(options.name).name
     served = ServedModel(flag or folder, options, loaded=model, directions=directions, default=default)
     return [served], {"title": folder, "directions": choices, "default": settings}
@@ -224,7 +223,7 @@ def _several_models(
         if find_languages(translate.tokenizer) is not None:
             flags = LanguageArguments(source_language=direction.source, target_language=direction.target)
             languages = language_settings(translate.tokenizer, flags)
-        return _wrap(translate, languages, str(direction.source), direction)
+        return _wrap(translate, languages, direction.source, direction)
 
     loader = ModelLoader(options.max_loaded)
     models = [
@@ -235,13 +234,13 @@ def _several_models(
 
 
 def _wrap(
-    translate: "TranslationPipeline", languages: Mapping[str, str], spoken: str, direction: Direction
+    translate: "TranslationPipeline", languages: Mapping[str, str], spoken: str | None, direction: Direction
 ) -> "LoadedModel":
     """Return a model for the service.
 
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
-        spoken: Language of texts that are split into sentences.
+        spoken: Language of texts that are split into sentences, if it is known.
     """
     from vanilla_transformer.extensions.documents import DocumentTranslator
 

@@ -449,7 +449,7 @@ def translate_with(
     pipeline: Any,
     translate_documents: TranslateDocuments | None = None,
     languages: Mapping[str, str] | None = None,
-    source_language: str = "en",
+    source_language: str | None = None,
 ) -> Translate:
     """Wrap a [`TranslationPipeline`] for [`Batcher`], and a function that translates documents of a format.
 

@@ -1,6 +1,7 @@
 """Documents keep their markup at its words, what must survive, and all else byte for byte."""
 
 import re
+import time
 from dataclasses import replace
 
 import html5lib
@@ -20,7 +21,7 @@ from vanilla_transformer.extensions.documents.projection import proportional_lin
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.protection import find_masks
 
-SPLIT = AbbreviationSplitter()
+SPLIT = AbbreviationSplitter("en")
 DIRECTION = Direction("en", "de")
 XML = """<?xml version='1.0' encoding='UTF-8' ?>
 <!DOCTYPE d [ <!ENTITY n "x > y"> <!-- a ' quote --> ]>
@@ -430,11 +431,60 @@ def test_block_translator_masks_fixed_text_and_fields_together():
     assert (translated, read) == ("PRESS <kbd>B c</kbd> AT {a} NOW", [["Press <ph0> at <ph1> now"]])
 
 
-def test_block_translator_keeps_a_piece_whose_translation_has_fixed_text_of_another_one():
-    def repeat(texts):
-        return [(f"{text.upper()} B c" if text == "Press" else text.upper(), None) for text in texts]
+def copy_words(translate, *words):
+    """Return a function that copies words as a trained model copies names."""
 
-    assert read_by_model("Press <kbd>B c</kbd> now", model=repeat)[0] == "Press <kbd>B c</kbd> NOW"
+    def call(texts):
+        return [
+            (
+                re.sub(
+                    "|".join(words),
+                    lambda match: match[0].capitalize() if match[0] != "GIT" else "git",
+                    text,
+                    flags=re.I,
+                ),
+                links,
+            )
+            for text, links in translate(texts)
+        ]
+
+    return call
+
+
+TOM = '<span translate="no">Tom</span> said that Tom is tired.'
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "expected"),
+    [
+        (TOM, shout, '<span translate="no">Tom</span> SAID THAT TOM IS TIRED.'),
+        (TOM, copy_words(shout, "Tom"), '<span translate="no">Tom</span> SAID THAT Tom IS TIRED.'),
+        (TOM, copy_words(reverse, "Tom"), 'TIRED. IS Tom THAT SAID <span translate="no">Tom</span>'),
+        (
+            "Tom and <i translate=no>Tom</i> run",
+            copy_words(reverse, "Tom"),
+            "RUN <i translate=no>Tom</i> AND Tom",
+        ),
+        ("the <code>git</code> command is of git", shout, "THE <code>git</code> COMMAND IS OF GIT"),
+        ("the <code>git</code> command is of git", copy_words(shout, "git"), "THE <code>git</code> COMMAND IS OF git"),
+        # A word of the translation that the source lacks
+        (
+            "use <kbd>on</kbd> now",
+            lambda texts: [("AN on on", None)] if "on" in texts[0] else [("on", None)] * 2,
+            "on <kbd>on</kbd> on",
+        ),
+    ],
+)
+def test_block_translator_keeps_places_and_translates_the_same_words_elsewhere(text, model, expected):
+    assert read_by_model(text, model=model)[0] == expected
+
+
+def test_block_translator_keeps_many_addresses_in_linear_time():
+    text = " ".join(f"word https://a.example/{number}" for number in range(500))
+    for model in (shout, copy_kept(shout)):
+        started = time.process_time()
+        assert read_by_model(text, model=model)[0] == text.replace("word", "WORD")
+        assert time.process_time() - started < 5  # 0.1 s, and many minutes in quadratic time
 
 
 def test_block_translator_translates_around_fixed_text_whose_markup_would_cross():

@@ -199,8 +199,26 @@ def test_protected_search_keeps_links_in_place_beside_a_space_that_it_adds():
 
 
 @pytest.mark.parametrize(
+    ("links", "place"),
+    [
+        ([], (0, 3)),
+        ([Link(0, 3, 8, 11, 0.9), Link(8, 11, 0, 3, 0.5)], (8, 11)),
+        ([Link(0, 3, 8, 11, 0.4), Link(8, 11, 8, 11, 0.5), Link(0, 3, 0, 3, 0.5)], (0, 3)),
+    ],
+)
+def test_protected_search_tells_text_to_keep_from_equal_words_by_links(links, place):
+    found = search("Tom and Tom", lambda shown: Translation("Tom und Tom", alignment=links), [(0, 3)])
+    assert found.text == "Tom und Tom" and [link for link in found.alignment if link.weight == 1] == [
+        Link(0, 3, *place, 1)
+    ]
+
+
+@pytest.mark.parametrize(
     ("text", "kept", "translation", "is_right"),
     [
+        ("Tom and Tom", [(0, 3)], "Tom und er", True),
+        ("Tom and Tom", [(0, 3)], "Tom, Tom und Tom", False),
+        ("Tom and Tomtom", [(0, 3)], "Tom und Tom", False),
         ("use v1.2 now", [(4, 8)], "nimm v1.2 jetzt", True),
         ("use v1.2 now", [(4, 8)], "nimm x.v1.2 jetzt", False),  # no version any more
         ("see https://a.b/x now", [(4, 17)], "siehe https://a.b/x", True),

@@ -1,0 +1,84 @@
+"""Tags, entities and escapes in plain text are markup: the model reads words, and the text is written as it was."""
+
+import time
+
+import pytest
+
+from tests.fake_translation import copy_kept, reverse, shout
+from vanilla_transformer.decoding.answers import Link, Translation
+from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.decoding.sentence_splitter import split_simply
+from vanilla_transformer.extensions.documents import translate_document
+from vanilla_transformer.extensions.protection.inline_markup import parse_markup
+from vanilla_transformer.extensions.protection.protected_search import ProtectedSearch
+
+
+def search(text, model, count=1, marks=()):
+    """Return the translations of a text, and what the model read."""
+    read = []
+
+    def decode(sentences, options, report):
+        read.extend(each.text for each in sentences)
+        answers = model([each.text for each in sentences])
+        return [[Translation(answer, alignment=[Link(*link) for link in links])] * count for answer, links in answers]
+
+    options = TranslationOptions(protect=True, num_return_sequences=count)
+    (row,) = ProtectedSearch(decode, options, marks=marks)([Sentence(text, "", [1])], lambda done: None)
+    return [each.text for each in row], read
+
+
+CASES = [
+    ("A &lt;strong&gt;woman&lt;/strong&gt; runs", ["A woman runs"], "RUNS &lt;strong&gt;WOMAN&lt;/strong&gt; A"),
+    ("<b>a <i>big</i></b> dog", ["a big dog"], "DOG <b><i>BIG</i> A</b>"),
+    ("It&#39;s caf&eacute; &amp; x", ["It's café & x"], "X &amp; CAFÉ IT&#39;S"),
+    ("say &amp;quot;hi&amp;quot;", ['say "hi"'], "&amp;quot;HI&amp;quot; SAY"),
+    (r"first line\nsecond line", ["first line", "second line"], r"LINE FIRST\nLINE SECOND"),
+    (r"say \"hi\" now\t\u0020it\u0027s on\N", ['say "hi" now', "it's on"], r"NOW \"HI\" SAY\t\u0020ON IT\u0027S\N"),
+    ("<p>one</p><p>a <b>dog</b></p>", ["one", "a dog"], "<p>ONE</p><p><b>DOG</b> A</p>"),
+    ("a<br/>b c", ["a", "b c"], "A<br/>C B"),
+    ("<b>see</b> <i>https://a.b/x?y=1&amp;z=2</i>", None, "<i>https://a.b/x?y=1&amp;z=2</i> <b>SEE</b>"),
+    ("Hello <name> <b>you</b>", ["Hello <name> you"], "<b>YOU</b> <name> HELLO"),
+]
+
+
+@pytest.mark.parametrize(("text", "read", "expected"), CASES)
+def test_markup_in_plain_text_is_written_as_it_was(text, read, expected):
+    assert parse_markup(text)
+    found = search(text, copy_kept(reverse), count=2)
+    assert found[0] == [expected] * 2 and (read is None or found[1] == read)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [r"C:\new\table is a dog", r"\textbf{dog}", "a < b and c > d", "I <3 you", "A <b>dog", "R&D; x &nbsp; y", r"\\no"],
+)
+def test_other_signs_are_no_markup(text):
+    assert parse_markup(text) is None
+
+
+def test_text_that_has_a_character_in_both_forms_keeps_the_entity():
+    assert search("Tom & Jerry &amp; Co", copy_kept(shout))[0] == ["TOM & JERRY &amp; CO"]
+
+
+def test_the_models_own_tokens_are_no_markup():
+    assert parse_markup("A <x>dog</x> runs", marks={"<x>", "</x>"}) is None
+
+
+@pytest.mark.parametrize("text", [r"\n\t", "<br/> - <br/>"])
+def test_text_without_words_between_breaks_is_copied(text):
+    assert search(text, reverse) == ([text], [])
+
+
+@pytest.mark.parametrize(("text", "read", "expected"), [case for case in CASES if "<p>" not in case[0]])
+def test_documents_have_the_markup_of_plain_text(text, read, expected):
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    found = translate_document(f"<p>{escaped}</p>", "xml", copy_kept(reverse), split_simply)
+    assert found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")[3:-4] == expected
+
+
+@pytest.mark.parametrize("text", [r"\n" * 20_000, "<b>" * 20_000, "</b>" * 20_000, "&amp;" * 20_000, "a:\\n" * 20_000])
+def test_markup_is_read_in_linear_time(text):
+    started = time.process_time()
+    parse_markup(text)
+    assert time.process_time() - started < 5  # 0.2 s

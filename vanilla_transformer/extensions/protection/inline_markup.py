@@ -1,0 +1,97 @@
+"""Markup, entities and escapes in plain text: the model reads words, and translations are written as the text was."""
+
+from collections.abc import Collection, Sequence
+from html import unescape
+from itertools import pairwise
+
+import regex
+
+from vanilla_transformer.decoding.answers import Link, Translation
+from vanilla_transformer.decoding.segments import Sentence
+
+_WORDS = regex.compile(r"\S(?s:.*\S)?")
+# Escapes of white space and tags of blocks, which part text; and other tags. C:\new and \textbf{} have none.
+_TOKEN = regex.compile(
+    r"(?:(?<!\\|\b[A-Za-z]:\\?\S{0,99})\\(?:[nrtN](?![a-z]+\{)|u00(?:0[aA]|20|[aA]0))"
+    r"|</?(?:br|div|h[1-6r]|li|[ou]l|p|t[dhr])(?:\s[^<>]*)?/?>)++"
+    r"|(?:<|&lt;)(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*+)(?:\s[^<>]*?)?(?:>|&gt;)"
+)
+_CHARACTER = regex.compile(r"&(?:amp;)*(#\d+|#[xX]\p{AHex}+|[A-Za-z]+\d*);|\\(u\p{AHex}{4}|[\"'])")
+_DEEPEST = 99
+
+
+class MarkedText:
+    """
+    A text as a block whose spans are its paired tags.
+
+    Args:
+        tokens: Its breaks, each with None, and its paired tags, each with the one that opens.
+    """
+
+    def __init__(self, text: str, tokens: Sequence[tuple[regex.Match[str], regex.Match[str] | None]]):
+        from vanilla_transformer.extensions.documents.blocks import SpanBuilder, walk
+
+        edges = [0, *(edge for token, _ in tokens for edge in token.span()), len(text)]
+        outside = [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)]
+        self._bare, self._written = {*_CHARACTER.sub("", "".join(outside))}, dict[str, str]()
+        self._length, builder = len(text), SpanBuilder(keeps_space=True)
+        for (token, opening), before in zip([*tokens, (None, None)], outside, strict=True):
+            builder.add_text(_CHARACTER.sub(self._read, before))
+            if token and not opening:
+                builder.add_mark([token[0], ""], breaks=True)
+            elif token is opening and token:
+                builder.open(token, [token[0]])
+            elif span := builder.close(opening):
+                span.payload.append(token[0])
+        self._block = builder.finish()
+        borders = [0, *(span.start for span in walk(self._block.spans) if span.breaks), len(builder.text)]
+        found = (_WORDS.search(builder.text, low, high) for low, high in pairwise(borders))
+        self._parts = [(match.start(), Sentence(match[0], "", ())) for match in found if match]
+        self._parts = self._parts or [(0, Sentence("", "", ()))]
+        self.is_plain = not (tokens or self._written)
+
+    def _read(self, match: regex.Match[str]) -> str:
+        """Return the letter, quotation mark, & < or > that is written so, unless the text has it as it is, too."""
+        name, code = match.groups()
+        character = unescape(f"&{name};") if name else chr(int(code[1:], 16)) if code[1:] else code
+        if len(character) > 1 or character in self._bare or not (character.isalpha() or character in "'\"&<>"):
+            return match[0]
+        self._written[character] = match[0]
+        return character
+
+    def messages(self) -> list[Sentence]:
+        """Return what the model reads: the text between breaks."""
+        return [part for _, part in self._parts]
+
+    def join(self, found: Sequence[Translation]) -> tuple[str, list[Link]]:
+        """Return the translation of the text, given the ones of [`messages`], and a link of the two as a whole."""
+        from vanilla_transformer.extensions.documents.block_translator import join_block
+        from vanilla_transformer.extensions.documents.blocks import write_block
+
+        sentences = list[tuple[int, Sentence, Translation]]()
+        for (start, part), each in zip(self._parts, found, strict=True):
+            exact = [link for link in each.alignment if link.weight == 1]
+            kept = [link[:2] for link in exact if part.text[slice(*link[:2])] == each.text[slice(*link[2:4])]]
+            sentences.append((start, part._replace(kept=kept), each))
+        block = join_block(self._block, sentences) or self._block
+        written = str.maketrans(self._written)
+        text = write_block(block, lambda each: each.translate(written), lambda tags, inner: (inner or "").join(tags))
+        return text, [Link(0, self._length, 0, len(text), 1.0)]
+
+
+def parse_markup(text: str, marks: Collection[str] = ()) -> MarkedText | None:
+    """Return a text with markup, or None if it has none. The model's own tokens, which are marks, are none."""
+    if not regex.search(r"[<&\\]", text):
+        return None
+    tokens, opened = list[tuple[regex.Match[str], regex.Match[str] | None]](), list[regex.Match[str]]()
+    for token in _TOKEN.finditer(text):
+        at = max((at for at, each in enumerate(opened) if token["end"] and each["name"] == token["name"]), default=-1)
+        if not token["name"]:
+            tokens.append((token, None))
+        elif at >= 0:
+            tokens += [(opened[at], opened[at]), (token, opened[at])]
+            del opened[at:]
+        elif not token["end"] and token[0] not in marks and len(opened) < _DEEPEST:
+            opened.append(token)
+    marked = MarkedText(text, sorted(tokens, key=lambda each: each[0].start()))
+    return None if marked.is_plain else marked

@@ -56,6 +56,7 @@ setup(
     package_data={
         "vanilla_transformer": ["py.typed", "data/demo_corpus/*"],
         "vanilla_transformer.extensions.alignments.explanation": ["page.[chj]*"],
+        "vanilla_transformer.extensions.documents": ["*.yaml"],
         "vanilla_transformer.extensions.conversion": ["bergamot.cjs", "bergamot_config.yml"],
         "vanilla_transformer.evaluation.quality_report": ["page.[ch]*"],
         "vanilla_transformer.extensions.serving": ["page.[chj]*"],

@@ -34,6 +34,10 @@ XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de" 
 <trans-unit id="1"><source>{}</source></trans-unit></body></file></xliff>"""
 
 
+ITS_RULE = """<d xmlns:i="http://www.w3.org/2005/11/its"><i:rules>
+<i:translateRule translate='no' selector='{}'/></i:rules></d>"""
+
+
 def translated(text, translate=shout, format="html", **options):
     return translate_document(text, format, translate, SPLIT, **options)
 
@@ -74,7 +78,7 @@ REVERSED = [
     ("html", "<div translate=no><div>a b</div>c d</div>e f", "<div translate=no><div>a b</div>c d</div>F E"),
     ("html", "<table><tr><td translate=no>a b<td>c d<tr><td>e f", "<table><tr><td translate=no>a b<td>D C<tr><td>F E"),
     ("html", "<title>a <b> b</title>", "<title>A &lt;b> B</title>"),
-    ("html", "<svg><title>a b</title><path/></svg> c d", "<svg><title>a b</title><path/></svg> D C"),
+    ("html", "<svg><title>a b</title><path/></svg> c d", "<svg><title>B A</title><path/></svg> D C"),
     ("html", "<a title=x/>a b</a>", "<a title=X/>B A</a>"),
     ("html", "<p><b class=notranslate id=x/>a b</b> c", "<p><b class=notranslate id=x/>a b</b> C"),
     ("html", "a < b", "B &lt; A"),
@@ -481,6 +485,13 @@ def test_find_masks_takes_tokens_that_appear_in_text():
     "format, text, message",
     [
         ("xml", "<a><b></a>", "must be well-formed XML"),
+        (
+            "xml",
+            ITS_RULE.format("//a["),
+            "of <its:translateRule> in line 2 must be an XPath of elements or attributes",
+        ),
+        ("xml", ITS_RULE.format("1 + 1"), "got '1 + 1'"),
+        ("xml", ITS_RULE.format("a").replace("<i:rules>", "<i:rules queryLanguage='css'>"), "got 'a'"),
         ("xliff", "<a/>", "must have the root element <xliff>, got <a>"),
         ("xliff", "<xliff version='2.0'/>", "has no attribute `trgLang`"),
         ("srt", "nothing", "must be SubRip subtitles"),

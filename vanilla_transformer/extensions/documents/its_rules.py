@@ -21,7 +21,8 @@ def find_its_rules(root: Any) -> dict[str, dict[Any, str]]:
     for rule in root.iter(*(_ITS + name for name in _VALUES)):
         name = _VALUES[local_name(rule)]
         for node in _select(rule):
-            key = (node.getparent(), node.attrname.rpartition("}")[2]) if isinstance(node, str) else node
+            is_attribute = isinstance(node, str)
+            key: Any = (node.getparent(), node.attrname.rpartition("}")[2]) if is_attribute else node
             found[name][key] = rule.get(name)
     return found
 

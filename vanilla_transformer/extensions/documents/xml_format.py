@@ -117,7 +117,7 @@ class XmlDocument(MarkupDocument, PageDocument):
         for name in self.attributes(token):
             rule = rules.get((element, name.rpartition(":")[2]))
             attributes = attributes | {name} if rule == "yes" else attributes - {name} if rule == "no" else attributes
-        context = self.judge(token, around, vocabulary, level, {"yes": True, "no": False}.get(value), attributes)
+        context = self.judge(token, around, vocabulary, level, {"yes": True, "no": False}.get(value or ""), attributes)
         if context.is_translated and self._add_html(index):
             context = context._replace(translates=False)
         space = element.get(XML_SPACE) or self._rules["space"].get(element)

@@ -276,6 +276,13 @@ def test_lines_end_as_before(format, text):
         ("xml", "<d>a dog<pb n='1'/>and<!-- c --> b</d>", ["a dog and b"]),
         ("xliff", XLIFF.format("sleeping<x ctype='lb'/>Two dogs"), ["sleeping", "Two dogs"]),
         ("xliff", XLIFF.format("sleeping<ph equiv='&lt;br/>' id='1'/>Two dogs"), ["sleeping", "Two dogs"]),
+        (
+            "xliff",
+            XLIFF.format("sleeping\nsoundly").replace("unit id", "unit xml:space='preserve' id"),
+            ["sleeping", "soundly"],
+        ),
+        ("xliff", XLIFF.format("sleeping\n  soundly"), ["sleeping soundly"]),
+        ("xliff", XLIFF.format(r"sleeping\nsoundly"), ["sleeping", "soundly"]),
         ("xliff", XLIFF.format("sleeping<x id='1'/><x id='2'/>Two dogs"), ["sleeping Two dogs"]),
         ("xliff", XLIFF.format("sleeping<bpt id='1'>b</bpt>Two dogs"), ["sleepingTwo dogs"]),
         ("markdown", "sleeping<br/>Two dogs", ["sleeping", "Two dogs"]),

@@ -65,3 +65,4 @@ def test_documents_in_sections_have_the_last_blocks():
     assert [block.text for block in document.blocks] == ["b", "a"]
     assert isinstance(document.parts[0][-1], HtmlDocument)
     assert document.render(document.blocks) == document.text
+    assert texts("<rss><title><![CDATA[<b>a]]]]><![CDATA[></b>]]></title></rss>") == []

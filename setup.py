@@ -57,6 +57,7 @@ setup(
         "vanilla_transformer": ["py.typed", "data/demo_corpus/*"],
         "vanilla_transformer.extensions.alignments.explanation": ["page.[chj]*"],
         "vanilla_transformer.extensions.conversion": ["bergamot_translate.cjs", "bergamot_config.yml"],
+        "vanilla_transformer.extensions.documents": ["*.yaml"],
         "vanilla_transformer.evaluation.quality_report": ["page.[ch]*"],
         "vanilla_transformer.extensions.serving": ["page.[chj]*"],
         "vanilla_transformer.publishing.space": ["requirements.txt"],

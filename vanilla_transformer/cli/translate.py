@@ -52,7 +52,10 @@ def _translate_document(
     from vanilla_transformer.extensions.documents import parse_document, translator_by
     from vanilla_transformer.text.languages import find_direction
 
-    parse_document(text, options.format)  # names mistakes before a model is loaded
+    try:
+        parse_document(text, options.format)  # names mistakes before a model is loaded
+    except UserError as error:
+        raise UserError(f"{options.input or 'Standard input'}: {error}") from None
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:

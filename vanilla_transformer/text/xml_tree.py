@@ -23,7 +23,9 @@ def parse_xml(text: str | bytes) -> Any:
         from lxml import etree
     parser = etree.XMLParser(**_SAFE)
     if isinstance(text, str):
-        text = DECLARATION.sub(lambda match: "\n" * match[0].count("\n"), text, count=1)
+        text = DECLARATION.sub(lambda match: "\n" * match[0].count("\n"), text, count=1).removeprefix("\ufeff")
+        if "<!DOCTYPE" not in text:  # entities may be defined in other files, of which it needs one
+            text = f'<!DOCTYPE x SYSTEM "">{text}'
     try:
         return etree.fromstring(text, parser).getroottree()
     except (etree.XMLSyntaxError, ValueError) as error:

@@ -94,7 +94,7 @@ def test_translate_names_a_malformed_document_and_keeps_the_old_output(tmp_path,
     files = ["--input", str(tmp_path / "in.xlf"), "--output", str(tmp_path / "out.xlf")]
     assert main(["translate", "no/model", "--format", "xliff", "--overwrite", *files]) == 2
     error = capsys.readouterr().err
-    assert "error: The text must be well-formed XML" in error and error.count("\n") == 1
+    assert "in.xlf: The text must be well-formed XML" in error and "line 1" in error and error.count("\n") == 1
     assert (tmp_path / "out.xlf").read_text() == "old"
 
 

@@ -6,22 +6,25 @@ A tree would forget quotation marks, entities, the case of names and white space
 
 import re
 from abc import abstractmethod
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from html import unescape
+from itertools import islice
 from typing import Any, NamedTuple
 
-from vanilla_transformer.text.languages import Direction, find_locale, is_same_language
 from vanilla_transformer.text.protection import Range
 
 from .blocks import Block, Document, SpanBuilder, write_block
 
-# Comments, declarations and instructions; and tags, whose attributes may contain `>` in quotation marks.
+# Comments, declarations, templates and instructions; and tags, whose attributes may contain `>` in quotation marks.
+_CODE = r"<%(?:(?!<%).)*?%>|<\?(?:php\b|=)(?:(?!<\?).)*?\?>"
+_QUOTED = rf"\"(?:[^\"<]++|{_CODE}|<)*+\"|'(?:[^'<]++|{_CODE}|<)*+'"
 _HTML = re.compile(
-    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?(?:php\b|=).*?(?:\?>|\Z)|<(?:[!?]|/(?![a-zA-Z]))[^>]*+(?:>|\Z)|"
-    r"<(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*+)(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+'|[^\s>]*+))*+(?:>|\Z)",
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|"
+    rf"{_CODE}|<\?(?:php\b|=).*?(?:\?>|\Z)|<(?:[!?]|/(?![a-zA-Z]))[^>]*+(?:>|\Z)|"
+    rf"<(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*+)(?:[^<>=]++|{_CODE}|<|=\s*+(?:{_QUOTED}|[^\s>]*+))*+(?:>|\Z)",
     re.DOTALL,
 )
 _XML = re.compile(
@@ -31,13 +34,18 @@ _XML = re.compile(
     r"<(?P<slash>/?)(?P<name>[^\s/>!?]++)(?:[^>\"']|\"[^\"]*+\"|'[^']*+')*+>",
     re.DOTALL,
 )
-_ATTRIBUTE = re.compile(r"[\s/]*+([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(\"[^\"]*+\"|'[^']*+'|[^\s>]*+))?+")
+CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
+_VALUE = re.compile(r"<[%?]=")  # of a template
+_ABOVE_OR_BELOW = {"sub", "subscript", "sup", "superscript"}
+# Words in two of them are two words.
+_SIDE_BY_SIDE = {"a", "button", "guimenu", "guimenuitem", "guisubmenu", "keycap", "label", "tspan", "uicontrol"}
+TEMPLATE = rf"(?P<kept>{_CODE})"
+_ATTRIBUTE = re.compile(rf"(?:[\s/]|{_CODE})*+([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+({_QUOTED}|[^\s>]*+))?+", re.DOTALL)
 _REFERENCE = re.compile(r"&(?:#[xX]?[0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
 _UNQUOTED_END = re.compile(r"=\s*+[^\s\"'>]+/>\Z")
 _UNQUOTED = re.compile(r"[^\s\"'=<>`]+")
 _NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of XML
 _SPACE = " \t\r\n\f"
-_THREE_LETTERS = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")  # as NLLB names languages, such as deu_Latn
 Edit = tuple[int, int, str]  # the start and the end of a range of the source, and what replaces it
 
 
@@ -52,6 +60,9 @@ class Token:
         is_empty: The tag is an element by itself.
         after: Number of the first token after the element of an opening tag, which its format finds.
         element: Element in the tree, of an opening tag of XML.
+        role: What an element is to its paragraph: `"block"`, no part of it. `"inline"`, markup of text. `"fixed"`, its
+            text is part of the sentence and is not translated. `"opaque"`, a mark within a word or between words.
+            `"parting"`, a mark between words. `"break"`, a line break.
     """
 
     kind: str
@@ -61,6 +72,7 @@ class Token:
     is_empty: bool = False
     after: int = 0
     element: Any = None
+    role: str = ""
 
     @property
     def local_name(self) -> str:
@@ -122,12 +134,20 @@ def unescape_xml(text: str) -> str:
 
 @dataclass
 class Place:
-    """Where the text of a block is in the source, and which references the source writes for characters."""
+    """
+    Where the text of a block is in the source, and which references the source writes for characters.
+
+    Attributes:
+        quote: The quotation mark of an attribute, `""` if it has none.
+        special: Finds what is not plain text, by its groups: `kept` is not translated, `letter` is a character after a
+            backslash, `line` and `break` are line breaks, `space` is between words, and `plain` is text after all.
+    """
 
     start: int
     end: int
     references: dict[str, str] = field(default_factory=dict)
-    quote: str | None = None  # of an attribute, "" if it has none
+    quote: str | None = None
+    special: str = TEMPLATE
 
 
 class SourceDocument(Document):
@@ -145,46 +165,89 @@ class SourceDocument(Document):
     Attributes:
         places: Where each block is.
         replaced: Edits of values of attributes that name the language or the encoding.
+        parts: Documents within this one, each with its range and what writes it. Their blocks are the last ones.
+        spelling: The beginning of a place: its references and what is not plain text in it.
     """
 
     def __init__(self, text: str, tokens: Iterable[Token], read: Callable[[str], str] = unescape):
-        self.text, self.tokens, self.read = text, [*tokens], read
+        self.text, self.tokens, self.read, self.is_xml = text, [*tokens], read, read is not unescape
         self.blocks = list[Block]()
         self.places = list[Place]()
         self.replaced = list[Edit]()
-        self._edits = list[Edit]()  # in tags
+        self.edits = list[Edit]()
+        self.parts = list[tuple[int, int, Callable[[str], str], SourceDocument]]()
+        self.spelling: Callable[..., Place] = Place
         self._attributes = dict[int, dict[str, Attribute]]()
 
     @abstractmethod
+    def role_of(self, token: Token) -> str:
+        """Return the role of an element within a paragraph, see [`Token`]."""
+
     def add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:
-        """Add a token of a paragraph, or all tokens of an element whose text is not translated.
+        """Add a token of a paragraph, or all tokens of an element that is a mark in it.
 
         Returns: the number of the next token to add.
         """
+        token = self.tokens[index]
+        if token.kind == "open":
+            return self.add_element(builder, index)
+        if token.kind == "text":
+            self.add_text(builder, token, place)
+        elif token.kind == "close" and (span := builder.close(token.name)):
+            span.payload[1] = (token.start, token.end)
+        elif self.is_xml and (section := CDATA.fullmatch(self.text, token.start, token.end)):
+            place.references.setdefault(">", "&gt;")
+            builder.add_text(section[1])
+        else:
+            text = "" if self.is_blank(token) else " ".join(self.text[token.start : token.end].split())
+            builder.add_mark(self.span_of(index, index + 1), text)
+        return index + 1
+
+    def add_element(self, builder: SpanBuilder, index: int) -> int:
+        """Add an element of a paragraph. Return the number of the next token to add."""
+        token, before = self.tokens[index], self.tokens[index - 1]
+        mark, text, role = self.span_of(index, token.after), self.text_of(index, token.after), self.role_of(token)
+        if role == "fixed":
+            builder.add_mark(mark, text)
+        elif role == "inline" and token.local_name in _ABOVE_OR_BELOW and builder.is_note(text):
+            builder.add_mark(mark)
+            builder.part()
+        elif role == "inline" and not token.is_empty:
+            if before.kind == "close" and {before.local_name, token.local_name} <= _SIDE_BY_SIDE:
+                builder.part()
+            builder.open(token.name, [(token.start, token.end), None], is_paired=self.is_xml)
+            return index + 1
+        else:
+            builder.add_mark(mark, breaks=role == "break")
+            if role in ("inline", "parting"):
+                builder.part()
+        return token.after
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
-        rows = zip(self.places, self.write_blocks(blocks), strict=True)
-        return self.splice([(place.start, place.end, written) for place, written in rows if place.quote is None])
+        rest, self.edits = iter(blocks[len(self.places) :]), [*self.replaced]
+        for start, end, write, part in self.parts:
+            text = part.render([*islice(rest, len(part.blocks))])
+            if text != part.text:
+                self.edits.append((start, end, write(text)))
+        self.edits.sort()
+        for place, source, block in zip(self.places, self.blocks, blocks, strict=False):
+            if block != source:  # which may have edits in it
+                low, high = (bisect_left(self.edits, (at,)) for at in (place.start, place.end))
+                self.edits[low:high] = [(place.start, place.end, self.write(place, source, block))]
+        return self.slice(0, len(self.text))
 
-    def write_blocks(self, blocks: Sequence[Block]) -> list[str]:
-        """Return translated blocks as they are written at their places, in tags with translated attributes."""
-        rows = [*zip(self.places, self.blocks, blocks, strict=True)]
-        self._edits = sorted(self.replaced)
-        for place, source, block in rows:
-            if place.quote is not None and block != source:
-                insort(self._edits, (place.start, place.end, _quote(_escape(place, block.text), place.quote)))
+    def write(self, place: Place, source: Block, block: Block) -> str:
+        """Return a translated block as it is written at its place."""
 
         def write_span(tags: Any, content: str | None) -> str:
             opening, closing = tags
             return self.slice(*opening) + ("" if closing is None else f"{content}{self.slice(*closing)}")
 
-        return [
-            self.slice(place.start, place.end)
-            if block == source
-            else write_block(block, partial(_escape, place), write_span)
-            for place, source, block in rows
-        ]
+        if block == source:
+            return self.slice(place.start, place.end)
+        written = write_block(block, partial(_escape, place), write_span)
+        return _quote(written, "") if place.quote == "" else written
 
     def splice(self, edits: Iterable[Edit], start: int = 0, end: int | None = None) -> str:
         """Return the text, or a part of it, with other text at some places."""
@@ -195,9 +258,9 @@ class SourceDocument(Document):
         return "".join([*pieces, self.slice(start, len(self.text) if end is None else end)])
 
     def slice(self, start: int, end: int) -> str:
-        """Return a part of the text in which attributes are translated."""
+        """Return a part of the text with its edits."""
         pieces = list[str]()
-        for first, last, new in self._edits[bisect_left(self._edits, (start,)) :]:
+        for first, last, new in self.edits[bisect_left(self.edits, (start,)) :]:
             if first >= end:
                 break
             pieces += [self.text[start:first], new]
@@ -210,42 +273,54 @@ class SourceDocument(Document):
             return self._attributes[token.start]
         found = self._attributes[token.start] = {}
         for match in _ATTRIBUTE.finditer(self.text, token.start + 1 + len(token.name), token.end):
-            name = match[1].lower() if self.read is unescape else match[1]
+            name = match[1].lower() if not self.is_xml else match[1]
             raw = match[2] or ""
             quote = raw[:1] if raw[:1] in ("'", '"') else ""
-            value = raw[1:-1] if quote and len(raw) > 1 else raw
+            value = raw[len(quote) : len(raw) - len(quote)]
             found.setdefault(name, Attribute(self.read(value), *match.span(2), quote))
         return found
 
+    def end(self, token: Token) -> int:
+        """Return the number of the token that ends an element, or of the next one if none does."""
+        last = self.tokens[token.after - 1]
+        return token.after - (last.kind == "close" and last.name == token.name)
+
     def add_attribute(self, attribute: Attribute) -> None:
         """Translate the value of an attribute."""
-        if any(character.isalpha() for character in attribute.value):
-            place = Place(attribute.start, attribute.end, quote=attribute.quote)
-            self._note_references(self.text[attribute.start : attribute.end], place)
-            self.blocks.append(Block(attribute.value))
-            self.places.append(place)
+        builder, margin = SpanBuilder(), len(attribute.quote)
+        place = self.spelling(attribute.start + margin, attribute.end - margin, quote=attribute.quote)
+        self.add_text(builder, Token("text", place.start, place.end), place)
+        self._add_block(builder, place)
 
-    def add_run(self, first: int, last: int, keeps_space: bool = False, needs_letters: bool = True) -> None:
+    def add_run(
+        self, first: int, last: int, keeps_space: bool = False, breaks: bool = True, needs_letters: bool = True
+    ) -> None:
         """
         Translate the text of some tokens as one block, without comments and white space around it.
 
         Args:
+            keeps_space, breaks: Whether white space is content, and lines of the source are translated apart then.
             needs_letters: Whether text without letters is no block.
         """
         while first < last and self.is_blank(self.tokens[first]):
             first += 1
         while first < last and self.is_blank(self.tokens[last - 1]):
             last -= 1
-        if first == last:
+        if first >= last:
             return
         start, end = self.tokens[first].start, self.tokens[last - 1].end
         if self.tokens[first].kind == "text" and not keeps_space:
             start += len(self.text[start:end]) - len(self.text[start:end].lstrip(_SPACE))
         if self.tokens[last - 1].kind == "text" and not keeps_space:
             end -= len(self.text[start:end]) - len(self.text[start:end].rstrip(_SPACE))
-        place, builder = Place(start, end), SpanBuilder(keeps_space)
+        place, builder = self.spelling(start, end), SpanBuilder(keeps_space)
+        if keeps_space and breaks:
+            place.special = rf"(?P<line>[ \t]*\r?\n\s*)|{place.special}"
         while first < last:
             first = self.add_token(builder, first, place)
+        self._add_block(builder, place, needs_letters)
+
+    def _add_block(self, builder: SpanBuilder, place: Place, needs_letters: bool = True) -> None:
         block = builder.finish()
         if not needs_letters or any(character.isalpha() for character in block.text):
             self.blocks.append(block)
@@ -253,16 +328,34 @@ class SourceDocument(Document):
 
     def add_text(self, builder: SpanBuilder, token: Token, place: Place) -> None:
         """Add the text of a token to a block."""
-        raw = self.text[max(token.start, place.start) : min(token.end, place.end)]
-        self._note_references(raw, place)
-        builder.add_text(self.read(raw))
+        start, end = max(token.start, place.start), min(token.end, place.end)
+        for match in re.compile(place.special, re.DOTALL).finditer(self.text, start, end):
+            self._add_plain_text(builder, self.text[start : match.start()], place)
+            self._add_special_text(builder, match, place)
+            start = match.end()
+        self._add_plain_text(builder, self.text[start:end], place)
 
-    def _note_references(self, raw: str, place: Place) -> None:
-        """Note which references a text has for characters."""
+    def _add_plain_text(self, builder: SpanBuilder, raw: str, place: Place) -> None:
         for reference in _REFERENCE.findall(raw):
             character = self.read(reference)
             if len(character) == 1:
                 place.references.setdefault(character, reference if reference.endswith(";") else f"{reference};")
+        builder.add_text(self.read(raw))
+
+    def _add_special_text(self, builder: SpanBuilder, match: re.Match, place: Place) -> None:
+        raw, group, mark = match[0], match.lastgroup, [match.span(), None]
+        if group == "letter":
+            letter = chr(int(raw[2:], 16)) if len(raw) == len(r"\u0000") and raw[1] == "u" else self.read(raw[1:])
+            place.references.setdefault(letter, raw)
+            builder.add_text(letter)
+        elif group == "plain":
+            self._add_plain_text(builder, raw, place)
+        elif group == "kept":
+            builder.add_mark(mark, " ".join(raw.split()))
+        else:
+            builder.add_mark(mark, breaks=group in ("break", "line"))
+            if group == "space":
+                builder.part()
 
     def text_of(self, first: int, last: int) -> str:
         """Return the text of some tokens, with white space as one space."""
@@ -275,7 +368,11 @@ class SourceDocument(Document):
 
     def is_blank(self, token: Token) -> bool:
         """Return whether a token at an end of a paragraph is no part of it."""
-        return token.kind == "other" or (token.kind == "text" and not self.text[token.start : token.end].strip(_SPACE))
+        text = self.text[token.start : token.end]
+        if token.kind == "other":
+            section = CDATA.fullmatch(text) if self.is_xml else None
+            return not section[1].strip() if section else not _VALUE.match(text)
+        return token.kind == "text" and not text.strip(_SPACE)
 
 
 def _escape(place: Place, text: str) -> str:
@@ -290,42 +387,3 @@ def _quote(value: str, quote: str) -> str:
     if quote or _UNQUOTED.fullmatch(value):
         return f"{quote}{value}{quote}"
     return f'"{value.replace(chr(34), "&quot;")}"'
-
-
-class PageLanguages:
-    """
-    The languages that the elements of a document name, such as `<html lang="en">`.
-
-    Args:
-        pages: The elements whose language is the one of the document. The first names its source language, if no other
-            is given.
-        names: The attributes that name a language.
-        direction: The source and the target language, as far as they are known.
-    """
-
-    def __init__(self, document: SourceDocument, pages: Sequence[Token], names: Sequence[str], direction: Direction):
-        self._document, self._pages, self._names = document, {page.start for page in pages}, names
-        target = direction.target or ""
-        locale = find_locale(target) if _THREE_LETTERS.fullmatch(target) else None
-        # Documents spell `deu_Latn` as `de`, and `pt_BR` as `pt-BR`.
-        self._target = "-".join(filter(None, (locale.language, locale.script))) if locale else target.replace("_", "-")
-        self._source = direction.source or (self._language(pages[0]) if pages else None)
-
-    def is_other(self, token: Token) -> bool:
-        """Return whether an element, but no whole page, is in another language than the source language."""
-        return token.start not in self._pages and self._differs(self._language(token))
-
-    def name_target(self, token: Token) -> None:
-        """Replace the language that an element names, if it is translated, by the target language."""
-        attributes = self._document.attributes(token)
-        for attribute in (attributes[name] for name in self._names if name in attributes):
-            is_source = token.start in self._pages or (self._source and not self._differs(attribute.value))
-            if attribute.value.strip() and self._target and is_source:
-                self._document.replaced.append(attribute.edit(self._target))
-
-    def _language(self, token: Token) -> str | None:
-        attributes = self._document.attributes(token)
-        return next((attributes[name].value.strip() for name in self._names if name in attributes), None)
-
-    def _differs(self, code: str | None) -> bool:
-        return bool(code and self._source) and not is_same_language(str(code), str(self._source))

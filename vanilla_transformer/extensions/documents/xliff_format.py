@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from vanilla_transformer.errors import UserError
@@ -19,14 +20,19 @@ from vanilla_transformer.text.xliff import (
 from vanilla_transformer.text.xml_tree import local_name, translate_value
 
 from .blocks import Block, SpanBuilder
-from .source_text import Edit, Token
-from .xml_format import MarkupDocument
+from .source_text import Edit, Place, Token
+from .xml_format import ENTITY, XML_SPACE, MarkupDocument
 
 _INLINE = {"g", "mrk", "pc"}  # all other elements of a segment are code
 _PAIRS = {"bpt": "ept", "bx": "ex", "sc": "ec", "sm": "em"}  # codes that begin and end a span
 _CODES_OF_TAGS = PLACEHOLDERS | {"it"}  # which may hold an opening or a closing tag of the original
 _TAG = re.compile(r"\s*<(?P<slash>/?)(?P<name>[^\s/<>]+)(?:\s[^<>]*)?(?<!/)>\s*")
 _HALF_OF_ANGULAR = re.compile(r"(?:START|(?P<slash>CLOSE))_(?P<name>\w+?)(?:_\d+)?")
+# Escaped line breaks, but not in paths, and lines of a text that may be wrapped
+_SPECIAL = (
+    rf"(?P<kept>{ENTITY})|(?P<plain>(?<!\S)(?:[A-Za-z]:|\\)\\\S*)|(?P<break>[ \t]*(?:\\r)?\\n[ \t]*)"
+    r"|(?P<space>[ \t]*\r?\n\s*)"
+)
 _LINE_BREAK = re.compile(r"\s*(?:<br\b[^<>]*>|\\n|\n)\s*", re.IGNORECASE)
 # What the specifications have for a machine translation before its review.
 _MARK = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}
@@ -52,6 +58,7 @@ class XliffDocument(MarkupDocument):
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
+        self.spelling = partial(Place, special=_SPECIAL)
         root = self.tokens[self.root].element
         if local_name(root) != "xliff":
             raise UserError(f"An XLIFF text must have the root element <xliff>, got <{local_name(root)}>.")
@@ -75,7 +82,10 @@ class XliffDocument(MarkupDocument):
                 kind, number = _KINDS[segment.status], len(self.blocks)
                 if kind == _OPEN:
                     index = self._numbers[segment.source]
-                    self.add_run(index + 1, self.end(index), keeps_space=True, needs_letters=False)
+                    spaces = (each.get(XML_SPACE) for each in (segment.source, *segment.source.iterancestors()))
+                    breaks = next(filter(None, spaces), "default") == "preserve"
+                    last = self.end(self.tokens[index])
+                    self.add_run(index + 1, last, keeps_space=True, breaks=breaks, needs_letters=False)
                     kind = _OPEN if len(self.blocks) > number else "without text"
                 self._counts[kind] += 1
                 numbers.append(number if kind == _OPEN else None)
@@ -84,7 +94,8 @@ class XliffDocument(MarkupDocument):
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks as targets."""
-        written = self.write_blocks(blocks)
+        self.edits = sorted(self.replaced)
+        written = [self.write(*row) for row in zip(self.places, self.blocks, blocks, strict=True)]
         edits, longer = list[Edit](), 0
         for unit, segments, numbers in self._units:
             texts = list[str | None]()

@@ -1,20 +1,39 @@
-"""XML of any vocabulary: an element with text among its children is a paragraph."""
+"""XML of known vocabularies and of any other one."""
 
 import re
-from abc import ABC, abstractmethod
+from abc import ABC
+from collections.abc import Callable
+from functools import partial
+from html import escape
+from itertools import pairwise
+from typing import Any
 
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
-from vanilla_transformer.text.xml_tree import DECLARATION, parse_xml, translate_value
+from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml, translate_value
 
-from .blocks import SpanBuilder
-from .source_text import PageLanguages, Place, SourceDocument, Token, read_tokens, unescape_xml
+from .html_format import HtmlDocument
+from .its_rules import find_its_rules
+from .paragraphs import Context, PageDocument
+from .source_text import CDATA, TEMPLATE, Place, SourceDocument, Token, read_tokens, unescape_xml
+from .vocabularies import HTML, VOCABULARIES, Vocabulary
 
 _ENCODING = re.compile(r"encoding\s*=\s*[\"']([^\"']*)[\"']")
-_ENTITY = re.compile(r"(&(?!(?:amp|lt|gt|quot|apos);)[^\s#;&]+;)")
-_CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
-_XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-_BREAKS = {"br", "lb", "linebreak"}
-_ABOVE_OR_BELOW = {"sub", "subscript", "sup", "superscript"}
+ENTITY = r"&(?!(?:amp|lt|gt|quot|apos);)[^\s#;&]+;"
+XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+_BREAKS = {"lb", "linebreak"}
+_LEVELS = {"yes": "inline", "no": "block", "nested": "nested"}  # of `withinText`
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
+_PARAGRAPH = re.compile(r"<p\b", re.IGNORECASE)
+_SHORTCODES = rf"(?P<space>\[/?[a-z][\w-]*(?:\s[^\[\]]*)?\])|{TEMPLATE}"  # of WordPress
+# https://developer.android.com/guide/topics/resources/string-resource
+_ANDROID = (
+    rf"(?P<kept>{ENTITY}|(?<!\w)[@?](?:\+?[\w.]+:)?[a-z]+/\w+|\\u[dD][89a-fA-F]..)|(?P<break>\s*\\n\s*)"
+    r"|(?P<space>\\t|\\u0020|\")|(?P<letter>\\(?:u[0-9a-fA-F]{4}|&\w+;|.))"
+)
+
+
+def _place_android(start: int, end: int, quote: str | None = None) -> Place:
+    return Place(start, end, {character: f"\\{character}" for character in "'\"\\"}, quote, _ANDROID)
 
 
 class MarkupDocument(SourceDocument, ABC):
@@ -23,6 +42,7 @@ class MarkupDocument(SourceDocument, ABC):
     def __init__(self, text: str):
         elements = parse_xml(text).getroot().iter("*")
         super().__init__(text, read_tokens(text), unescape_xml)
+        self.spelling = partial(Place, special=f"(?P<kept>{ENTITY})")
         opened = list[Token]()
         for index, token in enumerate(self.tokens):
             if token.kind == "close":
@@ -36,81 +56,14 @@ class MarkupDocument(SourceDocument, ABC):
         if encoding and encoding[1].lower() not in ("utf-8", "utf8"):
             self.replaced.append((*encoding.span(1), "UTF-8"))
 
-    def end(self, index: int) -> int:
-        """Return the number of the token that ends an element."""
-        token = self.tokens[index]
-        return token.after if token.is_empty else token.after - 1
 
-    @abstractmethod
-    def role_of(self, token: Token) -> str:
-        """Return the role of an element within a paragraph.
-
-        `"inline"`: markup of text. `"fixed"`: its text is part of the sentence and is not translated. `"opaque"`: a
-        mark within a word or between words. `"parting"`: a mark between words. `"break"`: a line break.
-        """
-
-    def add_token(self, builder: SpanBuilder, index: int, place: Place) -> int:
-        token = self.tokens[index]
-        if token.kind == "open":
-            return self.add_element(builder, index)
-        if token.kind == "close":
-            span = builder.close(token.name)
-            assert span is not None
-            span.payload[1] = (token.start, token.end)
-        elif token.kind == "other":
-            section = _CDATA.fullmatch(self.text, token.start, token.end)
-            if section:
-                place.references.setdefault(">", "&gt;")
-                builder.add_text(section[1])
-            else:
-                builder.add_mark(self.span_of(index, index + 1))
-        else:
-            start, end = max(token.start, place.start), min(token.end, place.end)
-            for number, piece in enumerate(_ENTITY.split(self.text[start:end])):
-                if number % 2:
-                    builder.add_mark([(start, start + len(piece)), None], piece)
-                else:
-                    self.add_text(builder, Token("text", start, start + len(piece)), place)
-                start += len(piece)
-        return index + 1
-
-    def add_element(self, builder: SpanBuilder, index: int) -> int:
-        """Add an element of a paragraph. Return the number of the next token to add."""
-        token = self.tokens[index]
-        mark, text, role = self.span_of(index, token.after), self.text_of(index, token.after), self.role_of(token)
-        if role == "fixed":
-            builder.add_mark(mark, text)
-        elif role == "inline" and token.local_name in _ABOVE_OR_BELOW and builder.is_note(text):
-            builder.add_mark(mark)
-            builder.part()
-        elif role == "inline" and not token.is_empty:
-            builder.open(token.name, [(token.start, token.end), None], is_paired=True)
-            return index + 1
-        else:
-            builder.add_mark(mark, breaks=role == "break")
-            if role in ("inline", "parting"):
-                builder.part()
-        return token.after
-
-    def is_blank(self, token: Token) -> bool:
-        return super().is_blank(token) and not self.plain_text(token).strip()
-
-    def plain_text(self, token: Token) -> str:
-        """Return the text of a token or a section, without entities."""
-        text = self.text[token.start : token.end]
-        if token.kind == "text":
-            return _ENTITY.sub("", text)
-        section = _CDATA.fullmatch(text) if token.kind == "other" else None
-        return section[1] if section else ""
-
-
-class XmlDocument(MarkupDocument):
+class XmlDocument(MarkupDocument, PageDocument):
     """
     The blocks of an XML text.
 
-    An element that has text is a paragraph, with all elements in it. Those with `translate="no"` or
-    `its:translate="no"` or in another language than the root, attributes, comments, processing instructions and
-    entities are not translated.
+    Its vocabulary and its rules of ITS 2.0 say which elements are paragraphs and which are not translated. In others,
+    an element that has text is a paragraph, with the elements in it, but for those that are paragraphs elsewhere.
+    Elements in another language than the root, comments, processing instructions and entities are not translated.
 
     Args:
         direction: The languages, as far as they are known. The language of the root is the source language unless that
@@ -119,38 +72,83 @@ class XmlDocument(MarkupDocument):
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
         super().__init__(text)
-        self._languages = PageLanguages(self, [self.tokens[self.root]], ("xml:lang",), direction)
-        index, after = self.root, 0  # the first token after a paragraph
-        while index < len(self.tokens):
-            token = self.tokens[index]
-            index += 1
-            if token.kind != "open":
-                continue
-            if self._is_kept(token):
-                index = token.after
-                continue
-            self._languages.name_target(token)
-            if index > after and self._has_text(index - 1):
-                spaces = (element.get(_XML_SPACE) for element in (token.element, *token.element.iterancestors()))
-                space = next((value for value in spaces if value is not None), None)
-                self.add_run(index, self.end(index - 1), keeps_space=space == "preserve")
-                after = token.after
+        self._direction, root = direction, self.tokens[self.root].element
+        self._vocabularies = {element: _find_vocabulary(element, root) for element in root.iter("*")}
+        self._rules = find_its_rules(root)
+        self._texts, self._levels = set[Any](), dict[Any, str]()
+        self._html_spelling: Callable[..., Place] = partial(Place, special=_SHORTCODES)
+        self._find_levels()
+        if self._vocabularies[root] is VOCABULARIES["resources"]:
+            self.spelling = self._html_spelling = _place_android
+        self.find_languages([self.tokens[self.root]], ("xml:lang",), direction)
+        self.add_paragraphs()
+        self.blocks += [block for *_, part in self.parts for block in part.blocks]
 
-    def _is_kept(self, token: Token) -> bool:
-        return translate_value(token.element) == "no" or self._languages.is_other(token)
+    def _find_levels(self) -> None:
+        """Find the elements that have text, and the levels of those whose level does not depend on the ones around.
 
-    def _has_text(self, index: int) -> bool:
-        """Return whether an element has letters among its children."""
-        end, index = self.end(index), index + 1
-        while index < end:
-            token = self.tokens[index]
-            if any(map(str.isalpha, self.plain_text(token))):
-                return True
-            index = token.after if token.kind == "open" else index + 1
-        return False
+        An element is a block if it contains one, or if one of its name stands beside another element, on another line,
+        in an element without text.
+        """
+        filled, beside = set[Any](), set[str]()
+        elements = [(element, [*element.iterchildren("*")]) for element in reversed(self._vocabularies)]
+        for element, children in elements:
+            text = "".join([element.text or "", *(child.tail or "" for child in element)])
+            if any(map(str.isalpha, text)):
+                self._texts.add(element)
+            else:
+                pairs = [pair for pair in pairwise(children) if {*pair} <= filled]
+                beside |= {each.tag for pair in pairs if not pair[0].tail or "\n" in pair[0].tail for each in pair}
+            if element in self._texts or not filled.isdisjoint(children):
+                filled.add(element)
+        for element, children in elements:
+            within = element.get("{http://www.w3.org/2005/11/its}withinText", self._rules["withinText"].get(element))
+            level = _LEVELS.get(within) or self._vocabularies[element].level(local_name(element))
+            has_blocks = level != "nested" and "block" in map(self._levels.get, children)
+            self._levels[element] = "block" if has_blocks or (not level and element.tag in beside) else level
+
+    def enter(self, index: int, around: Context) -> Context:
+        token = self.tokens[index]
+        element, vocabulary = token.element, self._vocabularies[token.element]
+        level = self._levels[element] or ("inline" if around.has_text and vocabulary is not HTML else "block")
+        value, rules = translate_value(element), self._rules["translate"]
+        value = value or {"false": "no"}.get(element.get("translatable")) or rules.get(element)
+        attributes = vocabulary.attributes_of(token.local_name)
+        for name in self.attributes(token):
+            rule = rules.get((element, name.rpartition(":")[2]))
+            attributes = attributes | {name} if rule == "yes" else attributes - {name} if rule == "no" else attributes
+        context = self.judge(token, around, vocabulary, level, {"yes": True, "no": False}.get(value or ""), attributes)
+        if context.is_translated and self._add_html(index):
+            context = context._replace(translates=False)
+        space = element.get(XML_SPACE) or self._rules["space"].get(element)
+        keeps_space = context.keeps_space if space is None else space == "preserve"
+        return context._replace(keeps_space=keeps_space, has_text=context.has_text or element in self._texts)
+
+    def _add_html(self, index: int) -> bool:
+        """Translate the HTML that is the text of an element. Return whether the text is no text of XML."""
+        token, vocabulary = self.tokens[index], self._vocabularies[self.tokens[index].element]
+        inner = self.tokens[index + 1 : token.after - 1] if len(token.element) == 0 else []
+        pieces = [each for each in inner if not self.is_blank(each)]
+        if len(pieces) != 1:
+            return vocabulary.has_html and len(pieces) > 1  # whose tags may be in several sections
+        start, end = pieces[0].start, pieces[0].end
+        if section := CDATA.fullmatch(self.text, start, end):
+            start, end = section.span(1)
+        text = self.text[start:end] if section else self.read(self.text[start:end])
+        if bool(_TAG.search(text)) + bool(section) + vocabulary.has_html < 2:
+            return False
+        has_lines = vocabulary is VOCABULARIES["rss"] and not _PARAGRAPH.search(text)
+        part = HtmlDocument(text, self._direction, self._html_spelling, has_lines)
+        self.parts.append((start, end, str if section else partial(escape, quote=False), part))
+        return True
 
     def role_of(self, token: Token) -> str:
-        if self._is_kept(token):
-            return "fixed"
         has_content = not (token.is_empty or self.text.startswith("</", token.end))
-        return "inline" if has_content or token.local_name not in _BREAKS else "break"
+        is_break = token.local_name == "br" or (token.local_name in _BREAKS and not self._levels[token.element])
+        return "break" if is_break and token.role == "inline" and not has_content else token.role
+
+
+def _find_vocabulary(element: Any, root: Any) -> Vocabulary:
+    """Return the vocabulary of the namespace of an element, or else the one of a root without a namespace."""
+    namespace = element.tag.rpartition("}")[0].removeprefix("{")
+    return VOCABULARIES.get(namespace) or VOCABULARIES.get(root.tag) or VOCABULARIES["*"]

@@ -35,6 +35,10 @@ XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de" 
 <trans-unit id="1"><source>{}</source></trans-unit></body></file></xliff>"""
 
 
+ITS_RULE = """<d xmlns:i="http://www.w3.org/2005/11/its"><i:rules>
+<i:translateRule translate='no' selector='{}'/></i:rules></d>"""
+
+
 def translated(text, translate=shout, format="html", **options):
     return translate_document(text, format, translate, SPLIT, **options)
 
@@ -75,7 +79,7 @@ REVERSED = [
     ("html", "<div translate=no><div>a b</div>c d</div>e f", "<div translate=no><div>a b</div>c d</div>F E"),
     ("html", "<table><tr><td translate=no>a b<td>c d<tr><td>e f", "<table><tr><td translate=no>a b<td>D C<tr><td>F E"),
     ("html", "<title>a <b> b</title>", "<title>A &lt;b> B</title>"),
-    ("html", "<svg><title>a b</title><path/></svg> c d", "<svg><title>a b</title><path/></svg> D C"),
+    ("html", "<svg><title>a b</title><path/></svg> c d", "<svg><title>B A</title><path/></svg> D C"),
     ("html", "<a title=x/>a b</a>", "<a title=X/>B A</a>"),
     ("html", "<p><b class=notranslate id=x/>a b</b> c", "<p><b class=notranslate id=x/>a b</b> C"),
     ("html", "a < b", "B &lt; A"),
@@ -273,6 +277,13 @@ def test_lines_end_as_before(format, text):
         ("xml", "<d>a dog<pb n='1'/>and<!-- c --> b</d>", ["a dog and b"]),
         ("xliff", XLIFF.format("sleeping<x ctype='lb'/>Two dogs"), ["sleeping", "Two dogs"]),
         ("xliff", XLIFF.format("sleeping<ph equiv='&lt;br/>' id='1'/>Two dogs"), ["sleeping", "Two dogs"]),
+        (
+            "xliff",
+            XLIFF.format("sleeping\nsoundly").replace("unit id", "unit xml:space='preserve' id"),
+            ["sleeping", "soundly"],
+        ),
+        ("xliff", XLIFF.format("sleeping\n  soundly"), ["sleeping soundly"]),
+        ("xliff", XLIFF.format(r"sleeping\nsoundly"), ["sleeping", "soundly"]),
         ("xliff", XLIFF.format("sleeping<x id='1'/><x id='2'/>Two dogs"), ["sleeping Two dogs"]),
         ("xliff", XLIFF.format("sleeping<bpt id='1'>b</bpt>Two dogs"), ["sleepingTwo dogs"]),
         ("markdown", "sleeping<br/>Two dogs", ["sleeping", "Two dogs"]),
@@ -531,6 +542,13 @@ def test_find_masks_takes_tokens_that_appear_in_text():
     "format, text, message",
     [
         ("xml", "<a><b></a>", "must be well-formed XML"),
+        (
+            "xml",
+            ITS_RULE.format("//a["),
+            "of <its:translateRule> in line 2 must be an XPath of elements or attributes",
+        ),
+        ("xml", ITS_RULE.format("1 + 1"), "got '1 + 1'"),
+        ("xml", ITS_RULE.format("a").replace("<i:rules>", "<i:rules queryLanguage='css'>"), "got 'a'"),
         ("xliff", "<a/>", "must have the root element <xliff>, got <a>"),
         ("xliff", "<xliff version='2.0'/>", "has no attribute `trgLang`"),
         ("srt", "nothing", "must be SubRip subtitles"),

@@ -13,7 +13,7 @@ from functools import partial
 from html import unescape
 from typing import Any, NamedTuple
 
-from vanilla_transformer.text.languages import Direction, find_locale, is_same_language
+from vanilla_transformer.text.languages import Direction, is_same_language, name_language
 from vanilla_transformer.text.protection import Range
 
 from .blocks import Block, Document, SpanBuilder, write_block
@@ -37,7 +37,6 @@ _UNQUOTED_END = re.compile(r"=\s*+[^\s\"'>]+/>\Z")
 _UNQUOTED = re.compile(r"[^\s\"'=<>`]+")
 _NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of XML
 _SPACE = " \t\r\n\f"
-_THREE_LETTERS = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")  # as NLLB names languages, such as deu_Latn
 Edit = tuple[int, int, str]  # the start and the end of a range of the source, and what replaces it
 
 
@@ -305,10 +304,7 @@ class PageLanguages:
 
     def __init__(self, document: SourceDocument, pages: Sequence[Token], names: Sequence[str], direction: Direction):
         self._document, self._pages, self._names = document, {page.start for page in pages}, names
-        target = direction.target or ""
-        locale = find_locale(target) if _THREE_LETTERS.fullmatch(target) else None
-        # Documents spell `deu_Latn` as `de`, and `pt_BR` as `pt-BR`.
-        self._target = "-".join(filter(None, (locale.language, locale.script))) if locale else target.replace("_", "-")
+        self._target = name_language(direction.target or "")
         self._source = direction.source or (self._language(pages[0]) if pages else None)
 
     def is_other(self, token: Token) -> bool:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -55,8 +55,12 @@ def _translate_document(
     from vanilla_transformer.text.languages import find_direction
 
     text, encoding = source
-    with suppress(TargetLanguageError):  # the model may know it
+    try:
         parse_document(text, options.format)  # names mistakes before a model is loaded
+    except TargetLanguageError:
+        pass  # the model may know it
+    except UserError as error:
+        raise UserError(f"{options.input or 'Standard input'}: {error}") from None
     if note:
         print(note, file=sys.stderr)
     with opening as pipeline:

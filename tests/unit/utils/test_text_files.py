@@ -67,7 +67,7 @@ XML, PAGE = '<?xml version="1.0" encoding="{}"?>\n<a>{}</a>', '<html><head><meta
         ("ISO-8859-1 a", "utf-8", "UTF-8"),
     ],
 )
-def test_decode_document_reads_what_is_declared(text, encoding, found):
+def test_decode_document_reads_declared_encodings(text, encoding, found):
     assert decode_document(text.encode(encoding), "a") == (text, found)
     if found != "UTF-8":
         assert fit_encoding(text, found) == text

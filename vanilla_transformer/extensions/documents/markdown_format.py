@@ -158,7 +158,7 @@ class MarkdownWriter:
         return written.replace("|", "\\|") if context == "cell" else written
 
     def _signature(self, text: str, context: str) -> list[tuple]:
-        """Return what a text is parsed to, or nothing if it is not one block of its context."""
+        """Return the tokens of a text, or nothing if it is not one block of its context."""
         known = {"references": dict(self._references)}
         if context == "cell":
             (inline,) = self._parser.parseInline(text, known)
@@ -331,7 +331,7 @@ def _read_destination(text: str, start: int, end: int) -> Any:
 
 
 def _keep_lines(state: Any, first: int, end: int, silent: bool) -> bool:
-    """Parse lines that are no text, such as those of shortcodes and of JavaScript, or a formula between brackets."""
+    """Parse lines that are no text, such as shortcodes and JavaScript, or a formula between brackets."""
     start = state.bMarks[first] + state.tShift[first]
     match = None if state.is_code_block(first) else _KEPT_LINES.match(state.src, start, state.eMarks[end - 1])
     if not match or (silent and match["first"]) or (match["formula"] and not _IS_MATH.search(match["formula"])):
@@ -361,7 +361,7 @@ def _start_definition(parse_list: Callable[..., bool], state: Any, first: int, e
 
 
 def _keep(pattern: Any, state: Any, silent: bool) -> bool:
-    """Parse what is no text, such as a shortcode, attributes or a formula between brackets; the alias of a link is."""
+    """Parse a shortcode, attributes, a formula between brackets and other marks, and the alias of a wikilink."""
     from markdown_it.common.utils import normalizeReference
 
     match = pattern.match(state.src, state.pos, state.posMax)

@@ -4,7 +4,14 @@ import re
 
 from vanilla_transformer.text.protection import find_protected
 
-_WORD = re.compile(r"\S+")
+_WORD, _UNIT = re.compile(r"\S+"), re.compile(r"\w+|[^\w\s]")
+
+
+def by_word(change):
+    """Return a model that changes text in place, with the alignment of its words and marks."""
+    return lambda texts: [
+        (change(text), [(*match.span(), *match.span(), 1.0) for match in _UNIT.finditer(text)]) for text in texts
+    ]
 
 
 def shout(texts):

@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def print_texts(texts: Iterable[str], output: str | None = None) -> None:
+def print_texts(texts: Iterable[str], output: str | None = None, encoding: str = "UTF-8") -> None:
     """Print each text at once, or write all of them to a file once they are complete."""
     if output is not None:
-        write_text_atomically(output, texts)
+        write_text_atomically(output, texts, encoding=encoding)
         return
     for text in texts:
-        print(text, end="", flush=True)
+        if encoding == "UTF-8":
+            print(text, end="", flush=True)
+        else:
+            sys.stdout.buffer.write(text.encode(encoding))
 
 
 def silence_libraries() -> None:

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS, OTHER_ENDINGS
 from vanilla_transformer.utils.schemas import ARGUMENT, Input, Output
-from vanilla_transformer.utils.text_files import stream_lines
+from vanilla_transformer.utils.text_files import fit_encoding, stream_lines
 
 from .flags import (
     PRECISION_HELP,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def _translate_document(
     opening: AbstractContextManager["TranslationPipeline"],
     options: "TranslateArguments",
-    text: str,
+    source: tuple[str, str],
     splitter: Any,
     note: str,
 ) -> None:
@@ -47,13 +47,17 @@ def _translate_document(
     Translate a document and write it.
 
     Args:
+        source: The document and its encoding.
         note: A line to print once the document is read, if there is one.
     """
-    from vanilla_transformer.extensions.documents import parse_document, translator_by
+    from vanilla_transformer.extensions.documents import TargetLanguageError, parse_document, translator_by
     from vanilla_transformer.text.languages import find_direction
 
+    text, encoding = source
     try:
         parse_document(text, options.format)  # names mistakes before a model is loaded
+    except TargetLanguageError:
+        pass  # the model may know it
     except UserError as error:
         raise UserError(f"{options.input or 'Standard input'}: {error}") from None
     if note:
@@ -64,7 +68,7 @@ def _translate_document(
         search = {"num_beams": options.num_beams, "batch_size": options.batch_size}
         translator = translator_by(pipeline, splitter, options.protect, **search)
         translated = document.render(translator(document.blocks))
-    print_texts([translated], options.output)
+    print_texts([fit_encoding(translated, encoding)], options.output, encoding)
     if document.summary and not options.quiet:
         targets = sorted({named.target for named in document.directions if named.target})
         if targets and direction.target is None:  # the language of the translation is unknown
@@ -182,12 +186,12 @@ def translate_command(arguments: Sequence[str]) -> None:
         from vanilla_transformer.decoding.sentence_splitter import find_splitter
 
         splitter = find_splitter(options.sentence_splitter, options.source_language)
-    text, note = (None, "") if options.format == "text" else _read_document(options)
+    text, encoding, note = (None, "", "") if options.format == "text" else _read_document(options)
     if options.format != "text":
         options.split_sentences = False  # a document is split by its translator
     opening = open_model(options)
     if text is not None and options.format != "text":
-        _translate_document(opening, options, text, splitter, "" if is_silent else note)
+        _translate_document(opening, options, (text, encoding), splitter, "" if is_silent else note)
         return
     output, size = None if options.output is None else Path(options.output), options.batch_size
     if options.sentences:
@@ -231,18 +235,22 @@ def _find_format(name: str) -> str:
     return DOCUMENT_ENDINGS.get(ending, "text")
 
 
-def _read_document(options: TranslateArguments) -> tuple[str, str]:
-    """Return a document and a line that says its format. The format becomes text if `auto` finds no wrapped lines."""
+def _read_document(options: TranslateArguments) -> tuple[str, str, str]:
+    """Return a document, its encoding, and a line that says its format: text if `auto` finds no wrapped lines."""
     from vanilla_transformer.extensions.documents import WrappedText, read_document
 
-    text = read_document(options.input)
+    text, encoding = read_document(options.input)
     if options.join_lines != "auto":
-        return text, f"{options.input} is translated as {options.format}; --format text translates its lines."
+        return (
+            text,
+            encoding,
+            f"{options.input} is translated as {options.format}; --format text translates its lines.",
+        )
     document = WrappedText(text)
     if not document.is_wrapped:
         options.format = "text"
     found = f"The lines are wrapped at {document.width} characters, so their paragraphs are translated"
-    return text, f"{found}; --join_lines no translates each line."
+    return text, encoding, f"{found}; --join_lines no translates each line."
 
 
 def _write_shards(options: TranslateArguments, total: int | None, work: Callable) -> None:

@@ -199,6 +199,12 @@ def find_locale(code: str) -> Any:
         return None
 
 
+def name_language(code: str) -> str:
+    """Return a code as documents spell it: `deu_Latn` as `de`, and `pt_BR` as `pt-BR`."""
+    locale = find_locale(code) if re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", code) else None  # as NLLB names languages
+    return "-".join(filter(None, (locale.language, locale.script))) if locale else code.replace("_", "-")
+
+
 def trained_directions(tokenizer: Any) -> list[Direction]:
     """Return the directions that a tokenizer stores."""
     return [Direction(*each) for each in getattr(tokenizer, "init_kwargs", {}).get(DIRECTIONS, ())]

@@ -419,8 +419,10 @@ def save_model_folder(
     return Path(folder)
 
 
-def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int = 0o666) -> Path:
-    r"""Write `text` (UTF-8, lines end with `\n`) to a temporary file beside `path`, then rename it to `path`.
+def write_text_atomically(
+    path: str | Path, text: str | Iterable[str], mode: int = 0o666, encoding: str = "UTF-8"
+) -> Path:
+    r"""Write `text` (lines end with `\n`) to a temporary file beside `path`, then rename it to `path`.
 
     Missing parent folders are created. Of a link, the file to which it leads is replaced. A pipe or a device cannot be
     replaced and is written directly. A file whose name ends in `.gz`, `.xz`, `.bz2` or `.zst` is compressed.
@@ -438,7 +440,7 @@ def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int
         compress(file, "wb") as stream,
     ):
         for piece in pieces:
-            stream.write(piece.encode())
+            stream.write(piece.encode(encoding))
     return path
 
 

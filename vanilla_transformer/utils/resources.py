@@ -101,7 +101,9 @@ DOCUMENT_ENDINGS = {
     ".ditamap": "xml",
     ".md": "markdown",
     ".markdown": "markdown",
+    ".mdx": "markdown",
     ".srt": "srt",
+    ".vtt": "vtt",
     ".xlf": "xliff",
     ".xliff": "xliff",
     ".sdlxliff": "xliff",
@@ -109,8 +111,8 @@ DOCUMENT_ENDINGS = {
 }
 # Endings of formats that no reader knows, whose syntax would be translated as text.
 OTHER_ENDINGS = {
-    *(".vtt", ".ass", ".ssa", ".ttml"),
+    *(".ass", ".ssa", ".ttml"),
     *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".csv"),
-    *(".po", ".pot", ".tmx", ".strings", ".properties", ".resx"),
+    *(".po", ".pot", ".ts", ".tmx", ".strings", ".properties", ".resx"),
     *(".tex", ".rst", ".adoc", ".ipynb", ".rtf", ".docx", ".pptx", ".xlsx", ".odt", ".epub", ".pdf"),
 }

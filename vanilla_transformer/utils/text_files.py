@@ -4,12 +4,13 @@ Text in UTF-8: whole texts, and lines of files and pipes of any size, decompress
 Bytes of lines that are not UTF-8 become lone surrogates (PEP 383).
 """
 
+import codecs
 import lzma
 import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import BufferedReader
 from itertools import chain
@@ -21,8 +22,12 @@ from vanilla_transformer.errors import MissingFileError, UserError
 from .input_files import COMPRESSIONS, compression_of, is_pipe, open_input
 
 _CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills the memory
+_XML_ENCODING = re.compile(r"\A(\ufeff?<\?xml\s[^>]*?\sencoding\s*=\s*[\"'])[^\"']+")
+_DECLARED = re.compile(
+    rb"\s*<(?:\?xml\s[^>]*?\sencoding\s*=\s*[\"']|.{,4000}?<meta\s[^>]*?charset\s*=\s*[\"']?\s*)([\w.:-]+)",
+    re.DOTALL | re.IGNORECASE,
+)
 _MOST_BLANK_LINES = 10_000  # before the first line with text
 
 
@@ -34,7 +39,30 @@ def decode_text(content: bytes, name: str, first: int = 1) -> str:
         return content.decode("utf-8-sig" if first == 1 else "utf-8")
     except UnicodeDecodeError as error:
         decoded = error.object  # without the mark
-        raise not_utf_8_error(name, first + decoded.count(b"\n", 0, error.start), decoded[error.start]) from None
+        line = first + decoded.count(b"\n", 0, error.start)
+        raise not_utf_8_error(name, line, decoded[error.start], decoded) from None
+
+
+def decode_document(content: bytes, name: str) -> tuple[str, str]:
+    """Return a text and its encoding: of its byte order mark, which stays, or that XML or HTML declares, or UTF-8."""
+    marked = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if content.startswith(mark)), "")
+    declared, is_utf_8 = _DECLARED.match(content), content.decode(errors="ignore").encode() == content
+    encoding = marked + ("-LE" if content.startswith(codecs.BOM_UTF16_LE) else "-BE") if marked else "UTF-8"
+    if declared and (content.isascii() or not is_utf_8):  # UTF-8 under another name is UTF-8
+        encoding = declared[1].decode()
+    with suppress(LookupError, UnicodeDecodeError):
+        text = content.decode(encoding)
+        if marked or (encoding != "UTF-8" and text.isascii() == content.isascii()):
+            return text, encoding
+    return "\ufeff" * content.startswith(codecs.BOM_UTF8) + decode_text(content, name), "UTF-8"
+
+
+def fit_encoding(text: str, encoding: str) -> str:
+    """Return a document for an encoding, which XML declares: references stand for characters that it does not have."""
+    if encoding == "UTF-8":
+        return text
+    text = _XML_ENCODING.sub(rf"\g<1>{encoding.removesuffix('-LE').removesuffix('-BE')}", text)
+    return text.encode(encoding, "xmlcharrefreplace").decode(encoding)
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -117,7 +145,7 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[s
             raise UserError(f"{name} must begin with text, but its first {len(leading):,} lines are blank.")
     else:
         raise UserError(f"{name} is empty. It must have one sentence per line.")
-    leading[0] = leading[0].removeprefix(_BYTE_ORDER_MARK)
+    leading[0] = leading[0].removeprefix(codecs.BOM_UTF8)
     for line in chain(leading, lines):
         yield line.removesuffix(b"\n").decode("utf-8", errors="surrogateescape")
 
@@ -156,20 +184,30 @@ def invalid_unicode_error(number: int, location: str | Path, text: str, way_out:
     """
     code_point = ord(_SURROGATE.findall(text)[0])
     if 0xDC80 <= code_point <= 0xDCFF:
-        return not_utf_8_error(location, number, code_point - 0xDC00, way_out)
+        return not_utf_8_error(location, number, code_point - 0xDC00, text.encode(errors="surrogateescape"), way_out)
     # In UTF-8, written as an escape sequence of JSON.
     rule = f"Line {number} of {location} must be valid Unicode, but it has half of a character, U+{code_point:04X}"
     return UserError(f"{rule}. Mend or delete it{way_out}.")
 
 
-def not_utf_8_error(name: str | Path, line: int, byte: int, way_out: str = "") -> UserError:
+# Encodings of text that is not UTF-8; others are rarer than wrong guesses.
+_LEGACY = [*(f"cp125{number}" for number in range(9)), "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "cp949"]
+
+
+def not_utf_8_error(name: str | Path, line: int, byte: int, content: bytes, way_out: str = "") -> UserError:
     """
     Return the error for text that is not UTF-8.
 
     Args:
+        content: The text, or a part of it, which tells what it may be in.
         way_out: What to do otherwise than to convert the file.
     """
-    hint = f"Convert the file, for example with `iconv -f latin1 -t utf-8`{way_out}."
+    from charset_normalizer import from_bytes
+
+    guess = from_bytes(content, cp_isolation=_LEGACY).best()
+    same = guess.could_be_from_charset if guess else ["cp1252"]
+    encoding = "cp1252" if "cp1252" in same else same[0].replace("_", "-")
+    hint = f"It may be {encoding}: convert the file, for example with `iconv -f {encoding} -t utf-8`{way_out}."
     return UserError(f"{name} must be UTF-8, but line {line} has the byte 0x{byte:02x} where none can be. {hint}")
 
 

@@ -368,7 +368,7 @@ MISTAKES = {
     "translate no/model --format html --input none": "none: No such file",
     "translate no/model --format html --input latin": "must be UTF-8, but line 1 has the byte",
     "translate no/model --format html --sentence_splitter no": "`sentence_splitter` must be",
-    "translate no/model --input a.vtt": "must end with .txt, .html, .htm, ",
+    "translate no/model --input a.ass": "must end with .txt, .html, .htm, ",
     "translate no/model --input a.JSON.gz": "got a.JSON.gz. Convert it, or say by --format how to read it",
     **{
         f"translate no/model --format xml --input a.en {flag}": "With `--format xml` there is one translation, without"

@@ -94,8 +94,37 @@ def test_translate_names_a_malformed_document_and_keeps_the_old_output(tmp_path,
     files = ["--input", str(tmp_path / "in.xlf"), "--output", str(tmp_path / "out.xlf")]
     assert main(["translate", "no/model", "--format", "xliff", "--overwrite", *files]) == 2
     error = capsys.readouterr().err
-    assert "in.xlf: The text must be well-formed XML" in error and "line 1" in error and error.count("\n") == 1
+    assert (
+        f"error: {tmp_path / 'in.xlf'}: The text must be well-formed XML" in error
+        and "line 1" in error
+        and error.count("\n") == 1
+    )
     assert (tmp_path / "out.xlf").read_text() == "old"
+
+
+VTT = "WEBVTT\n\n00:01.000 --> 00:02.500\nA man.\n"
+XML = "<?xml version='1.0' encoding='ISO-8859-1'?>\n<a title='\xe4'><p>A man.</p></a>"
+FILES = {
+    "a.vtt": ("\ufeff" + VTT).encode("utf-16-be"),
+    "a.srt": ("\ufeff1" + VTT[7:]).encode("utf-16-le"),
+    "a.xml": XML.encode("latin-1"),
+    "a.html": b"<html><meta charset='windows-1252'><p>A man.</p><!-- \x80 -->",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_translate_keeps_the_encoding_of_a_document(tiny_model, tiny_tokenizer, tmp_path, capfdbinary, name):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    path, output = tmp_path / name, tmp_path / "new" / name
+    path.write_bytes(FILES[name])
+    flags = ["--input", str(path), "--max_new_tokens", "3"]
+    assert main(["translate", str(folder), *flags, "--output", str(output)]) == 0
+    before, after = FILES[name].split("A man.".encode({"a.vtt": "utf-16-be", "a.srt": "utf-16-le"}.get(name, "ascii")))
+    written = output.read_bytes()
+    assert written.startswith(before) and written.endswith(after) and written != FILES[name]
+    capfdbinary.readouterr()
+    assert main(["translate", str(folder), *flags]) == 0
+    assert capfdbinary.readouterr().out == written
 
 
 UNIT = (
@@ -144,6 +173,23 @@ def test_translate_says_what_it_did_with_the_segments_of_xliff(
     elif status == 0:
         written, (start, end) = output.read_bytes().decode(), text.split("</trans-unit>")
         assert written.startswith(start + "<target") and written.endswith("</target></trans-unit>" + end)
+
+
+@pytest.mark.parametrize("directions", [EN_DE, []])
+def test_translate_names_the_target_language_of_xliff_2(directions, tiny_model, tiny_tokenizer, tmp_path, capsys):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    store_direction(tokenizer, directions)
+    folder = save_model_folder(tiny_model, tokenizer, tmp_path / "model")
+    text = '<xliff version="2.0" srcLang="en"><file id="a"><unit id="1"><segment><source>A man.</source></segment>'
+    source, output = tmp_path / "in.xlf", tmp_path / "out.xlf"
+    source.write_text(f"{text}</unit></file></xliff>")
+    flags = ["--input", str(source), "--output", str(output), "--max_new_tokens", "5"]
+    assert main(["translate", str(folder), *flags]) == (0 if directions else 2)
+    if directions:
+        assert '<xliff version="2.0" srcLang="en" trgLang="de"><' in output.read_text()
+    else:
+        assert "has no attribute `trgLang`. Add it, or name the language by --target_" in capsys.readouterr().err
+        assert not output.exists()
 
 
 WRAPPED = "A man and two dogs are sleeping on the grass near a small house while children are playing with a ball."

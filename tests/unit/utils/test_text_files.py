@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from vanilla_transformer.utils.text_files import decode_text
+from vanilla_transformer.utils.text_files import decode_document, decode_text, fit_encoding
 
 _WIDE = ["The old house.\nIt is red.\n", "Старый дом.\nОн красный, да.\n", "这座老房子。\n它是红色的。\n" * 9]
 
@@ -24,10 +24,63 @@ def test_decode_text_reads_utf_8(text):
 
 
 def test_decoding_names_the_line_and_the_byte():
-    message = "a must be UTF-8, but line 2 has the byte 0xe4 .* `iconv -f latin1 -t utf-8`"
+    message = "a must be UTF-8, but line 2 has the byte 0xe4 .* `iconv -f cp1252 -t utf-8`"
     with pytest.raises(ValueError, match=message):
         decode_text(b"one\n\xe4\n", "a")
     with pytest.raises(ValueError, match=message):
         decode_text(b"\xef\xbb\xbfone\n\xe4\n", "a")
     with pytest.raises(ValueError, match=message):
         decode_text(b"\xe4", "a", first=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Was du möchtest, ist das Allerwichtigste.", "cp1252"),
+        ("Dzień dobry, jak się masz? Świetnie, dziękuję bardzo.", "cp1250"),
+        ("Москва и мы идём домой.", "cp1251"),
+        ("今日はいい天気ですね。", "cp932"),
+        ("今天天气很好，我们去公园。", "gb18030"),
+    ],
+)
+def test_decoding_names_the_likely_encoding(text, encoding):
+    with pytest.raises(ValueError, match=f"It may be {encoding}: convert the file, .* `iconv -f {encoding} -t utf-8`"):
+        decode_text(text.encode(encoding), "a")
+
+
+XML, PAGE = '<?xml version="1.0" encoding="{}"?>\n<a>{}</a>', '<html><head><meta charset="{}"></head>{}</html>'
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "found"),
+    [
+        ("\ufeffä", "utf-16-le", "UTF-16-LE"),
+        ("\ufeffä", "utf-16-be", "UTF-16-BE"),
+        ("\ufeffä", "utf-8", "UTF-8"),
+        ("\ufeff" + XML.format("UTF-16", "ä"), "utf-16-be", "UTF-16-BE"),
+        (XML.format("ISO-8859-1", "ä"), "latin-1", "ISO-8859-1"),
+        (XML.format("ISO-8859-1", "a"), "latin-1", "ISO-8859-1"),
+        (PAGE.format("windows-1251", "дом"), "cp1251", "windows-1251"),
+        (XML.format("ISO-8859-1", "ä"), "utf-8", "UTF-8"),  # another name of UTF-8
+        (XML.format("UTF-16", "a"), "utf-8", "UTF-8"),
+        (XML.format("no-such", "a"), "utf-8", "UTF-8"),
+        ("ISO-8859-1 a", "utf-8", "UTF-8"),
+    ],
+)
+def test_decode_document_reads_declared_encodings(text, encoding, found):
+    assert decode_document(text.encode(encoding), "a") == (text, found)
+    if found != "UTF-8":
+        assert fit_encoding(text, found) == text
+
+
+def test_decode_document_refuses_other_encodings():
+    for content in (XML.format("no-such", "ä").encode("latin-1"), "ä".encode("latin-1"), b"\xff\xfea"):
+        with pytest.raises(ValueError, match="a must be UTF-8, but .* `iconv"):
+            decode_document(content, "a")
+
+
+def test_fit_encoding_writes_references_and_the_name():
+    declared = XML.format("UTF-8", "ä ж")
+    assert fit_encoding(declared, "ISO-8859-1") == XML.format("ISO-8859-1", "ä &#1078;")
+    assert fit_encoding(declared, "UTF-16-LE") == XML.format("UTF-16", "ä ж")
+    assert fit_encoding(declared, "UTF-8") == declared

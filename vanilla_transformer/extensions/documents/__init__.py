@@ -12,6 +12,7 @@ from .translation import (
     translator_by,
 )
 from .wrapped_text import WrappedText
+from .xliff_format import TargetLanguageError
 
 __all__ = [
     "FORMATS",
@@ -19,6 +20,7 @@ __all__ = [
     "BlockTranslator",
     "DocumentTranslator",
     "Span",
+    "TargetLanguageError",
     "WrappedText",
     "parse_document",
     "read_document",

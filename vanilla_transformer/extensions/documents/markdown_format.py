@@ -1,4 +1,4 @@
-"""Markdown: CommonMark with tables, strikethrough, task lists, footnotes, alerts and front matter."""
+"""Markdown: CommonMark, and what Pandoc, Hugo, Obsidian and the systems of documentation add to it."""
 
 import html
 import json
@@ -6,11 +6,13 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise, repeat
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import regex
 import yaml
 
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
@@ -22,29 +24,85 @@ _SPECIAL = re.compile(
     r"[\\`*\[\]$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|~(?=~)|(?<=~)~|\{(?=[{%:#./])"
 )
 _LINE_START = re.compile(
-    r"^(\s*)(#{1,6}(?=\s|$)|[-+](?=\s|$)|>|=+\s*$|-[-\s]+$|:?-+:?\s*$|~~~|[:~](?=\s)|:::|!!!|\?\?\?)"
+    r"^(\s*)(#{1,6}(?=\s|$)|[-+](?=\s|$)|>|=+\s*$|-[-\s]+$|:?-+:?\s*$|~~~|[:~](?=\s)|:::|///|===|!!!|\?\?\?)"
 )
 _NUMBERED = re.compile(r"^(\s*\d{1,9})([.)])(?=\s|$)")
 _HTML_NAMES = {"em": "em", "strong": "strong", "s": "del", "link": "a"}
 _UNESCAPED = re.compile(r"[^\w\s]|_")
-_HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^<>]*?(/?)>")
+_HTML_TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*).*?(/?)>", re.DOTALL)
 _FIRST_MARK = re.compile(r"\[[ xX]\](?=\s)|\[!\w+\][-+]?(?=\s|$)")  # of a task or an alert
 _VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
-_FRONT = re.compile(r"(---|\+\+\+)[ \t]*\n(?=\S)(?:.*\n)*?\1[ \t]*(?:\n|\Z)")
-_FRONT_VALUE = re.compile(r"(?:title|description)\s*[:=]\s*\S")
+_FRONT = re.compile(r"(?:(---|\+\+\+)[ \t]*\n(?=\S)(?:.*\n)*?\1|\{[ \t]*\n(?:.*\n)*?\})[ \t]*(?:\n|\Z)")
+_TEXT_KEYS = r"(?:\w*[tT]itle|description|summary|excerpt|tagline|details|(?:\w+_)?label)"
+_TOML_VALUE = re.compile(rf"\s*{_TEXT_KEYS}\s*=\s*(\"(?:[^\"\\]|\\.)+\"|'[^']+')(?=\s*(?:#|$))")
 # Lengths are limited so that marks without an end take no quadratic time.
 _TAG = r"\{\{(?:(?!\}\}).){,1000}\}\}|\{%(?:(?!%\}).){,1000}%\}|\{#.{,1000}?#\}|\{/\*.{,1000}?\*/\}"
-_ATTRIBUTES = r"\{[:#.][^{}\n]{,1000}\}"
-_KEPT = re.compile(rf"{_TAG}|{_ATTRIBUTES}|\\\((.{{1,1000}}?)\\\)|\\\[(.{{1,1000}}?)\\\]", re.DOTALL)
-_DESTINATION = re.compile(rf"[^\s()<>{{]*+(?:(?:{_TAG})[^\s()<>{{]*+)++")  # of a link
-_KEPT_LINES = re.compile(
-    r"(?:\{%-?\s*(raw|verbatim|highlight|comment)\b.{,50000}?\{%-?\s*end\1\s*-?%\}"
-    r"|\{\{[<%]\s*(highlight|katex)\b.{,50000}?\{\{[<%]\s*/\s*\2\s*[%>]\}\}"
-    rf"|(?:(?:{_TAG}|{_ATTRIBUTES})[ \t]*+)++|\\\[((?:(?!\n\s*\n).){{1,2000}}?)\\\])[ \t]*+(?=\n|\Z)",
+_ATTRIBUTES = r"\{:?[ \t]*(?:[:#.][^{}\n]|[\w:-]+=)[^{}\n]{,1000}\}"
+_BRACES = r"[^{}]*+"  # of JavaScript
+for _ in range(6):
+    _BRACES = rf"[^{{}}]*+(?:\{{{_BRACES}\}}[^{{}}]*+)*+"
+_BRACES = rf"\{{{_BRACES}\}}"
+_VALUE = rf"\"[^\"]*+\"|'[^']*+'|{_BRACES}"
+_JSX = rf"</?[A-Za-z][\w.-]*+(?:\s+(?:[^\s\"'<>/={{}}]++(?:\s*=\s*(?:{_VALUE}))?|{_BRACES}))*+\s*+/?>"
+_KEPT = regex.compile(
+    rf"{_TAG}|{_ATTRIBUTES}|\\\((?<formula>.{{1,1000}}?)\\\)|\\\[(?<formula>.{{1,1000}}?)\\\]"
+    r"|(?<open>\[\[[^\[\]|\n]{1,500}\|)(?<alias>[^\[\]|\n]{1,500})\]\](?![(\[])|!?\[\[(?<page>[^\[\]\n]{1,500})\]\](?![(\[])"
+    r"|\+\+(?:(?:[\w-]++|\"[^\"\n]{1,100}\")(?:\+(?!\+))?)++\+\+"  # keys
+    r"|(?<![\w:]):{1,2}[A-Za-z+-][\w-]*+(?:(?=[\[{])|:(?!\w))"  # an icon or a directive
+    r"|\{[\w:.+-]+\}(?<ticks>`+)(?!`).{1,1000}?(?<!`)(?P=ticks)(?!`)"  # a role
+    rf"|\[[^\[\]\n]{{,200}}(?<!\w)@\w[^\[\]\n]{{,200}}\](?![(\[])|%%.{{1,1000}}?%%|(?<=\s)\^[\w-]+(?=[ \t]*(?:\n|\Z))"
+    rf"|(?:(?<![\s\S])|\n)\|[ \t]+|(?<jsx>{_JSX})",  # of a line block of Pandoc, and tags
     re.DOTALL,
 )
+_DESTINATION = re.compile(rf"[^\s()<>{{]*+(?:(?:{_TAG})[^\s()<>{{]*+)++")  # of a link
+_NAMES = r"(?:[\w$]+|\*\s+as\s+[\w$]+|\{[^{}]*\})"  # in an import
+_KEPT_LINES = regex.compile(
+    r"(?:\{%-?\s*(?<name>raw|verbatim|highlight|comment)\b.{,50000}?\{%-?\s*end(?P=name)\s*-?%\}"
+    r"|\{\{[<%]\s*(?<name>highlight|katex|math|mermaid|code[\w-]*)\b.{,50000}?\{\{[<%]\s*/\s*(?P=name)\s*[%>]\}\}"
+    rf"|(?:(?:{_TAG}|{_ATTRIBUTES})[ \t]*+)++|\\\[(?<formula>(?:(?!\n\s*\n).){{1,2000}}?)\\\]"
+    r"|;*-+8<-+[ \t]+[^\n]+|-+8<-+[ \t]*\n.{,5000}?-+8<-+|<<<[ \t][^\n]+|\[TOC\]|@tab\b[^\n]*"
+    r"|\\[A-Za-z]+\*?(?:\{[^{}\n]*\}|\[[^\[\]\n]*\])*"
+    r"|%%.{,5000}?%%|\*\[[^\]\n]+\]:[^\n]*|\([^()\s]+\)=|\+\+\+[^\n]*|\+[-=+]+\+(?:\n[ \t]*[|+][^\n]*)+"
+    r"|(?<fence>:{3,})[ \t]*(?:\{\w|mermaid).{,50000}?\n[ \t]*(?P=fence)"
+    rf"|(?<mdx>(?:(?:</?>|(?=</?[A-Z]|</?\w+\.){_JSX})[ \t]*+)++)"
+    rf"|(?<first>(?<mdx>(?:import\s+(?:type\s+)?(?:{_NAMES}(?:\s*,\s*{_NAMES})?\s+from\s+)?[\"']"
+    r"|export\s+(?:default|const|let|var|function|async|class|type|interface|[*{])(?!\w))"
+    rf"(?:[^\n{{}}]|{_BRACES}|\n(?!\s*\n))*+)|%[ \t][^\n]*))[ \t]*+(?=\n|\Z)",
+    re.DOTALL,
+)
+# Titles of admonitions, tabs, containers, directives of MyST, and blocks of pymdownx.
+_TITLE = re.compile(
+    r"(?:(?:!!!|\?\?\?\+?|===[!+]*)[^\"]*\"(?P<quoted>.+)\"\s*$"
+    r"|[:`~]{3,}\s*\{(?!(?:figure|container|div|grid|only|tab-set)\})[\w:.-]+\}\s*(?P<after>.+?)\s*$"
+    r"|:{3,}\s*[\w-]+\[(?P<inside>.+)\](?:\{.*\})?\s*$"
+    r"|:{3,}\s*(?!.*\w=|.*:::)[\w-]+\s+(?P<plain>[^{]+?)\s*(?:\{.*\})?$"
+    r"|/{3,}\s*(?!html)[\w-]+\s*\|\s*(?P<block>.+?)\s*$)"
+)
+_TAB = re.compile(r"^([ \t>]*)===(?=[!+]*[ \t]+\")", re.MULTILINE)
+# Directives of MyST whose content is Markdown, and their options.
+_DIRECTIVE = re.compile(
+    r"\s*\{(?:admonition|attention|caution|danger|error|hint|important|note|seealso|tip|warning|todo|topic|sidebar|margin"
+    r"|aside|version\w+|deprecated|epigraph|highlights|pull-quote|blockquote|container|div|figure|(?:list-)?table|glossary"
+    r"|dropdown|details|tab-\w+|grid|grid-\w+|card|card-\w+|only|exercise|solution|pr(?:oo)?f:\w+)\}"
+)
+_COLONS = re.compile(rf"{_DIRECTIVE.pattern}|\s*(?!\{{\w|mermaid)\S")
+# What follows the marks of a container whose content is Markdown: of blocks of pymdownx, too.
+_CONTAINERS = {":": _COLONS, "`": _DIRECTIVE, "~": _DIRECTIVE, "/": re.compile(r"\s*[\w-]+\s*(?:\||\Z)")}
+_OPTIONS = re.compile(
+    r"^([ \t>]*(?:`{3,}|~{3,}|:{3,})[ ]?\{[\w:.-]+\}.*\n)((?:[ \t>]*:[\w-]+:.*\n)+|[ \t]*---\n(?:.*\n)*?[ \t]*---\n)",
+    re.MULTILINE,
+)
 _IS_MATH = re.compile(r"[\\^_={}<>+]|\A(?!.*[^\W\d_]{2})", re.DOTALL)  # other brackets are escaped ones of text
-_IS_NAME = re.compile(r"\{\{(?![<%#/!>])|\\")  # of a shortcode that stands for a word, or a formula
+_IS_NAME = re.compile(r"\{\{(?![<%#/!>])|\\|!?\[|\+\+|\{[\w.]+\}")  # of what stands for a word
+_DEEP_TAG = re.compile(r"^(?: {,3}\t| {4})[ \t]*(?=</?[A-Z>])", re.MULTILINE)  # which would end no paragraph
+_IS_MDX = re.compile(r"import|export|.*(?:/>|</)", re.DOTALL)
+_IS_COMMENTED = re.compile(r"(?:<!--(?:(?!-->).)*-->[ \t]*)+[^\s<]")  # text after a comment
+# How values of the front matter are read: of TOML and of YAML, and lines, which are as they are.
+_VALUES: dict[str, Callable[[str], Any]] = {
+    "toml": lambda raw: tomllib.loads(f"a = {raw}")["a"],
+    "yaml": lambda raw: yaml.safe_load(f"a: {raw}")["a"],
+    "lines": str,
+}
 _INTERRUPTS: Any = {"alt": ["paragraph", "reference", "blockquote", "list", "footnote_def"]}
 
 
@@ -100,7 +158,7 @@ class MarkdownWriter:
         return written.replace("|", "\\|") if context == "cell" else written
 
     def _signature(self, text: str, context: str) -> list[tuple]:
-        """Return what a text is parsed to, or nothing if it is not one block of its context."""
+        """Return the tokens of a text, or nothing if it is not one block of its context."""
         known = {"references": dict(self._references)}
         if context == "cell":
             (inline,) = self._parser.parseInline(text, known)
@@ -131,7 +189,10 @@ def _mark(tokens: Sequence[Any], content: str | None) -> str:
     if kind == "hardbreak":
         return "\\\n" if first.meta["source"].startswith("\\") else "  \n"
     if kind == "link" and content is not None:
-        end, label = first.meta["source_end"], first.meta["source_label"]
+        end, label, title = first.meta["source_end"], first.meta["source_label"], first.meta["source_title"]
+        if title and title != first.attrs["title"]:
+            start, _, rest = end.rpartition(title)
+            end = start + re.sub(rf"[\\()\{rest[0]}]", r"\\\g<0>", str(first.attrs["title"])) + rest
         # The label of a reference is written if it was the text, which has changed.
         is_label_lost = end in ("]", "][]") and label.casefold() != content.casefold()
         return f"[{content}][{label}]" if is_label_lost else f"[{content}{end}"
@@ -146,9 +207,9 @@ def _html_mark(tokens: Sequence[Any], content: str | None) -> str:
     """Return a span as HTML."""
     first = tokens[0]
     kind = first if isinstance(first, str) else first.type.removesuffix("_open")
-    if kind in ("html_inline", "image", *_HTML_NAMES) and not isinstance(first, str):
+    if kind in ("html_inline", "wiki", "image", *_HTML_NAMES) and not isinstance(first, str):
         attributes = "".join(f' {name}="{html.escape(str(value))}"' for name, value in first.attrs.items() if value)
-        if kind == "html_inline":
+        if kind in ("html_inline", "wiki"):
             return first.content + (content or "") + (tokens[1].content if len(tokens) > 1 else "")
         if kind == "image":
             alt = "".join(child.content for child in first.children or ())
@@ -208,8 +269,9 @@ class _Place(NamedTuple):
     end: int  # in the first line
     last: int  # line after the text
     indent: str  # of further lines
-    context: str  # "paragraph", "heading", "title" of an admonition, "cell", or "value" of the front matter
+    context: str  # "paragraph", "heading", "title", "cell", or how a value of the front matter is written
     forms: Mapping[str, Sequence[str]] = {}  # of characters that are escaped or a character reference somewhere
+    link: Any = None  # of which the text is the title; the paragraph is the text before it
 
 
 def _build_parser() -> Any:
@@ -225,18 +287,37 @@ def _build_parser() -> Any:
     parser: Any = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
     parser.use(footnote_plugin, inline=False, move_to_end=False, always_match_refs=True)
     parser.use(admon_plugin).use(deflist_plugin).use(amsmath_plugin)
-    parser.use(container_plugin, "any", validate=lambda name, mark: bool(name.strip()))
+    for mark, kind in _CONTAINERS.items():
+        parser.use(container_plugin, mark, marker=mark, validate=lambda text, _, kind=kind: bool(kind.match(text)))
     parser.use(dollarmath_plugin, allow_space=False, allow_digits=False, double_inline=True)
     parser.helpers = SimpleNamespace(**vars(parser.helpers) | {"parseLinkDestination": _read_destination})
+    parser.core.ruler.after("block", "titles", _add_titles)
     blocks, inline = parser.block.ruler, parser.inline.ruler
-    blocks.at(
-        "math_block", dict(zip(blocks.get_active_rules(), blocks.getRules(""), strict=True))["math_block"], _INTERRUPTS
-    )
+    rules = dict(zip(blocks.get_active_rules(), blocks.getRules(""), strict=True))
+    blocks.at("math_block", rules["math_block"], _INTERRUPTS)
+    blocks.at("html_block", partial(_read_html, rules["html_block"]), _INTERRUPTS)
     blocks.before("fence", "kept_lines", _keep_lines, _INTERRUPTS)
-    inline.before("escape", "kept", _keep)
+    blocks.before("list", "definition", partial(_start_definition, rules["list"]))
+    inline.before("newline", "kept", partial(_keep, _KEPT))
+    inline.before("newline", "expression", partial(_keep, re.compile(_BRACES)))
     for name, rule in zip(inline.get_active_rules(), inline.getRules(""), strict=True):
         inline.at(name, partial(_note_source, rule))
-    return parser
+    return parser.disable("expression")
+
+
+def _add_titles(state: Any) -> None:
+    """Parse the titles of admonitions, tabs and containers."""
+    from markdown_it.token import Token
+
+    lines, tokens = state.src.split("\n"), []
+    for token in state.tokens:
+        tokens.append(token)
+        is_open = token.type == "admonition_open" or (token.nesting > 0 and token.type.startswith("container_"))
+        match = _TITLE.search(lines[token.map[0]]) if is_open else None
+        if match:
+            title = Token("inline", "", 0, map=token.map, content=match[match.lastindex or 0], children=[])
+            tokens += [Token("title_open", "", 1), title, Token("title_close", "", -1)]
+    state.tokens = tokens
 
 
 def _read_destination(text: str, start: int, end: int) -> Any:
@@ -250,25 +331,49 @@ def _read_destination(text: str, start: int, end: int) -> Any:
 
 
 def _keep_lines(state: Any, first: int, end: int, silent: bool) -> bool:
-    """Parse lines of shortcodes, or a formula between brackets."""
+    """Parse lines that are no text, such as shortcodes and JavaScript, or a formula between brackets."""
     start = state.bMarks[first] + state.tShift[first]
     match = None if state.is_code_block(first) else _KEPT_LINES.match(state.src, start, state.eMarks[end - 1])
-    if not match or (match[3] and not _IS_MATH.search(match[3])):
+    if not match or (silent and match["first"]) or (match["formula"] and not _IS_MATH.search(match["formula"])):
         return False
     if not silent:
         state.line = next(line for line in range(first, end) if state.eMarks[line] >= match.end()) + 1
-        state.push("kept_lines", "", 0).map = [first, state.line]
+        token = state.push("kept_lines", "", 0)
+        token.map, token.info = [first, state.line], "mdx" if _IS_MDX.match(match["mdx"] or "") else ""
     return True
 
 
-def _keep(state: Any, silent: bool) -> bool:
-    """Parse a shortcode, attributes such as `{#name}`, or a formula between brackets."""
-    match = _KEPT.match(state.src, state.pos, state.posMax)
-    formula = match and (match[1] or match[2])
-    if not match or (formula and not _IS_MATH.search(formula)):
+def _read_html(parse: Callable[..., bool], state: Any, first: int, end: int, silent: bool) -> bool:
+    """Parse a block of HTML, but not a comment before text."""
+    start = state.bMarks[first] + state.tShift[first]
+    return not _IS_COMMENTED.match(state.src, start, state.eMarks[first]) and parse(state, first, end, silent)
+
+
+def _start_definition(parse_list: Callable[..., bool], state: Any, first: int, end: int, silent: bool) -> bool:
+    """Parse a definition whose term is not above it, such as one after a comment, as an item of a list."""
+    start, source = state.bMarks[first] + state.tShift[first], state.src
+    if state.is_code_block(first) or not re.compile(r"[:~][ \t]").match(source, start):
         return False
-    if not silent:
-        state.push("kept", "", 0).content = match[0]
+    state.src = f"{source[:start]}*{source[start + 1 :]}"
+    is_item = parse_list(state, first, end, silent)
+    state.src = source
+    return is_item
+
+
+def _keep(pattern: Any, state: Any, silent: bool) -> bool:
+    """Parse a shortcode, attributes, a formula between brackets and other marks, and the alias of a wikilink."""
+    from markdown_it.common.utils import normalizeReference
+
+    match = pattern.match(state.src, state.pos, state.posMax)
+    groups = match.groupdict("") if match else {}
+    formula, page, alias = (groups.get(name, "") for name in ("formula", "page", "alias"))
+    is_link = bool(page) and normalizeReference(page) in state.env.get("references", ())
+    if not match or is_link or (formula and not _IS_MATH.search(formula)):
+        return False
+    tokens = [("wiki_open", 1, groups["open"]), ("text", 0, alias), ("wiki_close", -1, "]]")] if alias else []
+    for kind, nesting, content in tokens or [("html_inline" if groups.get("jsx") else "kept", 0, match[0])]:
+        if not silent:
+            state.push(kind, "", nesting).content = content
     state.pos = match.end()
     return True
 
@@ -283,7 +388,8 @@ def _note_source(rule: Callable[[Any, bool], bool], state: Any, silent: bool) ->
         token.meta["source"] = state.src[start : state.pos]
         if token.type == "link_open" and token.markup != "autolink":
             end = state.md.helpers.parseLinkLabel(state, start, True)
-            token.meta |= {"source_label": state.src[start + 1 : end], "source_end": state.src[end : state.pos]}
+            label, rest, title = state.src[start + 1 : end], state.src[end : state.pos], token.attrs.get("title", "")
+            token.meta |= {"source_label": label, "source_end": rest, "source_title": title if title in rest else ""}
     return True
 
 
@@ -304,14 +410,15 @@ class MarkdownDocument(Document):
         self._environment = dict[str, Any]()
         front = _FRONT.match(text)
         if front:
-            count = front[0].count("\n")
-            for number in range(1, count):
-                line, following = self._lines[number : number + 2]
-                value = None if following[:1].isspace() else _read_value(line)
-                if value:
-                    self._add(_Place(number, 0, 0, number + 1, "", "value"), Block(value))
-            text = "\n" * count + text[front.end() :]
+            for place, value in _read_front(front[0]):
+                self._add(place, Block(value))
+            text = "\n" * front[0].count("\n") + text[front.end() :]
+        text = _TAB.sub(r"\1!!!", text)
+        text = _OPTIONS.sub(lambda match: match[1] + "\n" * match[2].count("\n"), text)
         tokens = self._parser.parse(text, self._environment)
+        if any(token.info == "mdx" for token in tokens):  # MDX has expressions and no indented code
+            self._parser.enable("expression").disable("code")
+            tokens = self._parser.parse(_DEEP_TAG.sub("   ", text), self._environment)
         cell_line, cursor = -1, 0
         for before, token in pairwise(tokens):
             if token.type != "inline":
@@ -322,8 +429,8 @@ class MarkdownDocument(Document):
                 start = self._lines[first].index(raw, cursor if first == cell_line else 0)
                 place = _Place(first, start, start + len(raw), first + 1, "", "cell")
                 cell_line, cursor = first, place.end
-            elif before.type == "admonition_title_open" and f'"{token.content}"' not in self._lines[first]:
-                continue  # its kind
+            elif before.type == "admonition_title_open":
+                continue  # also where it is only the kind
             else:
                 place = self._find_lines(first, token.content, before)
             block = _build_block(token.children, is_item=before.type == "paragraph_open")
@@ -335,31 +442,42 @@ class MarkdownDocument(Document):
                     for character in child.content:
                         forms[character].append(character)
             special = {character: some for character, some in forms.items() if set(some) != {character}}
-            self._add(place._replace(forms=special), block)
+            if self._add(place._replace(forms=special), block):
+                for child in (child for child in token.children if child.meta.get("source_title")):
+                    self._add(place._replace(link=child), Block(child.meta["source_title"]))
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
         lines = list(self._lines)
         writer = MarkdownWriter(self._parser, self._environment.get("references", {}))
+        has_new_title = False
         for place, source, block in reversed([*zip(self._places, self.blocks, blocks, strict=True)]):
-            if block == source:
+            if place.link is not None:
+                has_new_title |= block != source
+                place.link.attrs["title"] = block.text
                 continue
-            line = lines[place.line]
-            if place.context == "value":
-                lines[place.line] = _write_value(line, block.text)
+            if block == source and not has_new_title:
                 continue
-            context = "paragraph" if place.context == "title" else place.context
-            written = writer.write(block, context, place.forms).split("\n")
+            has_new_title = False
+            line, last = lines[place.line], lines[place.last - 1]
+            if place.context in _VALUES:
+                written = [_write_value(place.context, line[place.start], block.text)]
+            else:
+                context = "paragraph" if place.context == "title" else place.context
+                written = writer.write(block, context, place.forms).split("\n")
             written[1:] = [place.indent + more for more in written[1:]]
-            after = line[place.end :] if place.context != "paragraph" else ""
+            after = last[place.end :] if place.context != "paragraph" else ""
             lines[place.line : place.last] = [line[: place.start] + written[0], *written[1:]]
             lines[place.line + len(written) - 1] += after
         return self._mark + "\n".join(lines).replace("\n", self._line_end)
 
-    def _add(self, place: _Place, block: Block) -> None:
-        if any(character.isalpha() for character in block.text):
+    def _add(self, place: _Place, block: Block) -> bool:
+        """Add a block if it has letters, and tell whether it has."""
+        has_letters = any(map(str.isalpha, block.text))
+        if has_letters:
             self._places.append(place)
             self.blocks.append(block)
+        return has_letters
 
     def _find_lines(self, number: int, content: str, opening: Any) -> _Place:
         """Return where a paragraph or a heading is that begins in a line or after it."""
@@ -373,36 +491,55 @@ class MarkdownDocument(Document):
             following = self._lines[number + 1]
             indent = following[: following.rindex(parts[1].lstrip()) if parts[1].strip() else 0]
         context = "heading" if opening.type == "heading_open" and opening.markup.startswith("#") else "paragraph"
-        context = "title" if opening.type == "admonition_title_open" else context
+        context = "title" if opening.type == "title_open" else context
         return _Place(number, start, start + len(parts[0]), number + len(parts), indent, context)
 
 
-def _read_value(line: str) -> str | None:
-    """Return the title or the description that a line of YAML or TOML gives, or None."""
-    if not _FRONT_VALUE.match(line):
-        return None
+def _read_front(front: str) -> Iterator[tuple[_Place, str]]:
+    """Yield the text in TOML, YAML or JSON that readers see, and where it is."""
+    lines = front.split("\n")
+    if front.startswith("+++"):
+        for number, match in enumerate(map(_TOML_VALUE.match, lines)):
+            if match:
+                yield _Place(number, *match.span(1), number + 1, "", "toml"), _VALUES["toml"](match[1])
+        return
     try:
-        content: Any = tomllib.loads(line) if re.match(r"\w+\s*=", line) else yaml.safe_load(line)
-    except (ValueError, yaml.YAMLError):
-        return None
-    values = [*content.values()] if isinstance(content, dict) else []
-    return values[0] if len(values) == 1 and isinstance(values[0], str) else None
+        root = yaml.compose(front.rstrip().removesuffix("---").replace("\t", " "), Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        return
+    for node in {node.start_mark.index: node for node in _find_text(root)}.values():
+        first, last, text = node.start_mark, node.end_mark, " ".join(node.value.split())
+        if node.style in ("|", ">"):
+            content = "\n".join(lines[first.line + 1 : last.line]).rstrip().split("\n")
+            start, end = len(content[0]) - len(content[0].lstrip()), len(content[-1])
+            yield _Place(first.line + 1, start, end, first.line + 1 + len(content), "", "lines"), text
+        elif front[first.index] != "&":  # which names the value for others
+            yield _Place(first.line, first.column, last.column, last.line + 1, "", "yaml"), text
 
 
-def _write_value(line: str, text: str) -> str:
-    """Return a line with another value, in its own quotes if they can have it."""
-    name, mark = re.findall(r"\w+|\S", line)[:2]
-    source = _read_value(line)
-    assert source is not None
-    start = line.rfind(source)
-    same = line[:start] + text + line[start + len(source) :] if start > len(name) else ""
-    quoted = f"{name}{' =' if mark == '=' else ':'} {json.dumps(text, ensure_ascii=False)}"
-    return same if _read_value(same) == text else quoted
+def _find_text(node: Any) -> Iterator[Any]:
+    """Yield the strings of YAML that have names such as `title`; between braces they must be quoted."""
+    for child in node.value if isinstance(node, yaml.CollectionNode) else ():
+        name, value = child if isinstance(node, yaml.MappingNode) else (None, child)
+        if not isinstance(value, yaml.ScalarNode):
+            yield from _find_text(value)
+        elif name and re.fullmatch(_TEXT_KEYS, str(name.value)) and (value.style or not node.flow_style):
+            yield from [value] * value.tag.endswith(":str")
+
+
+def _write_value(context: str, quote: str, text: str) -> str:
+    """Return a value of the front matter, in its own quotes if they can have it."""
+    same = f"{quote}{text}{quote}" if quote in ("'", '"') and context != "lines" else text
+    with suppress(ValueError, KeyError, TypeError, yaml.YAMLError):
+        if _VALUES[context](same) == text:
+            return same
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
     """Return the text of a paragraph. The payload of a span is its tokens."""
     builder, index = SpanBuilder(), 0
+    is_title = is_item and bool(tokens) and tokens[0].content.startswith("[!")  # the first line of an alert
     while index < len(tokens):
         token = tokens[index]
         index += 1
@@ -412,8 +549,9 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
             builder.add_text(token.content[mark.end() :])
         elif token.type in ("text", "text_special"):
             builder.add_text(token.content)
-        elif token.type == "softbreak" and index == 2 and is_item and tokens[0].content.startswith("[!"):
+        elif token.type == "softbreak" and is_title:
             builder.add_mark(["\n"], breaks=True)
+            is_title = False
         elif token.type == "softbreak":
             builder.add_text(" ")
         elif token.type == "code_inline":
@@ -438,6 +576,7 @@ def _build_block(tokens: Sequence[Any], is_item: bool) -> Block:
             elif tag and not tag[1] and not tag[3] and name not in _VOID:
                 builder.open(name, [token])
             else:
-                breaks = token.type == "hardbreak" or (name == "br" and not (tag and tag[1]))
+                is_break = token.type == "hardbreak" or (token.type == "kept" and token.content.startswith("\n"))
+                breaks = is_break or (name == "br" and not (tag and tag[1]))
                 builder.add_mark([token], breaks=breaks)
     return builder.finish()

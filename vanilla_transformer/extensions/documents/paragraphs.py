@@ -1,16 +1,13 @@
 """Paragraphs of HTML and XML: what in a text is translated, and where a paragraph begins and ends."""
 
-import re
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from vanilla_transformer.text.languages import Direction, find_locale, is_same_language
+from vanilla_transformer.text.languages import Direction, is_same_language, name_language
 
 from .source_text import Attribute, SourceDocument, Token
 from .vocabularies import Vocabulary
-
-_THREE_LETTERS = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")  # as NLLB names languages, such as deu_Latn
 
 
 class Context(NamedTuple):
@@ -122,10 +119,7 @@ class PageDocument(SourceDocument):
             direction: The source and the target language, as far as they are known.
         """
         self._pages, self._names = {page.start for page in pages}, names
-        target = direction.target or ""
-        locale = find_locale(target) if _THREE_LETTERS.fullmatch(target) else None
-        # Documents spell `deu_Latn` as `de`, and `pt_BR` as `pt-BR`.
-        self._target = "-".join(filter(None, (locale.language, locale.script))) if locale else target.replace("_", "-")
+        self._target = name_language(direction.target or "")
         named = [attribute.value.strip() for attribute in self._languages(pages[0])] if pages else []
         self._source = direction.source or next(iter(named), None)
 

@@ -1,21 +1,26 @@
-"""SubRip subtitles (.srt)."""
+"""Subtitles: SubRip (.srt) and WebVTT (.vtt)."""
 
+import html
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
-from typing import Any
+from typing import NamedTuple
 
 import regex
 
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
-from vanilla_transformer.utils.import_utils import requires_extra
 
-from .blocks import Block, Document, SpanBuilder, unify_line_ends, write_block
+from .blocks import BYTE_ORDER_MARK, Block, Document, SpanBuilder, write_block
 from .line_breaks import find_cuts, join_lines
 
-_TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
+_TIME = r"((?:\d+[:：] ?){1,2}\d+)(?:[,.:，．。：](\d*))?"  # and the digits of its fraction
+_TIMES = re.compile(rf"\s*{_TIME}\s*-[ -]?\s*>\s*{_TIME}(?:\s.*)?", re.DOTALL)
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_LIKE_TIMES = re.compile(rf"\s*{_TIME}[^\w>]*>")
+_NUMBER = re.compile(r"\s*-?\d+(?:\.\d*)?\s*")
+_TAG = re.compile(r"<(/?)([a-z]+)(?:[.\s][^<>]*)?>|<[\d:.]+>|\{\\[^{}]*\}", re.IGNORECASE)
 _WORD = re.compile(rf"(?:(?:{_TAG.pattern})\s+)*(?:{_TAG.pattern}|\S)+", re.IGNORECASE | re.ASCII)  # with its tags
 _DASH = re.compile(r"\s*[-‐–—]\s*")
 _DIALOGUE = re.compile(r"\n(?=\s*(?:<[^<>]*>)*\s*[-‐–—])")
@@ -30,6 +35,16 @@ _MOST_CUES = 6  # of one sentence: more are speech without punctuation marks
 _CLAUSE = 8  # characters that a cut is moved, at most, to be at the end of a clause
 
 
+class _Cue(NamedTuple):
+    """A subtitle: its times in seconds, and the lines of its text, which end before the line `last`."""
+
+    start: float
+    end: float
+    first: int
+    last: int
+    content: str
+
+
 class SrtDocument(Document):
     """
     The speeches of a SubRip text, each wrapped to as many lines as before.
@@ -38,21 +53,19 @@ class SrtDocument(Document):
     in proportion to the lengths of the source, at the end of a clause if one is near. Cues with tags stay apart.
     """
 
+    name, header = "SubRip", ""  # the word that begins a text
+    escapes: Mapping[int, str] = {}  # of characters
+
     def __init__(self, text: str, direction: Direction = NO_DIRECTION):
-        with requires_extra("documents", "Translating subtitles"):
-            import srt
-        self._srt, self._end = srt, text[len(text.rstrip()) :]
-        self._mark, self._line_end, text = unify_line_ends(text)
-        try:
-            self._cues: list[Any] = list(srt.parse(text))
-        except srt.SRTParseError as error:
-            raise UserError(f"The text must be SubRip subtitles: {error}.") from None
+        self._mark = BYTE_ORDER_MARK * text.startswith(BYTE_ORDER_MARK)
+        self._lines = _LINE.findall(text.removeprefix(self._mark))  # with their ends
+        self._cues = [*self._read_cues()]
         self._speeches = [_DIALOGUE.split(cue.content) for cue in self._cues]
         speeches = [speech for some in self._speeches for speech in some]
         has_stops = 3 * sum(bool(_FULL_STOP.search(speech)) for speech in speeches) >= len(speeches)
         runs, end = list[list[str]](), None
         for cue, (first, *others) in zip(self._cues, self._speeches, strict=True):
-            is_near = end is not None and 0 <= (cue.start - end).total_seconds() <= _PAUSE
+            is_near = end is not None and 0 <= round(cue.start - end, 3) <= _PAUSE
             if is_near and _continues(runs[-1][-1], first, has_stops):
                 runs[-1].append(first)
             else:
@@ -62,7 +75,8 @@ class SrtDocument(Document):
         self._sentences = list[list[str]]()  # the speeches that are translated as one
         for run in runs:
             self._sentences += [run] if len(run) <= _MOST_CUES else [[speech] for speech in run]
-        self.blocks = [_build_block(join_lines("\n".join(sentence).split("\n"))) for sentence in self._sentences]
+        texts = (join_lines("\n".join(sentence).split("\n")) for sentence in self._sentences)
+        self.blocks = [_build_block(text, html.unescape if self.escapes else str) for text in texts]
 
     def render(self, blocks: Sequence[Block]) -> str:
         """Return the text with translated blocks."""
@@ -71,13 +85,56 @@ class SrtDocument(Document):
             if block == source:
                 written += sentence
                 continue
-            text = write_block(block, str, lambda tags, content: tags[0] + (content or "") + tags[1])
+            text = write_block(
+                block,
+                lambda text: text.translate(self.escapes),
+                lambda tags, content: tags[0] + (content or "") + tags[1],
+            )
             parts = _divide(text, [len(speech) for speech in sentence])
             written += [_wrap(part, speech.count("\n") + 1) for part, speech in zip(parts, sentence, strict=True)]
-        left = iter(written)
-        for cue, speeches in zip(self._cues, self._speeches, strict=True):
-            cue.content = "\n".join(islice(left, len(speeches)))
-        return self._mark + self._srt.compose(self._cues, reindex=False, eol=self._line_end).rstrip() + self._end
+        left, lines = iter(written), list(self._lines)
+        contents = ["\n".join(islice(left, len(speeches))) for speeches in self._speeches]
+        for cue, content in reversed([*zip(self._cues, contents, strict=True)]):
+            if content != cue.content:
+                first, last = lines[cue.first], lines[cue.last - 1]
+                content = content.replace("\n", first[len(first.rstrip("\r\n")) :])
+                lines[cue.first : cue.last] = [content + last[len(last.rstrip("\r\n")) :]]
+        return self._mark + "".join(lines)
+
+    def _read_cues(self) -> Iterator[_Cue]:
+        lines = self._lines
+        times = {number: match for number, line in enumerate(lines) if (match := _TIMES.fullmatch(line))}
+        starts = [number - bool(number and _NUMBER.fullmatch(lines[number - 1])) for number in times]
+        first, wanted = min(starts, default=len(lines)), "times such as 00:00:01,000 --> 00:00:02,000"
+        wrong = [number for number, line in enumerate(lines) if _LIKE_TIMES.match(line) and number not in times]
+        if not self.header:
+            wrong += [number for number, line in enumerate(lines[:first]) if line.strip(" \t\r\n0123456789")]
+        elif lines and lines[0].split()[:1] != [self.header]:
+            wrong, wanted = [0], self.header
+        if wrong:
+            found = f"line {min(wrong) + 1} is {lines[min(wrong)].strip()!r}"
+            raise UserError(f"The text must be {self.name} subtitles, but {found} instead of {wanted}.")
+        for (number, match), last in zip(times.items(), [*starts, len(lines)][1:], strict=True):
+            filled = [each for each in range(number + 1, last) if lines[each].strip()]
+            if self.header:  # a blank line ends a cue
+                filled = [each for index, each in enumerate(filled, number + 1) if each == index]
+            first, end = (filled[0], filled[-1] + 1) if filled else (number + 1, number + 1)
+            content = "\n".join(line.rstrip("\r\n") for line in lines[first:end])
+            yield _Cue(_seconds(match[1], match[2]), _seconds(match[3], match[4]), first, end, content)
+
+
+class VttDocument(SrtDocument):
+    """The speeches of a WebVTT text. Notes, styles, regions and settings stay as they are."""
+
+    name, header = "WebVTT", "WEBVTT"
+    escapes = str.maketrans(
+        {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\xa0": "&nbsp;", "\u200e": "&lrm;", "\u200f": "&rlm;"}
+    )
+
+
+def _seconds(clock: str, fraction: str | None) -> float:
+    parts = reversed(re.split("[:：]", clock))
+    return sum(60**power * int(part) for power, part in enumerate(parts)) + float(f"0.{fraction or 0}")
 
 
 def _continues(speech: str, following: str, has_stops: bool) -> bool:
@@ -109,14 +166,14 @@ def _divide(text: str, lengths: Sequence[int]) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _build_block(speech: str) -> Block:
+def _build_block(speech: str, read: Callable[[str], str]) -> Block:
     """Return the text of a speech. A tag that has no partner is a mark without text."""
     builder, dash = SpanBuilder(), _DASH.match(speech)
     end = dash.end() if dash else 0
     if dash:
         builder.add_mark([dash[0], ""])
     for tag in _TAG.finditer(speech, end):
-        builder.add_text(speech[end : tag.start()])
+        builder.add_text(read(speech[end : tag.start()]))
         end, name = tag.end(), (tag[2] or "").lower()
         span = builder.close(name) if tag[1] else None
         if span is not None:
@@ -125,7 +182,7 @@ def _build_block(speech: str) -> Block:
             builder.open(name, [tag[0], ""])
         else:
             builder.add_mark([tag[0], ""])
-    builder.add_text(speech[end:])
+    builder.add_text(read(speech[end:]))
     return builder.finish()
 
 

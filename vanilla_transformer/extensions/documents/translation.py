@@ -1,6 +1,5 @@
 """Translate a document of a known format."""
 
-import codecs
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -13,13 +12,13 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.utils.input_files import STDIN, open_input
-from vanilla_transformer.utils.text_files import decode_text, decompress
+from vanilla_transformer.utils.text_files import decode_document, decompress
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
-from .blocks import BYTE_ORDER_MARK, Document
+from .blocks import Document
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument
-from .srt_format import SrtDocument
+from .srt_format import SrtDocument, VttDocument
 from .wrapped_text import WrappedText
 from .xliff_format import XliffDocument
 from .xml_format import XmlDocument
@@ -29,6 +28,7 @@ FORMATS: dict[str, Callable[[str, Direction], Document]] = {
     "xml": XmlDocument,
     "markdown": MarkdownDocument,
     "srt": SrtDocument,
+    "vtt": VttDocument,
     "xliff": XliffDocument,
     "wrapped": WrappedText,
 }
@@ -75,12 +75,10 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
         raise UserError("A document must not be nested as deeply as one that was given.") from error
 
 
-def read_document(path: str | None) -> str:
-    """Return the text of a file with its byte order mark, or of standard input if there is none."""
+def read_document(path: str | None) -> tuple[str, str]:
+    """Return the text of a file with its byte order mark, or of standard input if there is none, and its encoding."""
     with open_input(path or STDIN) as file, decompress(file) as plain:
-        content = plain.read()
-    mark = BYTE_ORDER_MARK if content.startswith(codecs.BOM_UTF8) else ""
-    return mark + decode_text(content, path or "Standard input")
+        return decode_document(plain.read(), path or "Standard input")
 
 
 def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_differences
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_differences, name_language
 from vanilla_transformer.text.xliff import (
     PLACEHOLDERS,
     UNITS,
@@ -42,11 +42,16 @@ _OPEN = "open"
 _KINDS = {Status.OPEN: _OPEN, Status.DONE: "with a translation", Status.FIXED: "not to be translated"}
 
 
+class TargetLanguageError(UserError):
+    """A file of XLIFF 2 for which neither itself nor the caller names the target language."""
+
+
 class XliffDocument(MarkupDocument):
     """
     The open segments of an XLIFF text: [`read_segments`] says which ones these are.
 
-    Their targets are written with the codes of the source, and marked as machine translations that need a review.
+    Their targets are written with the codes of the source, and marked as machine translations that need a review. A
+    file that names no target language gets the one of the translation.
 
     Args:
         direction: The languages of the translation, as far as they are known. Regions may differ.
@@ -63,9 +68,10 @@ class XliffDocument(MarkupDocument):
         if local_name(root) != "xliff":
             raise UserError(f"An XLIFF text must have the root element <xliff>, got <{local_name(root)}>.")
         self._is_new = (root.get("version") or "1.2").startswith("2")
-        if self._is_new and not root.get("trgLang"):
-            raise UserError("An XLIFF 2 text must name its target language, but <xliff> has no attribute `trgLang`.")
-        parts = [root] if self._is_new else root.iter("{*}file")
+        if self._is_new and not (root.get("trgLang") or direction.target):
+            rule = "An XLIFF 2 text must name its target language, but <xliff> has no attribute `trgLang`"
+            raise TargetLanguageError(f"{rule}. Add it, or name the language by --target_language.")
+        parts = [root] if self._is_new else [*root.iter("{*}file")]
         names = ("srcLang", "trgLang") if self._is_new else ("source-language", "target-language")
         self.directions = [Direction(*map(part.get, names)) for part in parts]
         for named in self.directions:
@@ -73,6 +79,8 @@ class XliffDocument(MarkupDocument):
                 requirement = f"The {side} language of the file must be {expected}, as of the model"
                 raise UserError(f"{requirement}, but it is {actual}. Choose a model for it, or correct the file.")
         self._numbers = {token.element: index for index, token in enumerate(self.tokens) if token.kind == "open"}
+        target = {names[1]: name_language(direction.target)} if direction.target else {}
+        self._named = [edit for part in parts if not part.get(names[1]) for edit in self._set(part, target)]
         self._pairs = self._find_pairs()
         self._counts = Counter[str]()
         self._units = list[tuple[Any, list[XliffSegment], list[int | None]]]()  # with the numbers of their blocks
@@ -96,7 +104,7 @@ class XliffDocument(MarkupDocument):
         """Return the text with translated blocks as targets."""
         self.edits = sorted(self.replaced)
         written = [self.write(*row) for row in zip(self.places, self.blocks, blocks, strict=True)]
-        edits, longer = list[Edit](), 0
+        edits, longer = self._named if blocks else list[Edit](), 0
         for unit, segments, numbers in self._units:
             texts = list[str | None]()
             for segment, number in zip(segments, numbers, strict=True):
@@ -105,7 +113,7 @@ class XliffDocument(MarkupDocument):
                 else:  # markup around the text of the block stays
                     edit = self.places[number].start, self.places[number].end, written[number]
                     texts.append(self.splice([edit], *self._content(segment.source)))
-            edits += self._edit_unit(unit, segments, texts)
+            edits = [*edits, *self._edit_unit(unit, segments, texts)]
             length = sum(len(blocks[number].text) for number in numbers if number is not None)
             limit = unit.get("maxwidth", "") if unit.get("size-unit") == "char" else ""
             longer += limit.isdecimal() and length > int(limit)

@@ -29,7 +29,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import explain
-from vanilla_transformer.utils.text_files import decode_text
+from vanilla_transformer.utils.text_files import decode_document, decode_text, fit_encoding
 
 from . import schema
 from .features import RETURNED
@@ -163,11 +163,12 @@ def create_service_of(
 
     @service.post("/translate_file", **schema.TRANSLATE_FILE)
     async def translate_file(request: Request) -> Response:
-        question, file, client = await _read_file(request)
+        question, file, client, encoding = await _read_file(request)
         translated = (await translator.answer_question(request, question, client))["translatedText"]
         if question.format == "text":  # without the white space around it
             translated = question.q.replace(question.q.strip(), translated, 1)
-        path = files.add(name_translation(file, question.target), translated.encode(), client)
+        content = fit_encoding(translated, encoding).encode(encoding)
+        path = files.add(name_translation(file, question.target), content, client)
         host = request.headers.get("host") or "localhost"
         address = f"{request.scope['scheme']}://{host}{request.scope.get('root_path', '')}"
         return JSONResponse({"translatedFileUrl": f"{address}/download_file/{quote(path)}"})
@@ -252,8 +253,8 @@ async def _read_body(request: Request) -> tuple[Any, str]:
     return body, client
 
 
-async def _read_file(request: Request) -> tuple[Question, str, str]:
-    """Return the request to translate the text of a file, the name of the file, and the client."""
+async def _read_file(request: Request) -> tuple[Question, str, str, str]:
+    """Return the request to translate the text of a file, the name of the file, the client, and the encoding."""
     form = await _read_after_key(request, read_form(request))
     client = _find_client(request, str(form.get("api_key", [""])[-1]))
     file = form.get("file", [None])[-1]
@@ -267,7 +268,12 @@ async def _read_file(request: Request) -> tuple[Question, str, str]:
     format = DOCUMENT_ENDINGS.get(PurePosixPath(name).suffix.lower())
     if format is None:
         raise Refusal(422, f"The name of the file must end with one of {', '.join(DOCUMENT_ENDINGS)}.")
-    return Question(q=decode_text(await file.read(), "`file`"), format=format, **entries), name, client
+    content, encoding = await file.read(), "UTF-8"
+    if format == "text":
+        text = decode_text(content, "`file`")
+    else:
+        text, encoding = decode_document(content, "`file`")
+    return Question(q=text, format=format, **entries), name, client, encoding
 
 
 async def _read_after_key(request: Request, reading: Awaitable[Any]) -> Any:

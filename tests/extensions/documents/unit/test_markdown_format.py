@@ -1,17 +1,14 @@
 """Markdown keeps the form that its author chose."""
 
-import re
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fake_translation import shout
+from tests.fake_translation import by_word, shout
 from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.extensions.documents import parse_document, translate_document
 from vanilla_transformer.extensions.documents.markdown_format import MarkdownDocument
 
-UNIT = re.compile(r"\w+|[^\w\s]")
 DOCUMENTS = {
     "formulas": "# Energy $E = mc^2$\n\nAs $e^{i x}$ turns, and \\(a_b\\) too.\n\n"
     "$$\nE = mc^2 \\text{ where } m\n$$\n\nBefore\n$$\nx\n$$\nand after.\n\n$$ one line $$\n\n"
@@ -68,13 +65,6 @@ LINES += [
 ]
 
 
-def by_word(change):
-    """Return a model that changes text in place, with the alignment of its words and marks."""
-    return lambda texts: [
-        (change(text), [(*match.span(), *match.span(), 1.0) for match in UNIT.finditer(text)]) for text in texts
-    ]
-
-
 def translate(text, model):
     return translate_document(text, "markdown", model, split_simply)
 
@@ -110,7 +100,12 @@ def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
         ('!!! note "A *b*"\n    Text', '!!! note "A *B*"\n    TEXT'),
         ("!!! note\n    Text", "!!! note\n    TEXT"),
         ("!!! Note\n    Text", "!!! Note\n    TEXT"),
-        (":::note Title\nText\n:::", ":::note Title\nTEXT\n:::"),
+        (":::note Title\nText\n:::", ":::note TITLE\nTEXT\n:::"),
+        (":::code-group\n```js [a b]\nc\n```\n:::", ":::code-group\n```js [a b]\nc\n```\n:::"),
+        ("```{.py}\na\n```\n\n```{.note}\nb\n```", "```{.py}\na\n```\n\n```{.note}\nb\n```"),
+        ("import it from here.\n\n    a = 1", "IMPORT IT FROM HERE.\n\n    a = 1"),  # no MDX
+        ("[a](b 'c d') [e](f)", "[A](b 'C D') [E](f)"),
+        ("[a](b 'c \\'d') e", "[A](b 'c \\'d') E"),
         ("{{% note %}}\nText\n{{% /note %}}", "{{% note %}}\nTEXT\n{{% /note %}}"),
         ("{% raw %}\nText\n\nb\n{% endraw %}\nc", "{% raw %}\nText\n\nb\n{% endraw %}\nC"),
         ("# Head {#id}", "# HEAD {#id}"),
@@ -126,13 +121,17 @@ def test_markdown_that_is_copied_is_the_same(lines, random, is_broken):
         ("&lt;a&gt; & b", "&lt;a&gt; & B"),
         ("---\ntitle: My page\ndate: x\n---\n", "---\ntitle: MY PAGE\ndate: x\n---\n"),
         ("---\ntitle: 'My page' # old\n---", "---\ntitle: 'MY PAGE' # old\n---"),
-        ("---\ntitle: >-\n  My page\n---", "---\ntitle: >-\n  My page\n---"),
+        ("---\ntitle: >-\n  My\n  page\n\n# c\na: b\n---", "---\ntitle: >-\n  MY PAGE\n\n# c\na: b\n---"),
+        ("---\nx: {title: a, label: 'b'}\ny: &z a\n---", "---\nx: {title: a, label: 'B'}\ny: &z a\n---"),
+        ("---\ntitle: &a b\nlabel: *a\n---", "---\ntitle: &a b\nlabel: *a\n---"),
+        ("---\ntitle: a: b\n---", "---\ntitle: a: b\n---"),
+        ('{\n\t"title": "a"\n}\nb', '{\n\t"title": "A"\n}\nB'),
         ("---\ntitle:\n  - a\n---", "---\ntitle:\n  - a\n---"),
         ('+++\ndescription = "My page"\n+++\na', '+++\ndescription = "MY PAGE"\n+++\nA'),
         ("---\n\nText\n\n---", "---\n\nTEXT\n\n---"),  # no front matter
         ("---\ntitle:my page\n---\na", "---\ntitle:my page\n---\nA"),  # no mapping
         ("---\njust text\n---\na", "---\njust text\n---\nA"),
-        ("+++\ntitle: a\n[b]\n+++\na", "+++\ntitle: A\n[b]\n+++\nA"),
+        ("+++\ntitle: a\n[b]\n+++\na", "+++\ntitle: a\n[b]\n+++\nA"),
     ],
 )
 def test_markdown_translates_text_only(text, expected):
@@ -172,6 +171,8 @@ def test_markdown_lines_end_at_line_feeds_only(separator):
         ("---\ntitle: a\n---", "b: #c", '---\ntitle: "b: #c"\n---'),
         ("---\ntitle: a\n---", "No", '---\ntitle: "No"\n---'),
         ('+++\ntitle = "a"\n+++', 'a "b"', '+++\ntitle = "a \\"b\\""\n+++'),
+        ("---\ntitle: |\n  a\n---", "No: #1", "---\ntitle: |\n  No: #1\n---"),
+        ("{\n'title': 'a'\n}\n", "it's", "{\n'title': \"it's\"\n}\n"),
     ],
 )
 def test_markdown_escapes_what_would_be_markup(text, translation, expected):

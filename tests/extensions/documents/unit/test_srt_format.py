@@ -1,4 +1,4 @@
-"""Sentences of subtitles go over several cues."""
+"""Sentences of subtitles go over several cues, and all but their text stays."""
 
 import pytest
 
@@ -112,3 +112,35 @@ def test_srt_document_that_is_copied_is_the_same():
     text = subtitles("When, the man", "came\nhome late", "late, he slept.", "", "- A\n- b", "c <i>d</i>.", "两只\n狗")
     for each in (text, "\ufeff" + text.replace("\n", "\r\n")):
         assert translate_document(each, "srt", copy, AbbreviationSplitter()) == each
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "00:00:01.000 --> 00:00:02.000\nno number\n\n7\n0:00:03,5-->0:00:04,50 X1:1\n\na\nb\n\n\n",
+        "1\r\n00:00:01,000 --> 00:00:02,000\na\r\nb\n\r\n2\r\n00: 00: 03,000 -> 00: 00: 04,000\r\nc",
+        "1\r00:00:01,000 --> 00:00:02,000\ra\rb\r\r2\r00:00:03,000 --> 00:00:04,000\rc\r",
+    ],
+)
+def test_srt_document_keeps_times_numbers_and_line_ends(text):
+    translated = translate_document(text, "srt", shout, AbbreviationSplitter())
+    assert translated.lower() == text.lower()
+    assert translated != text
+
+
+def test_vtt_document_translates_speeches_only():
+    text = (
+        "\ufeffWEBVTT - a title\nKind: captions\n\nNOTE a note\nof --> two lines\n\nSTYLE\n::cue(b) {color: red}\n\n"
+        "REGION\nid:fred\n\nintro\n00:01.000 --> 00:02.500 align:start\n<v Ann Lee>it is <c.red>cold &amp; wet</c>\n\n"
+        "01:00:03.000 --> 01:00:04.000\n- so &lt;b\n- <00:03.500>no\n\nNOTE last\n\n01:01:00.000 --> 01:02:00.000\na"
+    )
+    expected = text.replace("it is", "IT IS").replace("cold &amp; wet", "COLD &amp; WET").replace("&lt;b", "&lt;B")
+    expected = expected.replace("- so", "- SO").replace(">no", ">NO")[:-1] + "A"
+    assert translate_document(text, "vtt", shout, AbbreviationSplitter()) == expected
+    assert translate_document(text, "vtt", copy, AbbreviationSplitter()) == text
+
+
+def test_vtt_document_escapes_what_the_specification_wants():
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\na"
+    translated = translate_document(text, "vtt", lambda all: [("1 < 2 & 3\u00a0>", None)], AbbreviationSplitter())
+    assert translated.splitlines()[-1] == "1 &lt; 2 &amp; 3&nbsp;&gt;"

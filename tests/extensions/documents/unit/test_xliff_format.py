@@ -404,3 +404,14 @@ def test_parse_document_checks_the_language_of_each_file():
     text = XCODE[::-1].replace('"de"'[::-1], '"fr"'[::-1], 1)[::-1]
     with pytest.raises(ValueError, match="must be de, as of the model, but it is fr"):
         parse_document(text, "xliff", Direction("en", "de"))
+
+
+@pytest.mark.parametrize(("unit", "name"), [(UNIT, "target-language"), (UNIT_2, "trgLang")])
+@pytest.mark.parametrize(("target", "written"), [("de", "de"), ("deu_Latn", "de"), ("pt_BR", "pt-BR")])
+def test_xliff_without_a_target_language_gets_the_one_of_the_translation(unit, name, target, written):
+    direction = Direction("en", target)
+    named, unnamed = f' {name}="de"', unit.replace(f' {name}="de"', "")
+    expected = translate_document(unit.format("", ""), "xliff", shout, SPLIT).replace(named, f' {name}="{written}"')
+    assert translate_document(unnamed.format("", ""), "xliff", shout, SPLIT, direction=direction) == expected
+    done = unnamed.format("", "<target>Ein Haus</target>")
+    assert translate_document(done, "xliff", shout, SPLIT, direction=direction) == done

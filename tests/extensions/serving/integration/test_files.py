@@ -22,6 +22,7 @@ FILES = {
     "page.XML": "<doc><p>Two dogs.</p></doc>",
     "notes.md": "# Two dogs\n\nA *man*.\n",
     "film.srt": "1\n00:00:01,000 --> 00:00:02,000\nTwo dogs.\n",
+    "film.vtt": "WEBVTT\n\n00:01.000 --> 00:02.000\nTwo dogs.\n",
     "text.txt": "Two dogs.\n\nA man.",
     "units.xlf": '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" datatype="x" '
     'source-language="en" target-language="de"><body><trans-unit id="1"><source>Two dogs.</source></trans-unit>'
@@ -74,6 +75,14 @@ def test_a_file_is_translated_as_its_text_is(name, client):
     assert found.headers["content-disposition"] == f"attachment; filename*=utf-8''{stem}.de{ending}"
     assert found.headers["content-type"] == "application/octet-stream"
     assert found.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "latin-1"])
+def test_a_file_keeps_its_encoding(client, encoding):
+    mark, name = ("\ufeff", "UTF-16") if encoding == "utf-16-le" else ("", "ISO-8859-1")
+    before, after = f"{mark}<?xml version='1.0' encoding='{name}'?>\n<a>", "</a><!-- ä -->"
+    found = download(client, send(client, "a.xml", f"{before}Two dogs.{after}".encode(encoding)))
+    assert found.content.startswith(before.encode(encoding)) and found.content.endswith(after.encode(encoding))
 
 
 def test_a_request_joins_the_lines_of_wrapped_text(client):

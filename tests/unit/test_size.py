@@ -17,7 +17,7 @@ LINES = {
     "vanilla_transformer/training": 4938,
     "vanilla_transformer/utils": 2114,
     "tests": 54605,
-    "docs/*.md": 4146,
+    "docs/*.md": 4174,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, field_validator
@@ -24,7 +23,6 @@ from vanilla_transformer.cli.flags import (
     read_keys,
 )
 from vanilla_transformer.errors import MissingFileError, UserError
-from vanilla_transformer.extensions.terms.glossary import Glossary, read_glossary
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
 from vanilla_transformer.utils.import_utils import requires_extra
 from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
@@ -33,6 +31,7 @@ from .limits import Limit, Limits
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
+    from vanilla_transformer.extensions.terms.glossary import Glossary
 
     from .models import LoadedModel, ServedModel
 
@@ -141,7 +140,7 @@ def serve_command(arguments: Sequence[str]) -> None:
             cors=options.cors or [],
         )
         names = [options.name] if options.name else list(folders.values())
-        Thread(target=hash_models, args=(models, names), daemon=True).start()
+        ThreadPoolExecutor(1, thread_name_prefix="hash").submit(hash_models, models, names)
         if options.page:
             add_page(service, **page)
         host, port = listener.getsockname()[:2]
@@ -189,6 +188,7 @@ def _parse_direction(name: str) -> Direction | None:
 def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, Any]]:
     """Load the only model, and return it and the arguments of its page."""
     from vanilla_transformer.decoding.loading import load_pipeline
+    from vanilla_transformer.extensions.terms.glossary import read_glossary
 
     from .models import ServedModel
 
@@ -230,6 +230,7 @@ def _several_models(
 ) -> tuple[list["ServedModel"], dict[str, Any]]:
     """Return models that are loaded when requests need them, and the arguments of their page."""
     from vanilla_transformer.decoding.loading import load_pipeline
+    from vanilla_transformer.extensions.terms.glossary import read_glossary
 
     from .models import ModelLoader, ServedModel
 
@@ -242,7 +243,7 @@ def _several_models(
             languages = language_settings(translate.tokenizer, flags)
         return _wrap(translate, languages, direction.source, direction, options, glossaries.get(direction))
 
-    glossaries = dict[Direction, Glossary]()
+    glossaries: dict[Direction, Glossary] = {}
     for each in options.glossary or []:
         name, _, file = each.partition("=")
         direction = _parse_direction(name)
@@ -264,7 +265,7 @@ def _wrap(
     spoken: str | None,
     direction: Direction,
     options: ServeArguments,
-    glossary: Glossary | None,
+    glossary: "Glossary | None",
 ) -> "LoadedModel":
     """Return a model for the service.
 

@@ -23,7 +23,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
-from vanilla_transformer import __version__
 from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
@@ -41,7 +40,7 @@ from .incoming import BodyLimit, read_content, read_form, read_texts, unless_dis
 from .language_detection import Detected, DetectLanguages
 from .libretranslate import DETECTED, Question, TranslatedFiles, name_language, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
-from .models import Choice, LoadedModel, Models, ServedModel, language_entries
+from .models import VERSION, Choice, LoadedModel, Models, ServedModel, language_entries
 from .prometheus import CountRequests
 from .queue import CountTokens, ModelFailure, TextRequest, Translate, count_bytes
 from .schema import TranslationRequest
@@ -239,7 +238,7 @@ def create_service_of(
         async def export_metrics(request: Request) -> Response:
             _find_client(request)
             for model in models:
-                info.labels(model.name).info({"version": __version__, "sha256": model.sha256 or ""})
+                info.labels(model.name).info({"version": VERSION, "sha256": model.sha256 or ""})
             return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     if docs:

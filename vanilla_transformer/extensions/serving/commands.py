@@ -31,7 +31,6 @@ from .limits import Limit, Limits
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
-    from vanilla_transformer.extensions.terms.glossary import Glossary
 
     from .models import LoadedModel, ServedModel
 
@@ -243,7 +242,7 @@ def _several_models(
             languages = language_settings(translate.tokenizer, flags)
         return _wrap(translate, languages, direction.source, direction, options, glossaries.get(direction))
 
-    glossaries: dict[Direction, Glossary] = {}
+    glossaries: dict[Direction, Any] = {}
     for each in options.glossary or []:
         name, _, file = each.partition("=")
         direction = _parse_direction(name)
@@ -265,7 +264,7 @@ def _wrap(
     spoken: str | None,
     direction: Direction,
     options: ServeArguments,
-    glossary: "Glossary | None",
+    glossary: Any,
 ) -> "LoadedModel":
     """Return a model for the service.
 

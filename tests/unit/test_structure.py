@@ -80,7 +80,7 @@ USES = {
     "extensions.quality.language_check": {"augmentation"},
     "extensions.quality.stress": {"augmentation"},
     "extensions.reranking.reranking": {"quality"},
-    "extensions.serving.commands": {"documents"},
+    "extensions.serving.commands": {"documents", "terms"},
 }
 
 

@@ -78,6 +78,7 @@ setup(
         "evaluate>=0.4",
         "safetensors>=0.5",
         "sacrebleu>=2.4",
+        "tabulate>=0.9",
         "sentencepiece>=0.2",
     ],
     extras_require={

@@ -33,7 +33,8 @@ def parse(path: Path) -> ast.Module:
 
 
 # Three rings. Hub modules import only each other. The core is for every reader: cli → the three that do the work →
-# data and decoding → text, utils and Hub modules; the three meet in files on disk and do not import each other. An
+# data and decoding → text, utils and Hub modules; the three meet in files on disk and do not import each other, but
+# training calls evaluation, inside a function, to score and to draw. An
 # extension may import the core. `USES` lists who else imports an extension, inside a function.
 EXTENSIONS = {f"extensions.{name}" for name in extensions.EXTENSIONS}
 FOUNDATIONS = {"data", "decoding", "text", "hub", "utils"}
@@ -46,6 +47,7 @@ ALLOWED = {
     "decoding": {"decoding", "text", "hub", "utils"},
     "data": {"data", "text", "hub", "utils"},
     **{worker: {worker} | FOUNDATIONS for worker in WORKERS},
+    "training": {"training", "evaluation"} | FOUNDATIONS,
     "cli": {"package", "extensions"} | CORE,
     "extensions": set(),
     **{extension: {extension} | CORE for extension in EXTENSIONS},

@@ -41,6 +41,7 @@ GROUPS = {
     },
     "evaluate": {
         "evaluate": "compute BLEU and chrF of a model or of a file of translations",
+        "compare-runs": "print the scores of several training runs as a table, and draw their curves",
         "evaluate-directions": "compute BLEU and chrF of each direction of a model with several languages",
         "score": "compute the log-probability of given translations",
     },

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -30,6 +30,8 @@ from .flags import (
     request_settings,
 )
 from .lines import print_texts
+
+TableFormat = Literal["markdown", "csv", "latex"]
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.pair_scores import PairScorer
@@ -208,6 +210,7 @@ class EvaluateDirectionsArguments(TranslationArguments, OverwriteArguments):
         None, description="Directions such as en-de de-en. Default: all between languages that have a file."
     )
     json_file: Output | None = Field(None, alias="json", description="Write all scores to this file as JSON.")
+    format: TableFormat = Field("markdown", description="Format of the table.")
 
     def further_inputs(self) -> list[str | Path | int]:
         """Return the text files."""
@@ -224,11 +227,11 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     opening = open_model(options)
     from vanilla_transformer.decoding.pretrained import load_tokenizer
     from vanilla_transformer.evaluation.directions import (
-        format_scores,
         parse_directions,
         read_test_sets,
         score_directions,
     )
+    from vanilla_transformer.evaluation.tables import render_table
     from vanilla_transformer.text.languages import find_languages
 
     languages = find_languages(load_tokenizer(name))
@@ -241,8 +244,28 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
     if process_state().is_main_process:
         if options.json_file is not None:
             _write_json(options.json_file, [result.as_dict() for result in results])
-        print(format_scores(results))
+        print(render_table([result.as_row() for result in results], options.format))
     process_state().destroy_process_group()
+
+
+class CompareRunsArguments(OverwriteArguments):
+    """Flags of `compare-runs`."""
+
+    runs: Annotated[list[Input], ARGUMENT] = Field(description="Folders of runs, which have a metrics.jsonl.")
+    format: TableFormat = Field("markdown", description="Format of the table.")
+    plot: Output | None = Field(None, description="Draw the curves of all runs to this file, such as runs.png.")
+    over: Literal["minutes", "step"] = Field("minutes", description="The horizontal axis of the curves.")
+
+
+def compare_runs_command(arguments: Sequence[str]) -> None:
+    options = parse(CompareRunsArguments, arguments)
+    from vanilla_transformer.evaluation.tables import compare_runs, render_table
+
+    print(render_table(compare_runs(options.runs), options.format))
+    if options.plot is not None:
+        from vanilla_transformer.evaluation.plots import plot_runs
+
+        plot_runs(options.runs, options.plot, options.over)
 
 
 class ScoreArguments(

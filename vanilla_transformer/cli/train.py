@@ -1,14 +1,11 @@
 """Train a model, average checkpoints, and show it all on the demo corpus."""
 
-import logging
-import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -18,19 +15,14 @@ from vanilla_transformer.utils.schemas import ARGUMENT, Input
 
 from .flags import CommandArguments, parse, register_models
 
-logger = logging.getLogger(__name__)
-
 
 def train_command(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(arguments, program="vanilla-transformer train")
     register_models()
     from accelerate import PartialState
 
-    from vanilla_transformer.evaluation.scores import evaluator_for
     from vanilla_transformer.training.trainer import train
 
-    show_progress()
-    use_all_cores()
     if recipe.output.dry_run:
         from vanilla_transformer.training.dry_run import plan_run
 
@@ -41,61 +33,10 @@ def train_command(arguments: Sequence[str]) -> None:
             print(f"{name.replace('_', ' '):<26} {shown}")
         print(*advice, "Nothing has been written.", sep="\n")
         return
-    folder = train(recipe, evaluate=evaluator_for(recipe.output.best_metric))
+    folder = train(recipe)
     if PartialState().is_main_process:
-        draw_pictures(_draw_learning_curve, folder)
-        draw_pictures(draw_corpus_lengths, folder)
         command = shlex.join(["vanilla-transformer", "translate", str(folder), "A sentence."])
         print(f"The model is in {folder}. Translate with: {command}")
-
-
-def show_progress() -> None:
-    """Print the log messages of the package, without progress bars for each file that transformers writes."""
-    from transformers.utils.logging import disable_progress_bar
-
-    logging.basicConfig(format="%(message)s")
-    logging.getLogger("vanilla_transformer").setLevel(logging.INFO)
-    disable_progress_bar()
-
-
-def use_all_cores() -> None:
-    """Use all cores if `accelerate launch` started a single CPU process, which it limits to one thread."""
-    import torch
-
-    from vanilla_transformer.utils.device_utils import usable_cores
-
-    launched = "ACCELERATE_MIXED_PRECISION" in os.environ
-    if launched and int(os.environ.get("WORLD_SIZE", "1")) == 1 and not torch.accelerator.is_available():
-        torch.set_num_threads(usable_cores())
-
-
-def draw_pictures(draw: Callable[..., None], *arguments: Any) -> None:
-    """Call `draw(*arguments)`, or log one line if that fails; a reason such as missing matplotlib only once."""
-    try:
-        draw(*arguments)
-    except (OSError, ValueError) as error:  # a ValueError of matplotlib, too
-        _log_missing_pictures(str(error))
-
-
-@cache
-def _log_missing_pictures(reason: str) -> None:
-    logger.warning("No pictures were drawn. %s", reason)
-
-
-def draw_corpus_lengths(folder: Path) -> None:
-    """Plot the lengths of the pairs in a folder with a report on a corpus."""
-    from vanilla_transformer.data.prepare_data import REPORT_FILE
-    from vanilla_transformer.evaluation.plots import plot_lengths
-
-    print(f"The lengths are in {plot_lengths(folder / REPORT_FILE, folder / 'lengths.png')}.")
-
-
-def _draw_learning_curve(folder: Path) -> None:
-    from vanilla_transformer.evaluation.plots import plot_learning_curve
-    from vanilla_transformer.publishing.run_records import CURVE
-    from vanilla_transformer.training.metrics import METRICS_FILE
-
-    print(f"The learning curve is in {plot_learning_curve(folder / METRICS_FILE, folder / CURVE)}.")
 
 
 class AverageCheckpointsArguments(CommandArguments):
@@ -136,25 +77,27 @@ class DemoArguments(CommandArguments):
 def demo_command(arguments: Sequence[str]) -> None:
     options = parse(DemoArguments, arguments)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
-    from vanilla_transformer.evaluation.scores import validation_scores
+    from vanilla_transformer.evaluation.plots import draw_picture
     from vanilla_transformer.training.metrics import read_entries
     from vanilla_transformer.training.run_folder import check_is_writable
     from vanilla_transformer.training.signals import TrainingInterrupted
     from vanilla_transformer.training.trainer import train
+    from vanilla_transformer.utils.import_utils import show_progress
 
     folder = Path(options.output_dir)
     check_is_writable(folder)
-    show_progress()
     corpus = folder / "corpus"
     recipe = parse_recipe([str(find_recipe("demo")), *_demo_flags(options, corpus)])
     steps = recipe.optimization.max_steps or 0  # the recipe gives them
     print("Writing the corpus: short English-German sentences of Tatoeba (https://tatoeba.org), CC BY 2.0 FR ...")
     write_demo_corpus(corpus)
     try:
-        train(recipe, evaluate=validation_scores)
+        train(recipe)
     except TrainingInterrupted as error:
         raise TrainingInterrupted(f"{error} A model of fewer than {steps:,} steps is undertrained.") from None
-    bleu = _print_demo_scores(folder, corpus)
+    with show_progress():
+        bleu = _print_demo_scores(folder, corpus)
+        draw_picture("attention is", _draw_demo, folder)
     made, reasons = max(entry["step"] for entry in read_entries(folder)), []
     if made < steps:
         reasons.append(f"the time limit ended training after {made:,} of {steps:,} steps")
@@ -165,7 +108,6 @@ def demo_command(arguments: Sequence[str]) -> None:
         print("Its translations are not what this recipe yields.")
     if made < steps:
         print("Run `demo` again with a higher --max_minutes, or without it, to continue.")
-    draw_pictures(_draw_demo, folder)
     on_path = shutil.which("vanilla-transformer") is not None
     program = "vanilla-transformer" if on_path else f"{sys.executable} -m vanilla_transformer"
     print("\nAn hour of training on two cores brings 45.9 BLEU on sentences of any length: the recipe tatoeba_en_de")
@@ -213,14 +155,10 @@ def choose_ranks(scores: Sequence[float], count: int) -> list[tuple[int, int]]:
     return [(rank + 1, order[rank]) for rank in ranks]
 
 
-def _draw_demo(folder: Path) -> None:
+def _draw_demo(folder: Path) -> Path:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-    from vanilla_transformer.evaluation.plots import plot_attention, plot_learning_curve
-    from vanilla_transformer.publishing.run_records import CURVE
-    from vanilla_transformer.training.metrics import METRICS_FILE
+    from vanilla_transformer.evaluation.plots import plot_attention
 
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    curve = plot_learning_curve(folder / METRICS_FILE, folder / CURVE)
-    attention = plot_attention(model, tokenizer, _DEMO_SENTENCE, folder / "attention.png")
-    print(f"\nPictures: {curve} and {attention}")
+    return plot_attention(model, tokenizer, _DEMO_SENTENCE, folder / "attention.png")

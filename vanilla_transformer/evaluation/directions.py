@@ -22,6 +22,12 @@ class DirectionScores(NamedTuple):
     scores: Scores
     is_zero_shot: bool
 
+    def as_row(self) -> dict[str, Any]:
+        """Return the cells of a table."""
+        scores = {"bleu": self.scores.bleu, "chrf": self.scores.chrf}
+        note = "zero-shot" if self.is_zero_shot else ""
+        return {"direction": str(self.direction), "sentences": self.sentences, **scores, "note": note}
+
     def as_dict(self) -> dict[str, Any]:
         about = {"direction": list(self.direction), "sentences": self.sentences, "zero_shot": self.is_zero_shot}
         return about | self.scores._asdict()
@@ -88,12 +94,3 @@ def score_directions(
         is_zero_shot = bool(languages.directions) and direction not in languages.directions
         results.append(DirectionScores(direction, len(source), scores, is_zero_shot))
     return results
-
-
-def format_scores(results: Sequence[DirectionScores]) -> str:
-    """Return a table in Markdown with a line for each direction."""
-    lines = ["| direction | sentences | BLEU | chrF | |", "|---|---|---|---|---|"]
-    for result in results:
-        scores, note = result.scores, "zero-shot" if result.is_zero_shot else ""
-        lines.append(f"| {result.direction} | {result.sentences:,} | {scores.bleu:.2f} | {scores.chrf:.2f} | {note} |")
-    return "\n".join(lines)

@@ -1,9 +1,16 @@
-"""Plot the learning curve of a run and the cross-attention of a model."""
+"""Plot the learning curves of runs, the lengths of a corpus and the cross-attention of a model.
+
+Texts are drawn in the fonts that are installed. Each must have the characters of a script, such as a font of Noto.
+"""
 
 import json
-from collections.abc import Sequence
+import logging
+import unicodedata
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import regex
 import torch
@@ -16,8 +23,11 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.scripts import count_scripts
 from vanilla_transformer.utils.file_utils import atomic_file, read_json_lines
 from vanilla_transformer.utils.import_utils import requires_extra
+
+logger = logging.getLogger(__name__)
 
 _IN_WORD = regex.compile(r"[\p{L}\p{N}\p{M}\p{Cf}]")
 
@@ -37,36 +47,113 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
     figure = new_figure(11, 4)
     entries = read_json_lines(Path(metrics_file))
     loss_axes, bleu_axes = figure.subplots(1, 2)
-    for axes, name, label, color in (
-        (loss_axes, "loss", "training", "tab:blue"),
-        (loss_axes, "validation_loss", "validation", "tab:orange"),
-        (bleu_axes, "bleu", "during training, greedy", "tab:green"),
-    ):
-        found = [entry for entry in entries if name in entry]
-        curve = [entry for entry in found if "model" not in entry]
-        minutes, values = [entry["minutes"] for entry in curve], [entry[name] for entry in curve]
-        axes.plot(minutes, values, label=label, color=color, marker=None if name == "loss" else "o")
-        if found and (last := found[-1]) not in curve:
-            final = "final model, its own search" if name == "bleu" else "final model"
-            style = {"marker": "*", "markersize": 15, "fillstyle": "none", "linestyle": "none"}
-            axes.plot([last["minutes"]], [last[name]], label=final, color=color, **style)
-    loss_axes.set(ylabel="nats per target token", title="Cross-entropy")
-    bleu_axes.set(ylabel="BLEU", title="BLEU of the validation text")
-    for axes in (loss_axes, bleu_axes):
-        axes.margins(0.05)
-        # No star touches the upper edge.
-        axes.set(xlabel="minutes", xlim=(0, None), ylim=(0, 1.05 * axes.get_ylim()[1]))
-        axes.grid(alpha=0.3)
-        axes.legend()
+    final = "final model, its own search"
+    _draw_curve(loss_axes, entries, "loss", label="training", color="tab:blue")
+    _draw_curve(loss_axes, entries, "validation_loss", label="validation", color="tab:orange", final="final model")
+    _draw_curve(bleu_axes, entries, "bleu", label="during training, greedy", color="tab:green", final=final)
+    _label_panel(loss_axes, "Cross-entropy", "nats per target token")
+    _label_panel(bleu_axes, "BLEU of the validation text", "BLEU")
     return save_figure(figure, image_file)
 
 
+def plot_runs(
+    runs: Sequence[str | Path], image_file: str | Path, over: Literal["minutes", "step"] = "minutes"
+) -> Path:
+    """Plot validation loss, BLEU and chrF of several runs in one picture, and return its path.
+
+    The final model of a run, which another search scores, is a star.
+
+    Args:
+        runs: Folders of runs, which have a `metrics.jsonl`.
+    """
+    curves = {str(run): read_json_lines(Path(run) / "metrics.jsonl") for run in runs}
+    figure = new_figure(15, 4)
+    titles = {"validation_loss": ("Cross-entropy", "nats per target token"), "bleu": ("BLEU",) * 2}
+    titles |= {"chrf": ("chrF",) * 2}
+    for axes, (metric, (title, unit)) in zip(figure.subplots(1, 3), titles.items(), strict=True):
+        for number, (name, entries) in enumerate(curves.items()):
+            _draw_curve(axes, entries, metric, over, label=name, color=f"C{number}")
+        _label_panel(axes, f"{title} of the validation text", unit, over)
+    return save_figure(figure, image_file)
+
+
+def _draw_curve(
+    axes: Any, entries: Sequence[Mapping[str, Any]], name: str, over: str = "minutes", final: str = "", **style: Any
+) -> None:
+    """Draw a metric as a line, and its value of the final model as a star."""
+    found = [entry for entry in entries if name in entry]
+    curve = [entry for entry in found if "model" not in entry]
+    marker = None if name == "loss" else "o"
+    axes.plot([entry[over] for entry in curve], [entry[name] for entry in curve], marker=marker, **style)
+    if found and (last := found[-1]) not in curve:
+        star = {"marker": "*", "markersize": 15, "fillstyle": "none", "linestyle": "none", "clip_on": False}
+        axes.plot([last[over]], [last[name]], **style | star | {"label": final or None})
+
+
+def _label_panel(axes: Any, title: str, unit: str, over: str = "minutes") -> None:
+    """Label a panel whose axes begin at 0, and end where no star touches the edge."""
+    right, top = (1.05 * limits[1] for limits in (axes.get_xlim(), axes.get_ylim()))
+    axes.set(title=title, xlabel=over, ylabel=unit, xlim=(0, right), ylim=(0, top))
+    axes.grid(alpha=0.3)
+    axes.legend()
+
+
 def save_figure(figure: Any, image_file: str | Path) -> Path:
-    """Write a figure to a file, and return its path."""
-    path = Path(image_file)
-    with atomic_file(path) as file:
+    """Write a figure to a file, and return its path. Its texts get the installed fonts that have their characters."""
+    from matplotlib.text import Text
+
+    path, texts = Path(image_file), figure.findobj(Text)
+    families, missing = find_fonts("".join(text.get_text() for text in texts), texts[0].get_fontfamily())
+    for text in texts:
+        text.set_fontfamily(families)
+    if missing:
+        scripts = ", ".join(sorted(count_scripts(missing))).title().replace("Cjk", "Han")
+        shown = scripts or f"characters such as {missing[0]}"
+        logger.warning("Pictures need a font for each script, but none has %s. Install fonts of Noto.", shown)
+    with atomic_file(path) as file, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
         figure.savefig(file, dpi=120, format=path.suffix[1:] or None)
     return path
+
+
+def find_fonts(text: str, families: Sequence[str]) -> tuple[list[str], str]:
+    """Return font families, followed by installed ones that have further characters of a text, and what none has."""
+    from matplotlib.font_manager import FontProperties, findfont, fontManager
+
+    found, missing = [*families], {each for each in text if unicodedata.category(each)[0] != "C"}
+    upright = [font for font in fontManager.ttflist if font.weight == 400 and font.style == "normal"]
+    order = sorted(upright, key=lambda font: (not font.name.startswith("Noto Sans"), font.name))
+    paths = {name: findfont(FontProperties(family=[name])) for name in families}
+    for name, path in (paths | {font.name: font.fname for font in order}).items():
+        if missing and not name.startswith("Last Resort"):  # which has a box for every character
+            covered = missing & _characters_of(path)
+            missing -= covered
+            found += [name] if covered and name not in found else []
+    return found, "".join(sorted(missing))
+
+
+@cache
+def _characters_of(path: str) -> frozenset[str]:
+    from matplotlib.font_manager import get_font
+
+    return frozenset(map(chr, get_font(path).get_charmap()))
+
+
+def draw_picture(what: str, plot: Callable[..., Path], *arguments: Any) -> None:
+    """Plot a picture and log its place, or log one line if that fails; a reason such as missing matplotlib once.
+
+    Args:
+        what: The begin of the line, such as `"lengths are"`.
+    """
+    try:
+        logger.info("The %s in %s.", what, plot(*arguments))
+    except (OSError, ValueError) as error:  # a ValueError of matplotlib, too
+        _log_missing_pictures(str(error))
+
+
+@cache
+def _log_missing_pictures(reason: str) -> None:
+    logger.warning("No pictures were drawn. %s", reason)
 
 
 @torch.no_grad()
@@ -102,7 +189,8 @@ def token_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], as_sour
     labels, before = [], " "
     for text in token_texts(tokenizer, ids, as_source):
         continues = _IN_WORD.match(text) and _IN_WORD.match(before[-1:])
-        labels.append(f"·{text}" if continues else text.strip() or "…")
+        shown = "".join(f"U+{ord(each):04X}" if unicodedata.category(each) == "Cc" else each for each in text.strip())
+        labels.append(f"·{text}" if continues else shown or "…")
         before = text
     return labels
 
@@ -151,8 +239,8 @@ def draw_attention(
             panel.set_axis_off()
             continue
         image = panel.imshow(heads[number], cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
-        panel.set_xticks(range(len(source)), source, rotation=90)
-        panel.set_yticks(range(len(target)), target)
+        panel.set_xticks(range(len(source)), source, rotation=90, parse_math=False)
+        panel.set_yticks(range(len(target)), target, parse_math=False)
         panel.tick_params(labelbottom=number + columns >= len(heads))  # a panel with none below it
         panel.set_title(f"head {number + 1}" if titles is None else titles[number])
     figure.colorbar(image, ax=panels, label="attention weight", pad=0.01, aspect=20 * rows)

@@ -134,7 +134,12 @@ def translate_and_score(
 
 
 def validation_scores(
-    model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], metrics: Mapping[str, Metric] = {}, **options: Any
+    model: Any,
+    tokenizer: Any,
+    pairs: Sequence[tuple[str, str]],
+    metrics: Mapping[str, Metric] = {},
+    examples: int = 0,
+    **options: Any,
 ) -> dict[str, Any]:
     """Return BLEU, chrF and further metrics of a validation, by name, as training logs them.
 
@@ -142,16 +147,21 @@ def validation_scores(
 
     Args:
         metrics: Further metrics by name; the main process computes them.
+        examples: The number of first pairs that the entry `examples` has, with their translations.
         options: Options of the pipeline.
     """
     from vanilla_transformer.decoding import TranslationPipeline
 
     translate = TranslationPipeline(model, tokenizer, device=model.device, compile=False)
     hypotheses, scores = translate_and_score(translate, pairs, progress_bar=False, **options)
-    if not metrics:
-        return scores._asdict()
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
-    return scores._asdict() | measure_metrics(metrics, sources, hypotheses, references)
+    entry: dict[str, Any] = scores._asdict()
+    if metrics:
+        entry |= measure_metrics(metrics, sources, hypotheses, references)
+    if examples:
+        rows = [*zip(sources, hypotheses, references, strict=True)][:examples]
+        entry["examples"] = [dict(zip(("source", "hypothesis", "reference"), row, strict=True)) for row in rows]
+    return entry
 
 
 def measure_metrics(
@@ -170,10 +180,10 @@ def measure_metrics(
     return values
 
 
-def evaluator_for(best_metric: str) -> Callable[..., dict[str, Any]]:
-    """Return [`validation_scores`] that also has the value of the metric which ranks the models of a run."""
+def evaluator_for(best_metric: str, examples: int = 0) -> Callable[..., dict[str, Any]]:
+    """Return [`validation_scores`] that also has the metric which ranks the models of a run, and examples."""
     metrics = {} if best_metric in OWN_METRICS else {best_metric: load_metric(best_metric)}
-    return partial(validation_scores, metrics=metrics)
+    return partial(validation_scores, metrics=metrics, examples=examples)
 
 
 def corpus_metrics(

@@ -25,7 +25,7 @@ from .distributed import sum_over_processes
 logger = logging.getLogger(__name__)
 
 
-METRICS_FILE = "metrics.jsonl"
+METRICS_FILE, CURVE = "metrics.jsonl", "learning_curve.png"
 
 
 class StepSums(NamedTuple):
@@ -152,17 +152,21 @@ class MetricsLogger:
         """Write the result of a validation, and log it as a line for people, without the signatures of scores."""
         self.write(entry)
         if self.accelerator.is_main_process:
-            shown = {name: value for name, value in entry.items() if not name.endswith("signature")}
+            shown = {name: value for name, value in entry.items() if not name.endswith(("signature", "examples"))}
             values = {name: f"{value:.2f}" if isinstance(value, float) else value for name, value in shown.items()}
             line = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
             logger.info("Validation: %s", line)
+            for example in entry.get("examples", ()):
+                logger.info("  %s", "\n    ".join(f"{side}: {text}" for side, text in example.items()))
 
     def write(self, entry: dict[str, Any]) -> None:
         """Write an entry, which has a `step`."""
         if self.accelerator.is_main_process:
             append_entry(self.folder, entry)
-        numbers = {name: value for name, value in entry.items() if isinstance(value, int | float)}
-        self.accelerator.log(numbers, step=entry["step"])
+        values: dict[str, Any] = {name: each for name, each in entry.items() if isinstance(each, int | float)}
+        if "examples" in entry:
+            values["examples"] = "\n\n".join(" → ".join(example.values()) for example in entry["examples"])
+        self.accelerator.log(values, step=entry["step"])
 
 
 def peak_memory_gib(device: torch.device) -> float:
@@ -185,7 +189,7 @@ def peak_memory_gib(device: torch.device) -> float:
 
 def append_entry(folder: Path, entry: dict[str, Any]) -> None:
     with (folder / METRICS_FILE).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry) + "\n")
+        file.write(json.dumps(entry, ensure_ascii=False) + "\n")
     sync(folder / METRICS_FILE)
 
 
@@ -199,5 +203,5 @@ def truncate_metrics(folder: Path, step: int) -> None:
     """Drop everything logged after `step`, from which the run resumes, and the scores of final models."""
     entries = read_entries(folder) if step else []
     entries = [entry for entry in entries if entry["step"] <= step and "model" not in entry]
-    kept = [json.dumps(entry) + "\n" for entry in entries]
+    kept = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries]
     write_text_atomically(folder / METRICS_FILE, "".join(kept))

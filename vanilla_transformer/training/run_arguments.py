@@ -214,6 +214,9 @@ class OutputArguments(_Section):
     eval_steps: _Steps | None = changeable(
         None, "Steps between validations; by default a tenth of the run, at most 1000."
     )
+    eval_examples: Annotated[int, Field(ge=0)] = changeable(
+        0, "Number of first validation pairs to log with their translations, at each validation."
+    )
     save_steps: _Steps | None = changeable(
         None, "Steps between checkpoints; by default as --eval_steps, unless --save_minutes is given."
     )

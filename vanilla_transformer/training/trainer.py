@@ -14,19 +14,20 @@ from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_arguments import stages
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
-from vanilla_transformer.data.prepare_data import load_texts, tokenize
+from vanilla_transformer.data.prepare_data import REPORT_FILE, load_texts, tokenize
 from vanilla_transformer.data.stages import Stages
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.utils.device_utils import check_threads, limit_onednn_cache
+from vanilla_transformer.utils.device_utils import check_threads, limit_onednn_cache, use_all_cores
+from vanilla_transformer.utils.import_utils import show_progress
 
 from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import choose_padding, uncompiled
 from .distributed import create_accelerator, report_lost_processes, wait_for_processes
 from .lr_scheduler import PAPER_MAX_STEPS
-from .metrics import MetricsLogger
+from .metrics import CURVE, METRICS_FILE, MetricsLogger
 from .model_creation import ModelClass, create_model
 from .ranking import choose_best, rank
 from .run_arguments import PADDING, Recipe
@@ -44,17 +45,20 @@ _MOVING_AVERAGE = "moving average"
 
 def train(
     recipe: Recipe,
-    evaluate: Evaluator = loss_only,
+    evaluate: Evaluator | None = None,
     model_class: ModelClass | None = None,
 ) -> Path:
-    """Train a model as `recipe` describes and return its folder.
+    """Train a model as `recipe` describes and return its folder, with pictures of the loss, the scores and the text.
+
+    Progress is logged, and printed unless the caller has configured `logging` otherwise.
 
     The final model is the mean of the last checkpoints (section 6.1), or the last one or the moving average if that
     has a better validation score. Its `generate()` decodes as the paper does. Training resumes from the last
     checkpoint if the folder holds a run of the same recipe, and returns at once if that run is finished.
 
     Args:
-        evaluate: Scores the model on the validation pairs, at every validation and at the end.
+        evaluate: Scores the model on the validation pairs, at every validation and at the end; by default by BLEU,
+            chrF and the recipe's `best_metric`. `loss_only` leaves validation to the loss.
         model_class: Class of the model, whose `config_class` takes the recipe's fields; by default the recipe's.
 
     Raises:
@@ -64,28 +68,40 @@ def train(
         LostProcessError: another process of the run was killed or has failed.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
+    if evaluate is None:
+        from vanilla_transformer.evaluation.scores import evaluator_for
+
+        evaluate = evaluator_for(recipe.output.best_metric, recipe.output.eval_examples)
     with apply_settings(recipe.optimization.threads), lock_output_dir(recipe.output.output_dir):
         run = RunFolder(recipe)
         if run.finished:
             if is_main_process():
                 run.restore_best_models()
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
-            return run.path
-        with closing(run):
-            return _train(prepare_run(recipe, run, evaluate, model_class))
+        else:
+            with closing(run):
+                _train(prepare_run(recipe, run, evaluate, model_class))
+        if is_main_process():
+            from vanilla_transformer.evaluation.plots import draw_picture, plot_learning_curve, plot_lengths
+
+            draw_picture("learning curve is", plot_learning_curve, run.path / METRICS_FILE, run.path / CURVE)
+            draw_picture("lengths are", plot_lengths, run.path / REPORT_FILE, run.path / "lengths.png")
+        return run.path
 
 
 @contextmanager
 def apply_settings(threads: int | None) -> Iterator[None]:
-    """Compute in so many threads, and report lost processes in one line."""
-    if threads is not None:
+    """Log progress, compute in so many threads or in all cores, and report lost processes in one line."""
+    if threads is None:
+        use_all_cores()
+    else:
         torch.set_num_threads(check_threads(threads))
-    with report_lost_processes():
+    with show_progress(), report_lost_processes():
         yield
 
 
-def _train(prepared: "PreparedRun") -> Path:
-    """Run the training loop to its end, and return the folder of the final model."""
+def _train(prepared: "PreparedRun") -> None:
+    """Run the training loop to its end, and write the final model."""
     run, state, batches = prepared.run, prepared.state, prepared.batches
     run.start(state, batches.sampler.corpus)
     metrics = MetricsLogger(run.path, state.accelerator, state.progress.recipe, (state.step, state.expected_steps()))
@@ -118,7 +134,8 @@ def _train(prepared: "PreparedRun") -> Path:
         run.save_checkpoint(state, batches, temporary=stop.interrupted)
     run.finish_saving()
     if not stop.interrupted:
-        return _finish(prepared, metrics)
+        _finish(prepared, metrics)
+        return
     state.close()
     if not state.step:
         raise TrainingInterrupted("Interrupted before the first step. There is nothing to save.")
@@ -243,7 +260,7 @@ def _validate(
     return entry
 
 
-def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> Path:
+def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> None:
     """Write the final model to the run's folder: the mean of the last checkpoints (section 6.1).
 
     If the last checkpoint alone or the moving average has a better validation score, it is the final model instead.
@@ -265,7 +282,6 @@ def _finish(prepared: PreparedRun, metrics: MetricsLogger) -> Path:
     _load_final_weights(prepared, metrics, model, checkpoints)
     run.save_model(state, model)
     state.close()
-    return run.path
 
 
 def _load_final_weights(

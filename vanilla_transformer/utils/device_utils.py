@@ -62,6 +62,13 @@ def usable_cores() -> int:
     return max(1, cores)
 
 
+def use_all_cores() -> None:
+    """Use all cores if `accelerate launch` started a single CPU process, which it limits to one thread."""
+    launched = "ACCELERATE_MIXED_PRECISION" in os.environ
+    if launched and int(os.environ.get("WORLD_SIZE", "1")) == 1 and not torch.accelerator.is_available():
+        torch.set_num_threads(usable_cores())
+
+
 def describe_hardware(device: torch.device, processes: int = 1) -> str:
     """Return the name and the number of the devices of a run, one for each process."""
     if device.type == "cuda":

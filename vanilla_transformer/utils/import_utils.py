@@ -34,6 +34,27 @@ def _concerns_users(record: logging.LogRecord) -> bool:  # one function, or a se
     return not any(words in record.getMessage() for words in _IMPORT_MESSAGES[record.name])
 
 
+@contextmanager
+def show_progress() -> Iterator[None]:
+    """Print the log messages of the package, without progress bars for each file that transformers writes.
+
+    Handlers and a level that the caller has set stay as they are, and so does everything after the block.
+    """
+    from transformers.utils import logging as library
+
+    logging.basicConfig(format="%(message)s")
+    package, had_bars = logging.getLogger("vanilla_transformer"), library.is_progress_bar_enabled()
+    level = package.level
+    package.setLevel(level or logging.INFO)
+    library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        package.setLevel(level)
+        if had_bars:
+            library.enable_progress_bar()
+
+
 @cache
 def freeze_modules() -> None:
     """Leave all objects that exist out of garbage collections: modules are never garbage.

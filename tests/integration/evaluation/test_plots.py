@@ -1,6 +1,7 @@
 """Files of the plots. At its first use, matplotlib starts a process that looks for fonts."""
 
 import json
+import unicodedata
 
 import matplotlib
 import pytest
@@ -16,6 +17,7 @@ from vanilla_transformer.evaluation.plots import (
     plot_attention,
     plot_learning_curve,
     plot_lengths,
+    plot_runs,
 )
 
 
@@ -61,6 +63,63 @@ def test_learning_curve_joins_no_points_of_different_searches(tmp_path, unsaved)
     assert [text.get_text() for text in loss.get_legend().get_texts()] == ["training", "validation", "final model"]
     assert bleu.get_ylim()[1] > 13.5, "the star of the final model is within the axes"
     assert all(axes.get_xlim()[0] == axes.get_ylim()[0] == 0 for axes in (loss, bleu))
+
+
+def test_star_of_the_final_model_is_within_the_picture_whatever_came_before(tmp_path, unsaved):
+    entries = [
+        {"minutes": 100.9, "bleu": 0.0},
+        {"minutes": 101.0, "bleu": 0.0, "validation_loss": 1.0, "model": "last"},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps({"step": 1} | entry) + "\n" for entry in entries))
+    figure = plot_learning_curve(tmp_path / "metrics.jsonl", None)
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        star, box = axes.lines[-1], axes.get_window_extent()
+        (x, y), radius = axes.transData.transform(star.get_xydata()[0]), star.get_markersize() / 2 * figure.dpi / 72
+        assert star.get_marker() == "*" and not star.get_clip_on()
+        assert x + radius < box.x1 and y + radius < box.y1 and y >= box.y0
+
+
+def test_plot_runs_draws_each_run_in_its_color(tmp_path, unsaved):
+    for name, bleu in (("a", 9.0), ("b", 12.0)):
+        entry = {"step": 100, "minutes": 2.0, "validation_loss": 2.0, "bleu": bleu, "chrf": 30.0}
+        (tmp_path / name).mkdir()
+        lines = (json.dumps(each) + "\n" for each in ({"loss": 1.0}, entry, entry | {"step": 200, "model": "last"}))
+        (tmp_path / name / "metrics.jsonl").write_text("".join(lines))
+    panels = plot_runs([tmp_path / "a", tmp_path / "b"], None, "step").axes
+    assert [panel.get_ylabel() for panel in panels] == ["nats per target token", "BLEU", "chrF"]
+    assert [[*line.get_ydata()] for line in panels[1].lines] == [[9.0], [9.0], [12.0], [12.0]]
+    assert [[*line.get_xdata()] for line in panels[2].lines] == [[100], [200]] * 2 and panels[2].get_xlabel() == "step"
+    names = [text.get_text() for text in panels[0].get_legend().get_texts()]
+    assert names == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert len({line.get_color() for line in panels[0].lines}) == 2
+
+
+def draw_labels(labels, folder):
+    weights = torch.ones(1, len(labels), len(labels))
+    return plots.save_figure(draw_attention(labels, labels, weights), folder / "a.png")
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_pictures_name_the_scripts_that_no_font_has_in_one_line(tmp_path, caplog, real_pictures, monkeypatch):
+    manager = matplotlib.font_manager.fontManager
+    monkeypatch.setattr(manager, "ttflist", [font for font in manager.ttflist if font.name.startswith("DejaVu")])
+    assert draw_labels(["ñ", "你好", "ខ្មែរ", "$x$", "\u200b"], tmp_path).stat().st_size > 1000
+    (line,) = caplog.messages
+    assert "none has Han, Khmer. Install" in line
+
+
+def test_pictures_take_further_fonts_for_characters_that_the_first_lacks(tmp_path, caplog):
+    def characters(family):
+        path = matplotlib.font_manager.findfont(matplotlib.font_manager.FontProperties(family=[family]))
+        return {*map(chr, matplotlib.font_manager.get_font(path).get_charmap())}
+
+    lacking = {
+        each for each in characters("STIXGeneral") - characters("DejaVu Sans") if unicodedata.category(each) == "So"
+    }
+    families, missing = plots.find_fonts(f"ñ{min(lacking)}", ["sans-serif"])
+    assert families[0] == "sans-serif" and len(families) == 2 and not missing
+    assert plots.find_fonts("ñ", ["sans-serif"]) == (["sans-serif"], "")
 
 
 @pytest.mark.parametrize("heads", [4, 7])
@@ -146,6 +205,6 @@ def test_cross_attention_rows_sum_to_one_and_the_implementation_stays(tiny_model
 
 def test_token_labels_mark_words_that_continue_with_marks(monkeypatch):
     monkeypatch.setattr(
-        plots, "token_texts", lambda tokenizer, ids, as_source: [" कम", "रा", "ि", " है", "।", " a", "e\u0301"]
+        plots, "token_texts", lambda tokenizer, ids, as_source: [" कम", "रा", "ि", " है", "।", " a", "e\u0301", "\x7f"]
     )
-    assert plots.token_labels(None, []) == ["कम", "·रा", "·ि", "है", "।", "a", "·e\u0301"]
+    assert plots.token_labels(None, []) == ["कम", "·रा", "·ि", "है", "।", "a", "·e\u0301", "U+007F"]

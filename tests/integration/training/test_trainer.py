@@ -1,6 +1,7 @@
 """The training loop learns, writes its results, and runs on two processes as on one."""
 
 import json
+import logging
 import os
 import signal
 from dataclasses import replace
@@ -8,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers.utils import logging as library_logging
 
 from tests.sweeps import rare
 from tests.tiny import TINY_SIZES
@@ -42,6 +44,20 @@ def test_train_learns_and_saves_model_folder(corpus, tmp_path):
     assert names >= {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "recipe.json"}
     assert json.loads((folder / "recipe.json").read_text())["d_model"] == 16
     assert [name for name in names if name.startswith(".")] == [".lock"]
+
+
+def test_train_from_python_scores_draws_and_logs_as_the_command(corpus, tmp_path, caplog):
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=2, eval_steps=1, eval_examples=2))
+    folder = train(recipe)
+    assert {"learning_curve.png", "lengths.png"} <= {path.name for path in folder.iterdir()}
+    assert [line.split(" in ")[0] for line in caplog.messages[-2:]] == ["The learning curve is", "The lengths are"]
+    found = [entry for entry in entries(folder) if "bleu" in entry]
+    assert found and all(len(entry["examples"]) == 2 for entry in found)
+    assert [[*example] for example in found[0]["examples"]] == [["source", "hypothesis", "reference"]] * 2
+    assert [example["source"] for example in found[0]["examples"]] == ["a a", "b c d"]
+    assert "  source: a a\n    hypothesis: " in "\n".join(caplog.messages)
+    package = logging.getLogger("vanilla_transformer")
+    assert package.level == logging.NOTSET and library_logging.is_progress_bar_enabled()
 
 
 def test_train_computes_with_as_many_threads_as_the_recipe_says(corpus, tmp_path, monkeypatch):

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 import vanilla_transformer
-from vanilla_transformer.cli import COMMANDS, GROUPS, main, run, train
+from vanilla_transformer.cli import COMMANDS, GROUPS, main, run
 from vanilla_transformer.cli.flags import parse, register_models
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.evaluation import plots
 from vanilla_transformer.training.recipe import SECTIONS, parse_recipe
 from vanilla_transformer.training.run_arguments import KEYS
 from vanilla_transformer.utils.import_utils import freeze_modules
@@ -162,12 +163,12 @@ def test_flags_may_stand_before_between_and_after_arguments(words):
     assert (options.num_beams, options.as_json) == (1, True)
 
 
-def test_draw_pictures_logs_one_line_without_matplotlib(caplog):
+def test_draw_picture_logs_one_line_without_matplotlib(caplog):
     def draw(name):
         raise UserError(f"{name} needs matplotlib.")
 
-    train.draw_pictures(draw, "A plot")
-    train.draw_pictures(draw, "A plot")
+    plots.draw_picture("lengths are", draw, "A plot")
+    plots.draw_picture("lengths are", draw, "A plot")
     assert caplog.messages == ["No pictures were drawn. A plot needs matplotlib."]
 
 

@@ -13,7 +13,6 @@ from vanilla_transformer.cli.flags import (
     parse,
     request_settings,
 )
-from vanilla_transformer.cli.train import use_all_cores
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.options import FLAG, options_of
 from vanilla_transformer.extensions.serving.commands import ServeArguments
@@ -101,7 +100,7 @@ def test_train_uses_all_cores_in_the_only_process_of_accelerate(environment, thr
     monkeypatch.setattr(torch, "set_num_threads", used.append)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     monkeypatch.setattr(device_utils, "usable_cores", lambda: 3)
-    use_all_cores()
+    device_utils.use_all_cores()
     assert used == threads
 
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any
 from pydantic import Field, create_model
 
 from vanilla_transformer.cli.flags import ThreadArguments, group_fields, register_models, set_threads
-from vanilla_transformer.cli.train import draw_corpus_lengths, draw_pictures, show_progress
 from vanilla_transformer.data.cleaning_rules import ON_TOKENS, CleaningRules
 from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, corpus_specs, named_files
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.training.recipe import read_keys, select
 from vanilla_transformer.utils.command_line import CommandLine
+from vanilla_transformer.utils.import_utils import show_progress
 from vanilla_transformer.utils.input_files import check_pipes
 from vanilla_transformer.utils.schemas import ARGUMENT, Input
 
@@ -74,11 +74,16 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
     check_pipes([*filter(None, [options.recipe]), *named_files(data)])
     register_models()
     set_threads(options.threads)
-    from vanilla_transformer.data.prepare_data import load_texts
+    with show_progress():
+        _clean_corpus(data, check_languages, Path(options.output_dir))
+
+
+def _clean_corpus(data: DataArguments, check_languages: bool, folder: Path) -> None:
+    from vanilla_transformer.data.prepare_data import REPORT_FILE, load_texts
+    from vanilla_transformer.evaluation.plots import draw_picture, plot_lengths
 
     from .corpus_files import why_languages_are_unknown, write_corpus_files
 
-    show_progress()
     if check_languages:
         reason = why_languages_are_unknown(corpus_specs(data))
         if reason is not None:
@@ -86,7 +91,7 @@ def clean_corpus_command(arguments: Sequence[str]) -> None:
         else:
             data = data.model_copy(update={"drop": [*_DROP, "other_languages"]})
     texts = load_texts(data)
-    files = write_corpus_files(texts, Path(options.output_dir))
+    files = write_corpus_files(texts, folder)
     print(texts.training.report)
     print(f"The text is in {', '.join(map(str, files))}.")
-    draw_pictures(draw_corpus_lengths, Path(options.output_dir))
+    draw_picture("lengths are", plot_lengths, folder / REPORT_FILE, folder / "lengths.png")

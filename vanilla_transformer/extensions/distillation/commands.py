@@ -15,8 +15,8 @@ from vanilla_transformer.cli.flags import (
     translation_origin,
 )
 from vanilla_transformer.cli.lines import silence_libraries
-from vanilla_transformer.cli.train import show_progress, use_all_cores
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.import_utils import show_progress
 from vanilla_transformer.utils.schemas import Input, Output
 
 from .distillation_arguments import parse_distillation
@@ -27,13 +27,13 @@ def distill_command(arguments: Sequence[str]) -> None:
     register_models()
     if recipe.output.dry_run:
         raise UserError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
-    from vanilla_transformer.evaluation.scores import evaluator_for
+    from vanilla_transformer.utils.device_utils import use_all_cores
 
     from .distill import TABLE_FILE, distill
 
-    show_progress()
     use_all_cores()
-    distilled = distill(recipe, options, evaluate=evaluator_for(recipe.output.best_metric))
+    with show_progress():
+        distilled = distill(recipe, options)
     print(distilled.table, end="")
     print(f"The student is in {distilled.folder}, and a report in {distilled.folder / TABLE_FILE}.")
 

@@ -28,7 +28,7 @@ from vanilla_transformer.training.recipe_checks import check_recipe
 from vanilla_transformer.training.run_arguments import Recipe
 from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir, refuse_model_inside
 from vanilla_transformer.training.trainer import train
-from vanilla_transformer.training.validation import Evaluator, loss_only
+from vanilla_transformer.training.validation import Evaluator
 from vanilla_transformer.utils.device_utils import process_state
 from vanilla_transformer.utils.file_utils import write_text_atomically
 
@@ -75,7 +75,7 @@ class DistilledModel:
         return "".join(["| system | BLEU | chrF |\n| --- | ---: | ---: |\n", *rows]) if rows else ""
 
 
-def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator = loss_only) -> DistilledModel:
+def distill(recipe: Recipe, options: DistillationArguments, evaluate: Evaluator | None = None) -> DistilledModel:
     """
     Train the model of a recipe on a teacher's translations of its training text, and score both on its test text.
 

@@ -41,7 +41,7 @@ def test_evaluate_and_train_take_comet(comet, corpus, tmp_path, monkeypatch, cap
     folder = tmp_path / "a run"
     assert main(["train", *flags(corpus, folder, **options)]) == 0
     printed = capsys.readouterr().out
-    assert "The learning curve is in " in printed and f"The model is in {folder}." in printed
+    assert f"The model is in {folder}." in printed
     assert printed.endswith(f"vanilla-transformer translate '{folder}' 'A sentence.'\n")
     found = [entry[f"comet:{comet}"] for entry in entries(folder) if f"comet:{comet}" in entry]
     assert len(found) >= 2 and all(math.isfinite(value) for value in found)

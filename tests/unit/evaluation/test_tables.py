@@ -1,0 +1,45 @@
+"""Tables of scores in each format, and the scores of runs."""
+
+import json
+
+import pytest
+
+from vanilla_transformer.cli import main
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.evaluation.tables import compare_runs, render_table
+
+ROWS = [{"run": "a_b & c", "step": 1000, "bleu": 12.345}, {"run": "d, e", "step": 20, "bleu": None}]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    during = {"step": 10, "minutes": 1.0, "validation_loss": 3.0, "bleu": 1.0, "chrf": 2.0, "bleu_signature": "x"}
+    final = during | {"step": 20, "validation_loss": 2.5, "model": "last checkpoint"}
+    for name, entries in (("done", [{"step": 5, "loss": 4.0}, during, final]), ("begun", [during]), ("none", [])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return tmp_path
+
+
+def test_tables_have_one_row_of_each_format():
+    assert render_table(ROWS, "csv").splitlines() == ["run,step,bleu", "a_b & c,1000,12.345", '"d, e",20,']
+    latex = render_table(ROWS, "latex")
+    assert r"a\_b \& c" in latex and "1,000" in latex and "12.3" in latex and r"\toprule" in latex
+    header, rule, first, _ = render_table(ROWS).splitlines()
+    assert [cell.strip() for cell in header.split("|")[1:-1]] == ["run", "step", "bleu"] and set(rule) == {*"|-"}
+    assert [cell.strip() for cell in first.split("|")[1:-1]] == ["a_b & c", "1,000", "12.35"]
+
+
+def test_compare_runs_takes_the_final_model_or_the_last_validation(runs):
+    done, begun = compare_runs([runs / "done", runs / "begun"])
+    assert (done["step"], done["validation_loss"], begun["step"]) == (20, 2.5, 10)
+    with pytest.raises(UserError, match="none must have a validation, got none"):
+        compare_runs([runs / "none"])
+
+
+def test_compare_runs_prints_a_table_and_draws_a_picture(runs, capsys):
+    words = [str(runs / "done"), str(runs / "begun"), "--format", "csv", "--plot", str(runs / "runs.png")]
+    assert main(["compare-runs", *words]) == 0
+    assert capsys.readouterr().out.startswith("run,step,minutes,validation_loss,bleu,chrf\n")
+    assert (runs / "runs.png").exists()
+    assert main(["compare-runs", str(runs / "missing")]) == 2

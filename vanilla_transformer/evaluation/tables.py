@@ -1,0 +1,36 @@
+"""Render tables of scores for pages, papers and spreadsheets."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from tabulate import tabulate
+
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.utils.file_utils import read_json_lines
+
+
+def render_table(rows: Sequence[Mapping[str, Any]], format: Literal["markdown", "csv", "latex"] = "markdown") -> str:
+    """Return a table with the keys of the first row as its header. LaTeX needs the package booktabs."""
+    if format != "csv":
+        style = {"markdown": "github", "latex": "latex_booktabs"}[format]
+        return tabulate(rows, headers="keys", tablefmt=style, floatfmt=".2f", intfmt=",")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [*rows[0]], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().rstrip("\n")
+
+
+def compare_runs(runs: Sequence[str | Path]) -> list[dict[str, Any]]:
+    """Return a row for each run: the scores of its final model, or of its last validation until it has one."""
+    rows = []
+    for run in runs:
+        entries = [entry for entry in read_json_lines(Path(run) / "metrics.jsonl") if "validation_loss" in entry]
+        if not entries:
+            raise UserError(f"{run} must have a validation, got none. Give validation text to the recipe.")
+        numbers = ("step", "minutes", "validation_loss", "bleu", "chrf")
+        rows.append({"run": str(run), **{name: entries[-1].get(name) for name in numbers}})
+    return rows

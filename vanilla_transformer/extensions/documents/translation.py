@@ -9,6 +9,7 @@ from vanilla_transformer.decoding.options import several_beams
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.decoding.steps import split_on_error
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.catalogs import CATALOGS
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.utils.input_files import STDIN, open_input
@@ -16,8 +17,10 @@ from vanilla_transformer.utils.text_files import decode_document, decompress
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
 from .blocks import Document
+from .catalog_format import CatalogDocument
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument
+from .message_format import FluentDocument, ValuesDocument
 from .srt_format import SrtDocument, VttDocument
 from .wrapped_text import WrappedText
 from .xliff_format import XliffDocument
@@ -30,6 +33,9 @@ FORMATS: dict[str, Callable[[str, Direction], Document]] = {
     "srt": SrtDocument,
     "vtt": VttDocument,
     "xliff": XliffDocument,
+    **{form: partial(CatalogDocument, form=form) for form in CATALOGS},
+    **{form: partial(ValuesDocument, form=form) for form in ("json", "strings", "properties")},
+    "fluent": FluentDocument,
     "wrapped": WrappedText,
 }
 

@@ -17,7 +17,7 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
     """
     Parse the messages on one line each, without accelerators. One that is not translated or fuzzy has a blank target.
 
-    A file from the target to the source language is reversed. Of plurals, the first and the last form are pairs.
+    A file from the target to the source language is reversed. Of plurals, the last forms are a pair.
     """
     languages, name = corpus.spec.require_languages(), corpus.files[0].name
     form = file_format(name)[1:]
@@ -41,8 +41,8 @@ def parse_catalog(corpus: OpenCorpus) -> Iterator[SentencePair]:
             sources, targets = strings_of(unit.source), strings_of(unit.target)
             is_done = unit.istranslated() and all(targets)
             found |= is_done
-            for source, target in {(sources[0], targets[0]): 0, (sources[-1], targets[-1]): 0}:
-                sides = [" ".join(regex.sub(ACCELERATOR, "", each).split()) for each in (source, target * is_done)]
-                yield SentencePair(*sides[::order])
+            texts = sources[-1], targets[-1] if is_done else ""
+            sides = [" ".join(regex.sub(ACCELERATOR, "", text).split()) for text in texts]
+            yield SentencePair(*sides[::order])
     if not found:
         raise nothing_found_error(corpus, form.upper(), {code for code in named if code})

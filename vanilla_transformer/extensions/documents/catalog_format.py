@@ -1,4 +1,4 @@
-"""Catalogs of messages of programs: PO, TS of Qt and RESX of .NET."""
+"""Catalogs of messages of programs: PO and TS of Qt."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,28 +20,30 @@ _OFTEN = 5  # numbers below 1000 from which on msgfmt takes a form to be of seve
 
 class CatalogDocument(Document):
     """
-    The messages of a PO or TS file without a translation, or all texts of a RESX file, which has one language.
-
-    Translations are marked as fuzzy in PO, and as unfinished in TS.
+    The messages of a PO or TS file that have no translation. Theirs are marked as fuzzy in PO, and as unfinished in TS.
 
     Args:
         form: See [`read_catalog`].
 
     Attributes:
-        summary: Numbers of messages of PO and TS.
+        directions: The languages of the file, as far as they are named.
+        summary: Numbers of messages: translated ones, and others with the reason.
     """
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "po"):
         self._mark, self._line_end, self._text = unify_line_ends(text)
         self._store, self._form, self.blocks = read_catalog(self._text, form), form, []
         self._units, self._counts = list[tuple[Any, int, Sequence[int]]](), Counter[str]()
-        named = NO_DIRECTION if form == "resx" else find_catalog_languages(self._store, form)
+        named = find_catalog_languages(self._store, form)
         check_direction(named, direction)
-        self.directions, self._target = [named], (named.target or name_language(direction.target or "")).replace("-", "_")
+        self.directions, self._target = (
+            [named],
+            (named.target or name_language(direction.target or "")).replace("-", "_"),
+        )
         if form == "ts":
             self._store.settargetlanguage(None if named.target else self._target)
         for unit in self._store.units:
-            kind = self._kind_of(unit)
+            kind = _kind_of(unit)
             self._counts[kind] += 1
             if kind == "open":
                 forms = self._plural_forms(unit) if unit.hasplural() else [0]
@@ -55,13 +57,10 @@ class CatalogDocument(Document):
         written = [write_block(block, str, lambda mark, content: mark) for block in blocks]
         for unit, number, forms in self._units:
             unit.target = [written[number + form] for form in forms] if unit.hasplural() else written[number]
-            if self._form != "resx":
-                unit.markfuzzy()
-        if self._form != "resx":
-            skipped = [f"{count} {kind}" for kind, count in sorted(self._counts.items()) if kind not in ("", "open")]
-            total = self._counts.total() - self._counts[""]
-            self.summary = f"Translated {self._counts['open']} of {total} messages."
-            self.summary += f" Skipped: {'; '.join(skipped) or 'none'}."
+            unit.markfuzzy()
+        skipped = [f"{count} {kind}" for kind, count in sorted(self._counts.items()) if kind not in ("", "open")]
+        self.summary = f"Translated {self._counts['open']} of {self._counts.total() - self._counts['']} messages."
+        self.summary += f" Skipped: {'; '.join(skipped) or 'none'}."
         if not blocks:
             return self._mark + self._text.replace("\n", self._line_end)
         if self._form == "po" and self._store.header():
@@ -80,20 +79,10 @@ class CatalogDocument(Document):
         if fields:
             self._store.updateheader(add=True, **fields)
 
-    def _kind_of(self, unit: Any) -> str:
-        """Return `open`, why a message is not translated, or nothing for what is no message."""
-        if self._form != "resx":
-            if unit.isobsolete() or not unit.istranslatable():
-                return "obsolete" if unit.isobsolete() else ""
-            return "with a translation" if any(strings_of(unit.target)) else "open"
-        value = unit.xmlelement.get  # files have a type, and names of controls begin so
-        is_other = value("type") or value("mimetype") or value("name", "").startswith(">>")
-        return "open" if not is_other and any(map(str.isalpha, unit.source or "")) else ""
-
     def _plural_forms(self, unit: Any) -> Sequence[int]:
         """Return the number of the source of each plural form."""
         if self._form == "ts":
-            return [0] * (len(strings_of(unit.target)) or (self._store.nplural() if self._target else 1))
+            return [0] * max(len(strings_of(unit.target)), self._store.nplural() if self._target else 1)
         count, rule = self._store.getheaderplural()
         if count is None or rule is None:
             from translate.lang.factory import getlanguage
@@ -112,3 +101,10 @@ class CatalogDocument(Document):
         is_often = sum(form_of(number) == form_of(1) for number in range(1000)) >= _OFTEN
         singular = -1 if int(count) == 1 or (is_often and kept[1] - kept[0]) else form_of(1)
         return [int(form != singular) for form in range(int(count))]
+
+
+def _kind_of(unit: Any) -> str:
+    """Return `open`, why a message is not translated, or nothing for what is no message."""
+    if unit.isobsolete() or not unit.istranslatable() or not any(strings_of(unit.source)):
+        return "obsolete" if unit.isobsolete() else ""
+    return "with a translation" if any(strings_of(unit.target)) else "open"

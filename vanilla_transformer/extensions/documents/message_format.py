@@ -1,4 +1,4 @@
-"""Messages in one language, translated where they are in a text: JSON, ARB, .strings, .properties and Fluent."""
+"""Messages in one language, translated where they are in a text: JSON, ARB, .strings, .properties, Fluent and RESX."""
 
 import json
 import re
@@ -14,13 +14,16 @@ from vanilla_transformer.utils.import_utils import requires_extra
 
 from .blocks import Block, SpanBuilder, unify_line_ends, write_block
 from .source_text import Place, SourceDocument, Token
+from .xml_format import MarkupDocument
 
 LINE_BREAK = r"\A\s+|\s+\Z|\s*\n\s*"
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _VALUES = {  # each value, with its quotation marks, after its key
     "json": re.compile(rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}]", re.DOTALL),
     "strings": re.compile(
-        rf"\s+|/\*.*?\*/|//[^\n]*|(?:{_STRING}|[\w.$/-]+)\s*(?:=\s*(?P<value>{_STRING}|[\w.$/-]+)\s*)?;", re.DOTALL
+        rf"\s+|/\*.*?\*/|//[^\n]*|(?:{_STRING}|[\w.$/-]+)\s*(?:=\s*(?P<value>{_STRING}|[\w.$/-]+)\s*)?;"
+        r"|(?P<mistake>.)",
+        re.DOTALL,
     ),
     "properties": re.compile(
         r"^[ \t\f]*(?:[#!].*|(?:\\.|[^\\\s:=])+(?:[ \t\f]*[:=][ \t\f]*|[ \t\f]+)(?P<value>(?:\\(?s:.)|[^\\\n])*))$",
@@ -69,6 +72,13 @@ class MessageDocument(SourceDocument):
 
         return self.escape(write_block(block, self.escape_text, write_mark), place)
 
+    def error(self, form: str, at: int) -> UserError:
+        """Return the error for a text that is not of its format from a place on."""
+        start = self.text.rfind("\n", 0, at) + 1
+        number = self.text.count("\n", 0, at) + 1
+        line = self.text[start:].partition("\n")[0].strip()
+        return UserError(f"The text must be in the format {form}, but line {number} is not: {line[:60]}")
+
     def escape_text(self, text: str) -> str:
         """Return the text between marks as it is written."""
         return text
@@ -89,27 +99,25 @@ class ValuesDocument(MessageDocument):
 
     def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "json"):
         super().__init__(text)
-        self._form, keys, end = form, [""], 0
+        self._form, keys = form, [""]
         if form == "json":
             try:
                 json.loads(self.text)
             except (ValueError, RecursionError) as error:
                 raise UserError(f"The text must be JSON: {error}.") from None
         for match in _VALUES[form].finditer(self.text):
-            value = match.groupdict().get("value")
-            if form == "strings":
-                self._check(match.start() == end, end)
-                end = match.end()
-            elif match[0] in ("{", "}"):
+            value = match["value"]
+            if match.lastgroup == "mistake":
+                raise self.error(form, match.start())
+            if match[0] in ("{", "}"):
                 keys = [*keys, ""] if match[0] == "{" else keys[:-1]
-            elif value is None:
-                keys[-1] = json.loads(match["key"]) if form == "json" else ""
-            if value is not None and not any(key.startswith("@") for key in keys):
-                text = self._read(value, match.start("value"))
-                self.add(add_lines(SpanBuilder(keeps_space=True), text), *match.span("value"))
-            elif value is not None and keys[-1] == "@@locale" and direction.target:
+            elif form == "json" and value is None:
+                keys[-1] = json.loads(match["key"])
+            elif value is not None and not any(key.startswith("@") for key in keys):
+                builder = add_lines(SpanBuilder(keeps_space=True), self._read(value, match.start("value")))
+                self.add(builder, *match.span("value"))
+            elif keys[-1] == "@@locale" and value and direction.target:
                 self.replaced.append((*match.span(), f'"{name_language(direction.target).replace("-", "_")}"'))
-        self._check(form != "strings" or end == len(self.text), end)
 
     def escape(self, text: str, place: Place) -> str:
         raw = self.text[place.start : place.end]
@@ -134,15 +142,9 @@ class ValuesDocument(MessageDocument):
         try:
             text = json.loads(f'"{inner}"', strict=False)
         except ValueError:
-            self._check(False, start)
+            raise self.error(self._form, start) from None
         is_format = self._form == "properties" and _MESSAGE_FORMAT.search(raw)
         return text.replace("''", "'") if is_format else text
-
-    def _check(self, holds: bool, at: int) -> None:
-        if not holds:
-            line = self.text[at:].lstrip().partition("\n")[0]
-            number = self.text.count("\n", 0, at + len(self.text[at:]) - len(self.text[at:].lstrip())) + 1
-            raise UserError(f"The text must be in the format {self._form}, but line {number} is not: {line[:60]}")
 
 
 class FluentDocument(MessageDocument):
@@ -156,8 +158,7 @@ class FluentDocument(MessageDocument):
 
         class Patterns(visitor.Visitor):
             def visit_Junk(self, junk: Any) -> None:
-                line = document.text.count("\n", 0, junk.annotations[0].span.start) + 1
-                raise UserError(f"The text must be Fluent, but line {line} is not: {junk.annotations[0].message}.")
+                raise document.error("fluent", junk.annotations[0].span.start)
 
             def visit_Term(self, term: Any) -> None:
                 if not term.id.name.startswith("brand"):
@@ -182,3 +183,25 @@ class FluentDocument(MessageDocument):
 
     def escape(self, text: str, place: Place) -> str:
         return text
+
+
+class ResxDocument(MarkupDocument):
+    """The texts of a RESX file of .NET, but not its files and the names of controls."""
+
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
+        super().__init__(text)
+        root = self.tokens[self.root].element
+        if root.tag != "root":
+            raise UserError(f"The root element must be <root>, got <{root.tag}>.")
+        values = {
+            value
+            for entry in root.iterchildren("data")
+            if not (entry.get("type") or entry.get("mimetype") or entry.get("name", "").startswith(">>"))
+            for value in entry.iterchildren("value")
+        }
+        for index, token in enumerate(self.tokens):
+            if token.kind == "open" and token.element in values:
+                self.add_run(index + 1, self.end(token), keeps_space=True)
+
+    def role_of(self, token: Token) -> str:
+        return "fixed"

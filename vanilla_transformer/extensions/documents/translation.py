@@ -9,7 +9,6 @@ from vanilla_transformer.decoding.options import several_beams
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.decoding.steps import split_on_error
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.catalogs import CATALOGS
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.utils.input_files import STDIN, open_input
@@ -20,7 +19,7 @@ from .blocks import Document
 from .catalog_format import CatalogDocument
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument
-from .message_format import FluentDocument, ValuesDocument
+from .message_format import FluentDocument, ResxDocument, ValuesDocument
 from .srt_format import SrtDocument, VttDocument
 from .wrapped_text import WrappedText
 from .xliff_format import XliffDocument
@@ -33,9 +32,10 @@ FORMATS: dict[str, Callable[[str, Direction], Document]] = {
     "srt": SrtDocument,
     "vtt": VttDocument,
     "xliff": XliffDocument,
-    **{form: partial(CatalogDocument, form=form) for form in CATALOGS},
+    **{form: partial(CatalogDocument, form=form) for form in ("po", "ts")},
     **{form: partial(ValuesDocument, form=form) for form in ("json", "strings", "properties")},
     "fluent": FluentDocument,
+    "resx": ResxDocument,
     "wrapped": WrappedText,
 }
 

@@ -30,7 +30,7 @@ def read_catalog(text: str, form: str) -> Any:
             raise UserError(f"The root element must be <TS>, got <{root.tag}>.")
         for nameless in root.xpath("context[not(name)]"):
             raise UserError(f"Each <context> must have a <name>, got none in line {nameless.sourceline}.")
-    store = pypo.pofile() if form == "po" else ts2.tsfile()
+    store: Any = pypo.pofile() if form == "po" else ts2.tsfile()
     try:
         store.parse(DECLARATION.sub("", text).encode())
     except ValueError as error:

@@ -20,7 +20,7 @@ _OFTEN = 5  # numbers below 1000 from which on msgfmt takes a form to be of seve
 
 class CatalogDocument(Document):
     """
-    The messages of a PO or TS file that have no translation. Theirs are marked as fuzzy in PO, and as unfinished in TS.
+    The messages of a PO or TS file without a translation. New ones are fuzzy in PO, and unfinished in TS.
 
     Args:
         form: See [`read_catalog`].

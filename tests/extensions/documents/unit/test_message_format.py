@@ -8,7 +8,7 @@ from tests.fake_translation import shout
 from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.documents import parse_document, translate_document
-from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 # Format → a text, and what of it changes.
 TEXTS = {
@@ -18,24 +18,26 @@ TEXTS = {
         {'"A \\"b\\"\\nc"': '"A \\"B\\"\\nC"', "One {name}": "ONE {name}"},
     ),
     "strings": (
-        '/* "A" = "note"; */\n// another\n"key \\"q\\"" = "A \\"b\\" %1$@\\n%d \\U00e4";\nplain = "two {x}";  "c" = "d";\n'
-        '"only a key";\n\n\n',
+        '/* "A" = "note"; */\n// another\n"key \\"q\\"" = "A \\"b\\" %1$@\\n%d \\U00e4";\n'
+        'plain = "two {x}";  "c" = "d";\n"only a key";\n\n\n',
         {'"A \\"b\\" %1$@\\n%d \\U00e4"': '"A \\"B\\" %1$@\\n%d Ä"', '"two {x}"': '"TWO {x}"', '= "d"': '= "D"'},
     ),
     "properties": (
-        "# note = a\n  ! another\nkey=one \\\n    two\n\nk.2 : it''s {0}\nk\\ 3 don't\nempty=\nbare\nu=\\u00e4 \\\\ x\\:\n\n",
+        "# note = a\n  ! another\nkey=one \\\n    two\n\n"
+        "k.2 : it''s {0}\nk\\ 3 don't\nempty=\nbare\nu=\\u00e4 \\\\ x\\:\n\n",
         {"one \\\n    two": "ONE TWO", "it''s": "IT''S", "don't": "DON'T", "\\u00e4 \\\\ x\\:": "\\u00c4 \\\\ X:"},
     ),
     "fluent": (
-        "# Note\nkey = Hello { $name }, <b>you</b>!\nlong =\n    One\n    two.\n\n    Three { -brand-name }.\n    .title = Four\n"
-        "n = { $n ->\n    [one] a dog\n   *[other] { NUMBER($n) } dogs\n }\n-brand-name = Firefox\n-term = word\n",
+        "# Note\nkey = Hello { $name }, <b>you</b>!\nlong =\n    One\n    two.\n\n    Three { -brand-name }.\n"
+        "    .title = Four\nn = { $n ->\n    [one] a dog\n"
+        "   *[other] { NUMBER($n) } dogs\n }\n-brand-name = Firefox\n-term = word\n",
         {"Hello": "HELLO", ">you<": ">YOU<", "One\n    two.": "ONE TWO.", "Three": "THREE", "Four": "FOUR"}
         | {"a dog": "A DOG", "} dogs": "} DOGS", "= word": "= WORD"},
     ),
 }
 
 
-def translate(text, form, direction=Direction(None, None)):
+def translate(text, form, direction=NO_DIRECTION):
     return translate_document(text, form, shout, AbbreviationSplitter(), direction=direction)
 
 
@@ -54,7 +56,8 @@ def test_values_are_translated_and_all_else_stays(form, style):
 
 
 def test_arb_keeps_what_describes_messages_and_names_the_target_language():
-    text = '{\n  "@@locale": "en_US",\n  "a": "{n, plural, =1{one dog} other{{n} dogs}}",\n  "@a": {"description": "b"}\n}'
+    text = '{\n  "@@locale": "en_US",\n  "a": "{n, plural, =1{one dog} other{{n} dogs}}",\n'
+    text += '  "@a": {"description": "b"}\n}'
     translated = translate(text, "json", Direction("en", "deu_Latn"))
     assert translated == text.replace("one dog", "ONE DOG").replace("} dogs", "} DOGS").replace("en_US", "de")
     assert '"@@locale": "en_US"' in translate(text, "json")

@@ -138,6 +138,7 @@ def prepare_distill(monkeypatch):
 
 def prepare_documents(monkeypatch):
     Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
+    Path("messages.po").write_text('msgid "Dogs."\nmsgstr ""\n')
     Path("project.sdlxliff").write_text("<xliff version='1.2'><trans-unit><source>Dogs.</source></trans-unit></xliff>")
 
 
@@ -249,6 +250,7 @@ def check_distill(names, printed):
 
 def check_documents(names, printed):
     assert "<source>Dogs.</source><target state=" in Path("project.de.sdlxliff").read_text()
+    assert "#, fuzzy" in Path("messages.de.po").read_text()
     translated = Path("page.de.html").read_text()
     assert re.fullmatch(r"<p>.*<b>.*</b>.*</p>\n", translated, re.DOTALL) and "dogs" not in translated
     assert printed.splitlines()[-1] == "<p>DR. <b>SMITH</b> SLEPT.</p>"

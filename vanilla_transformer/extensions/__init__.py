@@ -64,7 +64,7 @@ EXTENSIONS: Mapping[str, Extension] = {
         },
     ),
     "documents": Extension(
-        "HTML, XML, Markdown, subtitles and XLIFF are translated, and their markup stays.",
+        "HTML, XML, Markdown, subtitles, XLIFF and messages of programs are translated, and their markup stays.",
         "documents.md",
     ),
     "protection": Extension(

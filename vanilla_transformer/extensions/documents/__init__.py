@@ -1,4 +1,4 @@
-"""Translate documents: HTML, XML, Markdown, subtitles and XLIFF keep their structure, and only their text changes."""
+"""Translate documents, such as HTML, XLIFF and PO: they keep their structure, and only their text changes."""
 
 from .block_translator import BlockTranslator
 from .blocks import Block, Span

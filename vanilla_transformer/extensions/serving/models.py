@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer import __version__
 from vanilla_transformer.decoding.options import TERMS
 from vanilla_transformer.decoding.pretrained import hash_model
 from vanilla_transformer.errors import UserError
@@ -21,7 +21,6 @@ from .features import LANGUAGES, SOFT_TERMS
 from .limits import Limits, Refusal
 from .queue import Batcher, CountTokens, ModelFailure, TextRequest, Translate, call_on_thread, count_bytes
 
-VERSION = version("vanilla-transformer")
 _WEIGHTS = (".safetensors", ".bin", ".onnx", ".onnx_data")
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
@@ -255,8 +254,11 @@ class PivotModels:
     async def translate(self, request: TextRequest) -> list[list[Any]]:
         """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does."""
         options, (into, out), limits = dict(request.options), self._languages, self._second.limits
-        if options.get("format") == "xliff":
-            raise Refusal(422, f"XLIFF needs one model from {' to '.join(map(str, self.default))}, got two.")
+        if options.get("format") in ("xliff", "po", "ts"):  # of which the second model would find nothing to do
+            raise Refusal(
+                422,
+                f"{options['format'].upper()} needs one model from {' to '.join(map(str, self.default))}, got two.",
+            )
         limits.check_request(request.texts, request.num_hypotheses, options.get("format", "text"))
         into = into | {name: value for name, value in options.items() if name in _OF_BOTH}
         first = TextRequest(request.texts, client=request.client, options=tuple(sorted(into.items())))
@@ -333,6 +335,6 @@ class Models:
         statuses, failures, kinds, hashes = zip(*(state.values() for state in states.values()), strict=True)
         status = next((status for status in _UNAVAILABLE if status in statuses), "ok")
         content = {"status": status, "failures": sum(failures), "last_failure": next(filter(None, kinds), None)}
-        content["version"] = VERSION
+        content["version"] = __version__
         content |= {"models": states} if len(states) > 1 else {"model": next(iter(states)), "sha256": hashes[0]}
         return content, 200 if status == "ok" else 503

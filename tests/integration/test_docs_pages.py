@@ -232,6 +232,8 @@ def check_architecture(names, printed):
     with safe_open("runs/gated/model.safetensors", "pt") as weights:
         assert "model.encoder.layers.0.gate.weight" in weights.keys()  # noqa: SIM118
     assert len(json.loads(Path("runs/ablation/table3/results.json").read_text())["runs"]) == 3
+    assert "| gated encoder |" in Path("runs/ablation/table3/table.md").read_text()
+    assert ", p = " in printed and "signature" in Path("gated.json").read_text()
 
 
 def check_convert(names, printed):

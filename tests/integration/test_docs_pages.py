@@ -18,6 +18,8 @@ import sacrebleu
 import yaml
 from accelerate.state import AcceleratorState
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from tests.aligned_corpus import write_aligned_corpus
 from tests.comet_files import REGRESSION, UNIFIED, write_comet
@@ -158,6 +160,34 @@ def prepare_marian(monkeypatch):
         (place / "recipe.json").write_text(json.dumps({"validation_source": "validation.en"}))
 
 
+def prepare_new_language(monkeypatch):
+    """Write NLLB and OPUS-MT with random weights, and train by the flags of the page's table."""
+    for name in ("train", "validation", "test", "mono"):
+        shutil.copy("test.de" if name == "mono" else f"{name}.de", f"{name}.hsb")
+    shutil.rmtree("runs/reverse")
+    nllb = Path(shutil.copytree(FOLDER / "nllb", "facebook/nllb-200-distilled-600M"))
+    weights, tokenizer = load_file(nllb / "model.safetensors"), AutoTokenizer.from_pretrained(nllb)
+    weights["model.shared.weight"][tokenizer.all_special_ids] = 0.0  # it would write little else than codes of languages
+    save_file(weights, nllb / "model.safetensors", {"format": "pt"})
+    settings = json.loads((nllb / "generation_config.json").read_text())
+    (nllb / "generation_config.json").write_text(json.dumps(settings | {"max_length": 12, "no_repeat_ngram_size": 1}))
+    page = page_of("new_language").read_text()
+    Path("final.yaml").write_text(blocks(page_of("new_language"), "yaml")[0] + yaml.safe_dump({"max_steps": 2}))
+    files = "--train_source train.en --train_target train.hsb --output_dir runs/table"
+    for model, flags in re.findall(r"`--init_from (Helsinki-NLP/\S+) (--[^`]+)`", page):
+        folder = Path(model)
+        folder.mkdir(parents=True)
+        build_marian_tokenizer(folder)
+        vocabulary = json.loads((folder / "vocab.json").read_text())
+        tags = [">>ces<<", ">>hsb<<"] if model.endswith("sla") else []
+        vocabulary |= {tag: len(vocabulary) + place for place, tag in enumerate(tags)}
+        (folder / "vocab.json").write_text(json.dumps(vocabulary))
+        languages = {"source_lang": "eng", "target_lang": model[-3:].lstrip("-")}
+        (folder / "tokenizer_config.json").write_text(json.dumps(languages | {"tokenizer_class": "MarianTokenizer"}))
+        marian_model(len(vocabulary)).save_pretrained(folder)
+        run_command(f"vanilla-transformer train finetune_opus_mt --init_from {model} {flags} {files}-{folder.name}", monkeypatch)
+
+
 def prepare_pocket(monkeypatch):
     """Leave to other tests what translates in Node: `tests/extensions/conversion/slow` runs the page's commands."""
     shutil.rmtree("runs/teacher")
@@ -265,6 +295,14 @@ def check_evaluate(names, printed):
     assert "±: half of the 95 % confidence interval" in printed and ", p = " in printed
 
 
+def check_new_language(names, printed):
+    config = json.loads(Path("runs/table-opus-mt-en-sla/tokenizer_config.json").read_text())
+    assert config["directions"] == [["en", "hsb"]]
+    assert Path("back.tsv").read_text().startswith("<BT> ")
+    assert json.loads(Path("runs/final/config.json").read_text())["vocab_size"] == 285  # NLLB's and the tag
+    assert ", p = " in printed
+
+
 def check_pocket(names, printed):
     assert {"lex.bin", "translate.cjs"} <= {path.name for path in Path("runs/pocket-bergamot").iterdir()}
     assert Path("runs/pocket-bergamot/lex.bin").stat().st_size and Path("runs/pocket-ct2/vmap.txt").exists()
@@ -303,6 +341,7 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),
     "long_sequences": (0, None, lambda names, _: names["memory"].layers[0].keys[:, 10]),
     "many_languages": (3, prepare_languages, lambda _, printed: printed.index("fr-de")),
+    "new_language": (8, prepare_new_language, check_new_language),
     "pocket_model": (10, prepare_pocket, check_pocket),
     "quickstart": (4, prepare_training, None),
     "reranking": (5, prepare_reranking, None),

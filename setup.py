@@ -21,7 +21,7 @@ SERVE = [*BABEL, "fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20", "
 CLEANING = [*BABEL, "py3langid>=0.4"]
 CORPORA = ["mtdata>=0.5", "opustools>=1.9"]
 RAY = ["ray[data]>=2.40"]
-DOCUMENTS = ["lxml>=5.3", "markdown-it-py>=4", "mdit-py-plugins>=0.5"]
+DOCUMENTS = ["lxml>=5.3", "markdown-it-py>=4", "mdit-py-plugins>=0.5", "translate-toolkit>=3.19", "fluent.syntax>=0.19"]
 DOCUMENTS += [*BABEL, "sentencex>=1.0.11"]
 OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *DOCUMENTS, *CLEANING, *CORPORA]
 TESTS = ["pytest>=8", "pytest-xdist>=3.8", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]

@@ -167,7 +167,7 @@ def read_keys(path: str) -> list[str]:
     return lines
 
 
-_NAMING = {"html", "xml", "xliff"}  # formats of documents that name their language
+_NAMING = {"html", "xml", "xliff", "po", "ts", "json"}  # formats of documents that name their language
 DEFAULT_LANGUAGE = "en"  # of terms in TBX
 
 
@@ -182,7 +182,7 @@ class LanguageArguments(CommandArguments):
     target_language: str | None = Field(
         None,
         description="Code of the language of the translations, such as de: for models that translate into several, "
-        "for terms in TBX, and for the language that HTML, XML and XLIFF name.",
+        "for terms in TBX, and for the language that HTML, XML, XLIFF, PO, TS and ARB name.",
     )
 
 
@@ -200,7 +200,8 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
         is_named = getattr(options, "glossary", None) is not None or getattr(options, "format", None) in _NAMING
         if options.target_language is not None and not is_named:
             rule = "is for models that translate into several languages, for `--glossary FILE` and for `--format`"
-            raise UserError(f"`target_language` {rule} html, xml or xliff, got none of them. Leave it out.")
+            names = ", ".join(sorted(_NAMING))
+            raise UserError(f"`target_language` {rule} {names}, got none of them. Leave it out.")
         return {}
     check_languages(tokenizer, Direction(options.source_language, options.target_language))
     given = {"src_lang": options.source_language, "tgt_lang": options.target_language}

@@ -108,11 +108,19 @@ DOCUMENT_ENDINGS = {
     ".xliff": "xliff",
     ".sdlxliff": "xliff",
     ".mqxliff": "xliff",
+    ".po": "po",
+    ".pot": "po",
+    ".ts": "ts",
+    ".resx": "resx",
+    ".strings": "strings",
+    ".properties": "properties",
+    ".json": "json",
+    ".arb": "json",
+    ".ftl": "fluent",
 }
 # Endings of formats that no reader knows, whose syntax would be translated as text.
 OTHER_ENDINGS = {
     *(".ass", ".ssa", ".ttml"),
-    *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".csv"),
-    *(".po", ".pot", ".ts", ".tmx", ".strings", ".properties", ".resx"),
+    *(".jsonl", ".yaml", ".yml", ".toml", ".ini", ".csv", ".tmx"),
     *(".tex", ".rst", ".adoc", ".ipynb", ".rtf", ".docx", ".pptx", ".xlsx", ".odt", ".epub", ".pdf"),
 }

@@ -1,4 +1,4 @@
-"""Readers of parallel text: text files, TSV, JSONL, TMX, XLIFF and Parquet files, archives of OPUS, and datasets."""
+"""Readers of parallel text: text, TSV, JSONL, TMX, XLIFF, PO, TS and Parquet files, archives of OPUS, and datasets."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -62,6 +62,10 @@ def _parse(corpus: OpenCorpus) -> Iterator[CorpusRow]:
         pairs = parse_parallel_lines(corpus)
     elif form == ".zip":
         pairs = parse_moses_zip(corpus)
+    elif form in (".po", ".ts"):
+        from .catalogs import parse_catalog
+
+        pairs = parse_catalog(corpus)
     else:
         from .xml_formats import parse_tmx, parse_xliff
 

@@ -21,7 +21,7 @@ from vanilla_transformer.utils.input_files import COMPRESSIONS, compression_of
 from vanilla_transformer.utils.schemas import Schema
 from vanilla_transformer.utils.text_files import file_version, open_file
 
-FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".parquet", ".zip")
+FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".po", ".ts", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
 _LIBRARIES = ("opus:", "mtdata:")
 
@@ -52,9 +52,9 @@ class CorpusSpec(Schema, frozen=True):
         source, target (`str`): Text files with one sentence per line; `.gz`, `.xz`, `.bz2` and `.zst` files are
             decompressed.
         file (`str`):
-            A `.tsv` (source TAB target, and maybe a score), `.jsonl`, `.tmx`, `.xliff`, `.xlf`, `.sdlxliff` or
-            `.mqxliff` file, also compressed; a `.parquet` file; or a `.zip` file of OPUS with a text file for each
-            language.
+            A `.tsv` (source TAB target, and maybe a score), `.jsonl`, `.tmx`, `.xliff`, `.xlf`, `.sdlxliff`,
+            `.mqxliff`, `.po` or `.ts` (of Qt) file, also compressed; a `.parquet` file; or a `.zip` file of OPUS with
+            a text file for each language.
         dataset (`str`):
             A folder written by `datasets.Dataset.save_to_disk`, or a name for `datasets.load_dataset`, optionally
             followed by a colon and a configuration, as in `"wmt14:de-en"`. Or a corpus that opustools or mtdata
@@ -92,7 +92,7 @@ class CorpusSpec(Schema, frozen=True):
         if self.file is not None and self.format not in FILE_FORMATS:
             raise UserError(
                 f"The name of a `file` must end with {', '.join(FILE_FORMATS)} ({', '.join(COMPRESSIONS)} may "
-                f"follow the first seven), got {self.file}."
+                f"follow all but the last two), got {self.file}."
             )
         if self.is_downloaded and self.split != "train":
             raise UserError(

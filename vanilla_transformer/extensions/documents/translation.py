@@ -16,8 +16,10 @@ from vanilla_transformer.utils.text_files import decode_document, decompress
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
 from .blocks import Document
+from .catalog_format import CatalogDocument
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument
+from .message_format import FluentDocument, ResxDocument, ValuesDocument
 from .srt_format import SrtDocument, VttDocument
 from .wrapped_text import WrappedText
 from .xliff_format import XliffDocument
@@ -30,6 +32,10 @@ FORMATS: dict[str, Callable[[str, Direction], Document]] = {
     "srt": SrtDocument,
     "vtt": VttDocument,
     "xliff": XliffDocument,
+    **{form: partial(CatalogDocument, form=form) for form in ("po", "ts")},
+    **{form: partial(ValuesDocument, form=form) for form in ("json", "strings", "properties")},
+    "fluent": FluentDocument,
+    "resx": ResxDocument,
     "wrapped": WrappedText,
 }
 

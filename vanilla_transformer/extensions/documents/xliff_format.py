@@ -43,7 +43,14 @@ _KINDS = {Status.OPEN: _OPEN, Status.DONE: "with a translation", Status.FIXED: "
 
 
 class TargetLanguageError(UserError):
-    """A file of XLIFF 2 for which neither itself nor the caller names the target language."""
+    """A file that needs a target language, which neither itself nor the caller names."""
+
+
+def check_direction(named: Direction, direction: Direction) -> None:
+    """Refuse a file that names other languages than the ones of the translation."""
+    for side, actual, expected in find_differences(named, direction):
+        requirement = f"The {side} language of the file must be {expected}, as of the model"
+        raise UserError(f"{requirement}, but it is {actual}. Choose a model for it, or correct the file.")
 
 
 class XliffDocument(MarkupDocument):
@@ -75,9 +82,7 @@ class XliffDocument(MarkupDocument):
         names = ("srcLang", "trgLang") if self._is_new else ("source-language", "target-language")
         self.directions = [Direction(*map(part.get, names)) for part in parts]
         for named in self.directions:
-            for side, actual, expected in find_differences(named, direction):
-                requirement = f"The {side} language of the file must be {expected}, as of the model"
-                raise UserError(f"{requirement}, but it is {actual}. Choose a model for it, or correct the file.")
+            check_direction(named, direction)
         self._numbers = {token.element: index for index, token in enumerate(self.tokens) if token.kind == "open"}
         target = {names[1]: name_language(direction.target)} if direction.target else {}
         self._named = [edit for part in parts if not part.get(names[1]) for edit in self._set(part, target)]

@@ -238,8 +238,11 @@ class PivotModels:
     async def translate(self, request: TextRequest) -> list[list[Any]]:
         """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does."""
         options, (into, out), limits = dict(request.options), self._languages, self._second.limits
-        if options.get("format") == "xliff":
-            raise Refusal(422, f"XLIFF needs one model from {' to '.join(map(str, self.default))}, got two.")
+        if options.get("format") in ("xliff", "po", "ts"):  # of which the second model would find nothing to do
+            raise Refusal(
+                422,
+                f"{options['format'].upper()} needs one model from {' to '.join(map(str, self.default))}, got two.",
+            )
         limits.check_request(request.texts, request.num_hypotheses)
         into = into | {name: value for name, value in options.items() if name in _OF_BOTH}
         first = TextRequest(request.texts, client=request.client, options=tuple(sorted(into.items())))

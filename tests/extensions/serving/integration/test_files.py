@@ -27,6 +27,8 @@ FILES = {
     "units.xlf": '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" datatype="x" '
     'source-language="en" target-language="de"><body><trans-unit id="1"><source>Two dogs.</source></trans-unit>'
     "</body></file></xliff>",
+    "app.po": 'msgid "Two dogs."\nmsgstr ""\n',
+    "app.json": '{"a": "Two dogs."}',
 }
 
 

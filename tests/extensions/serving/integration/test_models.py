@@ -334,12 +334,13 @@ def test_a_pivot_fails_as_its_models_do():
         assert answer.status_code == 500 and "The model en-fr cannot be loaded" in answer.json()["detail"]
 
 
-def test_a_pivot_refuses_xliff_whose_sources_both_models_would_translate():
+@pytest.mark.parametrize("form", ["xliff", "po", "ts"])
+def test_a_pivot_refuses_formats_whose_sources_both_models_would_translate(form):
     loaded = LoadedModel(lambda texts, count, **options: [[text.upper()] for text in texts], known=["format"])
     with TestClient(create_service_of(Models(loaded_models(loaded), "en"))) as client:
-        answer = ask(client, "de-fr", format="xliff")
+        answer = ask(client, "de-fr", format=form)
         assert answer.status_code == 422
-        assert answer.json()["detail"] == "XLIFF needs one model from de to fr, got two."
+        assert answer.json()["detail"] == f"{form.upper()} needs one model from de to fr, got two."
         assert ask(client, "de-fr", format="html").json() == {"translations": [["A"]]}
 
 

@@ -1,0 +1,218 @@
+"""PO, TS and RESX: messages without a translation get one, which is marked, and all others stay as they were."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.fake_translation import shout
+from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.extensions.documents import TargetLanguageError, parse_document, translate_document
+from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.xml_tree import parse_xml
+
+SPLIT = AbbreviationSplitter()
+QT = (Path(__file__).parents[1] / "cases" / "qt.ts").read_text(encoding="utf-8")
+HEADER = """msgid ""
+msgstr ""
+"Project-Id-Version: x 1\\n"
+"PO-Revision-Date: 2026-01-01 00:00+0000\\n"
+"Last-Translator: me\\n"
+"Language-Team: us\\n"
+"Language: {}\\n"
+"MIME-Version: 1.0\\n"
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Content-Transfer-Encoding: 8bit\\n"
+{}
+"""
+PO = (
+    HEADER.format("de", '"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n')
+    + """# A note
+#. Of the program
+#: a.c:1
+#, c-format
+msgctxt "menu"
+msgid "Open %s now."
+msgstr ""
+
+#, fuzzy
+#| msgid "Old"
+msgid "New"
+msgstr "Alt"
+
+msgid "A dog"
+msgstr "Ein   "
+"Hund"
+
+#, python-format
+msgid "%(n)d dog"
+msgid_plural "%(n)d dogs"
+msgstr[0] ""
+msgstr[1] ""
+
+msgid "\\n  Two\\nlines.\\n"
+msgstr ""
+
+#~ msgid "Gone"
+#~ msgstr "Weg"
+"""
+)
+PO_EDITS = {
+    "#, c-format\n": "#, fuzzy, c-format\n",
+    'msgid "Open %s now."\nmsgstr ""': 'msgid "Open %s now."\nmsgstr "OPEN %s NOW."',
+    "#, python-format\n": "#, fuzzy, python-format\n",
+    'msgstr[0] ""\nmsgstr[1] ""': 'msgstr[0] "%(n)d DOG"\nmsgstr[1] "%(n)d DOGS"',
+    'msgid "\\n  Two\\nlines.\\n"\nmsgstr ""': '#, fuzzy\nmsgid "\\n  Two\\nlines.\\n"\n'
+    'msgstr ""\n"\\n"\n"  TWO\\n"\n"LINES.\\n"',
+}
+RESX = """\ufeff<?xml version="1.0" encoding="utf-8"?>\r
+<root>\r
+  <data name="Form1.Text" xml:space="preserve">\r
+    <value>&amp;Open {0} &lt;now&gt;</value>\r
+    <comment>of the title</comment>\r
+  </data>\r
+  <data name=">>Form1.Name" xml:space="preserve">\r
+    <value>form</value>\r
+  </data>\r
+  <data name="Icon" type="System.Resources.ResXFileRef" xml:space="preserve">\r
+    <value>icon.ico;System.Drawing.Icon</value>\r
+  </data>\r
+</root>"""
+
+
+def translate(text, form, target=None):
+    return translate_document(text, form, shout, SPLIT, direction=Direction(None, target))
+
+
+def edited(text, edits):
+    for before, after in edits.items():
+        assert text.count(before) == 1
+        text = text.replace(before, after)
+    return text
+
+
+def check_by_gettext(text):
+    if shutil.which("msgfmt"):
+        command = ["msgfmt", "--check", "--use-fuzzy", "--output-file", "/dev/null", "-"]
+        result = subprocess.run(command, input=text, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_po_changes_where_a_translation_lacks(line_end):
+    translated = translate(PO.replace("\n", line_end), "po")
+    assert translated == edited(PO, PO_EDITS).replace("\n", line_end)
+    assert translate(translated, "po") == translated
+
+
+def test_a_file_without_open_messages_stays_and_says_so():
+    done = PO.partition("# A note")[0] + 'msgid "A"\nmsgstr   "B"'
+    document = parse_document(done, "po")
+    assert document.render([]) == done
+    assert document.summary == "Translated 0 of 1 messages. Skipped: 1 with a translation."
+
+
+def test_summary_counts_messages_by_status():
+    document = parse_document(PO, "po")
+    document.render(document.blocks)
+    assert document.summary == "Translated 3 of 6 messages. Skipped: 1 obsolete; 2 with a translation."
+
+
+# Language → the forms of "one dog", "%d dogs" (an argument that numbers other than 1 need) and of "%d cat", "%d cats".
+FORMS = {
+    "de": ("ONE DOG|%d DOGS", "%d CAT|%d CATS"),
+    "fr": ("ONE DOG|%d DOGS", "%d CAT|%d CATS"),
+    "ja": ("%d DOGS", "%d CATS"),
+    "ru": ("%d DOGS|%d DOGS|%d DOGS", "%d CAT|%d CATS|%d CATS"),
+    "ar": ("%d DOGS|ONE DOG|" + "|".join(["%d DOGS"] * 4), "%d CATS|%d CAT|" + "|".join(["%d CATS"] * 4)),
+}
+
+
+@pytest.mark.parametrize("language", FORMS)
+def test_plurals_have_the_forms_of_the_language(language):
+    entry = '\n#, c-format\nmsgid "{}"\nmsgid_plural "{}"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    text = HEADER.format("", "") + entry.format("one dog", "%d dogs") + entry.format("%d cat", "%d cats")
+    translated = translate(text, "po", language)
+    for number, forms in enumerate(FORMS[language]):
+        assert "|".join(re.findall(r'msgstr\[\d\] "(.*)"', translated.split("#, fuzzy")[number + 1])) == forms
+    assert f'"Language: {language}\\n"' in translated and f"nplurals={FORMS[language][1].count('|') + 1}" in translated
+    check_by_gettext(translated)
+
+
+def test_plurals_need_a_language():
+    text = HEADER.format("", "") + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\n'
+    with pytest.raises(TargetLanguageError, match="Add `Plural-Forms`, or name the language by --target_language"):
+        parse_document(text, "po")
+
+
+def test_a_template_gets_an_encoding_that_its_translation_has():
+    template = HEADER.format("", "").replace("UTF-8", "CHARSET") + 'msgid "ä"\nmsgstr ""\n'
+    assert "charset=UTF-8" in translate(template, "po", "de")
+    check_by_gettext(translate(template, "po", "de"))
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("&File", "&FILE"), ("E&xit", "&EXIT"), ("Save _as", "SAVE _AS"), ("AT&T", "AT&T"), ("a &amp; b", "A &amp; B")]
+    + [("file_name", "FILE_NAME"), ("Q&A", "Q&A"), ("__COUNT__ items", "__COUNT__ ITEMS"), (" ", " ")],
+)
+def test_accelerators_stay_before_a_word(source, target):
+    assert f'\nmsgstr "{target}"' in translate(f'msgid "{source}"\nmsgstr ""\n', "po")
+
+
+def test_ts_is_filled_and_stays_unfinished():
+    translated = translate(QT, "ts", "de")
+    root = parse_xml(translated).getroot()
+    for message in root.iter("message"):
+        (translation,) = message.iterchildren("translation")
+        assert translation.get("type") == "unfinished"
+        forms = [form.text for form in translation] or [translation.text]
+        assert forms == [message.findtext("source").upper().replace("%N", "%n")] * len(forms)
+    lines = translated.split("\n")
+    assert [line for line in QT.split("\n") if "<translation" not in line] == [
+        line for line in lines if not re.search("translation|numerusform", line)
+    ]
+    assert translate(translated, "ts", "de") == translated
+
+
+def test_ts_without_a_language_gets_it_and_its_forms():
+    bare = QT.replace(' language="de_DE"', "").replace("<numerusform></numerusform>", "")
+    translated = translate(bare, "ts", "pl")
+    assert 'language="pl"' in translated and translated.count("<numerusform>") == 3
+    finished = QT.replace(' type="unfinished"></translation>', ' type="vanished">Alt</translation>')
+    assert "Alt" in translate(finished, "ts") and "OPEN A FILE" not in translate(finished, "ts")
+
+
+def test_resx_changes_in_texts():
+    expected = RESX.replace("&amp;Open {0} &lt;now&gt;", "&amp;OPEN {0} &lt;now&gt;")
+    assert translate(RESX, "resx") == expected
+
+
+@pytest.mark.parametrize(("text", "form"), [(PO, "po"), (QT, "ts")])
+def test_a_file_for_another_language_is_refused(text, form):
+    with pytest.raises(UserError, match="language of the file must be fr, as of the model, but it is de"):
+        translate(text, form, "fr")
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "words"),
+    [
+        (PO + 'msgid "a\n', "po", "line 41: 'msgid \"a"),
+        ("hello", "po", "line 1: 'hello"),
+        (PO.replace("UTF-8", "ISO-8859-1"), "po", "its header says ISO-8859-1. Convert it by `msgconv -t UTF-8`"),
+        (PO.replace("n != 1", "n !"), "po", "`Plural-Forms` must be an expression of C, got"),
+        (QT.replace("</source>", ""), "ts", "line 10"),
+        (QT.replace("<name>MainWindow</name>", ""), "ts", "must have a <name>, got none in line 4"),
+        (QT.replace("2.1", "1.1"), "ts", "TS version '1.1' is not compatible with the TS 2.x format."),
+        ("const a: number = 1;", "ts", "must be well-formed XML"),
+        (RESX.replace("</comment>", ""), "resx", "line 6"),
+        (QT, "resx", "The root element must be <root>, got <TS>"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(text, form, words):
+    with pytest.raises(UserError) as caught:
+        translate(text, form)
+    assert words in str(caught.value) and "\n" not in str(caught.value)

@@ -1,0 +1,107 @@
+"""JSON, ARB, .strings, .properties and Fluent: values are translated, and all other bytes stay."""
+
+import json
+
+import pytest
+
+from tests.fake_translation import shout
+from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.extensions.documents import parse_document, translate_document
+from vanilla_transformer.text.languages import Direction
+
+# Format → a text, and what of it changes.
+TEXTS = {
+    "json": (
+        '{"key": "A \\"b\\"\\nc",  "n": {"x": ["One {name}", 2, null, true], "e": {}, "f": []},\n'
+        '  "link": "@:common.off", "@meta": {"description": "no"}, "dots.in.key": "É"}\n',
+        {'"A \\"b\\"\\nc"': '"A \\"B\\"\\nC"', "One {name}": "ONE {name}"},
+    ),
+    "strings": (
+        '/* "A" = "note"; */\n// another\n"key \\"q\\"" = "A \\"b\\" %1$@\\n%d \\U00e4";\nplain = "two {x}";  "c" = "d";\n'
+        '"only a key";\n\n\n',
+        {'"A \\"b\\" %1$@\\n%d \\U00e4"': '"A \\"B\\" %1$@\\n%d Ä"', '"two {x}"': '"TWO {x}"', '= "d"': '= "D"'},
+    ),
+    "properties": (
+        "# note = a\n  ! another\nkey=one \\\n    two\n\nk.2 : it''s {0}\nk\\ 3 don't\nempty=\nbare\nu=\\u00e4 \\\\ x\\:\n\n",
+        {"one \\\n    two": "ONE TWO", "it''s": "IT''S", "don't": "DON'T", "\\u00e4 \\\\ x\\:": "\\u00c4 \\\\ X:"},
+    ),
+    "fluent": (
+        "# Note\nkey = Hello { $name }, <b>you</b>!\nlong =\n    One\n    two.\n\n    Three { -brand-name }.\n    .title = Four\n"
+        "n = { $n ->\n    [one] a dog\n   *[other] { NUMBER($n) } dogs\n }\n-brand-name = Firefox\n-term = word\n",
+        {"Hello": "HELLO", ">you<": ">YOU<", "One\n    two.": "ONE TWO.", "Three": "THREE", "Four": "FOUR"}
+        | {"a dog": "A DOG", "} dogs": "} DOGS", "= word": "= WORD"},
+    ),
+}
+
+
+def translate(text, form, direction=Direction(None, None)):
+    return translate_document(text, form, shout, AbbreviationSplitter(), direction=direction)
+
+
+@pytest.mark.parametrize("form", TEXTS)
+@pytest.mark.parametrize("style", ["\n", "\r\n"])
+def test_values_are_translated_and_all_else_stays(form, style):
+    text, edits = TEXTS[form]
+    expected = text
+    for before, after in edits.items():
+        assert expected.count(before) == 1, before
+        expected = expected.replace(before, after)
+    mark = "\ufeff" if style == "\r\n" else ""
+    assert translate(mark + text.replace("\n", style), form) == mark + expected.replace("\n", style)
+    document = parse_document(text, form)
+    assert document.render(document.blocks) == text
+
+
+def test_arb_keeps_what_describes_messages_and_names_the_target_language():
+    text = '{\n  "@@locale": "en_US",\n  "a": "{n, plural, =1{one dog} other{{n} dogs}}",\n  "@a": {"description": "b"}\n}'
+    translated = translate(text, "json", Direction("en", "deu_Latn"))
+    assert translated == text.replace("one dog", "ONE DOG").replace("} dogs", "} DOGS").replace("en_US", "de")
+    assert '"@@locale": "en_US"' in translate(text, "json")
+
+
+def test_letters_are_escaped_where_the_source_escapes_them():
+    assert translate('{"a": "\\u00e4"}', "json") == '{"a": "\\u00c4"}'
+    model = lambda texts: [("Ä", None) for _ in texts]  # noqa: E731
+    for form, text, expected in (
+        ("json", '{"a": "b"}', '{"a": "Ä"}'),
+        ("strings", '"a" = "b";', '"a" = "Ä";'),
+        ("properties", "a=b", "a=\\u00c4"),
+        ("properties", "ä=b", "ä=Ä"),
+    ):
+        assert translate_document(text, form, model, AbbreviationSplitter()) == expected
+
+
+def test_braces_of_a_model_are_text_in_fluent():
+    model = lambda texts: [("a } b", None) for _ in texts]  # noqa: E731
+    assert translate_document("a = b\n", "fluent", model, AbbreviationSplitter()) == 'a = a {"}"} b\n'
+
+
+def test_java_doubles_the_apostrophes_of_a_format_and_no_others():
+    model = lambda texts: [(text.replace("of the", "de l'"), None) for text in texts]  # noqa: E731
+    text = "a=name of the {0}\nb=name of the x\n"
+    expected = "a=name de l'' {0}\nb=name de l' x\n"
+    assert translate_document(text, "properties", model, AbbreviationSplitter()) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "words"),
+    [
+        ('{"a": "b",\n "c" 1}', "json", "line 2 column 6"),
+        ("[" * 100_000, "json", "must be JSON"),
+        ('"a" = "b";\n"c" = "d"\n', "strings", 'line 2 is not: "c" = "d"'),
+        ('"a" = "b";\nhello world', "strings", "line 2 is not: hello world"),
+        ('"a" = "b";\n/* open', "strings", "line 2 is not: /* open"),
+        ("a=b\nc=\\u12zz\n", "properties", "line 2 is not: c=\\u12zz"),
+        ("a = b\nhello world\n", "fluent", "line 2 is not: hello world"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(text, form, words):
+    with pytest.raises(UserError) as caught:
+        translate(text, form)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_json_stays_json():
+    text = json.dumps({"a": 'b "c" \\ / \n\t', "d": ["e"]})
+    assert json.loads(translate(text, "json")) == {"a": 'B "C" \\ / \n\t', "d": ["E"]}

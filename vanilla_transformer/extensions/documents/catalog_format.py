@@ -1,0 +1,110 @@
+"""Catalogs of messages of programs: PO and TS of Qt."""
+
+from collections import Counter
+from collections.abc import Sequence
+from gettext import c2py
+from typing import Any
+
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.catalogs import ACCELERATOR, find_catalog_languages, read_catalog, strings_of
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
+from vanilla_transformer.text.protection import find_protected
+from vanilla_transformer.text.xml_tree import DECLARATION
+
+from .blocks import Block, Document, SpanBuilder, unify_line_ends, write_block
+from .message_format import LINE_BREAK, add_lines
+from .xliff_format import TargetLanguageError, check_direction
+
+_OFTEN = 5  # numbers below 1000 from which on msgfmt takes a form to be of several numbers, which it must then name
+
+
+class CatalogDocument(Document):
+    """
+    The messages of a PO or TS file that have no translation. Theirs are marked as fuzzy in PO, and as unfinished in TS.
+
+    Args:
+        form: See [`read_catalog`].
+
+    Attributes:
+        directions: The languages of the file, as far as they are named.
+        summary: Numbers of messages: translated ones, and others with the reason.
+    """
+
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "po"):
+        self._mark, self._line_end, self._text = unify_line_ends(text)
+        self._store, self._form, self.blocks = read_catalog(self._text, form), form, []
+        self._units, self._counts = list[tuple[Any, int, Sequence[int]]](), Counter[str]()
+        named = find_catalog_languages(self._store, form)
+        check_direction(named, direction)
+        self.directions, self._target = (
+            [named],
+            (named.target or name_language(direction.target or "")).replace("-", "_"),
+        )
+        if form == "ts":
+            self._store.settargetlanguage(None if named.target else self._target)
+        for unit in self._store.units:
+            kind = _kind_of(unit)
+            self._counts[kind] += 1
+            if kind == "open":
+                forms = self._plural_forms(unit) if unit.hasplural() else [0]
+                used, sources = sorted({*forms}), strings_of(unit.source)
+                self._units.append((unit, len(self.blocks), [used.index(form) for form in forms]))
+                marks = f"{LINE_BREAK}|{ACCELERATOR}"
+                self.blocks += [add_lines(SpanBuilder(True), sources[index], marks).finish() for index in used]
+
+    def render(self, blocks: Sequence[Block]) -> str:
+        """Return the text with translated blocks."""
+        written = [write_block(block, str, lambda mark, content: mark) for block in blocks]
+        for unit, number, forms in self._units:
+            unit.target = [written[number + form] for form in forms] if unit.hasplural() else written[number]
+            unit.markfuzzy()
+        skipped = [f"{count} {kind}" for kind, count in sorted(self._counts.items()) if kind not in ("", "open")]
+        self.summary = f"Translated {self._counts['open']} of {self._counts.total() - self._counts['']} messages."
+        self.summary += f" Skipped: {'; '.join(skipped) or 'none'}."
+        if not blocks:
+            return self._mark + self._text.replace("\n", self._line_end)
+        if self._form == "po" and self._store.header():
+            self._name_language()
+        text = bytes(self._store).decode().replace("\r\n", "\n").rstrip("\n")
+        declaration = DECLARATION.match(self._text)
+        text = declaration[0] + DECLARATION.sub("", text) if declaration else text
+        text += self._text[len(self._text.rstrip("\n")) :]
+        return self._mark + text.replace("\n", self._line_end)
+
+    def _name_language(self) -> None:
+        """Fill the language and the encoding into the header of PO if it is a template."""
+        fields = {} if self.directions[0].target or not self._target else {"Language": self._target}
+        if self._store.parseheader().get("Content-Type", "").endswith("=CHARSET"):
+            fields["Content_Type"] = "text/plain; charset=UTF-8"
+        if fields:
+            self._store.updateheader(add=True, **fields)
+
+    def _plural_forms(self, unit: Any) -> Sequence[int]:
+        """Return the number of the source of each plural form."""
+        if self._form == "ts":
+            return [0] * max(len(strings_of(unit.target)), self._store.nplural() if self._target else 1)
+        count, rule = self._store.getheaderplural()
+        if count is None or rule is None:
+            from translate.lang.factory import getlanguage
+
+            language = getlanguage(self._target or None)
+            count, rule = language.nplurals, language.pluralequation
+            if not count:
+                hint = "Add `Plural-Forms`, or name the language by --target_language"
+                raise TargetLanguageError(f"A PO file with plurals must say how many its language has. {hint}.")
+            self._store.updateheaderplural(count, rule)
+        try:
+            form_of = c2py(rule)
+        except ValueError as error:
+            raise UserError(f"`Plural-Forms` must be an expression of C, got {rule}: {error}.") from None
+        kept = [{text[slice(*place)] for place in find_protected(text)} for text in strings_of(unit.source)]
+        is_often = sum(form_of(number) == form_of(1) for number in range(1000)) >= _OFTEN
+        singular = -1 if int(count) == 1 or (is_often and kept[1] - kept[0]) else form_of(1)
+        return [int(form != singular) for form in range(int(count))]
+
+
+def _kind_of(unit: Any) -> str:
+    """Return `open`, why a message is not translated, or nothing for what is no message."""
+    if unit.isobsolete() or not unit.istranslatable() or not any(strings_of(unit.source)):
+        return "obsolete" if unit.isobsolete() else ""
+    return "with a translation" if any(strings_of(unit.target)) else "open"

@@ -1,0 +1,207 @@
+"""Messages in one language, translated where they are in a text: JSON, ARB, .strings, .properties, Fluent and RESX."""
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import regex
+
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
+from vanilla_transformer.utils.import_utils import requires_extra
+
+from .blocks import Block, SpanBuilder, unify_line_ends, write_block
+from .source_text import Place, SourceDocument, Token
+from .xml_format import MarkupDocument
+
+LINE_BREAK = r"\A\s+|\s+\Z|\s*\n\s*"
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_VALUES = {  # each value, with its quotation marks, after its key
+    "json": re.compile(rf"(?P<key>{_STRING})\s*:|(?P<value>{_STRING})|[{{}}]", re.DOTALL),
+    "strings": re.compile(
+        rf"\s+|/\*.*?\*/|//[^\n]*|(?:{_STRING}|[\w.$/-]+)\s*(?:=\s*(?P<value>{_STRING}|[\w.$/-]+)\s*)?;"
+        r"|(?P<mistake>.)",
+        re.DOTALL,
+    ),
+    "properties": re.compile(
+        r"^[ \t\f]*(?:[#!].*|(?:\\.|[^\\\s:=])+(?:[ \t\f]*[:=][ \t\f]*|[ \t\f]+)(?P<value>(?:\\(?s:.)|[^\\\n])*))$",
+        re.MULTILINE,
+    ),
+}
+_ESCAPE = re.compile(r'\\\n[ \t\f]*|\\(?P<letter>.)|"')
+_MESSAGE_FORMAT = re.compile(r"\{\d+[,}]")  # of Java, in which '' is an apostrophe
+_BRACES = str.maketrans({brace: f'{{"{brace}"}}' for brace in "{}"})
+
+
+def add_lines(builder: SpanBuilder, text: str, marks: str = LINE_BREAK) -> SpanBuilder:
+    """Add a text with marks in it, around which lines are translated apart if a mark is white space."""
+    end = 0
+    for match in regex.finditer(marks, text):
+        builder.add_text(text[end : match.start()])
+        builder.add_mark(match[0], breaks=match[0].isspace())
+        end = match.end()
+    builder.add_text(text[end:])
+    return builder
+
+
+class MessageDocument(SourceDocument):
+    """A text of which messages are translated, and all else is written as it was."""
+
+    def __init__(self, text: str):
+        self._mark, self._line_end, text = unify_line_ends(text)
+        super().__init__(text, ())
+
+    def role_of(self, token: Token) -> str:
+        return "fixed"
+
+    def add(self, builder: SpanBuilder, start: int, end: int) -> None:
+        """Translate the text between two places."""
+        self._add_block(builder, Place(start, end))
+
+    def render(self, blocks: Sequence[Block]) -> str:
+        """Return the text with translated blocks."""
+        return self._mark + super().render(blocks).replace("\n", self._line_end)
+
+    def write(self, place: Place, source: Block, block: Block) -> str:
+        """Return a translated block, of which a mark is a text, or a place that is written as it is."""
+
+        def write_mark(mark: Any, content: str | None) -> str:
+            return mark if isinstance(mark, str) else self.slice(*mark)
+
+        return self.escape(write_block(block, self.escape_text, write_mark), place)
+
+    def error(self, form: str, at: int) -> UserError:
+        """Return the error for a text that is not of its format from a place on."""
+        start = self.text.rfind("\n", 0, at) + 1
+        number = self.text.count("\n", 0, at) + 1
+        line = self.text[start:].partition("\n")[0].strip()
+        return UserError(f"The text must be in the format {form}, but line {number} is not: {line[:60]}")
+
+    def escape_text(self, text: str) -> str:
+        """Return the text between marks as it is written."""
+        return text
+
+    @abstractmethod
+    def escape(self, text: str, place: Place) -> str:
+        """Return a message as it is written at its place."""
+
+
+class ValuesDocument(MessageDocument):
+    """
+    The values of a text of pairs, but of JSON those in keys that begin with `@`, as in ARB.
+
+    Args:
+        direction: `@@locale` becomes the target language, if it is known.
+        form: json, strings or properties.
+    """
+
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION, form: str = "json"):
+        super().__init__(text)
+        self._form, keys = form, [""]
+        if form == "json":
+            try:
+                json.loads(self.text)
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"The text must be JSON: {error}.") from None
+        for match in _VALUES[form].finditer(self.text):
+            value = match["value"]
+            if match.lastgroup == "mistake":
+                raise self.error(form, match.start())
+            if match[0] in ("{", "}"):
+                keys = [*keys, ""] if match[0] == "{" else keys[:-1]
+            elif form == "json" and value is None:
+                keys[-1] = json.loads(match["key"])
+            elif value is not None and not any(key.startswith("@") for key in keys):
+                builder = add_lines(SpanBuilder(keeps_space=True), self._read(value, match.start("value")))
+                self.add(builder, *match.span("value"))
+            elif keys[-1] == "@@locale" and value and direction.target:
+                self.replaced.append((*match.span(), f'"{name_language(direction.target).replace("-", "_")}"'))
+
+    def escape(self, text: str, place: Place) -> str:
+        raw = self.text[place.start : place.end]
+        in_ascii = self.text.isascii() and (self._form == "properties" or "\\u" in self.text)
+        if self._form != "properties":
+            return json.dumps(text, ensure_ascii=in_ascii)
+        if _MESSAGE_FORMAT.search(raw):
+            text = text.replace("'", "''")
+        return re.sub(r"\A(?= )", r"\\", json.dumps(text, ensure_ascii=in_ascii)[1:-1].replace('\\"', '"'))
+
+    def _read(self, raw: str, start: int) -> str:
+        """Return the text of a value."""
+
+        def write_json(match: re.Match) -> str:
+            letter = match["letter"]
+            if letter is None:
+                return '\\"' if match[0] == '"' else ""
+            return match[0] if letter in 'nrtfbu"\\' else "\\u" if letter == "U" else letter
+
+        quote = '"' * raw.startswith('"') * (self._form != "properties")
+        inner = _ESCAPE.sub(write_json, raw[len(quote) : len(raw) - len(quote)])
+        try:
+            text = json.loads(f'"{inner}"', strict=False)
+        except ValueError:
+            raise self.error(self._form, start) from None
+        is_format = self._form == "properties" and _MESSAGE_FORMAT.search(raw)
+        return text.replace("''", "'") if is_format else text
+
+
+class FluentDocument(MessageDocument):
+    """The values, attributes and variants of the messages of a Fluent text, and of its terms but `-brand-…`."""
+
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
+        super().__init__(text)
+        with requires_extra("documents", "Reading Fluent"):
+            from fluent.syntax import FluentParser, ast, visitor
+        document = self
+
+        class Patterns(visitor.Visitor):
+            def visit_Junk(self, junk: Any) -> None:
+                raise document.error("fluent", junk.annotations[0].span.start)
+
+            def visit_Term(self, term: Any) -> None:
+                if not term.id.name.startswith("brand"):
+                    self.generic_visit(term)
+
+            def visit_Pattern(self, pattern: Any) -> None:
+                self.generic_visit(pattern)
+                builder = SpanBuilder()
+                for element in pattern.elements:
+                    place = element.span.start, element.span.end
+                    if isinstance(element, ast.TextElement):
+                        add_lines(builder, element.value.replace("\n\n", "\n\n    "), r"\n\n+ *")
+                    else:
+                        is_choice = isinstance(element.expression, ast.SelectExpression)
+                        builder.add_mark(place, "" if is_choice else document.text[slice(*place)])
+                document.add(builder, pattern.elements[0].span.start, pattern.elements[-1].span.end)
+
+        Patterns().visit(FluentParser().parse(self.text))
+
+    def escape_text(self, text: str) -> str:
+        return text.translate(_BRACES)
+
+    def escape(self, text: str, place: Place) -> str:
+        return text
+
+
+class ResxDocument(MarkupDocument):
+    """The texts of a RESX file of .NET, but not its files and the names of controls."""
+
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
+        super().__init__(text)
+        root = self.tokens[self.root].element
+        if root.tag != "root":
+            raise UserError(f"The root element must be <root>, got <{root.tag}>.")
+        values = {
+            value
+            for entry in root.iterchildren("data")
+            if not (entry.get("type") or entry.get("mimetype") or entry.get("name", "").startswith(">>"))
+            for value in entry.iterchildren("value")
+        }
+        for index, token in enumerate(self.tokens):
+            if token.kind == "open" and token.element in values:
+                self.add_run(index + 1, self.end(token), keeps_space=True)
+
+    def role_of(self, token: Token) -> str:
+        return "fixed"

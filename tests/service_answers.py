@@ -18,7 +18,7 @@ def post(translate: Any, known: Sequence[str] = ENTRIES, documents: Any = None, 
     service = create_service(translate_with(translate, documents), body.pop("limits", None), known=known)
     with TestClient(service) as client:
         answer = client.post("/translate", json={"text": TEXTS} | body)
-        assert client.get("/health").json() == {"status": "ok", "failures": 0, "last_failure": None}
+        assert {"status": "ok", "failures": 0, "last_failure": None}.items() <= client.get("/health").json().items()
     return answer
 
 

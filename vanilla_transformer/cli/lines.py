@@ -194,8 +194,9 @@ class LineTranslator:
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
         if self.warned is not None:
             limits = WarningLimits.from_config(getattr(self.pipeline.model, "config", None))
+            glossary = self.pipeline.default_options.get("glossary")
             for index, (source, row) in enumerate(zip(sources, rows, strict=True)):
-                if names := find_warnings(source, row[0]["translation_text"], limits):
+                if names := find_warnings(source, row[0]["translation_text"], limits, glossary):
                     self.warned[index] = names
         if options.as_json:
             objects = ([rename_text(answer) for answer in row] for row in rows)

@@ -139,7 +139,7 @@ def build_answer(
         features = measure_features(source, joined, values, _join_links(sentences, translations))
         answer["confidence"] = Calibration.from_config(config).predict(features)
     if options.return_warnings:
-        answer["warnings"] = find_warnings(source, joined, WarningLimits.from_config(config))
+        answer["warnings"] = find_warnings(source, joined, WarningLimits.from_config(config), options.glossary)
     if options.return_tokens:
         answer["tokens"] = [token for each in translations for token in each.tokens]
     if options.return_alignments:

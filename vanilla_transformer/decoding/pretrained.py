@@ -47,7 +47,7 @@ _COUNTS = {"num_beams", "num_return_sequences", "max_length", "max_new_tokens", 
 _INVALID_CONFIG = (StrictDataclassError, ValueError, TypeError, AttributeError, LookupError, RecursionError)
 # Constants that old checkpoints of other architectures keep beside their weights.
 _CONSTANTS = re.compile(r".*\.(version|position_ids|embed_positions\.(weights|_float_tensor))")
-_MODEL_FILES = {".safetensors", ".bin", ".json", ".txt", ".model"}  # suffixes
+_MODEL_FILES = {".safetensors", ".bin", ".json", ".txt", ".model", ".onnx", ".onnx_data"}  # suffixes
 COMET_FILES = ("hparams.yaml", "checkpoints/model.ckpt")  # of a model that scores translations
 _SMALL = 10**8  # parameters that fit any memory
 _AGAIN = "Copy or download the model again."

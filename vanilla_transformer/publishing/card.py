@@ -15,7 +15,7 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.pretrained import load_config, refusing_files
 from vanilla_transformer.errors import UserError
-from vanilla_transformer.text.translation_warnings import WARNINGS
+from vanilla_transformer.text.translation_warnings import OF_TEXT
 from vanilla_transformer.utils.file_utils import hash_file
 from vanilla_transformer.utils.resources import METRIC_LABELS
 from vanilla_transformer.utils.user_input import refuse_pipes
@@ -102,7 +102,7 @@ def render_card(
             results=[{**row, **_escape_cells({name: row[name] for name in ("text", "signature")})} for row in results],
             mistakes=mistakes,
             stress_tables=read_records(run, STRESS_TABLES),
-            warning_names=[*WARNINGS],
+            warning_names=[*OF_TEXT],
             learning_curve=learning_curve(validations),
             picture=CURVE if (folder / CURVE).exists() else None,
             recipe=yaml.safe_dump(shown_recipe, sort_keys=False, allow_unicode=True).strip() if shown_recipe else None,

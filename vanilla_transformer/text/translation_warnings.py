@@ -29,6 +29,8 @@ WARNINGS = {
     "script": "letters are of another script",
     "length": "it is unusually short or long",
 }
+OF_TEXT = (*WARNINGS,)  # those that need no glossary
+WARNINGS["terms"] = "a term is not translated as the glossary says"
 _COPIED_WORDS = 4  # at least, in a row; names of people, places and titles are shorter
 _COPIED_SHARE = 0.5  # of the words of the translation
 _REPEATED_WORD = 3  # times in a row; "die die" and "had had" are grammatical
@@ -84,7 +86,7 @@ class WarningLimits:
         return limits
 
 
-def find_warnings(source: str, translation: str, limits: WarningLimits) -> list[str]:
+def find_warnings(source: str, translation: str, limits: WarningLimits, glossary: Any = None) -> list[str]:
     """Return the [`WARNINGS`] that apply to a translation.
 
     - "copy": half of the words of the translation, and at least 4, are copied from the source in one piece.
@@ -93,6 +95,7 @@ def find_warnings(source: str, translation: str, limits: WarningLimits) -> list[
     - "numbers": one side has a number in digits that the other side lacks. Numbers up to 12 may be written as words.
     - "script": the usual scripts are absent, see [`has_other_scripts`], in the translation or in the source.
     - "length": the length divided by that of the source is out of the range of `limits`.
+    - "terms": a wanted translation of a term of the glossary of the request is absent, whatever its ending.
     """
     found = {
         "copy": is_copy(source, translation),
@@ -100,6 +103,7 @@ def find_warnings(source: str, translation: str, limits: WarningLimits) -> list[
         "numbers": has_other_numbers(source, translation),
         "script": has_other_scripts(translation, limits.scripts) or has_other_scripts(source, limits.source_scripts),
         "length": not limits.shortest <= length_ratio(source, translation) <= limits.longest,
+        "terms": glossary is not None and glossary.is_ignored(remove_protected(source), translation),
     }
     return [name for name in WARNINGS if found[name]]
 

@@ -30,7 +30,6 @@ from vanilla_transformer.utils.file_utils import (
     save_model_folder,
     write_text_atomically,
 )
-from vanilla_transformer.utils.resources import LOWER_IS_BETTER
 
 from .checkpoint import (
     CheckpointWriter,
@@ -46,6 +45,7 @@ from .checkpoint import (
 )
 from .distributed import broadcast_decision, wait_for_processes
 from .metrics import truncate_metrics
+from .ranking import rank
 from .recipe_checks import check_same_run, has_same_limits
 from .run_arguments import Recipe, flatten
 from .train_state import TrainState
@@ -328,24 +328,14 @@ class RunFolder:
         if self._writer is not None:
             self._writer.close()
 
-    def rank(self, entry: dict[str, Any]) -> tuple[float, float, float]:
-        """Return the values by which a validation is ranked: the best metric, then chrF, then the loss.
-
-        The values of a better model are higher. Without the best metric all are minus infinity.
-        """
-        metric = self.options.best_metric
-        value = entry.get("validation_loss" if metric == "loss" else metric)
-        if value is None:
-            return -math.inf, -math.inf, -math.inf
-        score = -value if metric in LOWER_IS_BETTER else value
-        return score, entry.get("chrf", -math.inf), -entry["validation_loss"]
-
-    def keep_best(self, state: TrainState, entry: dict[str, Any]) -> None:
-        """Rank a validation by `best_metric`, and keep the best model."""
-        score = self.rank(entry)[0]
-        if score == -math.inf:
+    def keep_best(self, state: TrainState, entry: dict[str, Any], sentences: int) -> None:
+        """Rank a validation on so many sentences, and keep the best model."""
+        new = rank(entry, self.options.best_metric)
+        if new[0] == -math.inf:
             return
-        best = state.progress.record_score(score)
+        best, reason = state.progress.record_rank(new, self.options.best_metric, sentences)
+        if reason != self.options.best_metric:
+            self._log(state, f"The best model is that of step {best}, by validation {reason}.")
         model = state.gather_model(to_save=True)
         if state.accelerator.is_main_process:
             if state.step == best:

@@ -30,6 +30,7 @@ from .lora import LoraAdapters
 from .loss import ModelWithLoss, check_r_drop, create_loss_terms
 from .lr_scheduler import NOAM, UNUSED, Schedule, create_lr_scheduler
 from .metrics import StepMetrics, UnreadStep, peak_memory_gib, read_steps
+from .ranking import Rank, choose_best
 from .run_arguments import DERIVED, Recipe, flatten
 
 _MOST_STEPS_BETWEEN, _USUAL_COUNT = 1000, 10  # validations, and checkpoints
@@ -43,7 +44,7 @@ class TrainProgress:
 
     step: int = 0
     minutes: float = 0.0
-    # The validation of the best model, if there is one: {"step": ..., "score": ...}.
+    # The validation of the best model, if there is one: its step, score, chrF and loss.
     best: list[dict[str, float]] = field(default_factory=list)
     validations_without_improvement: int = 0
     num_processes: int = 1
@@ -58,12 +59,16 @@ class TrainProgress:
     grad_scaler: dict[str, Any] = field(default_factory=dict)
     step_metrics: dict[str, Any] = field(default_factory=dict)
 
-    def record_score(self, score: float) -> int:
-        """Compare the score of the current step with the best one, and return the step of the better one."""
-        improved = not self.best or score > self.best[0]["score"]
+    def record_rank(self, rank: Rank, metric: str, sentences: int) -> tuple[int, str]:
+        """Compare the current step with the best one, and return the step of the better one and what decided."""
+        rows = [*self.best[:1], {"step": self.step, "score": rank[0], "chrf": rank[1], "loss": -rank[2]}]
+        # Older releases stored the score alone, which a better one has to beat.
+        ranks = [(row["score"], row.get("chrf", math.inf), -row.get("loss", -math.inf)) for row in rows]
+        index, reason = choose_best(ranks, metric, sentences)
+        improved = rows[index]["step"] == self.step
         self.validations_without_improvement = 0 if improved else self.validations_without_improvement + 1
-        self.best = [{"step": self.step, "score": score}] if improved else self.best[:1]
-        return int(self.best[0]["step"])
+        self.best = [rows[index]]
+        return int(rows[index]["step"]), reason
 
 
 class TrainState:

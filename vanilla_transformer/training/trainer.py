@@ -28,6 +28,7 @@ from .distributed import create_accelerator, report_lost_processes, wait_for_pro
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .model_creation import ModelClass, create_model
+from .ranking import choose_best, rank
 from .run_arguments import PADDING, Recipe
 from .run_folder import EMA, RunFolder, is_main_process, lock_output_dir
 from .schedule import plan_schedule
@@ -109,7 +110,8 @@ def _train(prepared: "PreparedRun") -> Path:
                 metrics.log_steps(state.measure_steps(norm, **batches.place()))
             if state.step % state.steps_between("eval_steps") == 0:
                 state.read_steps()  # a model is validated and kept only if no loss was bad
-                run.keep_best(state, _validate(prepared, state.gather_model(), metrics, num_beams=1))
+                entry = _validate(prepared, state.gather_model(), metrics, num_beams=1)
+                run.keep_best(state, entry, len(prepared.validation.pairs))
             if run.checkpoint_due(state, together=stop.due(state.step)):
                 run.save_checkpoint(state, batches)
     if state.step and not run.is_saved(state):
@@ -287,11 +289,13 @@ def _load_final_weights(
             run.save_model(state, model, EMA)
         entry = _validate(prepared, model)
         entries[name] = entry | {"model": name, "minutes": minutes} if entry else {}
-    final = max(candidates, key=lambda name: run.rank(entries[name]))
+    ranks = [rank(entries[name], run.options.best_metric) for name in candidates]
+    index, reason = choose_best(ranks, run.options.best_metric, len(prepared.validation.pairs))
+    final = [*candidates][index]
     candidates[final]()
     entries[final] = entries.pop(final)  # the last entry of the log is the final model's
     for entry in filter(None, entries.values()):
         metrics.log_validation(entry)
     if state.accelerator.is_main_process:
-        reason = f", by validation {run.options.best_metric}" if len(entries) > 1 and entries[final] else ""
-        logger.info("The final model is the %s%s.", final, reason)
+        said = f", by validation {reason}" if len(entries) > 1 and entries[final] else ""
+        logger.info("The final model is the %s%s.", final, said)

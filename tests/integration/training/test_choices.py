@@ -45,9 +45,10 @@ def test_ema_follows_its_recurrence():
 @pytest.mark.parametrize(
     ("scores", "final"),
     [
-        ((9.0, 8.0, 8.0), "mean of checkpoints"),
+        ((90.0, 20.0, 20.0), "mean of checkpoints"),
         (((8.0, 1.0), (8.0, 1.0), (8.0, 2.0)), "moving average"),
-        (((7.0, 9.0), (8.0, 2.0), (8.0, 1.0)), "last checkpoint"),
+        (((20.0, 9.0), (90.0, 2.0), (90.0, 1.0)), "last checkpoint"),
+        (((0.54, 11.0), (0.5, 12.0), (0.48, 14.0)), "moving average"),
     ],
 )
 def test_train_ends_with_the_best_of_mean_last_and_ema(corpus, tmp_path, scores, final):
@@ -80,7 +81,7 @@ def scores_in_turn(*values):
 
 
 def test_train_keeps_best_model(corpus, tmp_path):
-    evaluate = scores_in_turn(5.0, 9.0, 7.0, 8.0, 1.0, 2.0, 3.0, 3.0)
+    evaluate = scores_in_turn(20.0, 90.0, 40.0, 50.0, 1.0, 2.0, 3.0, 3.0)
     folder = train_tiny(corpus, tmp_path / "out", evaluate, eval_steps=1, keep_last=3, save_steps=1)
     assert {path.name for path in folder.glob("best-*")} == {"best-2"}
     assert [path.name for path in list_checkpoints(folder)] == [f"checkpoint-{step}" for step in (4, 5, 6)]
@@ -103,7 +104,7 @@ def test_train_keeps_model_with_smallest_loss_and_forgets_scores_of_another_metr
 
 
 def test_train_stops_early_without_improvement(corpus, tmp_path):
-    evaluate = scores_in_turn(5.0, 4.0, 6.0, 5.0, 5.5, 0.0, 0.0)
+    evaluate = scores_in_turn(40.0, 1.0, 90.0, 40.0, 50.0, 0.0, 0.0)
     folder = train_tiny(corpus, tmp_path / "out", evaluate, eval_steps=1, max_steps=100, early_stopping_patience=2)
     assert entries(folder)[-1]["step"] == 5
 

@@ -31,14 +31,29 @@ def test_prune_after_deletes_later_checkpoints_and_best_models(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best-4", "best-others", "checkpoint-5", "ema"]
 
 
-def test_record_score_ranks_steps_and_counts_validations_without_improvement():
-    progress = TrainProgress()
-    kept = []
-    for step, score in enumerate((5.0, 9.0, 7.0, 9.0), start=1):
+def record(progress, *validations, metric="bleu", sentences=1000):
+    """Record validations of BLEU, chrF and the loss, and return the best step after each."""
+    for step, (score, chrf, loss) in enumerate(validations, start=progress.step + 1):
         progress.step = step
-        kept.append(progress.record_score(score))
-    assert kept == [1, 2, 2, 2]
+        yield progress.record_rank((score, chrf, -loss), metric, sentences)[0]
+
+
+def test_record_rank_compares_steps_and_counts_validations_without_improvement():
+    progress = TrainProgress()
+    assert [*record(progress, *((score, score, 1.0) for score in (15.0, 29.0, 27.0, 29.0)))] == [1, 2, 2, 2]
     assert progress.validations_without_improvement == 2  # a tie is no improvement
+
+
+def test_record_rank_goes_by_chrf_while_bleu_is_low_or_close():
+    progress = TrainProgress()
+    assert [*record(progress, (0.54, 10.0, 3.0), (0.48, 12.0, 2.0), (4.9, 11.0, 1.0))] == [1, 2, 2]
+    assert progress.validations_without_improvement == 1
+    assert [*record(progress, (20.0, 11.0, 1.0), (19.5, 41.0, 1.0))] == [4, 5]
+
+
+def test_record_rank_beats_the_score_that_an_older_release_stored():
+    progress = TrainProgress(step=7, best=[{"step": 7, "score": 20.0}])
+    assert [*record(progress, (20.5, 90.0, 1.0), (22.0, 50.0, 1.0))] == [7, 9]
 
 
 @pytest.mark.parametrize(("count", "said"), [(1, "1 CPU core ("), (2, "2 CPU cores (")])

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.evaluation.scores import score, sentence_chrf
-from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
+from vanilla_transformer.text.translation_warnings import OF_TEXT, WarningLimits, find_warnings
 
 from .calibration import group_means, spearman_correlation
 
 _SHORT_SHARE = 20  # one in twenty pairs is short
 _JOINED = 5  # pairs in a row that become one
 _GROUPS = 5
-_COLUMNS = ("pairs", "BLEU", "change", "chrF", "change", *WARNINGS, "confidence", "correlation")
+_COLUMNS = ("pairs", "BLEU", "change", "chrF", "change", *OF_TEXT, "confidence", "correlation")
 PLAIN = "plain"
 
 
@@ -39,7 +39,7 @@ class StressRow(NamedTuple):
         pairs: Their number.
         bleu, chrf: Corpus scores.
         bleu_change, chrf_change: The difference to the same pairs unchanged. None if these are not the same pairs.
-        warnings: The share of the translations with each of the `WARNINGS`.
+        warnings: The share of the translations with each of `OF_TEXT`.
         confidence: Its mean. None for a model that was not calibrated.
         correlation: Spearman's correlation between confidence and sentence chrF. None if one of them never differs.
     """
@@ -126,7 +126,7 @@ def measure_stress(
             scores.chrf,
             None if before is None else scores.bleu - before.bleu,
             None if before is None else scores.chrf - before.chrf,
-            {warning: sum(warning in each for each in warned) / len(warned) for warning in WARNINGS},
+            {warning: sum(warning in each for each in warned) / len(warned) for warning in OF_TEXT},
             confidence,
             correlation,
         )
@@ -147,7 +147,7 @@ def format_row(row: StressRow) -> str:
         return "–" if value is None else f"{value:{form}}"
 
     scores = [f"{row.bleu:.2f}", show(row.bleu_change, "+.2f"), f"{row.chrf:.2f}", show(row.chrf_change, "+.2f")]
-    warnings = [f"{100 * row.warnings[name]:.1f}" for name in WARNINGS]
+    warnings = [f"{100 * row.warnings[name]:.1f}" for name in OF_TEXT]
     return _format(
         row.name, [str(row.pairs), *scores, *warnings, show(row.confidence, ".3f"), show(row.correlation, ".3f")]
     )

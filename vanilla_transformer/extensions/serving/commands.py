@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, field_validator
 
 from vanilla_transformer.cli.flags import (
+    DEFAULT_LANGUAGE,
     PRECISION_HELP,
     FurtherModelArguments,
     LanguageArguments,
@@ -22,6 +24,7 @@ from vanilla_transformer.cli.flags import (
     read_keys,
 )
 from vanilla_transformer.errors import MissingFileError, UserError
+from vanilla_transformer.extensions.terms.glossary import Glossary, read_glossary
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction, find_languages
 from vanilla_transformer.utils.import_utils import requires_extra
 from vanilla_transformer.utils.schemas import ARGUMENT, INPUT, Input
@@ -62,6 +65,11 @@ class ServeArguments(FurtherModelArguments, ThreadArguments, Limits):
         None,
         description="Code of a language, such as en, through which languages are translated that no model has "
         "together: by one model into it and by another one out of it.",
+    )
+    glossary: list[str] | None = Field(
+        None,
+        description="File of terms and their translations for all requests, as `translate --glossary` reads it: in "
+        "the default languages of the service or, with --model, such as en-de=terms.tsv.",
     )
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for all interfaces.")
     port: int = Field(8000, description="Port to listen on.")
@@ -114,7 +122,7 @@ def serve_command(arguments: Sequence[str]) -> None:
         from vanilla_transformer.extensions.documents import parse_document
 
         from .language_detection import find_detector
-        from .models import Models
+        from .models import Models, hash_models
         from .page import add_page
         from .server import bind, run_server
         from .service import create_service_of
@@ -132,6 +140,8 @@ def serve_command(arguments: Sequence[str]) -> None:
             detect=detect,
             cors=options.cors or [],
         )
+        names = [options.name] if options.name else list(folders.values())
+        Thread(target=hash_models, args=(models, names), daemon=True).start()
         if options.page:
             add_page(service, **page)
         host, port = listener.getsockname()[:2]
@@ -202,7 +212,14 @@ def _one_model(options: ServeArguments) -> tuple[list["ServedModel"], dict[str, 
         known = find_direction(translate.tokenizer, *direction)
         choices = directions = [known] if all(known) else []
         default = known if all(known) else NO_DIRECTION
-    model = _wrap(translate, settings, options.source_language or default.source, default)
+    glossary, files = None, options.glossary or []
+    if len(files) > 1 or (files and languages is not None and "tgt_lang" not in settings):
+        rule = "must be one file and, for a model of several languages, given with --target_language"
+        raise UserError(f"`glossary` {rule}, got {', '.join(files)}. Serve several models by --model.")
+    if files:
+        source = default.source or options.source_language or DEFAULT_LANGUAGE
+        glossary = read_glossary(files[0], source, default.target or options.target_language)
+    model = _wrap(translate, settings, options.source_language or default.source, default, options, glossary)
     folder = Path(options.name).name
     served = ServedModel(flag or folder, options, loaded=model, directions=directions, default=default)
     return [served], {"title": folder, "directions": choices, "default": settings}
@@ -223,8 +240,16 @@ def _several_models(
         if find_languages(translate.tokenizer) is not None:
             flags = LanguageArguments(source_language=direction.source, target_language=direction.target)
             languages = language_settings(translate.tokenizer, flags)
-        return _wrap(translate, languages, direction.source, direction)
+        return _wrap(translate, languages, direction.source, direction, options, glossaries.get(direction))
 
+    glossaries = dict[Direction, Glossary]()
+    for each in options.glossary or []:
+        name, _, file = each.partition("=")
+        direction = _parse_direction(name)
+        if direction is None or direction not in folders or not file:
+            rule = "the languages of a --model and a file, such as en-de=terms.tsv"
+            raise UserError(f"With --model, `glossary` must be {rule}, got {each!r}.")
+        glossaries[direction] = read_glossary(file, *direction)
     loader = ModelLoader(options.max_loaded)
     models = [
         ServedModel(str(direction), options, partial(load, direction, folder), None, [direction], loader)
@@ -234,7 +259,12 @@ def _several_models(
 
 
 def _wrap(
-    translate: "TranslationPipeline", languages: Mapping[str, str], spoken: str | None, direction: Direction
+    translate: "TranslationPipeline",
+    languages: Mapping[str, str],
+    spoken: str | None,
+    direction: Direction,
+    options: ServeArguments,
+    glossary: Glossary | None,
 ) -> "LoadedModel":
     """Return a model for the service.
 
@@ -244,14 +274,16 @@ def _wrap(
     """
     from vanilla_transformer.extensions.documents import DocumentTranslator
 
-    from .features import known_options
+    from .features import find_term_mode, known_options
     from .models import LoadedModel
     from .service import count_tokens_with, translate_with
 
-    documents = DocumentTranslator(translate, spoken, direction)
+    documents, known = DocumentTranslator(translate, spoken, direction), known_options(translate)
+    if glossary is not None:
+        find_term_mode(None, known)  # refuses a model that knows no terms
     return LoadedModel(
-        translate_with(translate, documents, languages, spoken),
+        translate_with(translate, documents, languages, spoken, glossary, options.request_seconds),
         count_tokens_with(translate.tokenizer),
-        known_options(translate),
+        known,
         lambda: translate.is_compiled,
     )

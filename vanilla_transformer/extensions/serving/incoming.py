@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
@@ -45,10 +45,11 @@ class BodyLimit:
     """Middleware that refuses a body of unclear length, or that arrives too slowly or is too large.
 
     It counts bytes, whatever the header Content-Length says.
+    A body may be a document at some `paths`.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits):
-        self._app, self._limits = app, limits
+    def __init__(self, app: ASGIApp, limits: Limits, paths: Sequence[str] = ()):
+        self._app, self._limits, self._paths = app, limits, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,6 +59,8 @@ class BodyLimit:
         if {b"content-length", b"transfer-encoding"} <= names:  # RFC 9112, section 6.1
             reason = "A request may have one of `Content-Length` and `Transfer-Encoding`, but it has both."
             return await JSONResponse({"detail": reason}, 400, {"Connection": "close"})(scope, receive, send)
+        name = "max_document_bytes" if scope["path"] in self._paths else "max_body_bytes"
+        most = max(limits.max_body_bytes, getattr(limits, name))
         read, more, deadline = 0, True, asyncio.get_running_loop().time() + limits.client_seconds
 
         async def receive_within_limits() -> Message:
@@ -68,12 +71,13 @@ class BodyLimit:
                 async with asyncio.timeout_at(deadline):
                     message = await receive()
             except TimeoutError as error:
-                reason = f"The body must arrive within {limits.client_seconds} seconds."
+                reason = f"The body must arrive within {limits.client_seconds} seconds (--client_seconds)."
                 raise Refusal(408, reason) from error
             more = message.get("more_body", False)
             read += len(message.get("body", b""))
-            if read > limits.max_body_bytes:
-                raise Refusal(413, f"The body may have at most {limits.max_body_bytes} bytes.")
+            scope.setdefault("state", {})["body_bytes"] = read
+            if read > most:
+                raise Refusal(413, f"The body may have at most {most} bytes (--{name}).")
             return message
 
         await self._app(scope, receive_within_limits, send)

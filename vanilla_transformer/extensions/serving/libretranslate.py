@@ -58,7 +58,7 @@ class TranslatedFiles:
         """Return the file of a name that [`add`] returned."""
         token = name.partition(".")[0]
         if token not in self._files:
-            reason = f"Files are deleted after {self._limits.file_seconds} seconds, or earlier if there are many"
+            reason = f"Files are deleted after {self._limits.file_seconds} seconds, or earlier beyond --max_file_bytes"
             raise Refusal(404, f"There is no such file. {reason}. Send it again.")
         return self._files[token]
 

@@ -33,6 +33,9 @@ class Limits(Schema):
     )
     max_waiting_per_client: Limit = Field(512, description="The same per API key or, without keys, per address.")
     max_body_bytes: Limit = Field(1_000_000, description="Maximum size of a request in bytes.")
+    max_document_bytes: Limit = Field(
+        10_000_000, description="The same of a request with documents, or with a file, instead of --max_characters."
+    )
     max_texts: Limit = Field(256, description="Maximum number of texts per request.")
     max_characters: Limit = Field(5000, description="Maximum length of a text in characters.")
     max_tokens: Limit = Field(1024, description="Maximum length of a text in tokens.")
@@ -49,28 +52,31 @@ class Limits(Schema):
     )
     grace_seconds: Limit = Field(10, description="Maximum time to answer the accepted requests after SIGTERM.")
 
-    def check_request(self, texts: Any, num_hypotheses: int) -> None:
+    def late(self) -> Refusal:
+        return Refusal(503, f"The request took longer than {self.request_seconds} seconds (--request_seconds).")
+
+    def check_request(self, texts: Any, num_hypotheses: int, format: str = "text") -> None:
         """Check the texts of a request in constant time each; the first mistake ends the check."""
         if not isinstance(texts, list):
             raise Refusal(422, f"`text` must be a string or a list of strings, got {_type(texts)}.")
         if len(texts) > self.max_texts:
-            raise Refusal(422, f"`text` may be a list of at most {self.max_texts}, got {len(texts)}.")
+            raise Refusal(422, f"`text` may be a list of at most {self.max_texts} (--max_texts), got {len(texts)}.")
         if not 1 <= num_hypotheses <= self.max_hypotheses:
-            reason = f"must be an integer from 1 to at most {self.max_hypotheses}, got {num_hypotheses}."
+            reason = f"must give 1 to at most {self.max_hypotheses} (--max_hypotheses), got {num_hypotheses}."
             raise Refusal(422, f"`num_return_sequences` {reason}"[:LONGEST_REASON])
         for position, text in enumerate(texts):
             if not isinstance(text, str):
                 raise Refusal(422, f"Each text must be a string, got {_type(text)} at position {position}.")
-            if len(text) > self.max_characters:
-                reason = f"The characters of a text may be at most {self.max_characters}, got {len(text)}"
-                raise Refusal(422, f"{reason} at position {position}.")
+            if format == "text" and len(text) > self.max_characters:
+                reason = f"The characters of a text may be at most {self.max_characters} (--max_characters)"
+                raise Refusal(422, f"{reason}, got {len(text)} at position {position}.")
 
     def check_tokens(self, counts: Sequence[int]) -> None:
         """Check the numbers of tokens of texts."""
         for position, count in enumerate(counts):
             if count > self.max_tokens:
-                reason = f"The tokens of a text may be at most {self.max_tokens}, got {count}"
-                raise Refusal(422, f"{reason} at position {position}.")
+                reason = f"The tokens of a text may be at most {self.max_tokens} (--max_tokens)"
+                raise Refusal(422, f"{reason}, got {count} at position {position}.")
 
 
 def _type(value: Any) -> str:

@@ -6,10 +6,14 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from vanilla_transformer import __version__
 from vanilla_transformer.decoding.options import TERMS
+from vanilla_transformer.decoding.pretrained import hash_model
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
@@ -17,6 +21,7 @@ from .features import LANGUAGES, SOFT_TERMS
 from .limits import Limits, Refusal
 from .queue import Batcher, CountTokens, ModelFailure, TextRequest, Translate, call_on_thread, count_bytes
 
+_WEIGHTS = (".safetensors", ".bin", ".onnx", ".onnx_data")
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
 _OF_BOTH = ("format", "split_sentences", "protect")  # options of both models of a pair
@@ -68,7 +73,7 @@ class ModelLoader:
             while self._max_loaded is not None and len(self._loaded) >= self._max_loaded:
                 idle = [each for each in self._loaded if each.requests == 0 and each.batcher.busy_seconds == 0]
                 if not idle:
-                    reason = "The models in memory are at work, and there is no room for more. Try again later."
+                    reason = "The models in memory are at work, with no room for more (--max_loaded). Try again later."
                     raise Refusal(503, reason)
                 least_recently_used = min(idle, key=lambda each: each.last_used)
                 least_recently_used.loaded = None
@@ -97,6 +102,7 @@ class ServedModel:
         known: Options of the model, once it was loaded.
         requests: Number of requests that need the model.
         last_used: Time of `time.monotonic` at which it last translated.
+        sha256: Hash of its weights, once that is known.
     """
 
     def __init__(
@@ -112,6 +118,7 @@ class ServedModel:
         self.name, self.limits, self.directions = name, limits, directions
         self.default = directions[0] if len(directions) == 1 else default
         self.requests, self.last_used = 0, 0.0
+        self.sha256: str | None = None
         self.known: Sequence[str] = () if loaded is None else loaded.known
         self._load_model, self.loader = load, loader or ModelLoader()
         self.loaded: Any = loaded  # None if the model is not in memory
@@ -137,7 +144,8 @@ class ServedModel:
             status = "slow"
         elif self.loaded is None:
             status = "not loaded" if self._loading is None else "loading"
-        return {"status": status, "failures": self.batcher.failures, "last_failure": self.batcher.last_failure}
+        failures = {"failures": self.batcher.failures, "last_failure": self.batcher.last_failure}
+        return {"status": status, **failures, "sha256": self.sha256}
 
     async def load(self) -> None:
         """Load the model unless it is in memory."""
@@ -146,7 +154,7 @@ class ServedModel:
         loading = self._loading = self._loading or asyncio.create_task(self._load())
         await asyncio.wait([loading], timeout=self.limits.request_seconds)
         if not loading.done():
-            raise Refusal(503, f"The model {self.name} is still loading. Try again later.")
+            raise Refusal(503, f"The model {self.name} is still loading (--request_seconds). Try again later.")
         try:
             refusal = loading.result()
         except asyncio.CancelledError:  # by `stop`
@@ -188,6 +196,14 @@ class ServedModel:
             )
         finally:
             self._loading = None
+
+
+def hash_models(models: Sequence[ServedModel], names: Sequence[str]) -> None:
+    """Hash the files of weights of models, given their folders or names on the Hub."""
+    for model, name in zip(models, names, strict=True):
+        with suppress(OSError, UserError):  # loading reports them
+            files = hash_model(name).items()
+            model.sha256 = " ".join(value for file, value in files if Path(file).suffix in _WEIGHTS)
 
 
 def language_entries(directions: Sequence[Direction], direction: Direction | None) -> dict[str, str]:
@@ -243,7 +259,7 @@ class PivotModels:
                 422,
                 f"{options['format'].upper()} needs one model from {' to '.join(map(str, self.default))}, got two.",
             )
-        limits.check_request(request.texts, request.num_hypotheses)
+        limits.check_request(request.texts, request.num_hypotheses, options.get("format", "text"))
         into = into | {name: value for name, value in options.items() if name in _OF_BOTH}
         first = TextRequest(request.texts, client=request.client, options=tuple(sorted(into.items())))
         try:
@@ -252,7 +268,7 @@ class PivotModels:
                 second = request._replace(texts=between, options=tuple(sorted((options | out).items())))
                 return await self._second.translate(second)
         except TimeoutError as error:
-            raise Refusal(503, f"The request took longer than {limits.request_seconds} seconds.") from error
+            raise limits.late() from error
 
 
 Choice = ServedModel | PivotModels  # for which requests may ask
@@ -316,9 +332,9 @@ class Models:
     def health(self) -> tuple[dict[str, Any], int]:
         """Describe the state of the models, and return the HTTP status that fits."""
         states = {model.name: model.health() for model in self}
-        statuses, failures, kinds = zip(*(state.values() for state in states.values()), strict=True)
+        statuses, failures, kinds, hashes = zip(*(state.values() for state in states.values()), strict=True)
         status = next((status for status in _UNAVAILABLE if status in statuses), "ok")
         content = {"status": status, "failures": sum(failures), "last_failure": next(filter(None, kinds), None)}
-        if len(states) > 1:
-            content["models"] = states
+        content["version"] = __version__
+        content |= {"models": states} if len(states) > 1 else {"model": next(iter(states)), "sha256": hashes[0]}
         return content, 200 if status == "ok" else 503

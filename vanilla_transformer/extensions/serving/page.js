@@ -32,8 +32,9 @@ function languageTag(code) {
 async function request(content, signal) {
   const body = JSON.stringify({...content, ...chosenLanguages()});
   const size = new Blob([body]).size;
-  if (size > limits.max_body_bytes)
-    throw new Problem(`A request may have at most ${count(limits.max_body_bytes)} bytes, got ${count(size)}.`);
+  const most = content.format ? limits.max_document_bytes : limits.max_body_bytes;
+  if (size > most)
+    throw new Problem(`A request may have at most ${count(most)} bytes, got ${count(size)}.`);
   const headers = {"Content-Type": "application/json"};
   return (await fetchFrom("translate", {method: "POST", headers, body, signal})).translations;
 }
@@ -283,12 +284,9 @@ async function translateDocument(signal) {
   const [, stem, ending] = /^(.*?)(\.[^.]*)?$/s.exec(file.name);
   const format = settings.endings[(ending ?? "").toLowerCase()];
   if (!format) throw new Problem(`The name of the file must end with ${listEndings()}, got ${file.name}.`);
-  if (file.size > limits.max_body_bytes)
-    throw new Problem(`A file may have at most ${count(limits.max_body_bytes)} bytes, got ${count(file.size)}.`);
+  if (file.size > limits.max_document_bytes)
+    throw new Problem(`A file may have at most ${count(limits.max_document_bytes)} bytes, got ${count(file.size)}.`);
   const text = await readText(file);
-  const length = [...text].length;
-  if (length > limits.max_characters)
-    throw new Problem(`A document may have at most ${plural(limits.max_characters, "character")}, got ${count(length)}.`);
   const [[translated]] = await request({text: [text], format}, signal).catch(error => {
     if (error instanceof Problem) error.message = error.message.replace(/ \(at position 0\)| at position 0/, "");
     throw error;
@@ -346,7 +344,7 @@ function setUp() {
   find("documents").hidden = !endings.length;
   find("document").accept = endings.join(",");
   find("document-limits").textContent =
-    `${listEndings()}, at most ${plural(limits.max_characters, "character")} and ${plural(limits.max_tokens, "token")}.`;
+    `${listEndings()}, at most ${count(limits.max_document_bytes)} bytes.`;
   onSubmit("text", translateText);
   onSubmit("document", translateDocument);
   find("source").focus();

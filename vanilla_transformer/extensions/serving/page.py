@@ -14,7 +14,7 @@ from .models import Models
 
 _NUM_HYPOTHESES = 4
 _RETURNED = ("return_scores", "return_alignments", "return_warnings")
-_SHOWN_LIMITS = ("max_texts", "max_characters", "max_tokens", "max_body_bytes")
+_SHOWN_LIMITS = ("max_texts", "max_characters", "max_tokens", "max_body_bytes", "max_document_bytes")
 
 
 def add_page(

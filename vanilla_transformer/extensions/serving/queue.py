@@ -93,9 +93,9 @@ class FairQueue:
         is_small = sum(text.tokens for text in texts) <= _TOKENS_OF_SMALL_REQUESTS
         lane = self._small if is_small else self._large
         if len(lane.waiting(request.client)) + len(request.texts) > self._limits.max_waiting_per_client:
-            raise Refusal(503, "Too many of your texts wait. Try again later.")
+            raise Refusal(503, "Too many of your texts wait (--max_waiting_per_client). Try again later.")
         if len(lane.waiting()) + len(request.texts) > self._limits.max_waiting:
-            raise Refusal(503, "Too many texts wait. Try again later.")
+            raise Refusal(503, "Too many texts wait (--max_waiting). Try again later.")
         if is_small:
             self._last_small_request = self._clock()
         if request.texts:
@@ -161,6 +161,8 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 _HARMLESS_TEXT = "1"
 # Texts are counted in groups, so that a large request does not delay the others.
 _TEXTS_TO_COUNT = 16
+_REFUSALS = (OptionError, Refusal)  # which are no failures of the model
+_CHARACTERS_PER_TOKEN = 4  # of a document, about
 # A call that takes this many times as long as a request may take hangs.
 _HANGING = 5
 
@@ -247,12 +249,15 @@ class Batcher:
     async def translate(self, request: TextRequest) -> list[list[Any]]:
         """Return the best translations of each text, best first. Texts of a canceled call leave the queue."""
         texts, num_hypotheses, client, options, constraints, prefixes = request
-        self.limits.check_request(texts, num_hypotheses)
+        format = dict(options).get("format", "text")
+        self.limits.check_request(texts, num_hypotheses, format)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 counts: list[int] = []
-                for start in range(0, len(texts), _TEXTS_TO_COUNT):
+                if format != "text":  # which would take long to encode
+                    counts = [1 + len(text) // _CHARACTERS_PER_TOKEN for text in texts]
+                for start in range(len(counts), len(texts), _TEXTS_TO_COUNT):
                     some = texts[start : start + _TEXTS_TO_COUNT]
                     counts += await loop.run_in_executor(self._counting_thread, self._count_tokens, some)
                     self.limits.check_tokens(counts)
@@ -264,7 +269,7 @@ class Batcher:
                 )
                 return await self._wait_for_translations(QueuedRequest(client, entries))
         except TimeoutError as error:
-            raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
+            raise self.limits.late() from error
 
     async def _wait_for_translations(self, request: QueuedRequest) -> list[list[Any]]:
         if self._stopped is not None:
@@ -326,7 +331,7 @@ class Batcher:
         try:
             translations = await self._call_model(group)
         except ModelFailure as failure:
-            is_refused = isinstance(failure.__cause__, OptionError)
+            is_refused = isinstance(failure.__cause__, _REFUSALS)
             if not is_refused:
                 await self._check_model(group[0].options)
             if len(group) > 1:
@@ -373,7 +378,7 @@ class Batcher:
             if [len(hypotheses) for hypotheses in translations] != [first.num_hypotheses] * len(texts):
                 raise ModelFailure(f"Each of {len(texts)} texts must have {first.num_hypotheses} translations.")
         except ModelFailure as failure:
-            if not isinstance(failure.__cause__, OptionError):
+            if not isinstance(failure.__cause__, _REFUSALS):
                 self.last_failure = type(failure.__cause__ or failure).__name__
             raise
         return translations

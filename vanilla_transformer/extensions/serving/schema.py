@@ -109,7 +109,8 @@ class TranslationRequest(_Entries):
                 raise OptionError(f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out.")
             options |= {"glossary": tuple(options["glossary"].items()), "term_mode": mode}
         if "mbr" in options and options.setdefault("mbr_samples", min(MBR_SAMPLES, max_samples)) > max_samples:
-            raise OptionError(f"`mbr_samples` may be at most {max_samples}, got {options['mbr_samples']}.")
+            found = f"got {options['mbr_samples']}"
+            raise OptionError(f"`mbr_samples` may be at most {max_samples} (--max_mbr_samples), {found}.")
         TranslationOptions.resolve(options)  # which checks the options together
         count = options.pop("num_return_sequences", options.get("alternatives", 1))
         constraints, prefixes = (_column(options, name, texts) for name in ("constraints", "target_prefix"))
@@ -181,6 +182,9 @@ class Health(BaseModel):
     status: Annotated[str, WithJsonSchema({"enum": ["ok", "slow", "broken", "loading", "not loaded"]})]
     failures: int
     last_failure: str | None
+    version: str = ""
+    model: str = ""
+    sha256: str | None = None
     models: dict[str, "Health"] = {}
 
 

@@ -17,7 +17,8 @@ from vanilla_transformer.errors import UserError, UserFileError
 from .limits import Limits
 from .models import Models
 
-_TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+_TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
+_TOO_MANY += b"Content-Length: 50\r\n\r\nToo many connections are open (--max_connections)."
 _BYTES_AT_ONCE = 2048  # of a client, until others have their turn: h11 takes 15 µs for each chunk, however small
 # Time to send the last answers and to close connections, at the end of the grace period.
 _SECONDS_TO_CLOSE = 0.5

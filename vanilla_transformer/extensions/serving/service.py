@@ -4,7 +4,9 @@ import asyncio
 import copy
 import hmac
 import json
+import math
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,18 +16,20 @@ from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Info, generate_latest
 from pydantic import ValidationError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
+from vanilla_transformer import __version__
 from vanilla_transformer.data.readers import has_invalid_unicode
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
-from vanilla_transformer.decoding.options import choose_beams, options_of
+from vanilla_transformer.decoding.options import EXACT, SOFT, OptionError, choose_beams, options_of
 from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.utils.resources import DOCUMENT_ENDINGS
 from vanilla_transformer.utils.schemas import explain
@@ -45,6 +49,8 @@ from .schema import TranslationRequest
 CheckDocument = Callable[[str, str, Direction], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
 _OF_LIBRETRANSLATE = ("/detect", "/languages", "/translate_file", "/frontend/settings")  # paths
+# Entries of LibreTranslate by ours.
+_ENTRIES = {"text": "q", "num_return_sequences": "alternatives", "src_lang": "source", "tgt_lang": "target"}
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
 _FAILED = "The model failed to translate the text."
 _TYPING_MILLISECONDS = 500  # which pages wait for the next letter, as LibreTranslate has it
@@ -130,7 +136,7 @@ def create_service_of(
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
-    service.add_middleware(BodyLimit, limits=limits)  # outermost: no answer may precede it
+    service.add_middleware(BodyLimit, limits=limits, paths=paths)  # outermost: no answer may precede it
 
     @service.post("/translate", **schema.TRANSLATE)
     async def translate_texts(request: Request) -> Response:
@@ -222,6 +228,7 @@ def create_service_of(
         return JSONResponse(*models.health())
 
     if metrics:
+        info = Info("model", "Version of the package, and SHA-256 of the weights.", ["model"], registry=registry)
 
         @service.get(
             "/metrics",
@@ -231,6 +238,8 @@ def create_service_of(
         )
         async def export_metrics(request: Request) -> Response:
             _find_client(request)
+            for model in models:
+                info.labels(model.name).info({"version": __version__, "sha256": model.sha256 or ""})
             return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     if docs:
@@ -244,7 +253,9 @@ def create_service_of(
 async def _read_body(request: Request) -> tuple[Any, str]:
     """Return a [`TranslationRequest`] or a [`Question`], and its client."""
     content = await _read_after_key(request, read_content(request))
-    is_question = request.url.path in _OF_LIBRETRANSLATE or (isinstance(content, dict) and "q" in content)
+    names = content.keys() if isinstance(content, dict) else set()
+    is_question = request.url.path in _OF_LIBRETRANSLATE or "q" in names
+    is_question = is_question or ("text" not in names and bool(names & {"source", "target"}))
     request.state.is_libretranslate = is_question
     key = content.get("api_key") if is_question and isinstance(content, dict) else None
     client = _find_client(request, str(key or ""))
@@ -342,6 +353,7 @@ async def _refuse(request: Request, error: Exception) -> Response:
     if status == 503:
         headers["Retry-After"] = "1"
     if getattr(request.state, "is_libretranslate", request.url.path in _OF_LIBRETRANSLATE):
+        reason = re.sub(f"(?<=`)({'|'.join(_ENTRIES)})(?=`)", lambda found: _ENTRIES[found[0]], reason)
         return JSONResponse({"error": reason}, {401: 403, 422: 400}.get(status, status), headers)
     return JSONResponse({"detail": reason}, status, headers)
 
@@ -363,7 +375,7 @@ class _Translator:
         model = self.models.find(content.model)
         resolved = await self._resolve(request, model, content, client)
         if content.stream:
-            self.limits.check_request(resolved.texts, resolved.num_hypotheses)
+            self.limits.check_request(resolved.texts, resolved.num_hypotheses, content.format)
             return StreamingResponse(stream_events(model, resolved), media_type=schema.EVENTS)
         return JSONResponse({"translations": await unless_disconnected(request, model.translate(resolved))})
 
@@ -374,7 +386,7 @@ class _Translator:
         """
         detected: list[Detected] | None = None
         if self.detect is not None and question.asks_for_detection:
-            self.limits.check_request(question.texts, question.num_hypotheses)
+            self.limits.check_request(question.texts, question.num_hypotheses, question.format)
             detected = await asyncio.to_thread(question.detect_sources, self.detect, self.models.directions)
         if detected is None:
             return question.answer(await self._translate_question(request, question, client))
@@ -394,7 +406,7 @@ class _Translator:
                         raise Refusal(refusal.status, reason) from refusal
                     rows |= zip(places, translated, strict=True)
         except TimeoutError as error:
-            raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
+            raise self.limits.late() from error
         return question.answer([rows[position] for position in range(len(detected))], detected)
 
     async def _translate_question(self, request: Request, question: Question, client: str) -> list[list[Any]]:
@@ -409,12 +421,15 @@ class _Translator:
     async def _resolve(self, request: Request, model: Choice, content: TranslationRequest, client: str) -> TextRequest:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
+        if content.format == "text" and request.state.body_bytes > self.limits.max_body_bytes:
+            rule = f"at most {self.limits.max_body_bytes} bytes (--max_body_bytes), unless it has a document"
+            raise Refusal(413, f"The body may have {rule}.")
         if not model.is_loaded:
             await unless_disconnected(request, model.load())
         resolved = content.resolve(client, model.known, self.limits.max_mbr_samples)
         options = dict(resolved.options)
         if self.check_document is not None and "format" in options:
-            self.limits.check_request(resolved.texts, resolved.num_hypotheses)
+            self.limits.check_request(resolved.texts, resolved.num_hypotheses, options["format"])
             source, target = model.default
             direction = Direction(options.get("src_lang", source), options.get("tgt_lang", target))
             for position, text in enumerate(resolved.texts):
@@ -456,19 +471,35 @@ def translate_with(
     translate_documents: TranslateDocuments | None = None,
     languages: Mapping[str, str] | None = None,
     source_language: str | None = None,
+    glossary: Any = None,
+    document_seconds: float = math.inf,
 ) -> Translate:
     """Wrap a [`TranslationPipeline`] for [`Batcher`], and a function that translates documents of a format.
 
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
         source_language: Language of texts that are split into sentences and have no `src_lang`, as an ISO 639-1 code.
+        glossary: Terms of all requests in these languages, besides their own.
+        document_seconds: Time after which the translation of documents ends without an answer.
     """
 
     def translate(texts: Any, num_hypotheses: int, format: str | None = None, **options: Any) -> list[list[Any]]:
         options = {**(languages or {}), **options}
+        if glossary is not None and options.items() >= (languages or {}).items():
+            mode = options.setdefault("term_mode", SOFT if knows_inline_terms(pipeline.tokenizer) else EXACT)
+            if mode != SOFT and options.get("do_sample"):
+                raise OptionError("The glossary of this service needs beam search. Leave `do_sample` out.")
+            options["glossary"] = glossary.override(options["glossary"]) if "glossary" in options else glossary
         if format is not None:
             assert translate_documents is not None
-            return [[document] for document in translate_documents(texts, format, **options)]
+            deadline = time.monotonic() + document_seconds
+
+            def check_time(done: int, total: int) -> None:
+                if time.monotonic() > deadline:
+                    raise Refusal(503, f"The request took longer than {document_seconds} seconds (--request_seconds).")
+
+            options = choose_beams(options, pipeline.model.generation_config.num_beams)
+            return [[text] for text in translate_documents(texts, format, progress=check_time, **options)]
         if num_hypotheses > 1 and "alternatives" not in options:
             options |= {"num_return_sequences": num_hypotheses}
         options = choose_beams(options, pipeline.model.generation_config.num_beams, pipeline.reranks)

@@ -75,6 +75,8 @@ class Glossary:
     def __init__(self, terms: Iterable[tuple[str, ...]], casefold: bool = False, name: str = "The glossary"):
         self.terms = [Term(*(" ".join(text.split()) for text in term[:2]), *term[2:]) for term in terms]
         self._exact, self._folded = dict[tuple[str, ...], Term](), dict[tuple[str, ...], Term]()
+        self._base: Glossary | None = None
+        doubles = list[str]()
         if not self.terms:
             raise UserError(f"{name} must have a term with its translation, but it is empty.")
         for term in self.terms:
@@ -86,11 +88,19 @@ class Glossary:
             known = table.setdefault(tuple(unit.casefold() if is_folded else unit for unit in units), term)
             if known.target != term.target:
                 both = f"{known.target!r}{_at(known)} and {term.target!r}{_at(term)}"
-                raise UserError(f"{name} must have one translation of {term.source!r}, got {both}. Keep one.")
+                doubles.append(f"{both} of {term.source!r}")
+        if doubles:
+            raise UserError(f"{name} must have one translation of each term, got {'; '.join(doubles)}. Keep one.")
         self._longest = max(map(len, [*self._exact, *self._folded]))
 
     def __len__(self) -> int:
         return len(self._exact) + len(self._folded)
+
+    def override(self, terms: Iterable[tuple[str, ...]]) -> "Glossary":
+        """Return a glossary of other terms and, where it has none of them, of the terms of this one."""
+        result = Glossary(terms)
+        result._base, result._longest = self, max(result._longest, self._longest)
+        return result
 
     def find(self, text: str) -> list[Match]:
         """Return the terms of a text, in order and without overlaps."""
@@ -100,7 +110,7 @@ class Glossary:
         while first < len(units):
             longest = min(len(units), first + self._longest)
             for last in range(longest, first, -1):
-                term = self._exact.get(tuple(exact[first:last])) or self._folded.get(tuple(folded[first:last]))
+                term = self._look_up(tuple(exact[first:last]), tuple(folded[first:last]))
                 if term is not None:
                     matches.append(Match(units[first][0], units[last - 1][1], term.target))
                     first = last
@@ -108,6 +118,15 @@ class Glossary:
             else:
                 first += 1
         return matches
+
+    def _look_up(self, exact: tuple[str, ...], folded: tuple[str, ...]) -> Term | None:
+        found = self._exact.get(exact) or self._folded.get(folded)
+        return self._base._look_up(exact, folded) if found is None and self._base is not None else found
+
+    def is_ignored(self, source: str, translation: str) -> bool:
+        """Return whether a translation lacks a wanted one of its source, whatever its ending."""
+        use = self.measure_use([source], [translation])
+        return use.inflected < use.terms
 
     def measure_use(self, sources: Sequence[str], translations: Sequence[str]) -> TermUse:
         """Count the terms in sources whose wanted translations are in the translations of these sources.

@@ -64,8 +64,8 @@ def term_mode(options: TranslationOptions, tokenizer: Any) -> str:
 
 def lacking_terms(glossary: Glossary, texts: Sequence[str], translations: Sequence[Sequence[str]]) -> list[int]:
     """Return the numbers of the texts with a translation that lacks a wanted one, whatever its ending."""
-    uses = [glossary.measure_use([text] * len(row), row) for text, row in zip(texts, translations, strict=True)]
-    return [number for number, use in enumerate(uses) if use.inflected < use.terms]
+    rows = enumerate(zip(texts, translations, strict=True))
+    return [number for number, (text, row) in rows if any(glossary.is_ignored(text, each) for each in row)]
 
 
 def _annotate(

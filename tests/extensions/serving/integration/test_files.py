@@ -113,7 +113,7 @@ REFUSED = {
     "an ending alone": (".html", b"a", {}, "must end with one of"),
     "another encoding": ("a.txt", b"one\n\xff", {}, "`file` must be UTF-8, but line 2 has the byte 0xff"),
     "a malformed document": ("a.xml", b"<a>", {}, "(at position 0)"),
-    "a long document": ("a.html", b"a" * 5001, {}, "at most 5000, got 5001"),
+    "a long text": ("a.txt", b"a" * 5001, {}, "at most 5000 (--max_characters), got 5001"),
     "XLIFF of another language": (
         "a.xlf",
         FILES["units.xlf"].replace('"de"', '"fr"').encode(),
@@ -185,10 +185,13 @@ def test_a_body_that_is_no_form_with_a_file_is_refused(body, client):
     assert client.get("/health").json()["status"] == "ok"
 
 
-def test_a_large_file_is_refused(pipeline):
-    with serving(pipeline, Limits(max_body_bytes=2000)) as client:
-        answer = send(client, "a.txt", b"a" * 3000)
-        assert (answer.status_code, answer.json()) == (413, {"error": "The body may have at most 2000 bytes."})
+def test_a_large_file_is_refused_by_the_limit_of_its_kind(pipeline):
+    limits = Limits(max_body_bytes=2000, max_document_bytes=4000, max_characters=10)
+    with serving(pipeline, limits) as client:
+        assert send(client, "a.html", b"<p>a</p>" + b"\n" * 3000).status_code == 200
+        for name, size, said in (("a.txt", 3000, "2000 bytes (--max_body"), ("a.html", 5000, "4000 bytes (--max_doc")):
+            answer = send(client, name, b"a" * size)
+            assert answer.status_code == 413 and said in answer.json()["error"]
 
 
 def test_a_file_needs_a_key_and_its_download_needs_none(pipeline):

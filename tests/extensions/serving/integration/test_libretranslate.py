@@ -101,14 +101,20 @@ def test_libretranslate_forms_are_no_json(client):
         ({"target": None}, "`source` and `target` must be given"),
         ({"alternatives": -1}, "`alternatives` must be a number of 0 or more, of at most 9 digits."),
         ({"alternatives": "9" * 5000}, "`alternatives` must be a number of 0 or more, of at most 9 digits."),
-        ({"alternatives": 99}, "at most"),
+        ({"alternatives": 99}, "`alternatives` must give 1 to at most 8 (--max_hypotheses), got 100."),
         ({"q": [1]}, "text"),
-        ({"q": {}}, "text"),
+        ({"q": {}}, "`q` must be a string or a list of strings, got an object."),
+        ({"q": ["a"] * 300}, "`q` may be a list of at most 256 (--max_texts), got 300."),
         ({"format": "html"}, "translates no documents"),
     ],
 )
 def test_libretranslate_refuses_in_its_form(client, entries, message):
     assert message in error_of(ask(client, **entries))
+
+
+def test_libretranslate_asks_for_a_missing_text_in_its_form(client):
+    answer = client.post("/translate", json={"source": "en", "target": "de"})
+    assert (answer.status_code, answer.json()) == (400, {"error": "The body must have the entry `q`."})
 
 
 def test_libretranslate_key_may_be_in_the_body():
@@ -126,7 +132,7 @@ def test_libretranslate_without_the_classifier_detects_nothing():
         ]
         assert client.post("/detect", json={"q": "a"}).status_code == 404
         assert "the detection of languages is not installed" in error_of(ask(client, source="auto", target="fr"))
-        assert "`src_lang`" in error_of(ask(client))  # the only source, which this model does not know
+        assert "`source`" in error_of(ask(client))  # the only source, which this model does not know
 
 
 # --- Detection of languages -----------------------------------------------------------------------------------------
@@ -159,9 +165,9 @@ def test_libretranslate_detects_the_language_of_each_text(detecting):
 
 def test_libretranslate_names_a_refused_text_by_its_position_in_the_request():
     with echoing("en-fr de-fr", limits=Limits(max_texts=3, max_tokens=60), detect=detect_languages) as client:
-        reason = f"The tokens of a text may be at most 60, got {len(ENGLISH) * 2} at position 2."
+        reason = f"The tokens of a text may be at most 60 (--max_tokens), got {len(ENGLISH) * 2} at position 2."
         assert error_of(ask(client, q=[GERMAN, ENGLISH, ENGLISH * 2], source="auto", target="fr")) == reason
-        assert "at most 3, got 4" in error_of(ask(client, q=[GERMAN] * 4, source="auto", target="fr"))
+        assert "at most 3 (--max_texts), got 4" in error_of(ask(client, q=[GERMAN] * 4, source="auto", target="fr"))
 
 
 def test_libretranslate_detects_languages_of_models_that_take_turns_in_memory():

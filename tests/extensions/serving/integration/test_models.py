@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from tests.service_models import echo, shout
 from tests.waiting import wait_until
+from vanilla_transformer import __version__
 from vanilla_transformer.extensions.serving.limits import Limits
 from vanilla_transformer.extensions.serving.models import LoadedModel, ModelLoader, Models, ServedModel
 from vanilla_transformer.extensions.serving.service import create_service, create_service_of
@@ -98,9 +99,10 @@ def test_models_are_loaded_when_a_request_needs_them():
         assert shelf.loaded == ["de-en", "en-de"]
         well = {"failures": 0, "last_failure": None}
         models = {
-            name: {"status": status} | well for name, status in zip(NAMES, ("ok", "ok", "not loaded"), strict=True)
+            name: {"status": status, "sha256": None} | well
+            for name, status in zip(NAMES, ("ok", "ok", "not loaded"), strict=True)
         }
-        assert client.get("/health").json() == {"status": "ok"} | well | {"models": models}
+        assert client.get("/health").json() == {"status": "ok", "version": __version__} | well | {"models": models}
 
 
 def test_models_are_chosen_by_the_languages_of_libretranslate():
@@ -148,7 +150,12 @@ def test_a_model_that_cannot_be_loaded_fails_alone(error, caplog):
         assert ask(client, "de-en").status_code == 200
         health = client.get("/health")
         assert health.status_code == 200
-        assert health.json()["models"]["en-de"] == {"status": "not loaded", "failures": 0, "last_failure": kind}
+        assert health.json()["models"]["en-de"] == {
+            "status": "not loaded",
+            "failures": 0,
+            "last_failure": kind,
+            "sha256": None,
+        }
         shelf.failing.clear()
         assert ask(client, "en-de").status_code == 200
 

@@ -69,6 +69,7 @@ def test_page_knows_the_limits_and_no_other_settings_of_the_service():
         "max_characters": 7,
         "max_tokens": 1024,
         "max_body_bytes": 1_000_000,
+        "max_document_bytes": 10_000_000,
     }
     assert settings["num_hypotheses"] == 2 and "secret" not in json.dumps(settings)
     assert settings_of(get_page(Limits()))["num_hypotheses"] == 4

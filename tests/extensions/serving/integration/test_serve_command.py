@@ -3,6 +3,7 @@
 import copy
 import socket
 import threading
+import time
 from contextlib import closing
 from types import SimpleNamespace
 
@@ -10,13 +11,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.tiny import tiny_model
-from vanilla_transformer import TranslationPipeline
+from vanilla_transformer import TranslationPipeline, __version__
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding import loading
 from vanilla_transformer.extensions.serving import server
 from vanilla_transformer.extensions.serving.commands import ServeArguments
 from vanilla_transformer.text.languages import Direction, add_language_tags, store_direction
-from vanilla_transformer.utils.file_utils import save_model_folder
+from vanilla_transformer.utils.file_utils import hash_file, save_model_folder
 
 TEXT = "A man is sleeping."
 
@@ -184,6 +185,73 @@ def test_serve_refuses_other_languages_than_the_model_was_trained_with(
     with TestClient(served[0]) as client:
         assert client.post("/translate", json={"text": TEXT}).status_code == 500
     assert f"The model en-fr cannot be loaded: UserError: {said}" in caplog.text
+
+
+# --- Glossaries and models ---
+
+
+def answer_of(client, text="A man sleeps.", **entries):
+    return client.post("/translate", json={"text": text} | entries).json()["translations"][0][0]
+
+
+@pytest.mark.parametrize("flags", [[], ["--direction", "en-de"], ["--source_language", "en"]])
+def test_serve_gives_all_requests_the_terms_of_its_glossary(flags, served, tiny_tokenizer, tmp_path):
+    save(tiny_model(), tiny_tokenizer, tmp_path / "model")
+    (tmp_path / "terms.tsv").write_text("man\tMann\ndog\tHund\n")
+    assert serve(tmp_path / "model", "--glossary", tmp_path / "terms.tsv", *flags) == 0
+    with TestClient(served[0]) as client:
+        assert "Mann" in answer_of(client) and "Hund" not in answer_of(client)
+        assert "Mann" in answer_of(client, "<p>A man sleeps.</p>", format="html")
+        own = answer_of(client, "A man and a dog.", glossary={"man": "Kerl"})
+        assert "Kerl" in own and "Mann" not in own and "Hund" in own
+        answer = client.post("/translate", json={"text": "A man.", "do_sample": True})
+        assert answer.status_code == 422 and "needs beam search" in answer.json()["detail"]
+
+
+def test_serve_gives_each_model_the_glossary_of_its_languages(served, tiny_tokenizer, tmp_path, capsys):
+    save(tiny_model(), tiny_tokenizer, tmp_path / "model")
+    (tmp_path / "terms.tsv").write_text("de\ten\nMann\tman\n")
+    models = [f"--model={name}={tmp_path / 'model'}" for name in ("en-de", "de-en")]
+    assert serve(*models, f"--glossary=en-de={tmp_path / 'terms.tsv'}") == 0
+    with TestClient(served[0]) as client:
+        assert "Mann" in answer_of(client, model="en-de") and "Mann" not in answer_of(client, model="de-en")
+    for given in (tmp_path / "terms.tsv", f"en-fr={tmp_path / 'terms.tsv'}"):
+        assert serve(*models, f"--glossary={given}") == 2
+        assert "`glossary` must be the languages of a --model and a file" in capsys.readouterr().err
+
+
+def test_serve_gives_requests_in_other_languages_no_terms(served, tiny_tokenizer, tmp_path, capsys):
+    tags = copy.deepcopy(tiny_tokenizer)
+    add_language_tags(tags, [Direction("en", "fr"), Direction("en", "de")])
+    save(tiny_model(vocab_size=len(tags)), tags, tmp_path / "model")
+    (tmp_path / "terms.tsv").write_text("man\tMann\n")
+    command = tmp_path / "model", "--glossary", tmp_path / "terms.tsv"
+    assert serve(*command) == 2
+    assert "given with --target_language" in capsys.readouterr().err
+    assert serve(*command, "--target_language", "de") == 0
+    with TestClient(served[0]) as client:
+        assert "Mann" in answer_of(client) and "Mann" not in answer_of(client, tgt_lang="fr")
+
+
+def test_serve_refuses_a_glossary_for_a_model_without_terms(served, loaded_on, tmp_path, capsys):
+    (tmp_path / "terms.tsv").write_text("man\tMann\n")
+    assert serve("model", "--glossary", tmp_path / "terms.tsv") == 2
+    assert "The model of this service has no beam search with constraints." in capsys.readouterr().err
+
+
+def test_serve_shows_the_version_and_the_hash_of_the_weights(served, tiny_tokenizer, tmp_path):
+    folder = tmp_path / "model"
+    save(tiny_model(), tiny_tokenizer, folder)
+    assert serve(folder, "--metrics") == 0
+    expected = hash_file(folder / "model.safetensors")
+    with TestClient(served[0]) as client:
+        deadline = time.monotonic() + 10
+        while client.get("/health").json()["sha256"] is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        about = {"version": __version__, "model": "model", "sha256": expected}
+        assert about.items() <= client.get("/health").json().items()
+        line = f'model_info{{model="model",sha256="{expected}",version="{__version__}"}} 1.0'
+        assert line in client.get("/metrics").text.splitlines()
 
 
 # --- Refusals -------------------------------------------------------------------------------------------------------

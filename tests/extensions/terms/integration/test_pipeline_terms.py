@@ -32,6 +32,15 @@ def assert_equal(found, expected):
             assert answer == pytest.approx(reference)
 
 
+def test_pipeline_warns_of_terms_that_a_translation_lacks(translate):
+    glossary = Glossary(TERMS.items())
+    found = translate([*TEXTS, "See http://man.example/ now."], glossary=glossary, return_warnings=True)
+    ignored = [glossary.is_ignored(text, each["translation_text"]) for text, each in zip(TEXTS, found, strict=False)]
+    assert ["terms" in each["warnings"] for each in found] == [*ignored, False] and True in ignored
+    hard = translate(TEXTS, glossary=TERMS, term_mode="hard", return_warnings=True)
+    assert not any("terms" in each["warnings"] for each in hard)
+
+
 @pytest.mark.parametrize("options", [{}, {"return_scores": True}, {"num_beams": 2, "mbr": "chrf"}])
 def test_pipeline_translates_annotated_text(translate, options):
     expected = translate(ANNOTATED, **options)

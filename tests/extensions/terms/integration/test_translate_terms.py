@@ -1,5 +1,8 @@
 """`translate --glossary` reads TSV and TBX, for sentences, files and documents."""
 
+import json
+import sys
+
 import pytest
 
 from tests.inline_terms import model_with_inline_terms
@@ -38,6 +41,17 @@ def test_translate_reads_a_glossary(folder, capsys):
     assert capsys.readouterr().out == expected
     assert translate(folder, PLAIN, *flags) == 0
     assert capsys.readouterr().out != expected  # MAN is another term
+
+
+def test_translate_warns_of_an_ignored_term_in_a_terminal_and_in_json(folder, capsys, monkeypatch):
+    flags = PLAIN, "--glossary", "{folder}/terms.tsv", "--term_mode"
+    assert translate(folder, *flags, "soft", "--json") == 0
+    assert "terms" in json.loads(capsys.readouterr().out)["translations"][0]["warnings"]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert translate(folder, *flags, "soft") == 0
+    assert "a term is not translated as the glossary says (terms)" in capsys.readouterr().err
+    assert translate(folder, *flags, "hard") == 0
+    assert "(terms)" not in capsys.readouterr().err
 
 
 def test_translate_uses_a_glossary_in_documents(folder, capsys):

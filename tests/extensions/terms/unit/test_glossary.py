@@ -1,5 +1,6 @@
 """Glossaries are read from TSV and TBX, mistakes are named in one line, and terms are found in texts."""
 
+import re
 import tempfile
 import unicodedata
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vanilla_transformer.errors import UserError
 from vanilla_transformer.extensions.terms.glossary import Glossary, TermUse, as_glossary, count_forms, read_glossary
 
 TBX_2 = """<?xml version="1.0" encoding="UTF-8"?>
@@ -73,7 +75,11 @@ def test_read_glossary_reads_both_versions_of_tbx(tmp_path, content, target):
         ("a.tsv", "a\tb\tc", r"got 'a\\tb\\tc' in line 1"),
         ("a.tsv", "dog\tHund\ncat\tK\xf6ter\n".encode("latin-1"), "must be UTF-8, but line 2 has the byte 0xf6"),
         ("a.tsv", "dog\tHund\n".encode("utf-16"), "must be UTF-8, but it is UTF-16"),
-        ("a.tsv", "dog\tHund\ncat\tKatze\nDog\tKöter\ndog\tKöter", "of 'dog', got 'Hund' in line 1 and 'Köter' in"),
+        (
+            "a.tsv",
+            "dog\tHund\ncat\tKatze\nDog\tKöter\ndog\tKöter",
+            "of each term, got 'Hund' in line 1 and 'Köter' in",
+        ),
         ("a.tbx", TBX_2[:300], "a.tbx must be TBX. The text must be well-formed XML: .*line 6"),
         ("a.tbx", "<xliff/>", "got none in <xliff>"),
         ("a.tbx", TBX_2.replace(' xml:lang="de"', ""), "must have the attribute xml:lang, got none in line 5"),
@@ -183,3 +189,18 @@ def test_read_glossary_raises_mistakes_of_one_line_only(content, name):
 )
 def test_count_forms_counts_phrases_by_words_and_their_endings(wanted, text, exact, inflected):
     assert (count_forms(wanted, text, exactly=True), count_forms(wanted, text)) == (exact, inflected)
+
+
+def test_glossary_names_all_double_entries_at_once(tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text("dog\tHund\ncat\tKatze\ndog\tKöter\ndog\tHund\ncat\tKater\n")
+    both = "'Hund' in line 1 and 'Köter' in line 3 of 'dog'; 'Katze' in line 2 and 'Kater' in line 5 of 'cat'"
+    with pytest.raises(UserError, match=re.escape(f"one translation of each term, got {both}. Keep one.")):
+        read_glossary(path)
+
+
+def test_override_goes_before_a_glossary_and_keeps_its_other_terms():
+    base = Glossary([("dog", "Hund"), ("IT", "EDV"), ("small cat", "Kätzchen")])
+    glossary = base.override([("dog", "Köter"), ("it", "es")])
+    assert [match.target for match in glossary.find("Dog, IT and a small cat")] == ["Köter", "es", "Kätzchen"]
+    assert [match.target for match in base.find("Dog, IT and a small cat")] == ["Hund", "EDV", "Kätzchen"]

@@ -1,0 +1,38 @@
+"""Which model of a run is the best by its validation: the one to keep, and the final one."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vanilla_transformer.utils.resources import LOWER_IS_BETTER
+
+_LEAST_BLEU = 5.0
+_INTERVAL = 8.0  # times the root of BLEU / sentences: half of the 95 % interval, as bootstrap resampling measures it
+Rank = tuple[
+    float, float, float
+]  # metric, chrF and loss, each higher for a better model; without the metric, infinite
+
+
+def rank(entry: Mapping[str, Any], metric: str) -> Rank:
+    value = entry.get("validation_loss" if metric == "loss" else metric)
+    if value is None:
+        return -math.inf, -math.inf, -math.inf
+    return -value if metric in LOWER_IS_BETTER else value, entry.get("chrf", -math.inf), -entry["validation_loss"]
+
+
+def choose_best(ranks: Sequence[Rank], metric: str, sentences: int) -> tuple[int, str]:
+    """Return the index of the best model, the first one of equal ones, and what decided.
+
+    That is the metric. If the best BLEU is below 5, or differs from another one by less than its interval on so many
+    sentences, it is chrF or, without chrF, the loss.
+    """
+    top, _, _ = max(ranks)
+    interval = math.inf if top < _LEAST_BLEU else _INTERVAL * math.sqrt(top / sentences)
+    close = [each for each in ranks if interval == math.inf or top - each[0] < interval]
+    if metric != "bleu" or len(close) == 1:
+        return ranks.index(max(ranks)), metric
+    best = max(close, key=lambda each: each[1:])
+    name, column = ("loss", 2) if best[1] == -math.inf else ("chrf", 1)
+    scores, values = (", ".join(f"{abs(each[place]):.2f}" for each in close) for place in (0, column))
+    rule = f"is below {_LEAST_BLEU:g}" if interval == math.inf else f"differs by less than {interval:.2f}"
+    return ranks.index(best), f"{name} ({values}), since BLEU ({scores}) {rule}"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("short_translations")
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 TASKS = ["train_on_your_own_data", "clean_a_corpus", "fine_tune", "distill", "many_languages", "scaling", "evaluate"]
 TASKS += ["translate", "documents", "terms_and_markup", "scores", "alignments", "decoding", "publish", "convert"]
-TASKS += ["serve", "long_sequences", "pocket_model"]
+TASKS += ["serve", "long_sequences", "pocket_model", "change_the_architecture", "localize_software", "new_language"]
 
 
 def commands():

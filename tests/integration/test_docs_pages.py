@@ -7,6 +7,7 @@ import runpy
 import shlex
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from glob import glob
@@ -43,6 +44,7 @@ pytestmark = pytest.mark.usefixtures("short_translations")
 NOT_RUN = ("download-data", "--engine ray", "train-tokenizer", "recipes/multi30k_en_de.yaml", "--normalize_before")
 NOT_RUN += ("--ema_decay 0.998", "vanilla-transformer demo", "push-to-hub", "check-model runs/demo", "--precision")
 NOT_RUN += ("--layer_types",)
+PO_HEADER = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 TBX = """<tbx><text><body><conceptEntry id="1">
 <langSec xml:lang="en"><termSec><term>dog</term></termSec></langSec>
 <langSec xml:lang="de"><termSec><term>Hund</term></termSec></langSec>
@@ -151,6 +153,25 @@ def prepare_languages(monkeypatch):
     write_multi30k(("en", "de", "fr"), valid="val", test="test_2016_flickr")
 
 
+def prepare_localize(monkeypatch):
+    """Write a catalog of the training text, and run the lines that hold out strings, with fewer of them."""
+    prepare_marian(monkeypatch)
+    page, pairs = (
+        page_of("localize_software"),
+        zip(*(Path(f"train.{end}").open() for end in ("en", "de")), strict=True),
+    )
+    messages = [f'msgid "{source.strip()} %s"\nmsgstr "{target.strip()} %s"\n' for source, target in pairs]
+    Path("de.po").write_text(PO_HEADER + "\n".join(messages))
+    Path("new.po").write_text(PO_HEADER + 'msgid "The dog."\nmsgstr "Der Hund."\n\nmsgid "Open %s"\nmsgstr ""\n')
+    Path("strings.yaml").write_text(blocks(page, "yaml")[0])
+    Path("terms.tsv").write_text("door\tTür\n")
+    run_command(blocks(page, "bash")[0].strip(), monkeypatch)
+    split = re.sub(r"1000|500", lambda match: str(int(match[0]) // 100), blocks(page, "sh")[0])
+    subprocess.run(["bash", "-ec", split], check=True)
+    shutil.rmtree("strings")
+    shutil.copytree("runs/mine", "runs/strings-2")
+
+
 def prepare_marian(monkeypatch):
     folder = Path("Helsinki-NLP/opus-mt-en-de").absolute()
     folder.mkdir(parents=True)
@@ -167,7 +188,9 @@ def prepare_new_language(monkeypatch):
     shutil.rmtree("runs/reverse")
     nllb = Path(shutil.copytree(FOLDER / "nllb", "facebook/nllb-200-distilled-600M"))
     weights, tokenizer = load_file(nllb / "model.safetensors"), AutoTokenizer.from_pretrained(nllb)
-    weights["model.shared.weight"][tokenizer.all_special_ids] = 0.0  # it would write little else than codes of languages
+    weights["model.shared.weight"][tokenizer.all_special_ids] = (
+        0.0  # it would write little else than codes of languages
+    )
     save_file(weights, nllb / "model.safetensors", {"format": "pt"})
     settings = json.loads((nllb / "generation_config.json").read_text())
     (nllb / "generation_config.json").write_text(json.dumps(settings | {"max_length": 12, "no_repeat_ngram_size": 1}))
@@ -185,7 +208,10 @@ def prepare_new_language(monkeypatch):
         languages = {"source_lang": "eng", "target_lang": model[-3:].lstrip("-")}
         (folder / "tokenizer_config.json").write_text(json.dumps(languages | {"tokenizer_class": "MarianTokenizer"}))
         marian_model(len(vocabulary)).save_pretrained(folder)
-        run_command(f"vanilla-transformer train finetune_opus_mt --init_from {model} {flags} {files}-{folder.name}", monkeypatch)
+        run_command(
+            f"vanilla-transformer train finetune_opus_mt --init_from {model} {flags} {files}-{folder.name}",
+            monkeypatch,
+        )
 
 
 def prepare_pocket(monkeypatch):
@@ -295,6 +321,14 @@ def check_evaluate(names, printed):
     assert "±: half of the 95 % confidence interval" in printed and ", p = " in printed
 
 
+def check_localize(names, printed):
+    lines = {name: len(Path(f"{name}.de").read_text().splitlines()) for name in ("train", "validation", "test")}
+    assert lines == {"train": 50, "validation": 5, "test": 5}
+    written = Path("new.de.po").read_text()
+    assert 'msgstr "Der Hund."' in written and "#, fuzzy" in written.split('msgid "Open %s"')[0].splitlines()[-1]
+    assert Path("report.html").exists() and ", p = " in printed and printed.count("Serving ") == 3
+
+
 def check_new_language(names, printed):
     config = json.loads(Path("runs/table-opus-mt-en-sla/tokenizer_config.json").read_text())
     assert config["directions"] == [["en", "hsb"]]
@@ -339,6 +373,7 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "documents": (2, prepare_documents, check_documents),
     "evaluate": (5, prepare_evaluate, check_evaluate),
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),
+    "localize_software": (9, prepare_localize, check_localize),
     "long_sequences": (0, None, lambda names, _: names["memory"].layers[0].keys[:, 10]),
     "many_languages": (3, prepare_languages, lambda _, printed: printed.index("fr-de")),
     "new_language": (8, prepare_new_language, check_new_language),

@@ -60,7 +60,7 @@ def test_docs_commands_exist(words, monkeypatch):
         assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text()
     else:
         assert words[0] == "vanilla-transformer" and words[1] in COMMANDS
-        if words[1] == "train":
+        if words[1] == "train" and words[2] != "final.yaml":  # which stands on the page
             parse_recipe(words[2:])
 
 

@@ -158,9 +158,9 @@ def prepare_localize(monkeypatch):
     prepare_marian(monkeypatch)
     page, pairs = (
         page_of("localize_software"),
-        zip(*(Path(f"train.{end}").open() for end in ("en", "de")), strict=True),
+        zip(*(Path(f"train.{end}").read_text().splitlines() for end in ("en", "de")), strict=True),
     )
-    messages = [f'msgid "{source.strip()} %s"\nmsgstr "{target.strip()} %s"\n' for source, target in pairs]
+    messages = [f'msgid "{source} %s"\nmsgstr "{target} %s"\n' for source, target in pairs]
     Path("de.po").write_text(PO_HEADER + "\n".join(messages))
     Path("new.po").write_text(PO_HEADER + 'msgid "The dog."\nmsgstr "Der Hund."\n\nmsgid "Open %s"\nmsgstr ""\n')
     Path("strings.yaml").write_text(blocks(page, "yaml")[0])

@@ -7,6 +7,7 @@ import runpy
 import shlex
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from glob import glob
@@ -18,6 +19,8 @@ import sacrebleu
 import yaml
 from accelerate.state import AcceleratorState
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from tests.aligned_corpus import write_aligned_corpus
 from tests.comet_files import REGRESSION, UNIFIED, write_comet
@@ -41,6 +44,7 @@ pytestmark = pytest.mark.usefixtures("short_translations")
 NOT_RUN = ("download-data", "--engine ray", "train-tokenizer", "recipes/multi30k_en_de.yaml", "--normalize_before")
 NOT_RUN += ("--ema_decay 0.998", "vanilla-transformer demo", "push-to-hub", "check-model runs/demo", "--precision")
 NOT_RUN += ("--layer_types",)
+PO_HEADER = 'msgid ""\nmsgstr ""\n"Language: de\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 TBX = """<tbx><text><body><conceptEntry id="1">
 <langSec xml:lang="en"><termSec><term>dog</term></termSec></langSec>
 <langSec xml:lang="de"><termSec><term>Hund</term></termSec></langSec>
@@ -150,6 +154,25 @@ def prepare_languages(monkeypatch):
     write_multi30k(("en", "de", "fr"), valid="val", test="test_2016_flickr")
 
 
+def prepare_localize(monkeypatch):
+    """Write a catalog of the training text, and run the lines that hold out strings, with fewer of them."""
+    prepare_marian(monkeypatch)
+    page, pairs = (
+        page_of("localize_software"),
+        zip(*(Path(f"train.{end}").read_text().splitlines() for end in ("en", "de")), strict=True),
+    )
+    messages = [f'msgid "{source} %s"\nmsgstr "{target} %s"\n' for source, target in pairs]
+    Path("de.po").write_text(PO_HEADER + "\n".join(messages))
+    Path("new.po").write_text(PO_HEADER + 'msgid "The dog."\nmsgstr "Der Hund."\n\nmsgid "Open %s"\nmsgstr ""\n')
+    Path("strings.yaml").write_text(blocks(page, "yaml")[0])
+    Path("terms.tsv").write_text("door\tTür\n")
+    run_command(blocks(page, "bash")[0].strip(), monkeypatch)
+    split = re.sub(r"1000|500", lambda match: str(int(match[0]) // 100), blocks(page, "sh")[0])
+    subprocess.run(["bash", "-ec", split], check=True)
+    shutil.rmtree("strings")
+    shutil.copytree("runs/mine", "runs/strings-2")
+
+
 def prepare_marian(monkeypatch):
     folder = Path("Helsinki-NLP/opus-mt-en-de").absolute()
     folder.mkdir(parents=True)
@@ -157,6 +180,39 @@ def prepare_marian(monkeypatch):
     save_model_folder(marian_model(len(tokenizer)), tokenizer, folder)
     for place in (folder, Path("runs/mine")):  # few sentences to compare a converted model on
         (place / "recipe.json").write_text(json.dumps({"validation_source": "validation.en"}))
+
+
+def prepare_new_language(monkeypatch):
+    """Write NLLB and OPUS-MT with random weights, and train by the flags of the page's table."""
+    for name in ("train", "validation", "test", "mono"):
+        shutil.copy("test.de" if name == "mono" else f"{name}.de", f"{name}.hsb")
+    shutil.rmtree("runs/reverse")
+    nllb = Path(shutil.copytree(FOLDER / "nllb", "facebook/nllb-200-distilled-600M"))
+    weights, tokenizer = load_file(nllb / "model.safetensors"), AutoTokenizer.from_pretrained(nllb)
+    weights["model.shared.weight"][tokenizer.all_special_ids] = (
+        0.0  # it would write little else than codes of languages
+    )
+    save_file(weights, nllb / "model.safetensors", {"format": "pt"})
+    settings = json.loads((nllb / "generation_config.json").read_text())
+    (nllb / "generation_config.json").write_text(json.dumps(settings | {"max_length": 12, "no_repeat_ngram_size": 1}))
+    page = page_of("new_language").read_text()
+    Path("final.yaml").write_text(blocks(page_of("new_language"), "yaml")[0] + yaml.safe_dump({"max_steps": 2}))
+    files = "--train_source train.en --train_target train.hsb --output_dir runs/table"
+    for model, flags in re.findall(r"`--init_from (Helsinki-NLP/\S+) (--[^`]+)`", page):
+        folder = Path(model)
+        folder.mkdir(parents=True)
+        build_marian_tokenizer(folder)
+        vocabulary = json.loads((folder / "vocab.json").read_text())
+        tags = [">>ces<<", ">>hsb<<"] if model.endswith("sla") else []
+        vocabulary |= {tag: len(vocabulary) + place for place, tag in enumerate(tags)}
+        (folder / "vocab.json").write_text(json.dumps(vocabulary))
+        languages = {"source_lang": "eng", "target_lang": model[-3:].lstrip("-")}
+        (folder / "tokenizer_config.json").write_text(json.dumps(languages | {"tokenizer_class": "MarianTokenizer"}))
+        marian_model(len(vocabulary)).save_pretrained(folder)
+        run_command(
+            f"vanilla-transformer train finetune_opus_mt --init_from {model} {flags} {files}-{folder.name}",
+            monkeypatch,
+        )
 
 
 def prepare_pocket(monkeypatch):
@@ -233,6 +289,8 @@ def check_architecture(names, printed):
     with safe_open("runs/gated/model.safetensors", "pt") as weights:
         assert "model.encoder.layers.0.gate.weight" in weights.keys()  # noqa: SIM118
     assert len(json.loads(Path("runs/ablation/table3/results.json").read_text())["runs"]) == 3
+    assert "| gated encoder |" in Path("runs/ablation/table3/table.md").read_text()
+    assert ", p = " in printed and "signature" in Path("gated.json").read_text()
 
 
 def check_convert(names, printed):
@@ -263,6 +321,22 @@ def check_evaluate(names, printed):
     expected = [each.replace(f"version:{pinned}", f"version:{sacrebleu.__version__}") for each in signatures]
     assert len(expected) == 2 and all(signature in printed for signature in expected)
     assert "±: half of the 95 % confidence interval" in printed and ", p = " in printed
+
+
+def check_localize(names, printed):
+    lines = {name: len(Path(f"{name}.de").read_text().splitlines()) for name in ("train", "validation", "test")}
+    assert lines == {"train": 50, "validation": 5, "test": 5}
+    written = Path("new.de.po").read_text()
+    assert 'msgstr "Der Hund."' in written and "#, fuzzy" in written.split('msgid "Open %s"')[0].splitlines()[-1]
+    assert Path("report.html").exists() and ", p = " in printed and printed.count("Serving ") == 3
+
+
+def check_new_language(names, printed):
+    config = json.loads(Path("runs/table-opus-mt-en-sla/tokenizer_config.json").read_text())
+    assert config["directions"] == [["en", "hsb"]]
+    assert Path("back.tsv").read_text().startswith("<BT> ")
+    assert json.loads(Path("runs/final/config.json").read_text())["vocab_size"] == 285  # NLLB's and the tag
+    assert ", p = " in printed
 
 
 def check_pocket(names, printed):
@@ -301,8 +375,10 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "documents": (2, prepare_documents, check_documents),
     "evaluate": (5, prepare_evaluate, check_evaluate),
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),
+    "localize_software": (9, prepare_localize, check_localize),
     "long_sequences": (0, None, lambda names, _: names["memory"].layers[0].keys[:, 10]),
     "many_languages": (3, prepare_languages, lambda _, printed: printed.index("fr-de")),
+    "new_language": (8, prepare_new_language, check_new_language),
     "pocket_model": (10, prepare_pocket, check_pocket),
     "quickstart": (4, prepare_training, None),
     "reranking": (5, prepare_reranking, None),

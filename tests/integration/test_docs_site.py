@@ -1,5 +1,6 @@
 """The site builds strictly: every page is in the navigation, every link and every public name exists."""
 
+import json
 import re
 
 import pytest
@@ -9,6 +10,16 @@ from tests.docs_pages import ROOT
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.training.recipe import SECTIONS
 
+# Words that people search: the page with a heading that has it, and others that have it.
+ANSWERS = {
+    "significance": ("change_the_architecture", "evaluate"),
+    "seeds": ("change_the_architecture", "reproduce"),
+    "subclass": ("change_the_architecture",),
+    "dictionary": ("localize_software", "terms_and_markup"),
+    "roll back": ("localize_software",),
+    "upgrade": ("localize_software", "use_from_transformers"),
+    "low-resource": ("new_language",),
+}
 RESOLVED = {"batch_size", "library", "generate_kwargs"}  # computed from the options
 
 
@@ -40,6 +51,21 @@ def test_site_documents_every_public_name_option_and_recipe_key(site):
     for title, parts in zip(titles, SECTIONS.values(), strict=True):
         keys = page[page.index(title) :].removeprefix(title).split("<h2 id=")[0]
         assert all(f"<code>{name}</code>" in keys for part in parts for name in part.model_fields)
+
+
+def test_search_leads_from_words_to_the_headings_and_pages_that_answer(site):
+    sections = json.loads((site / "search/search_index.json").read_text())["docs"]
+    headings = {
+        (word, each["location"].split("/")[0])
+        for each in sections
+        for word in ANSWERS
+        if word in each["title"].lower()
+    }
+    assert {(word, pages[0]) for word, pages in ANSWERS.items()} <= headings
+    texts = {
+        (word, each["location"].split("/")[0]) for each in sections for word in ANSWERS if word in each["text"].lower()
+    }
+    assert {(word, page) for word, pages in ANSWERS.items() for page in pages[1:]} <= texts
 
 
 def test_site_asks_no_other_server(site):

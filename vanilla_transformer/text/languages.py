@@ -217,15 +217,15 @@ def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sour
         for side, code in zip(("source", "target"), direction, strict=True):
             if (side == "target" or with_sources) and (code is None or _CODE.fullmatch(code) is None):
                 raise UserError(f"`{side}_language` of each corpus must be a code such as en, got {code!r}.")
-    if _language_tokens(tokenizer) or not tokenizer.is_fast:
-        raise UserError(
-            f"Language tags need a fast tokenizer without other languages, got {type(tokenizer).__name__}. Set "
-            "`language_tags` to none, or `init_vocabulary` to replace."
-        )
     wanted = [TARGET_TAG.format(direction.target) for direction in directions]
     wanted += [SOURCE_TAG.format(direction.source) for direction in directions if with_sources]
     known = tokenizer.get_vocab().keys()
     tags = [tag for tag in dict.fromkeys(wanted) if tag not in known]
+    if _language_tokens(tokenizer) or (tags and not tokenizer.is_fast):
+        raise UserError(
+            f"Language tags need a fast tokenizer without other languages, got {type(tokenizer).__name__}. Set "
+            "`language_tags` to none, or `init_vocabulary` to replace."
+        )
     tagged = trained_directions(tokenizer) if _tagged(tokenizer, TARGET_TAG) else []
     tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)
     stored = dict.fromkeys([*tagged, *directions])
@@ -257,7 +257,8 @@ def _language_tokens(tokenizer: Any) -> dict[str, int]:
         return {}
     if hasattr(tokenizer, "lang_code_to_id"):
         return dict(tokenizer.lang_code_to_id)
-    return {token: tokenizer.convert_tokens_to_ids(token) for token in tokenizer.extra_special_tokens}
+    codes = filter(_CODE.fullmatch, tokenizer.extra_special_tokens)  # there may be tags such as <BT>, too
+    return {code: tokenizer.convert_tokens_to_ids(code) for code in codes}
 
 
 def _tagged(tokenizer: Any, form: str) -> dict[str, int]:

@@ -1,11 +1,13 @@
 """The languages of a tokenizer: tags that it is given, and the ones that it has from the start."""
 
 import copy
+import json
 
 import pytest
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, MarianTokenizer, PreTrainedTokenizerFast
 
 from tests.m2m_100_models import build_nllb_tokenizer
+from tests.marian_models import build_marian_tokenizer
 from tests.tiny import TINY_SENTENCES
 from vanilla_transformer.data.tokenizer_training import extend_tokenizer
 from vanilla_transformer.text.languages import (
@@ -90,6 +92,24 @@ def test_languages_tokens_of_nllb_begin_both_sides():
     (begun,) = languages.begin(tokenizer(["Grass"])["input_ids"], tokens.source)
     tokenizer.src_lang = "fra_Latn"
     assert begun == tokenizer("Grass")["input_ids"]
+
+
+def test_find_languages_of_nllb_are_no_other_tokens_that_were_added():
+    tokenizer = build_nllb_tokenizer()
+    languages = find_languages(tokenizer)
+    tokenizer.add_special_tokens({"extra_special_tokens": ["<BT>"]}, replace_extra_special_tokens=False)
+    assert "<BT>" in tokenizer.get_vocab() and find_languages(tokenizer).targets == languages.targets
+
+
+def test_add_language_tags_takes_the_tags_of_opus_mt(tmp_path):
+    tokenizer = build_marian_tokenizer(tmp_path)
+    with pytest.raises(ValueError, match="need a fast tokenizer without other languages, got MarianTokenizer"):
+        add_language_tags(tokenizer, [Direction("en", "hsb")])
+    vocabulary = json.loads((tmp_path / "vocab.json").read_text())
+    (tmp_path / "vocab.json").write_text(json.dumps(vocabulary | {">>hsb<<": len(vocabulary)}))
+    tagged = MarianTokenizer(*(str(tmp_path / name) for name in ("source.spm", "target.spm", "vocab.json")))
+    add_language_tags(tagged, [Direction("en", "hsb")])
+    assert find_languages(tagged).tokens(Direction("en", "hsb")) == DirectionTokens((len(vocabulary),), ())
 
 
 def test_find_languages_finds_none_in_other_tokenizers(tiny_tokenizer):

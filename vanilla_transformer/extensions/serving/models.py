@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer import __version__
 from vanilla_transformer.decoding.options import TERMS
 from vanilla_transformer.decoding.pretrained import hash_model
 from vanilla_transformer.errors import UserError
@@ -21,6 +21,7 @@ from .features import LANGUAGES, SOFT_TERMS
 from .limits import Limits, Refusal
 from .queue import Batcher, CountTokens, ModelFailure, TextRequest, Translate, call_on_thread, count_bytes
 
+VERSION = version("vanilla-transformer")
 _WEIGHTS = (".safetensors", ".bin", ".onnx", ".onnx_data")
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
@@ -335,6 +336,6 @@ class Models:
         statuses, failures, kinds, hashes = zip(*(state.values() for state in states.values()), strict=True)
         status = next((status for status in _UNAVAILABLE if status in statuses), "ok")
         content = {"status": status, "failures": sum(failures), "last_failure": next(filter(None, kinds), None)}
-        content["version"] = __version__
+        content["version"] = VERSION
         content |= {"models": states} if len(states) > 1 else {"model": next(iter(states)), "sha256": hashes[0]}
         return content, 200 if status == "ok" else 503

@@ -22,6 +22,7 @@ from .srt_format import SrtDocument, VttDocument
 from .wrapped_text import WrappedText
 from .xliff_format import XliffDocument
 from .xml_format import XmlDocument
+from .zip_format import ZipDocument
 
 FORMATS: dict[str, Callable[[str, Direction], Document]] = {
     "html": HtmlDocument,
@@ -31,6 +32,7 @@ FORMATS: dict[str, Callable[[str, Direction], Document]] = {
     "vtt": VttDocument,
     "xliff": XliffDocument,
     "wrapped": WrappedText,
+    **{format: partial(ZipDocument, format) for format in ("docx", "pptx", "odf", "epub")},
 }
 
 

@@ -108,11 +108,17 @@ DOCUMENT_ENDINGS = {
     ".xliff": "xliff",
     ".sdlxliff": "xliff",
     ".mqxliff": "xliff",
+    ".docx": "docx",
+    ".pptx": "pptx",
+    ".odt": "odf",
+    ".ods": "odf",
+    ".odp": "odf",
+    ".epub": "epub",
 }
 # Endings of formats that no reader knows, whose syntax would be translated as text.
 OTHER_ENDINGS = {
     *(".ass", ".ssa", ".ttml"),
     *(".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".csv"),
     *(".po", ".pot", ".ts", ".tmx", ".strings", ".properties", ".resx"),
-    *(".tex", ".rst", ".adoc", ".ipynb", ".rtf", ".docx", ".pptx", ".xlsx", ".odt", ".epub", ".pdf"),
+    *(".tex", ".rst", ".adoc", ".ipynb", ".rtf", ".xlsx", ".pdf"),
 }

@@ -23,6 +23,7 @@ from .input_files import COMPRESSIONS, compression_of, is_pipe, open_input
 
 _CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
 LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills the memory
+ZIP = "PK\3\4"  # at the beginning
 _XML_ENCODING = re.compile(r"\A(\ufeff?<\?xml\s[^>]*?\sencoding\s*=\s*[\"'])[^\"']+")
 _DECLARED = re.compile(
     rb"\s*<(?:\?xml\s[^>]*?\sencoding\s*=\s*[\"']|.{,4000}?<meta\s[^>]*?charset\s*=\s*[\"']?\s*)([\w.:-]+)",
@@ -44,7 +45,13 @@ def decode_text(content: bytes, name: str, first: int = 1) -> str:
 
 
 def decode_document(content: bytes, name: str) -> tuple[str, str]:
-    """Return a text and its encoding: of its byte order mark, which stays, or that XML or HTML declares, or UTF-8."""
+    """
+    Return a text and its encoding: of its byte order mark, which stays, or that XML or HTML declares, or UTF-8.
+
+    The text of a zip is its bytes, as Latin-1.
+    """
+    if content.startswith(ZIP.encode()):
+        return content.decode("latin-1"), "latin-1"
     marked = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if content.startswith(mark)), "")
     declared, is_utf_8 = _DECLARED.match(content), content.decode(errors="ignore").encode() == content
     encoding = marked + ("-LE" if content.startswith(codecs.BOM_UTF16_LE) else "-BE") if marked else "UTF-8"

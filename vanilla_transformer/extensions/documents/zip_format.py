@@ -28,7 +28,7 @@ _CONTAINER = "META-INF/container.xml"  # of EPUB, with the names of its packages
 _ENCRYPTIONS = "META-INF/encryption.xml", "META-INF/manifest.xml"
 _DRAWINGS = r"charts/chart|diagrams/(?:data|drawing)"
 # The name of each format, a member that its files have, and the members that are translated.
-_MEMBERS = {
+ZIP_FORMATS = {
     "docx": ("DOCX", "word/", rf"word/(?:document|header|footer|footnotes|endnotes|comments|{_DRAWINGS})\d*\.xml"),
     "pptx": ("PPTX", "ppt/", rf"ppt/(?:slides/slide|notesSlides/notesSlide|{_DRAWINGS})\d*\.xml"),
     "odf": ("OpenDocument", "content.xml", r"(?:content|styles)\.xml"),
@@ -37,7 +37,6 @@ _MEMBERS = {
 _OF_EPUB: dict[str, type[SourceDocument]] = {
     "application/xhtml+xml": HtmlDocument,
     "application/x-dtbncx+xml": XmlDocument,
-    "image/svg+xml": XmlDocument,
 }
 _BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}  # fields begin and end where they did
 _OF_PROOFING = {"altLang", "bmk", "dirty", "err", "lang", "noProof", "smtClean"}  # nothing that readers see
@@ -60,7 +59,7 @@ class ZipDocument(Document):
     """
 
     def __init__(self, format: str, text: str, direction: Direction = NO_DIRECTION):
-        name, main, _ = _MEMBERS[format]
+        name, main, _ = ZIP_FORMATS[format]
         try:
             content = text.encode("latin-1")
             self._archive = ZipFile(BytesIO(content))
@@ -100,7 +99,7 @@ class ZipDocument(Document):
         """Return the members that are translated, with the classes that read them."""
         names, read = self._archive.namelist(), self._archive.read
         kind = XmlDocument if format == "odf" else RunDocument
-        found: dict[str, Any] = {name: kind for name in names if re.fullmatch(_MEMBERS[format][2], name)}
+        found: dict[str, Any] = {name: kind for name in names if re.fullmatch(ZIP_FORMATS[format][2], name)}
         packages = parse_xml(read(_CONTAINER)).iter("{*}rootfile") if format == "epub" else ()
         for package in [each.get("full-path", "") for each in packages]:
             found[package] = PackageDocument
@@ -174,7 +173,7 @@ class RunDocument(XmlDocument):
             name, child.tail = local_name(child), None
             if child.tag == f"{space}r":
                 self._simplify_run(parent, space, child)
-            elif name not in ("moveFrom", "r") and child.find(f"{space}r/{space}t") is not None:
+            elif name not in ("moveFrom", "r") and child.find(f".//{space}r/{space}t") is not None:
                 self._simplify(child, space)
                 parent.append(child)
             elif child not in properties and name not in ("", "proofErr"):
@@ -196,9 +195,10 @@ class RunDocument(XmlDocument):
     def _add_mark(self, parent: Any, space: str, element: Any, name: str) -> None:
         if name in _BREAKS:
             parent.append(parent.makeelement(f"{space}br", {_KEPT: self._keep([element])}))
-        else:  # there may be paragraphs in it
+        else:  # there may be paragraphs in it; the outer one may become an end
             parent.append(parent.makeelement(f"{space}textMark"))
-            parent[-1].append(element)
+            parent[-1].append(parent.makeelement(f"{space}textMark"))
+            parent[-1][0].append(element)
 
     def _find_style(self, run: Any) -> str:
         """Return the number of the properties of a run that readers see."""

@@ -71,7 +71,7 @@ DELETED = "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>"
 BOX = "<w:r><w:pict><w:txbxContent>{}</w:txbxContent></w:pict></w:r>"
 MARKS = '<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>'
 CONTROL = '<w:sdt><w:sdtPr><w:alias w:val="x"/></w:sdtPr><w:sdtContent>{}</w:sdtContent></w:sdt>'
-# What a translation into capitals makes of the runs of a paragraph.
+# The runs of a paragraph, and their translation into capitals.
 RUNS = {
     "a torn word": (
         [
@@ -113,7 +113,7 @@ def test_runs_of_docx_move_with_their_words():
     assert found == paragraph(run("HOME RAN "), run("DOG", BOLD), run(" A"))
 
 
-def test_what_is_no_paragraph_of_docx_stays():
+def test_other_elements_of_docx_stay():
     text = f"<w:p/>{paragraph()}<w:sectPr><w:x>text</w:x></w:sectPr><!-- text -->"
     assert translated("docx", text) == text
 

@@ -25,6 +25,7 @@ from safetensors import SafetensorError
 from vanilla_transformer.errors import MissingFileError, UserError, UserFileError
 
 from .input_files import BINARY_ENDINGS, COMPRESSIONS, compression_of, open_input
+from .resources import DOCUMENT_ENDINGS
 
 if TYPE_CHECKING:
     from filelock import AcquireReturnProxy, BaseFileLock
@@ -271,11 +272,14 @@ def check_outputs(outputs: Iterable[str | Path], inputs: Iterable[str | Path | i
         inputs: Files and folders, of which some need not exist; or numbers of open files.
     """
     written: list[Path] = []
+    inputs = [*inputs]
     existing = [each for each in inputs if os.path.exists(each)]
     for output in map(Path, outputs):
         if output.is_dir():
             raise UserError(f"The output must be a file, but {output} is a folder. Name a file.")
-        if output.suffix.lower() in BINARY_ENDINGS:
+        ending = output.suffix.lower()
+        is_document = ending in DOCUMENT_ENDINGS and any(str(each).lower().endswith(ending) for each in inputs)
+        if ending in BINARY_ENDINGS and not is_document:
             rule = f"An output is text, also compressed as {', '.join(COMPRESSIONS)}"
             raise UserError(f"{rule}, but the name {output} is one of another format. Choose another ending.")
         is_of_model = output.suffix == ".safetensors" or output.name in (*_MODEL_FILES, *TOKENIZER_FILES)

@@ -117,10 +117,16 @@ DOCUMENT_ENDINGS = {
     ".json": "json",
     ".arb": "json",
     ".ftl": "fluent",
+    ".docx": "docx",
+    ".pptx": "pptx",
+    ".odt": "odf",
+    ".ods": "odf",
+    ".odp": "odf",
+    ".epub": "epub",
 }
 # Endings of formats that no reader knows, whose syntax would be translated as text.
 OTHER_ENDINGS = {
     *(".ass", ".ssa", ".ttml"),
     *(".jsonl", ".yaml", ".yml", ".toml", ".ini", ".csv", ".tmx"),
-    *(".tex", ".rst", ".adoc", ".ipynb", ".rtf", ".docx", ".pptx", ".xlsx", ".odt", ".epub", ".pdf"),
+    *(".tex", ".rst", ".adoc", ".ipynb", ".rtf", ".xlsx", ".pdf"),
 }

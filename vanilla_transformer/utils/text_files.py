@@ -23,6 +23,7 @@ from .input_files import COMPRESSIONS, compression_of, is_pipe, open_input
 
 _CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
 LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills the memory
+ZIP = "PK\3\4"  # at the beginning
 _XML_ENCODING = re.compile(r"\A(\ufeff?<\?xml\s[^>]*?\sencoding\s*=\s*[\"'])[^\"']+")
 _DECLARED = re.compile(
     rb"\s*<(?:\?xml\s[^>]*?\sencoding\s*=\s*[\"']|.{,4000}?<meta\s[^>]*?charset\s*=\s*[\"']?\s*)([\w.:-]+)",
@@ -34,7 +35,7 @@ _MOST_BLANK_LINES = 10_000  # before the first line with text
 def decode_text(content: bytes, name: str, first: int = 1) -> str:
     """Decode UTF-8 from line `first` of a text on, which may begin with a byte order mark."""
     if first == 1:
-        refuse_utf_16(content[:HEAD_BYTES], name)
+        refuse_binary(content[:HEAD_BYTES], name)
     try:
         return content.decode("utf-8-sig" if first == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -44,7 +45,13 @@ def decode_text(content: bytes, name: str, first: int = 1) -> str:
 
 
 def decode_document(content: bytes, name: str) -> tuple[str, str]:
-    """Return a text and its encoding: of its byte order mark, which stays, or that XML or HTML declares, or UTF-8."""
+    """
+    Return a text and its encoding: of its byte order mark, which stays, or that XML or HTML declares, or UTF-8.
+
+    The text of a zip is its bytes, as Latin-1.
+    """
+    if content.startswith(ZIP.encode()):
+        return content.decode("latin-1"), "latin-1"
     marked = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if content.startswith(mark)), "")
     declared, is_utf_8 = _DECLARED.match(content), content.decode(errors="ignore").encode() == content
     encoding = marked + ("-LE" if content.startswith(codecs.BOM_UTF16_LE) else "-BE") if marked else "UTF-8"
@@ -131,9 +138,12 @@ def decode_lines(file: Any, name: str, may_be_blank: bool = False) -> Iterator[s
     Args:
         file: An open binary file, which can be peeked into.
         name: Name of the file, for messages.
-        may_be_blank: Whether lines without text suffice.
+        may_be_blank: Whether lines without text suffice, and lines of markup.
     """
-    refuse_utf_16(file.peek(HEAD_BYTES)[:HEAD_BYTES], name)
+    head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
+    refuse_binary(head, name)
+    if not may_be_blank:
+        refuse_markup(head, name)
     lines = _bounded_lines(file, name)
     leading, size = [], 0  # lines up to the first that is not blank
     for line in lines:
@@ -211,7 +221,7 @@ def not_utf_8_error(name: str | Path, line: int, byte: int, content: bytes, way_
     return UserError(f"{name} must be UTF-8, but line {line} has the byte 0x{byte:02x} where none can be. {hint}")
 
 
-HEAD_BYTES = 4096  # of a text, from which `refuse_utf_16` tells its encoding
+HEAD_BYTES = 4096  # of a text, which tell its encoding or format
 _BYTE_ORDER_MARKS = {
     b"\xff\xfe\0\0": "UTF-32",
     b"\0\0\xfe\xff": "UTF-32",
@@ -220,13 +230,53 @@ _BYTE_ORDER_MARKS = {
 }
 
 
-def refuse_utf_16(head: bytes, name: str | Path) -> None:
+# What files that are no text begin with, their formats, and the endings of those that commands read.
+_BINARY = {
+    b"\x1f\x8b": ("gzip", ".gz"),
+    b"BZh": ("bzip2", ".bz2"),
+    b"\xfd7zXZ\0": ("xz", ".xz"),
+    b"\x28\xb5\x2f\xfd": ("zstd", ".zst"),
+    b"PK\3\4": ("a zip, such as DOCX, EPUB or an archive of OPUS", ""),
+    b"PAR1": ("Parquet", ".parquet"),
+    b"%PDF-": ("PDF", ""),
+    b"\x89PNG": ("PNG", ""),
+    b"\xff\xd8\xff": ("JPEG", ""),
+    b"7z\xbc\xaf": ("7z", ""),
+    b"{\\rtf": ("RTF", ""),
+    b"ARROW1": ("Arrow", ""),
+    b"SQLite format 3": ("SQLite", ""),
+    b"\xd0\xcf\x11\xe0": ("a document of Office that is encrypted or of before 2007", ""),
+}
+_TAGS = {b"xliff": ("XLIFF", ".xlf"), b"tmx": ("TMX", ".tmx"), b"html": ("HTML", ".html")}
+_MARKUP = re.compile(
+    rb"\s*(?:<\?xml\s|<!DOCTYPE\s|<(?:html|xliff|tmx)[\s>])|(?P<vtt>WEBVTT\s)|(?P<srt>\s*\d+\r?\n[\d:]+[,.]\d+ -->)"
+    rb"|(?P<po>(?:#[^\n]*+\n|[ \t\r]*+\n)*+(?:msgctxt|msgid) \")|(?P<jsonl>\{\s*\"[^\n]*\}\s*\n)",
+    re.IGNORECASE,
+)
+
+
+def refuse_markup(head: bytes, name: str) -> None:
+    """Refuse a format of markup or data, given the first bytes of what should be lines of text."""
+    found = _MARKUP.match(head.removeprefix(codecs.BOM_UTF8))
+    if found is None or (found.lastgroup == "jsonl" and ".jsonl" in name):
+        return
+    kind = found.lastgroup or ""
+    tags = (value for tag, value in _TAGS.items() if re.search(rb"<(?:!doctype\s+)?%b\b" % tag, head, re.IGNORECASE))
+    form, ending = (kind.upper(), f".{kind}") if kind else next(tags, ("XML", ".xml"))
+    hint = f"Convert it to text, or name it as *{ending} for a command that reads that"
+    raise UserError(f"{name} must have lines of text, but it is {form}. {hint}.")
+
+
+def refuse_binary(head: bytes, name: str | Path) -> None:
     """
-    Refuse UTF-16 and UTF-32, given the first bytes of a text.
+    Refuse other formats than text, and UTF-16 and UTF-32, given the first bytes of a text.
 
     Without a byte order mark, UTF-16 shows by zeros, which its spaces and letters up to U+00FF have, all at even or
     all at odd places.
     """
+    for form, ending in (value for mark, value in _BINARY.items() if head.startswith(mark)):
+        hint = f"Rename it, so that its name ends with {ending}" if ending else "Convert it to text"
+        raise UserError(f"{name} must be text in UTF-8, but it is {form}. {hint}.")
     found = next((encoding for mark, encoding in _BYTE_ORDER_MARKS.items() if head.startswith(mark)), None)
     even, odd = head[::2].count(0), head[1::2].count(0)
     if found is None and max(even, odd) > max(3, 0.01 * len(head), 5 * min(even, odd)):

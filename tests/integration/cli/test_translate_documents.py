@@ -4,6 +4,7 @@ import copy
 import gzip
 import io
 import textwrap
+import zipfile
 
 import pytest
 
@@ -229,3 +230,23 @@ def test_translate_join_lines_leaves_other_text(name, translate_text):
     text = "A man.\r\nTwo dogs are sleeping.\r\nGrass.\r\n\r\nTwo.  A man.\r\n"
     flags = "--split_sentences", "--num_beams", "1"
     assert translate_text(text, *flags, "--join_lines", "auto", name=name) == translate_text(text, *flags, name=name)
+
+
+def test_translate_writes_a_zip(tiny_model, tiny_tokenizer, tmp_path, capsys):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    source, output = tmp_path / "a.odt", tmp_path / "b.odt"
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
+        archive.writestr("content.xml", '<p xmlns="urn:oasis:names:tc:opendocument:xmlns:text:1.0">A man</p>')
+        archive.writestr("picture.png", bytes(range(256)))
+    flags = ["translate", str(folder), "--input", str(source), "--max_new_tokens", "5"]
+    assert main([*flags, "--output", str(output)]) == 0
+    with zipfile.ZipFile(output) as archive:
+        assert archive.namelist() == ["mimetype", "content.xml", "picture.png"]
+        assert archive.read("picture.png") == bytes(range(256)) and b">A man<" not in archive.read("content.xml")
+    source.write_bytes(source.read_bytes()[:-9])
+    capsys.readouterr()
+    assert main([*flags, "--output", str(output), "--overwrite"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1 and zipfile.is_zipfile(output)
+    assert main([*flags, "--output", str(tmp_path / "b.docx")]) == 2
+    assert "the name" in capsys.readouterr().err

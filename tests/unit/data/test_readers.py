@@ -358,3 +358,71 @@ def test_stream_lines_refuses_a_file_that_changes_while_it_is_read(write):
             if number == 0:
                 path.write_text("new\n" * 100_001)
     assert len([*stream_lines(path)]) == 100_001
+
+
+def test_parse_skips_blank_lines_of_jsonl_and_takes_a_missing_side_for_an_empty_one(write):
+    rows = [{"translation": ROWS[0]}, {"translation": {"en": "two"}}, {"de": "drei"}]
+    file = write("a.jsonl", "\n\n".join(map(json.dumps, rows)) + "\n \n")
+    with open_corpus(CorpusSpec(file=str(file), **LANGUAGES)) as corpus:
+        found = [(row.number, *row.pair) for row in read_rows(corpus)]
+    assert found == [(1, "one", "eins"), (3, "two", ""), (5, "", "drei")]
+
+
+LISTS = [
+    {"language": ["de", "en"], "translation": ["eins", "one"]},
+    {"language": ["en"], "translation": ["two"]},
+    None,
+]
+MAPS = pa.array([[("en", "one"), ("de", "eins")], [("en", "two")], None], pa.map_(pa.string(), pa.string()))
+
+
+@pytest.mark.parametrize("rows", [pa.array(LISTS), MAPS], ids=["TranslationVariableLanguages", "maps"])
+def test_parse_reads_rows_of_parquet_that_list_their_languages(rows, tmp_path):
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pa.table({"translation": rows, "score": [1.0, 2.0, 3.0]}), path)
+    with open_corpus(CorpusSpec(file=str(path), **LANGUAGES)) as corpus:
+        found = [(*row.pair, row.score) for row in read_rows(corpus)]
+    assert found == [("one", "eins", 1.0), ("two", "", 2.0), ("", "", 3.0)]
+    with pytest.raises(ValueError, match="`source_language` must be given"):
+        parse(CorpusSpec(file=str(path)))
+
+
+def test_a_csv_file_is_refused_with_its_remedy():
+    with pytest.raises(ValueError, match=r"got a.csv. Convert CSV: python -c \"from pyarrow import csv"):
+        CorpusSpec(file="a.csv")
+
+
+# The beginning of a file that is called a text → what the refusal names.
+OTHER_FORMATS = {
+    "gzip": (gzip.compress(b"one"), "it is gzip. Rename it, so that its name ends with .gz"),
+    "xz": (lzma.compress(b"one"), "it is xz. .*ends with .xz"),
+    "zstd": (b"\x28\xb5\x2f\xfd$", "it is zstd. .*ends with .zst"),
+    "a zip": (b"PK\3\4", "it is a zip, such as DOCX"),
+    "Parquet": (b"PAR1", "it is Parquet. .*ends with .parquet"),
+    "PDF": (b"%PDF-1.7\n", "it is PDF. Convert it to text"),
+    "PNG": (b"\x89PNG\r\n", "it is PNG. Convert it to text"),
+    "old Office": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "it is a document of Office"),
+    "XLIFF": (b"<?xml version='1.0'?>\n<xliff>\n", "it is XLIFF. .*[*].xlf"),
+    "TMX": (b"\xef\xbb\xbf<tmx version='1.4'>\n", "it is TMX. .*[*].tmx"),
+    "HTML": (b"\n<!DOCTYPE html><p>one\n", "it is HTML. .*[*].html"),
+    "XML": (b"<?xml version='1.0'?>\n<doc>\n", "it is XML. .*[*].xml"),
+    "PO": (b'# one\nmsgid ""\nmsgstr ""\n', "it is PO. .*[*].po"),
+    "JSONL": (b'{"en": "one"}\n', "it is JSONL. .*[*].jsonl"),
+    "WebVTT": (b"WEBVTT\n\n", "it is VTT. .*[*].vtt"),
+    "SubRip": (b"1\r\n00:00:01,000 --> 00:00:02,000\r\none\r\n", "it is SRT. .*[*].srt"),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_FORMATS)
+def test_a_text_that_is_of_another_format_is_refused_by_its_content(kind, write):
+    content, said = OTHER_FORMATS[kind]
+    path = write("a.txt", content)
+    for read in (read_lines, lambda path: parse(CorpusSpec(source=str(path), target=str(path)))):
+        with pytest.raises(ValueError, match=f"a.txt must .*{said}"):
+            read(path)
+
+
+def test_lines_that_begin_as_other_formats_only_in_part_are_read(write):
+    lines = ["<b>one</b>", "msgid of", "WEBVTTs", "{one}", "1", "<?php", '{"a": 1}\tb', "BZ", "PK"]
+    for line in lines:
+        assert read_lines(write("a.txt", f"{line}\ntwo\n")) == [line, "two"]

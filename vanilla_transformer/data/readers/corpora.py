@@ -23,6 +23,7 @@ from vanilla_transformer.utils.text_files import file_version, open_file
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".sdlxliff", ".mqxliff", ".po", ".ts", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
+_CONVERT_CSV = "from pyarrow import csv, parquet as p; p.write_table(csv.read_csv('A.csv'), 'A.parquet')"
 _LIBRARIES = ("opus:", "mtdata:")
 
 
@@ -93,6 +94,8 @@ class CorpusSpec(Schema, frozen=True):
             raise UserError(
                 f"The name of a `file` must end with {', '.join(FILE_FORMATS)} ({', '.join(COMPRESSIONS)} may "
                 f"follow all but the last two), got {self.file}."
+                + f' Convert CSV: python -c "{_CONVERT_CSV}".'
+                * (self.format == ".csv")
             )
         if self.is_downloaded and self.split != "train":
             raise UserError(

@@ -87,6 +87,8 @@ def _pair_lines(sources: Iterator[str], targets: Iterator[str], names: Sequence[
 def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
     """Parse objects with both languages, maybe in a `translation`, and maybe with a `score`."""
     for number, line in enumerate(read_file_lines(corpus.files[0]), start=1):
+        if not line.strip():
+            continue
         location = f"Line {number} of {corpus.files[0].name}"
         try:
             row = json.loads(line)
@@ -97,7 +99,8 @@ def parse_jsonl(corpus: OpenCorpus) -> Iterator[CorpusRow]:
         texts = row.get("translation", row)
         if not isinstance(texts, dict):
             raise UserError(f"{location} must have sentences by language in its `translation`, got {texts!r}.")
-        sides = [texts[name] for name in _find_text_columns(texts, "translation" in row, corpus.spec, location)]
+        names = _find_text_columns(texts, "translation" in row, corpus.spec, location, may_lack=True)
+        sides = [texts.get(name) for name in names]
         for value in sides:
             if not isinstance(value, str | None):
                 raise UserError(f"{location} must hold sentences, got {value!r}.")
@@ -149,6 +152,8 @@ def _read_tables(path: BufferedReader, spec: CorpusSpec) -> Iterator["pa.Table"]
     file = ParquetFile(path)
     is_nested, names = _find_texts(file.schema_arrow, spec)
     paths = [f"{_NESTED}.{name}" if is_nested else name for name in names]
+    all_paths = [column.path for column in file.schema]
+    paths = [path for path in all_paths if path.startswith(f"{_NESTED}.")] if _has_lists(file.schema_arrow) else paths
     for group in range(file.num_row_groups):
         chunks = map(file.metadata.row_group(group).column, range(file.metadata.num_columns))
         for chunk in (chunk for chunk in chunks if chunk.path_in_schema in paths):
@@ -176,15 +181,34 @@ def parse_tables(tables: Iterable["pa.Table"], spec: CorpusSpec) -> Iterator[Cor
             if pa.types.is_floating(kind) or pa.types.is_integer(kind):
                 scores = table[_SCORE].to_pylist()
         is_nested, names = _find_texts(table.schema, spec)
-        texts = pa.Table.from_struct_array(table[_NESTED]) if is_nested else table
+        if _has_lists(table.schema):
+            rows = [
+                dict(zip(*row.values(), strict=True) if isinstance(row, dict) else row or ())
+                for row in table[_NESTED].to_pylist()
+            ]
+            texts = pa.table({name: pa.array([row.get(name) for row in rows], pa.string()) for name in names})
+        else:
+            texts = pa.Table.from_struct_array(table[_NESTED]) if is_nested else table
         pairs = map(SentencePair, *(_column_texts(texts[name], spec) for name in names))
         yield from map(CorpusRow, numbers, pairs, scores)
+
+
+def _has_lists(schema: "pa.Schema") -> bool:
+    """Return whether each `translation` lists its languages, as `TranslationVariableLanguages` and maps do."""
+    import pyarrow as pa
+
+    kind = schema.field(_NESTED).type if _NESTED in schema.names else pa.null()
+    return pa.types.is_map(kind) or (
+        pa.types.is_struct(kind) and {field.name for field in kind} == {"language", _NESTED}
+    )
 
 
 def _find_texts(schema: "pa.Schema", spec: CorpusSpec) -> tuple[bool, tuple[str, str]]:
     """Return whether the sentences are in a column `translation`, and the names of their columns."""
     import pyarrow as pa
 
+    if _has_lists(schema):
+        return True, spec.require_languages()
     is_nested = _NESTED in schema.names and pa.types.is_struct(schema.field(_NESTED).type)
     names = [field.name for field in schema.field(_NESTED).type] if is_nested else schema.names
     location = spec.name if spec.dataset is None else f"The dataset {spec.name}"
@@ -203,12 +227,14 @@ def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
     return ["" if value is None else value.decode("utf-8", errors="surrogateescape").strip() for value in values]
 
 
-def _find_text_columns(names: Iterable[str], nested: bool, spec: CorpusSpec, location: str) -> tuple[str, str]:
-    """Return which columns, or which languages of a `translation`, are source and target."""
+def _find_text_columns(
+    names: Iterable[str], nested: bool, spec: CorpusSpec, location: str, may_lack: bool = False
+) -> tuple[str, str]:
+    """Return which columns, or languages of a `translation`, are source and target; one of them may be missing."""
     names = list(names)
     languages = [language for language in (spec.source_language, spec.target_language) if language is not None]
     for sides in (languages, ["source", "target"]):
-        if len(sides) == 2 and set(sides) <= set(names):
+        if len(sides) == 2 and len({*sides} & {*names}) >= 2 - may_lack:
             return sides[0], sides[1]
     found = ", ".join(map(repr, sorted(names) if nested else names))
     if nested and len(languages) < 2:

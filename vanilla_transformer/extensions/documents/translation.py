@@ -12,7 +12,7 @@ from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_direction
 from vanilla_transformer.text.protection import find_masks
 from vanilla_transformer.utils.input_files import STDIN, open_input
-from vanilla_transformer.utils.text_files import decode_document, decompress
+from vanilla_transformer.utils.text_files import ZIP, decode_document, decompress
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
 from .blocks import Document
@@ -24,6 +24,7 @@ from .srt_format import SrtDocument, VttDocument
 from .wrapped_text import WrappedText
 from .xliff_format import XliffDocument
 from .xml_format import XmlDocument
+from .zip_format import ZIP_FORMATS, ZipDocument
 
 FORMATS: dict[str, Callable[[str, Direction], Document]] = {
     "html": HtmlDocument,
@@ -37,6 +38,7 @@ FORMATS: dict[str, Callable[[str, Direction], Document]] = {
     "fluent": FluentDocument,
     "resx": ResxDocument,
     "wrapped": WrappedText,
+    **{format: partial(ZipDocument, format) for format in ZIP_FORMATS},
 }
 
 
@@ -75,6 +77,10 @@ def parse_document(text: str, format: str, direction: Direction = NO_DIRECTION) 
     """Return the document of a text."""
     if format not in FORMATS:
         raise UserError(f"`format` must be one of {', '.join(FORMATS)}, got {format!r}.")
+    if text.startswith(ZIP) and format not in ZIP_FORMATS:
+        raise UserError(
+            f"A file of the format {format} must be text, got a zip. Name it as its format, such as a.docx."
+        )
     try:
         return FORMATS[format](text, direction)
     except RecursionError as error:

@@ -20,7 +20,7 @@ from .vocabularies import HTML, VOCABULARIES, Vocabulary
 _ENCODING = re.compile(r"encoding\s*=\s*[\"']([^\"']*)[\"']")
 ENTITY = r"&(?!(?:amp|lt|gt|quot|apos);)[^\s#;&]+;"
 XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-_BREAKS = {"lb", "linebreak"}
+_BREAKS = {"lb", "line-break", "linebreak", "tab"}
 _LEVELS = {"yes": "inline", "no": "block", "nested": "nested"}  # of `withinText`
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--")
 _PARAGRAPH = re.compile(r"<p\b", re.IGNORECASE)

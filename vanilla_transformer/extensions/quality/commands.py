@@ -74,14 +74,22 @@ def check_language_command(arguments: Sequence[str]) -> None:
         raise UserError(f"Name a SOURCE and a TARGET file, or a --recipe with both, got {len(files)} files.")
     recipe = ["--train_source", files[0], "--train_target", files[1]] if options.recipe is None else [options.recipe]
     data = parse_recipe([*recipe, "--output_dir", "unused"], "vanilla-transformer check-language").data
-    from vanilla_transformer.data.readers import CorpusSpec, SentencePair, open_corpus, read_pairs
+    from vanilla_transformer.data.readers import CorpusSpec, SentencePair, has_invalid_unicode, open_corpus, read_rows
+    from vanilla_transformer.utils.text_files import invalid_unicode_error
 
     from .language_check import check_language
+
+    invalid = list[str]()
 
     def read(some: Sequence[CorpusSpec]) -> Iterator[SentencePair]:
         for spec in some:
             with open_corpus(spec) as corpus:
-                yield from read_pairs(corpus)
+                for number, pair, _ in read_rows(corpus):
+                    bad = [side for side, text in enumerate(pair) if has_invalid_unicode(text)]
+                    if not bad:
+                        yield pair
+                    for side in bad:
+                        invalid.append(str(invalid_unicode_error(number, spec.location(side), pair[side])))
 
     given = {name: getattr(options, name) or getattr(data, name) for name in ("source_language", "target_language")}
     specs = [CorpusSpec(source=files[0], target=files[1], **given)] if files else corpus_specs(data)
@@ -90,7 +98,8 @@ def check_language_command(arguments: Sequence[str]) -> None:
     reports = []
     for direction in dict.fromkeys(spec.direction for spec in specs):
         pairs = read([spec for spec in specs if spec.direction == direction])
-        reports.append(check_language(pairs, *direction, data))
+        invalid.clear()
+        reports.append(check_language(pairs, *direction, data, invalid))
         print("\n".join(reports[-1].lines()))
     if options.json_file is not None:
         values = [asdict(report) for report in reports]

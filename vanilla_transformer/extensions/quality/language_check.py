@@ -169,7 +169,11 @@ class _Text:
 
 
 def check_language(
-    pairs: Iterable[SentencePair], source_language: str | None, target_language: str | None, data: DataArguments
+    pairs: Iterable[SentencePair],
+    source_language: str | None,
+    target_language: str | None,
+    data: DataArguments,
+    invalid: Sequence[str] = (),
 ) -> LanguageReport:
     """
     Examine the text of a language pair. Of long texts a sample is examined, and duplicates are counted in all of it.
@@ -178,6 +182,7 @@ def check_language(
         pairs: The text before cleaning.
         source_language, target_language: Codes of the languages, if they are known.
         data: The recipe's keys: its tokenizer or size of the vocabulary, and its rules of cleaning.
+        invalid: Descriptions of lines that are not valid Unicode and not among the pairs, once these are read.
     """
     sample, repeated, count = _read(pairs)
     if not any(text.strip() for each in sample for text in each.pair):
@@ -199,7 +204,11 @@ def check_language(
         )
     text = _Text(sample, repeated, count, tokenizer, languages, data)
     sides = [_describe(text, index) for index in (0, 1)]
-    return LanguageReport(count, len(sample), sides, [finding for check in _CHECKS for finding in check(text, sides)])
+    findings = [finding for check in _CHECKS for finding in check(text, sides)]
+    if invalid:
+        words = f"{len(invalid):,} lines are not valid Unicode and were not examined."
+        findings.insert(0, Finding("invalid_unicode", words, invalid[0], text.remedy("drop", "invalid_unicode")))
+    return LanguageReport(count, len(sample), sides, findings)
 
 
 def _read(pairs: Iterable[SentencePair]) -> tuple[list[Numbered], list[Numbered], int]:

@@ -295,9 +295,13 @@ async function translateDocument(signal) {
   return `Translated ${file.name}.`;
 }
 
+const isZip = text => text.startsWith("PK\u0003\u0004"); // whose text is its bytes, as Latin-1
+
 async function readText(file) {
   try {
-    return new TextDecoder("utf-8", {fatal: true}).decode(await file.arrayBuffer());
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    if (isZip(String.fromCharCode(...bytes.slice(0, 4)))) return Array.from(bytes, byte => String.fromCharCode(byte)).join("");
+    return new TextDecoder("utf-8", {fatal: true}).decode(bytes);
   } catch (error) {
     throw new Problem(error instanceof TypeError ? "The file must be text in UTF-8." : "The file cannot be read. Choose it again.");
   }
@@ -306,7 +310,8 @@ async function readText(file) {
 function offerDownload(text, name) {
   const link = find("download").firstElementChild;
   URL.revokeObjectURL(link.href);
-  link.href = URL.createObjectURL(new Blob([text], {type: "text/plain;charset=utf-8"}));
+  const content = isZip(text) ? Uint8Array.from(text, character => character.charCodeAt(0)) : text;
+  link.href = URL.createObjectURL(new Blob([content], {type: isZip(text) ? "application/octet-stream" : "text/plain;charset=utf-8"}));
   link.download = name;
   link.textContent = `Download ${name}`;
   find("download").hidden = false;

@@ -269,7 +269,7 @@ DETECT: dict[str, Any] = {
 _FILE_FORM = {
     "type": "object",
     "properties": {
-        "file": {"type": "string", "format": "binary", "description": "A file in UTF-8."},
+        "file": {"type": "string", "format": "binary", "description": "A document, or text in UTF-8."},
         **{name: BODIES["Question"]["properties"][name] for name in ("source", "target", "api_key")},
     },
     "required": ["file", "source", "target"],

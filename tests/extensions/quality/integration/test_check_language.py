@@ -31,6 +31,15 @@ def test_check_language_prints_a_page_and_writes_json(texts, capsys):
     assert page["sides"][0]["changes"] == {"NO-BREAK SPACE": 1}
 
 
+def test_check_language_reports_bad_encodings_with_file_and_line(texts, capsys):
+    (texts / "a.de").write_bytes("\n".join([*LINES, "Hündin.", "Zwei Hunde."]).encode("latin-1") + b"\n")
+    assert main(["check-language", *files(texts)]) == 0
+    shown = capsys.readouterr().out
+    assert "21 pairs, of which 21 were examined." in shown and "invalid_unicode: 1 lines are not valid" in shown
+    assert f"example: {texts / 'a.de'} must be UTF-8, but line 21 has the byte 0xfc" in shown
+    assert "remedy:  drop: [invalid_unicode]" in shown
+
+
 def test_check_language_reads_keys_and_corpora_of_a_recipe(texts, capsys):
     source, target = files(texts)
     recipe = texts / "recipe.yaml"

@@ -1,7 +1,9 @@
 """`POST /translate_file` and `GET /download_file`, as clients of LibreTranslate use them."""
 
 import asyncio
+from io import BytesIO
 from urllib.parse import urlsplit
+from zipfile import ZipFile
 
 import pytest
 from fastapi.testclient import TestClient
@@ -259,3 +261,17 @@ def test_a_client_with_many_files_takes_room_from_itself():
     assert [name in left for name in names] == [True, False, False, False, True, True]
     keep(files, ("a.txt", b"a" * 121, "third"))
     assert len(files._files) == 3, "a file beyond all room is not kept"
+
+
+def test_a_zip_is_translated(pipeline):
+    file, member = BytesIO(), "content.xml"
+    with ZipFile(file, "w") as archive:
+        archive.writestr(member, '<p xmlns="urn:oasis:names:tc:opendocument:xmlns:text:1.0">Two dogs.</p>')
+        archive.writestr("picture.png", bytes(range(256)))
+    with serving(pipeline, Limits(max_tokens=5000)) as client:
+        found = download(client, send(client, "a.odt", file.getvalue()))
+        (text,) = pipeline(["Two dogs."])
+    assert "a.de.odt" in found.headers["content-disposition"]
+    with ZipFile(BytesIO(found.content)) as archive:
+        assert archive.read("picture.png") == bytes(range(256))
+        assert f">{text['translation_text']}</p>" in archive.read(member).decode()

@@ -330,8 +330,9 @@ def test_service_survives_deep_nesting(format, client):
 HTML, SAMPLE = {"text": "a", "format": "html"}, {"do_sample": True}
 # Body → words of the answer with status 422.
 REFUSED = [
-    ({"text": "a", "format": "docx"}, "`format` must be one of html, xml, markdown, srt, vtt, xliff"),
+    ({"text": "a", "format": "xlsx"}, "`format` must be one of html, xml, markdown, srt, vtt, xliff"),
     ({"text": "a", "format": 1}, "`format` must be text, got 1."),
+    ({"text": "a", "format": "docx"}, "The file must be DOCX, a zip, but it cannot be read"),
     ({"text": ["<a/>", "<a>"], "format": "xml"}, "(at position 1)"),
     ({"text": "<a/>", "format": "xliff"}, "(at position 0)"),
     ({"text": "1\nText", "format": "srt"}, "(at position 0)"),

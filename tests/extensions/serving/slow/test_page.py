@@ -327,7 +327,7 @@ def test_page_explains_a_refusal(text, message, browser, capfd):
 
 
 REFUSED_FILES = {
-    "an unknown ending": ("text.docx", b"", "The name of the file must end with .txt, .html, .htm, "),
+    "an unknown ending": ("text.xlsx", b"", "The name of the file must end with .txt, .html, .htm, "),
     "no ending": ("text", b"", "The name of the file must end with "),
     "another encoding": ("text.md", b"\xe4", "The file must be text in UTF-8."),
     "a large file": ("text.md", b"a" * 4001, "A file may have at most 4,000 bytes, got 4,001."),

@@ -1,0 +1,206 @@
+"""DOCX, PPTX, OpenDocument and EPUB, built here as zips of their smallest members."""
+
+from io import BytesIO
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
+import pytest
+
+from tests.fake_translation import copy, reverse, shout
+from vanilla_transformer.decoding.sentence_splitter import split_simply
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.extensions.documents import parse_document, translate_document
+from vanilla_transformer.text.languages import Direction
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+DOCUMENT = f'<?xml version="1.0"?>\n<w:document xmlns:w="{W}"><w:body>%s</w:body></w:document>'
+SLIDE = (
+    '<p:sld xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"'
+    ' xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main">%s</p:sld>'
+)
+OFFICE = "urn:oasis:names:tc:opendocument:xmlns"
+CONTENT = (
+    f'<o:document-content xmlns:o="{OFFICE}:office:1.0" xmlns:t="{OFFICE}:text:1.0" xmlns:d="{OFFICE}:drawing:1.0"'
+    f' xmlns:s="{OFFICE}:svg-compatible:1.0" xmlns:c="http://purl.org/dc/elements/1.1/">%s</o:document-content>'
+)
+NOT_UTF_8 = bytes(range(256))
+
+
+def pack(*members):
+    """Return the text of a zip of members that are stored, and deflated if their names end with `.xml`."""
+    file = BytesIO()
+    with ZipFile(file, "w") as archive:
+        for name, content in members:
+            archive.writestr(name, content, ZIP_DEFLATED if name.endswith(".xml") else ZIP_STORED)
+    return file.getvalue().decode("latin-1")
+
+
+def unpack(text):
+    return ZipFile(BytesIO(text.encode("latin-1")))
+
+
+# Format → its member that is translated, and its beginning, in which `%s` stands for the paragraphs.
+MEMBERS = {
+    "docx": ("word/document.xml", DOCUMENT),
+    "pptx": ("ppt/slides/slide1.xml", SLIDE),
+    "odf": ("content.xml", CONTENT),
+}
+
+
+def translated(format, paragraphs, translate=shout):
+    """Return the translated paragraphs of the member of a format."""
+    name, frame = MEMBERS[format]
+    text = pack((name, frame % paragraphs))
+    found = unpack(translate_document(text, format, translate, split_simply)).read(name).decode()
+    before, after = frame.split("%s")
+    assert found.startswith(before) and found.endswith(after)
+    return found[len(before) : len(found) - len(after)]
+
+
+def run(text, properties=""):
+    return f'<w:r>{properties}<w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+def paragraph(*runs):
+    return f'<w:p><w:pPr><w:jc w:val="left"/></w:pPr>{"".join(runs)}</w:p>'
+
+
+BOLD, ENGLISH = "<w:rPr><w:b/></w:rPr>", '<w:rPr><w:noProof/><w:lang w:val="en-US"/></w:rPr>'
+TAB, BEGIN = "<w:r><w:tab/></w:r>", '<w:r><w:fldChar w:fldCharType="begin"/></w:r>'
+CODE = '<w:r><w:instrText>PAGE x</w:instrText></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>'
+DELETED = "<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>"
+BOX = "<w:r><w:pict><w:txbxContent>{}</w:txbxContent></w:pict></w:r>"
+MARKS = '<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>'
+CONTROL = '<w:sdt><w:sdtPr><w:alias w:val="x"/></w:sdtPr><w:sdtContent>{}</w:sdtContent></w:sdt>'
+# The runs of a paragraph, and their translation into capitals.
+RUNS = {
+    "a torn word": (
+        [
+            run("a do"),
+            '<w:proofErr w:type="spellStart"/>',
+            f'<w:r w:rsidR="1">{ENGLISH}<w:t>g</w:t></w:r>',
+            run(" runs"),
+        ],
+        [run("A DOG RUNS")],
+    ),
+    "bold words": ([run("a "), run("big ", BOLD), run("dog", BOLD)], [run("A"), run(" BIG DOG", BOLD)]),
+    "bold base": ([run("a big dog", BOLD), run(" ran")], [run("A BIG DOG ", BOLD), run("RAN")]),
+    "a tab": ([run("a"), TAB, run("b")], [run("A"), TAB, run("B")]),
+    "a tab in a run": (["<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t></w:r>"], [run("A"), TAB, run("B")]),
+    "a field": ([run("page "), BEGIN, CODE, run(" of")], [run("PAGE "), BEGIN, CODE, run(" OF")]),
+    "deleted text": ([run("a "), DELETED, run("b")], [run("A "), DELETED, run("B")]),
+    "marks at the ends": ([MARKS[0], run("a"), MARKS[1]], [MARKS[0], run("A"), MARKS[1]]),
+    "a link": (
+        [run("see "), f'<w:hyperlink w:id="1">{run("it", BOLD)}</w:hyperlink>'],
+        [run("SEE "), f'<w:hyperlink w:id="1">{run("IT", BOLD)}</w:hyperlink>'],
+    ),
+    "a control": ([run("to "), CONTROL.format(run("all"))], [run("TO "), CONTROL.format(run("ALL"))]),
+    "a box": (
+        [run("a"), BOX.format(paragraph(run("in"))), run(" b")],
+        [run("A"), BOX.format(paragraph(run("IN"))), run(" B")],
+    ),
+    "special characters": ([run("a &lt; b &amp;&#160;c")], [run("A &lt; B &amp;\xa0C")]),
+}
+
+
+@pytest.mark.parametrize("kind", RUNS)
+def test_runs_of_docx_are_translated_with_their_properties(kind):
+    runs, expected = RUNS[kind]
+    assert translated("docx", paragraph(*runs)) == paragraph(*expected)
+
+
+def test_runs_of_docx_move_with_their_words():
+    found = translated("docx", paragraph(run("a "), run("dog", BOLD), run(" ran home")), reverse)
+    assert found == paragraph(run("HOME RAN "), run("DOG", BOLD), run(" A"))
+
+
+def test_other_elements_of_docx_stay():
+    text = f"<w:p/>{paragraph()}<w:sectPr><w:x>text</w:x></w:sectPr><!-- text -->"
+    assert translated("docx", text) == text
+
+
+def test_runs_of_pptx_are_translated_with_their_properties():
+    text = '<a:p><a:pPr lvl="1"/>{}<a:r><a:rPr b="1"/><a:t>{}</a:t></a:r><a:br/><a:fld><a:t>1 x</a:t></a:fld>{}</a:p>'
+    noise, end = '<a:r><a:rPr lang="en" dirty="0"/><a:t>{}</a:t></a:r>', '<a:endParaRPr lang="en"/>'
+    source = text.format(noise.format("a d") + "<a:r><a:t>og </a:t></a:r>", "ran", end)
+    assert translated("pptx", source) == text.format("<a:r><a:t>A DOG </a:t></a:r>", "RAN", end)
+
+
+ODF = """<o:meta>text</o:meta><t:h>{}</t:h><t:p>{} <t:span>{}</t:span><t:tab/>{}<t:s/>{}</t:p>\
+<t:p><d:frame><d:text-box><t:p>{}</t:p></d:text-box><s:desc>{}</s:desc></d:frame></t:p><t:p>{}<t:note><t:note-citation>i</t:note-citation>\
+<t:note-body><t:p>{}</t:p></t:note-body></t:note><o:annotation><c:creator>me</c:creator><t:p>{}</t:p></o:annotation>\
+<t:page-number>x</t:page-number></t:p>"""
+
+
+def test_paragraphs_of_opendocument_are_translated():
+    words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+    assert translated("odf", ODF.format(*words)) == ODF.format(*map(str.upper, words))
+
+
+def epub(language, *texts):
+    member = "OEBPS/{}".format
+    return [
+        ("mimetype", "application/epub+zip"),
+        ("META-INF/container.xml", "<container><rootfile full-path='OEBPS/a.opf'/></container>"),
+        (member("picture.png"), NOT_UTF_8),
+        (
+            member("a.opf"),
+            f"""<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/"><metadata>
+<dc:title>{texts[0]}</dc:title><dc:creator>Me</dc:creator><dc:language>{language}</dc:language></metadata><manifest>
+<item href="a%20b.xhtml" media-type="application/xhtml+xml"/>
+<item href="gone.xhtml" media-type="application/xhtml+xml"/>
+<item href="toc.ncx" media-type="application/x-dtbncx+xml"/></manifest></package>""",
+        ),
+        (member("a b.xhtml"), f'<html lang="{language}"><body><p>{texts[1]}</p><p>&nbsp;</p></body></html>'),
+        (
+            member("toc.ncx"),
+            f'<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><docAuthor><text>Me</text></docAuthor>'
+            f"<navLabel><text>{texts[2]}</text></navLabel></ncx>",
+        ),
+        (member("other.xhtml"), "<p>no item</p>"),
+    ]
+
+
+def test_pages_and_titles_of_epub_are_translated():
+    source, expected = epub("en", "one", "two", "three"), epub("de", "ONE", "TWO", "THREE")
+    found = unpack(translate_document(pack(*source), "epub", shout, split_simply, direction=Direction("en", "de")))
+    assert [(name, found.read(name)) for name in found.namelist()] == [
+        (name, content if isinstance(content, bytes) else content.encode()) for name, content in expected
+    ]
+    assert found.infolist()[0].compress_type == ZIP_STORED
+    assert found.getinfo("META-INF/container.xml").compress_type == ZIP_DEFLATED
+
+
+def test_a_copied_zip_has_the_same_members():
+    text = pack(*epub("en", "one", "two", "three"))
+    found = translate_document(text, "epub", copy, split_simply)
+    assert found == text
+
+
+DOCX = pack(("word/document.xml", DOCUMENT % paragraph(run("a dog"))))
+ENCRYPTED = bytearray(DOCX.encode("latin-1"))
+ENCRYPTED[DOCX.rindex("PK\1\2") + 8] |= 1
+PROTECTED = ("META-INF/manifest.xml", "<manifest:encryption-data/>")
+REFUSED = {
+    "no zip": ("docx", "a dog", "The file must be DOCX, a zip, but it cannot be read: File is not a zip file."),
+    "letters": ("docx", "\u3042", "The file must be DOCX, a zip, but"),
+    "another format": ("odf", DOCX, "it has no member content.xml"),
+    "a cut file": ("docx", DOCX[:-30], "File is not a zip file"),
+    "damage": ("docx", DOCX[:60] + "x" + DOCX[61:], "cannot be read"),
+    "a password": ("docx", ENCRYPTED.decode("latin-1"), "encrypted"),
+    "encryption": ("odf", pack(("content.xml", b"\xff"), PROTECTED), "it is encrypted"),
+    "a bomb": ("docx", pack(("word/document.xml", " " * 10**7)), "10,000,000 bytes unpacked, more than the limit of"),
+    "malformed XML": (
+        "docx",
+        pack(("word/document.xml", "<a>")),
+        "word/document.xml: The text must be well-formed XML",
+    ),
+    "as HTML": ("html", DOCX, "A file of the format html must be text, got a zip."),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_zip_that_cannot_be_read_is_refused_in_one_line(kind):
+    format, text, said = REFUSED[kind]
+    with pytest.raises(UserError) as raised:
+        parse_document(text, format)
+    assert said in str(raised.value) and "\n" not in str(raised.value)

@@ -1,0 +1,247 @@
+"""DOCX, PPTX, OpenDocument and EPUB: zips, of which some members are XML or HTML with text that readers see."""
+
+import lzma
+import posixpath
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from copy import copy, deepcopy
+from io import BytesIO
+from itertools import islice, pairwise
+from typing import Any
+from urllib.parse import unquote
+from zipfile import BadZipFile, ZipFile
+
+from vanilla_transformer.errors import UserError
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, name_language
+from vanilla_transformer.text.xml_tree import DECLARATION, local_name, parse_xml
+from vanilla_transformer.utils.text_files import decode_document, fit_encoding
+
+from .blocks import Block, Document
+from .html_format import HtmlDocument
+from .source_text import SourceDocument
+from .xml_format import XML_SPACE, XmlDocument
+
+_LEAST_EXPANSION, _LARGEST_EXPANSION = 2**20, 100  # bytes in any case, and times the bytes of the file
+_CONTAINER = "META-INF/container.xml"  # of EPUB, with the names of its packages
+_ENCRYPTIONS = "META-INF/encryption.xml", "META-INF/manifest.xml"
+_DRAWINGS = r"charts/chart|diagrams/(?:data|drawing)"
+# The name of each format, a member that its files have, and the members that are translated.
+ZIP_FORMATS = {
+    "docx": ("DOCX", "word/", rf"word/(?:document|header|footer|footnotes|endnotes|comments|{_DRAWINGS})\d*\.xml"),
+    "pptx": ("PPTX", "ppt/", rf"ppt/(?:slides/slide|notesSlides/notesSlide|{_DRAWINGS})\d*\.xml"),
+    "odf": ("OpenDocument", "content.xml", r"(?:content|styles)\.xml"),
+    "epub": ("EPUB", _CONTAINER, ""),
+}
+_OF_EPUB: dict[str, type[SourceDocument]] = {
+    "application/xhtml+xml": HtmlDocument,
+    "application/x-dtbncx+xml": XmlDocument,
+}
+_BREAKS = {"br", "cr", "fldChar", "instrText", "ptab", "tab"}  # fields begin and end where they did
+_OF_PROOFING = {"altLang", "bmk", "dirty", "err", "lang", "noProof", "smtClean"}  # nothing that readers see
+_KEPT, _STYLE = "kept", "style"  # attributes of elements while they are translated
+# Marks before and after all else in a paragraph, which stay there.
+_MARK = "local-name() = 'textMark'"
+_AT_ENDS = " | ".join(
+    f"*[{_MARK} and not({side}-sibling::node()[not({_MARK})])]" for side in ("preceding", "following")
+)
+_UNREADABLE = (RuntimeError, EOFError, OSError, KeyError, UnicodeError, zlib.error, lzma.LZMAError)
+
+
+class ZipDocument(Document):
+    """
+    The blocks of the members of a zip that readers see. All other members stay, and so do the order and compression.
+
+    Args:
+        format: One of `docx`, `pptx`, `odf`, `epub`.
+        text: The bytes of the file, as Latin-1.
+    """
+
+    def __init__(self, format: str, text: str, direction: Direction = NO_DIRECTION):
+        name, main, _ = ZIP_FORMATS[format]
+        try:
+            content = text.encode("latin-1")
+            self._archive = ZipFile(BytesIO(content))
+            size = sum(info.file_size for info in self._archive.infolist())
+            if size > (largest := max(_LARGEST_EXPANSION * len(content), _LEAST_EXPANSION)):
+                raise BadZipFile(f"it has {size:,} bytes unpacked, more than the limit of {largest:,}")
+            if not any(each.startswith(main) for each in self._archive.namelist()):
+                raise BadZipFile(f"it has no member {main}")
+            if damaged := self._archive.testzip():
+                raise BadZipFile(f"{damaged} is damaged")
+            kinds = self._find_parts(format)
+            sources = {each: decode_document(self._archive.read(each), each) for each in kinds}
+        except (*_UNREADABLE, BadZipFile) as error:
+            raise UserError(f"The file must be {name}, a zip, but it cannot be read: {error}.") from None
+        self._parts = dict[str, tuple[SourceDocument, str]]()  # with their encodings
+        for each, (source, encoding) in sources.items():
+            try:
+                self._parts[each] = kinds[each](source, direction), encoding
+            except UserError as error:
+                raise UserError(f"{each}: {error}") from None
+        self.blocks = [block for document, _ in self._parts.values() for block in document.blocks]
+
+    def render(self, blocks: Sequence[Block]) -> str:
+        """Return the zip with translated blocks, as Latin-1."""
+        rest, written, rendered = iter(blocks), BytesIO(), dict[str, bytes]()
+        for name, (document, encoding) in self._parts.items():
+            text = document.render([*islice(rest, len(document.blocks))])
+            rendered[name] = fit_encoding(text, encoding).encode(encoding)
+        with ZipFile(written, "w") as archive:
+            archive.comment = self._archive.comment
+            for info in self._archive.infolist():
+                content = rendered.get(info.filename)
+                archive.writestr(copy(info), self._archive.read(info) if content is None else content)
+        return written.getvalue().decode("latin-1")
+
+    def _find_parts(self, format: str) -> dict[str, Any]:
+        """Return the members that are translated, with the classes that read them."""
+        names, read = self._archive.namelist(), self._archive.read
+        kind = XmlDocument if format == "odf" else RunDocument
+        found: dict[str, Any] = {name: kind for name in names if re.fullmatch(ZIP_FORMATS[format][2], name)}
+        packages = parse_xml(read(_CONTAINER)).iter("{*}rootfile") if format == "epub" else ()
+        for package in [each.get("full-path", "") for each in packages]:
+            found[package] = PackageDocument
+            for item in parse_xml(read(package)).iter("{*}item"):
+                path = posixpath.join(posixpath.dirname(package), unquote(item.get("href", "")))
+                if (name := posixpath.normpath(path)) in names and item.get("media-type") in _OF_EPUB:
+                    found[name] = _OF_EPUB[item.get("media-type")]
+        listed = "".join(read(name).decode(errors="replace") for name in _ENCRYPTIONS if name in names)
+        if "encryption-data" in listed or any(f'URI="{name}"' in listed for name in found):
+            raise BadZipFile("it is encrypted")
+        return found
+
+
+class PackageDocument(XmlDocument):
+    """The titles in a package of EPUB, whose language becomes the target language."""
+
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
+        super().__init__(text, direction)
+        named = (
+            after for token, after in pairwise(self.tokens) if (token.kind, token.name) == ("open", "dc:language")
+        )
+        if direction.target and (token := next(named, None)) and token.kind == "text":
+            self.replaced.append((token.start, token.end, name_language(direction.target)))
+
+
+class RunDocument(XmlDocument):
+    """
+    The blocks of a member of DOCX or PPTX.
+
+    All text of a paragraph is in runs with properties. While it is translated, text with the properties that most of
+    it has is in the paragraph itself, and other text is in spans.
+    """
+
+    def __init__(self, text: str, direction: Direction = NO_DIRECTION):
+        from lxml import etree
+
+        root, declaration = parse_xml(text).getroot(), DECLARATION.match(text)
+        self._declaration = declaration[0] if declaration else ""
+        self._kept, self._numbers = [list[Any]()], {b"": "0"}  # elements, and where some properties are among them
+        for paragraph in root.xpath("//*[local-name() = 'p' and .//*[local-name() = 'r']]"):
+            space = paragraph.tag.removesuffix("p")
+            self._simplify(paragraph, space)
+            spans, lengths = [*paragraph.iter(f"{space}textSpan")], Counter[str]()
+            for span in spans:
+                lengths[span.get(_STYLE)] += len(span.text)
+            paragraph.set(_STYLE, max(lengths, key=lambda style: lengths[style], default="0"))
+            for element in [*filter(lambda span: span.get(_STYLE) == paragraph.get(_STYLE), spans)]:
+                element.tag = f"{space}plain"
+            etree.strip_tags(paragraph, f"{space}plain")
+            for mark in paragraph.xpath(_AT_ENDS):
+                mark.tag = f"{space}textEnd"
+        super().__init__(etree.tostring(root, encoding="unicode"), direction)
+
+    def render(self, blocks: Sequence[Block]) -> str:
+        """Return the text with translated blocks."""
+        from lxml import etree
+
+        root = parse_xml(super().render(blocks)).getroot()
+        for paragraph in root.xpath(f"//*[local-name() = 'p' and @{_KEPT}]"):
+            space = paragraph.tag.removesuffix("p")
+            self._restore(paragraph, space, paragraph.attrib.pop(_STYLE))
+            etree.strip_tags(paragraph, *(f"{space}{name}" for name in ("textSpan", "textMark", "textEnd")))
+        return self._declaration + etree.tostring(root, encoding="unicode")
+
+    def _simplify(self, parent: Any, space: str) -> None:
+        """Replace runs by spans, which neighbors with the same properties share, and by marks."""
+        children, properties = [*parent], [child for child in parent if local_name(child).endswith("Pr")]
+        parent[:], parent.text = [], None
+        parent.set(_KEPT, self._keep(properties))
+        for child in children:
+            name, child.tail = local_name(child), None
+            if child.tag == f"{space}r":
+                self._simplify_run(parent, space, child)
+            elif name not in ("moveFrom", "r") and child.find(f".//{space}r/{space}t") is not None:
+                self._simplify(child, space)
+                parent.append(child)
+            elif child not in properties and name not in ("", "proofErr"):
+                self._add_mark(parent, space, child, name)
+
+    def _simplify_run(self, parent: Any, space: str, run: Any) -> None:
+        style = self._find_style(run)
+        for piece in [piece for piece in run if local_name(piece) not in ("", "rPr")]:
+            piece.tail = None
+            if piece.tag == f"{space}t":
+                if not len(parent) or parent[-1].get(_STYLE) != style:
+                    parent.append(parent.makeelement(f"{space}textSpan", {_STYLE: style}))
+                parent[-1].text = (parent[-1].text or "") + (piece.text or "")
+            else:
+                part = run.makeelement(run.tag)
+                part.extend([*map(deepcopy, run.iterchildren(f"{space}rPr")), piece])
+                self._add_mark(parent, space, part, local_name(piece))
+
+    def _add_mark(self, parent: Any, space: str, element: Any, name: str) -> None:
+        if name in _BREAKS:
+            parent.append(parent.makeelement(f"{space}br", {_KEPT: self._keep([element])}))
+        else:  # there may be paragraphs in it; the outer one may become an end
+            parent.append(parent.makeelement(f"{space}textMark"))
+            parent[-1].append(parent.makeelement(f"{space}textMark"))
+            parent[-1][0].append(element)
+
+    def _find_style(self, run: Any) -> str:
+        """Return the number of the properties of a run that readers see."""
+        from lxml import etree
+
+        found = deepcopy(run.find("{*}rPr"))
+        if found is None:
+            return "0"
+        for name in _OF_PROOFING & {*found.attrib}:
+            del found.attrib[name]
+        found[:] = [each for each in found if local_name(each) not in _OF_PROOFING]
+        key = etree.tostring(found) if len(found) or found.attrib else b""
+        if key not in self._numbers:
+            self._numbers[key] = self._keep([found])
+        return self._numbers[key]
+
+    def _keep(self, elements: list[Any]) -> str:
+        self._kept.append(elements)
+        return str(len(self._kept) - 1)
+
+    def _restore(self, parent: Any, space: str, style: str) -> None:
+        """Write the text of a simplified element in runs of a style again."""
+        from lxml import etree
+
+        pieces = list[Any]()
+
+        def add_run(text: str | None) -> None:
+            if text:
+                pieces.append(parent.makeelement(f"{space}r"))
+                pieces[-1].extend(map(deepcopy, self._kept[int(style)]))
+                attributes = {XML_SPACE: "preserve"} if "word" in space else {}
+                etree.SubElement(pieces[-1], f"{space}t", attributes).text = text
+
+        add_run(parent.text)
+        for child in [*parent]:
+            tail, child.tail = child.tail, None
+            if child.tag == f"{space}br":
+                pieces += self._kept[int(child.get(_KEPT))]
+            else:
+                if child.tag not in (f"{space}textMark", f"{space}textEnd"):
+                    self._restore(child, space, child.get(_STYLE, style))
+                pieces.append(child)
+            add_run(tail)
+        kept = self._kept[int(parent.attrib.pop(_KEPT, "0"))]
+        first = [each for each in kept if local_name(each) != "endParaRPr"]
+        parent[:], parent.text = [*first, *pieces, *kept[len(first) :]], None

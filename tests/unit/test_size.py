@@ -12,12 +12,12 @@ LINES = {
     "vanilla_transformer/decoding": 7134,
     "vanilla_transformer/evaluation": 1440,
     "vanilla_transformer/extensions": 14966,
-    "vanilla_transformer/publishing": 1188,
+    "vanilla_transformer/publishing": 1190,
     "vanilla_transformer/text": 1241,
     "vanilla_transformer/training": 4938,
     "vanilla_transformer/utils": 2114,
-    "tests": 54605,
-    "docs/*.md": 4174,
+    "tests": 54682,
+    "docs/*.md": 4177,
 }
 SLACK = 50  # lines that a number may be too high, so that not every change edits it
 

@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 test test-unit test-slow test-benchmarks test-oldest test-newest test-releases test-processors: export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test tests test-unit test-slow test-benchmarks test-oldest test-newest test-releases test-processors check style docs benchmark gpu dist clean
+.PHONY: help demo test tests test-unit test-slow test-benchmarks test-oldest test-newest test-releases test-processors check style docs site benchmark gpu dist clean
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -113,6 +113,12 @@ style: $(READY_DEV) ## Format the code
 
 docs: $(READY_DEV) ## Build the site into site/: a missing page, link or name is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+site: $(READY_DEV) ## The same, and the model `models/en-de` translates on its home page (needs Node's npm)
+	rm -rf build/en-de-js site
+	$(BIN)/vanilla-transformer convert models/en-de build/en-de-js --target_format transformers.js
+	TRANSLATOR=1 $(MAKE) docs
+	examples/browser/build.sh build/en-de-js site/translator
 
 benchmark: $(READY_DEV) ## Speed and memory beside other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
 	set -e; for each in decoding training service; do \

@@ -14,6 +14,10 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 # Pages whose text is elsewhere in the repository.
 ELSEWHERE = {"migration.md": "MIGRATION.md", "changelog.md": "CHANGELOG.md"}
+# On the home page, if `make site` builds the page of `examples/browser` beside it.
+TRANSLATOR = """Write a short English sentence. A model of 10 MB translates it into German, in this page.
+
+<iframe class="translator" src="translator/index.html" title="Translate English to German"></iframe>"""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -27,7 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links that leave `docs/` lead to the repository."""
+    """Let links that leave `docs/` lead to the repository, and put the translator on the home page."""
     folder = ROOT if page.file.src_uri in ELSEWHERE else (ROOT / "docs" / page.file.src_uri).parent
 
     def resolve(match: re.Match[str]) -> str:
@@ -40,6 +44,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         kind = "tree" if target.is_dir() else "blob"
         return f"]({config.extra['repository']}/{kind}/main/{target.relative_to(ROOT)}{anchor})"
 
+    if page.is_homepage and os.environ.get("TRANSLATOR"):
+        markdown = markdown.replace("<!-- translator -->", TRANSLATOR)
     return re.sub(r"\]\((?!https?:|#|mailto:)(?P<path>[^)#\s]+)(?P<anchor>#[^)]*)?\)", resolve, markdown)
 
 

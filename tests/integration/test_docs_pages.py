@@ -73,6 +73,7 @@ def workspace(tmp_path, tiny_tokenizer, monkeypatch):
         kept = {key: value for key, value in SMALL.items() if name != "finetune_opus_mt" or key.endswith("_steps")}
         (recipes / f"{name}.yaml").write_text(yaml.safe_dump(recipe | kept))
     (tmp_path / "recipes").symlink_to(recipes)
+    (tmp_path / "models").symlink_to(ROOT / "models")
     monkeypatch.setattr(resources, "resource_folder", lambda kind: tmp_path / "resources" / kind)
     monkeypatch.setattr(server, "run_server", lambda *_: None)
     monkeypatch.setattr(server, "bind", lambda host, port: socket.create_server(("127.0.0.1", 0)))
@@ -363,9 +364,27 @@ def check_training(names, printed):
     assert {"bleu", "chrf", "validation_loss"} <= logged[-1].keys()
 
 
+def check_first_translation(names, _):
+    ((text, answer),) = re.findall(r'^translate\("(.+)"\)  # (.+)$', page_of("index").read_text(), re.MULTILINE)
+    assert (
+        str(names["translate"](text)) == answer and f'translate("{text}")  # {answer}' in page_of("README").read_text()
+    )
+
+
+def check_readme(names, printed):
+    check_first_translation(names, printed)
+    batch, promised = (
+        names["batch"],
+        re.search(r"skip_special_tokens=True\)  # (.+)", page_of("README").read_text())[1],
+    )
+    assert names["outputs"].loss < 1
+    tokens = names["model"].generate(batch["input_ids"])
+    assert str(names["tokenizer"].batch_decode(tokens, skip_special_tokens=True)) == promised
+
+
 # Each page: the number of its commands that run, the preparation, and the check.
 PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], None] | None]] = {
-    "README": (4, prepare_training, lambda names, _: names["outputs"].loss),
+    "README": (4, prepare_training, check_readme),
     "alignments": (6, prepare_alignments, check_alignments),
     "change_the_architecture": (6, prepare_architecture, check_architecture),
     "convert": (3, prepare_convert, check_convert),
@@ -374,13 +393,14 @@ PAGES: dict[str, tuple[int, Callable | None, Callable[[dict[str, Any], str], Non
     "distill": (5, prepare_distill, check_distill),
     "documents": (2, prepare_documents, check_documents),
     "evaluate": (5, prepare_evaluate, check_evaluate),
+    "index": (0, None, check_first_translation),
     "fine_tune": (1, prepare_marian, lambda *_: Path("runs/tuned/model.safetensors").stat()),
     "localize_software": (9, prepare_localize, check_localize),
     "long_sequences": (0, None, lambda names, _: names["memory"].layers[0].keys[:, 10]),
     "many_languages": (3, prepare_languages, lambda _, printed: printed.index("fr-de")),
     "new_language": (8, prepare_new_language, check_new_language),
     "pocket_model": (10, prepare_pocket, check_pocket),
-    "quickstart": (4, prepare_training, None),
+    "quickstart": (5, prepare_training, None),
     "reranking": (5, prepare_reranking, None),
     "scores": (6, prepare_scores, check_scores),
     "serve": (8, prepare_serve, lambda _, printed: printed.index("Serving ")),

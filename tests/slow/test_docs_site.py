@@ -1,4 +1,7 @@
-"""The site in a browser: no accessibility violation, no console error, nothing wider than a phone."""
+"""The site in a browser: no accessibility violation, no console error, nothing wider than a phone. It translates.
+
+Needs Chromium and its driver, and `npm` and its registry for the home page's translator.
+"""
 
 import threading
 from functools import partial
@@ -6,11 +9,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.axe import find_problems
 from tests.browser import requested_addresses, set_color_scheme, set_width
 from tests.docs_pages import ROOT
+from tests.node import require, run_with_network
+from vanilla_transformer.extensions.conversion import WRITERS
 
 
 class _QuietHandler(SimpleHTTPRequestHandler):
@@ -23,8 +29,13 @@ def site(tmp_path_factory):
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    folder = tmp_path_factory.mktemp("site")
-    build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(folder)))
+    require("npm")
+    model, folder = tmp_path_factory.mktemp("models") / "converted", tmp_path_factory.mktemp("site")
+    WRITERS["transformers.js"](ROOT / "models/en-de", model, ["Tom sings."])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRANSLATOR", "1")
+        build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(folder)))
+    run_with_network([str(ROOT / "examples/browser/build.sh"), str(model), str(folder / "translator")])
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_QuietHandler, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         pages = sorted(str(path.parent.relative_to(folder)) for path in folder.rglob("index.html"))
@@ -45,7 +56,7 @@ def test_site_is_accessible(site, browser, axe, scheme, width):
         problems += [entry["message"] for entry in browser.get_log("browser")]
         found |= {page: problems} if problems else {}
     assert len(pages) > 30 and not found
-    assert all(each.startswith(address) for each in requested_addresses(browser))
+    assert all(each.removeprefix("blob:").startswith(address) for each in requested_addresses(browser))
 
 
 def test_site_search_finds_a_recipe_key(site, browser):
@@ -65,3 +76,13 @@ def test_site_follows_the_color_scheme_of_the_system(site, browser):
         browser.get(f"{address}/")
         found.append(browser.execute_script("return document.body.dataset.mdColorScheme"))
     assert found == ["default", "slate", "default"]
+
+
+def test_home_page_translates_in_the_browser(site, browser):
+    browser.get(f"{site[0]}/")
+    browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe.translator"))
+    for status in ("Ready", "Done"):
+        WebDriverWait(browser, 120).until(expected_conditions.text_to_be_present_in_element((By.ID, "status"), status))
+        browser.find_element(By.ID, "translate").click()
+    assert browser.find_element(By.ID, "translation").get_property("value") == "Tom gab mir einen roten Apfel."
+    browser.switch_to.default_content()

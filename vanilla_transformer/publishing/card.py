@@ -12,11 +12,12 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import TemplateError
 from safetensors import safe_open
 from transformers import GenerationConfig
+from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.decoding.pretrained import load_config, refusing_files
 from vanilla_transformer.errors import UserError
 from vanilla_transformer.text.translation_warnings import OF_TEXT
-from vanilla_transformer.utils.file_utils import hash_file
+from vanilla_transformer.utils.file_utils import hash_file, read_json
 from vanilla_transformer.utils.resources import METRIC_LABELS
 from vanilla_transformer.utils.user_input import refuse_pipes
 
@@ -76,7 +77,7 @@ def render_card(
         for name, value in _without_folders(recipe).items()
         if name not in _LEFT_OUT and (defaults is None or name not in defaults or value != defaults[name])
     }
-    mistakes = []
+    carries_code, mistakes = "auto_map" in read_json(folder / CONFIG_NAME), []
     if facts.get("quote_test_text", True):
         worst = [mistake for evaluation in evaluations for mistake in evaluation.get("worst", [])]
         sides = ("source", "translation", "reference")
@@ -94,7 +95,8 @@ def render_card(
             quoted_location=_quote(name),
             task=task,
             auto_class=auto_class,
-            marian=MARIAN if can_be_marian(folder) else None,
+            carries_code=carries_code,
+            marian=MARIAN if carries_code and can_be_marian(folder) else None,
             **_describe_model(folder, config),
             **training,
             emissions=emissions,
